@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.text import Golden
 
 VARIANTS = "variants"
 """Key of a common golden: the facts of each of its variants, by its name."""

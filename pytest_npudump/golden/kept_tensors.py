@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.tensors import GoldenTensor
+    from pytest_npudump.record.text import Golden
 
 _GOLDEN = "golden"
 

@@ -13,12 +13,10 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.content.noise import CALIBRATION
-from pytest_npudump.golden.content.projection_rows import render_projections
-from pytest_npudump.golden.content.row_lines import by_name, common_columns, lines_by_key
-from pytest_npudump.golden.content.table_rows import rows_of
-from pytest_npudump.golden.content.text import Golden, render
-from pytest_npudump.record.record import EDGES
+from pytest_npudump.record.noise import CALIBRATION
+from pytest_npudump.record.record import EDGES, rows_of
+from pytest_npudump.record.rows import by_name, common_columns, lines_by_key, render_projections
+from pytest_npudump.record.text import Golden, render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -32,8 +32,8 @@ from pytest_npudump.storage.atomic import locked, move_file
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.tensors import Tensor
+    from pytest_npudump.record.text import Golden
 
 KEY = "golden_tensors"
 """The golden file's key for what is said of the tensors beside it."""

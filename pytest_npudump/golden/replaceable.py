@@ -9,8 +9,8 @@ from pytest_npudump.errors import GoldenError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.variants import Goldens
+    from pytest_npudump.record.text import Golden
 
 _EMULATOR = "emulator"
 _MEASURED = ("runtime", "soc")

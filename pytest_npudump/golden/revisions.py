@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.table import PROJECTIONS, STATISTICS
-from pytest_npudump.golden.content.noise import CALIBRATION, REPEATS
-from pytest_npudump.golden.content.projection_rows import render_projections
 from pytest_npudump.golden.pair import KEY
 from pytest_npudump.language.translation import said
+from pytest_npudump.record.noise import CALIBRATION, REPEATS
 from pytest_npudump.record.record import POINTERS, REASON, RECORDED
+from pytest_npudump.record.rows import render_projections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.text import Golden
 
 _BY_TENSOR = (PROJECTIONS, POINTERS)
 """Blocks with a line each tensor, which are told with it."""

@@ -10,13 +10,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.golden.content.projection_rows import render_projections
-from pytest_npudump.golden.content.row_lines import by_name, common_columns, lines_by_key
 from pytest_npudump.record.record import RECORDED
+from pytest_npudump.record.rows import by_name, common_columns, lines_by_key, render_projections
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.text import Golden
 
 _SHORT = 12
 """Digits of a commit's name that git itself shows of repositories of a million commits."""

@@ -9,8 +9,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import GoldenError, GoldenMissingError
-from pytest_npudump.golden.content.text import Golden, parse, render
 from pytest_npudump.golden.overlay import as_written, base_name, laid_over
+from pytest_npudump.record.text import Golden, parse, render
 from pytest_npudump.storage.atomic import locked, refuse_link, replace_file, stage_file
 from pytest_npudump.storage.regular_file import open_regular, read_regular
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.text import Golden
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,15 @@ from pytest_npudump.config.acl.installed import installed_cann, installed_driver
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden import pair
 from pytest_npudump.golden.applicable import VARIANTS, Choice, choose, names_variants, variant_path
-from pytest_npudump.golden.content.noise import CALIBRATION, REPEATS
-from pytest_npudump.golden.content.row_lines import same_lines
-from pytest_npudump.golden.content.text import Golden, unwritable
 from pytest_npudump.golden.objects.stored_golden import stage_stored
 from pytest_npudump.golden.objects.tensor_store import TensorStore
 from pytest_npudump.golden.origin import installed, processor, revision
 from pytest_npudump.golden.stamps import Stamp, stamped
 from pytest_npudump.golden.store import is_there, read_golden, stage_golden
+from pytest_npudump.record.noise import CALIBRATION, REPEATS
 from pytest_npudump.record.record import OF_A_RUN, OVERFLOW, REASON
+from pytest_npudump.record.rows import same_lines
+from pytest_npudump.record.text import Golden, unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

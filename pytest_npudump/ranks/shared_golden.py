@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.judge import judge_tables
-from pytest_npudump.golden.content.text import Golden
 from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.ranks.agreement import sharing_question, why_missing
+from pytest_npudump.record.text import Golden
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.tolerances.tolerance import Tolerances

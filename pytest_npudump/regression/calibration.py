@@ -21,9 +21,9 @@ from pytest_npudump.compare.stats.verdict import EXTRA
 from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.dump.table import MEASURED, StatsTable, sanitised_key
 from pytest_npudump.errors import DumpError, GoldenError
-from pytest_npudump.golden.content.noise import CALIBRATION, FACTOR, LARGEST_FACTOR, MEASURABLE
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, PLAIN, THREADS, Variation
+from pytest_npudump.record.noise import CALIBRATION, FACTOR, LARGEST_FACTOR, MEASURABLE
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.measured_noise import calibrated, further_runs, once, repeated
 from pytest_npudump.regression.recording import golden_to_start_from, record
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import TensorRecord
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.text import Golden
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.measured_noise import Measured

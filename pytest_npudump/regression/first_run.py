@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Dump
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.variants import Goldens
+    from pytest_npudump.record.text import Golden
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.kept_layers import KeptLayers

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.dump.records import Dump
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.graph.sources import Sources
+    from pytest_npudump.record.text import Golden
     from pytest_npudump.regression.case import Case
 
 _MOST_SOURCES = 16

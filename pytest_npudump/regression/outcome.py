@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tolerances.calibrated import Calibrated
     from pytest_npudump.compare.tolerances.numerics import Numerics
     from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.pair import Recording
     from pytest_npudump.graph.sources import Sources
     from pytest_npudump.record.record import Record
+    from pytest_npudump.record.text import Golden
     from pytest_npudump.reference.result import ReferenceResult
     from pytest_npudump.reference.suspects import Isolated
     from pytest_npudump.regression.case import Origin

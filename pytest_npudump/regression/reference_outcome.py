@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.text import Golden
     from pytest_npudump.reference.result import ReferenceResult
     from pytest_npudump.regression.case import Case
 

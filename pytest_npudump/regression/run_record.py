@@ -29,9 +29,9 @@ from pytest_npudump.dump.selection import (
 )
 from pytest_npudump.dump.table import layer_of, shape_text
 from pytest_npudump.errors import DumpError, EmptyDumpError
-from pytest_npudump.golden.content.unwritten_entries import left_out_of
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.record.record import EDGES, EMPTY, UNWRITTEN, Record
+from pytest_npudump.record.unwritten_entries import left_out_of
 from pytest_npudump.regression.dataflow import edges_of
 from pytest_npudump.regression.diagnose import explain_empty
 from pytest_npudump.regression.unwritten import by_layer, new_entries, without
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.emulator.dumps.recorder import Execution
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.text import Golden
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.text import Golden
     from pytest_npudump.regression.case import Case
 
     Judge = Callable[[Case, Golden | None, Dump, StatsTable], FirstRun]

@@ -17,9 +17,9 @@ from pytest_npudump.compare.judge import RUN, judge_tables
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import StatsTable, sanitised_key
-from pytest_npudump.golden.content.unwritten_entries import JUDGED, LEFT_OUT, entries_of
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.record.record import UNWRITTEN
+from pytest_npudump.record.unwritten_entries import JUDGED, LEFT_OUT, entries_of
 from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Dump
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.text import Golden
     from pytest_npudump.regression.case import Case
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from pytest_npudump.dump.records import TensorKey
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.text import Golden
     from pytest_npudump.reference.operator_alone import Alone
     from pytest_npudump.reproduction.failure import Failure
 

@@ -13,8 +13,6 @@ from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, NpudumpError, StoreError
 from pytest_npudump.golden.applicable import VARIANTS
-from pytest_npudump.golden.content.noise import CALIBRATION, REPEATS, Repeats, repeats_of
-from pytest_npudump.golden.content.table_rows import rows_of
 from pytest_npudump.golden.kept_tensors import KeptTensors, stored_tensors
 from pytest_npudump.golden.pair import KEY, left_out, source_layers, tensors_path
 from pytest_npudump.golden.replaceable import stands_in
@@ -23,7 +21,8 @@ from pytest_npudump.golden.store import is_there, read_golden, write_golden
 from pytest_npudump.graph import lines
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.language.translation import said
-from pytest_npudump.record.record import EDGES, OP_TYPES, POINTERS, REASON
+from pytest_npudump.record.noise import CALIBRATION, REPEATS, Repeats, repeats_of
+from pytest_npudump.record.record import EDGES, OP_TYPES, POINTERS, REASON, rows_of
 from pytest_npudump.regression.measured_noise import same_values
 from pytest_npudump.report.verdicts import excess, worst
 from pytest_npudump.results.entry import ACCEPTED, REJECTED, Entry, ResultsError, file_digest
@@ -36,10 +35,10 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.objects.tensor_store import TensorStore
     from pytest_npudump.golden.tensors import GoldenTensor
     from pytest_npudump.golden.variants import Goldens
+    from pytest_npudump.record.text import Golden
     from pytest_npudump.results.folder import Results, ResultsFolder
     from pytest_npudump.results.rejudge import Overrides, Rejudged
 

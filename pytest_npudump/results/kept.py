@@ -21,7 +21,6 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import alike_layers
 from pytest_npudump.dump.table import sanitised_key
 from pytest_npudump.errors import GoldenError, NpudumpError
-from pytest_npudump.golden.content.text import render
 from pytest_npudump.golden.kept_tensors import KeptTensors
 from pytest_npudump.golden.objects.stored_golden import naming
 from pytest_npudump.golden.objects.tensor_store import content_of
@@ -30,6 +29,7 @@ from pytest_npudump.golden.pair import HASH, STORED, facts_of
 from pytest_npudump.golden.store import content_digest, read_golden
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.record.record import EMPTY, OP_TYPES
+from pytest_npudump.record.text import render
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.case import Case, terms_of
 from pytest_npudump.regression.kept_layers import named_layers
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pytest_npudump.dump.records import Dump, TensorRecord
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.tensors import Tensor
     from pytest_npudump.record.record import Record
+    from pytest_npudump.record.text import Golden
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.kept_layers import KeptLayers
     from pytest_npudump.regression.outcome import FirstRun, Outcome, Result

@@ -11,11 +11,11 @@ from pytest_npudump.compare.tolerances.numerics import AUTO, UNKNOWN
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.errors import GoldenError, NpudumpError
-from pytest_npudump.golden.content.text import Golden, parse
 from pytest_npudump.golden.objects.tensor_store import store_of
 from pytest_npudump.golden.variants import ASKED, Goldens
 from pytest_npudump.language.translation import mark, said
 from pytest_npudump.record.record import OP_TYPES
+from pytest_npudump.record.text import Golden, parse
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.case import STARTED, Origin, arguments_of
 from pytest_npudump.regression.judgement import judge_snapshot, without_golden

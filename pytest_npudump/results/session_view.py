@@ -27,7 +27,7 @@ from pytest_npudump.results.rejudge import rejudge
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.text import Golden
     from pytest_npudump.regression.outcome import Result
     from pytest_npudump.results.entry import Entry
     from pytest_npudump.results.folder import ResultsFolder

@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.table import layer_of
-from pytest_npudump.golden.content.noise import CALIBRATION, Repeats, repeats_of
-from pytest_npudump.golden.content.row_lines import common_columns, lines_by_key
+from pytest_npudump.record.noise import CALIBRATION, Repeats, repeats_of
+from pytest_npudump.record.rows import common_columns, lines_by_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.text import Golden
 
 _NOTHING = "-"
 

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.content.pointer_lines import Pointer, read_pointers, row_hash
 from pytest_npudump.golden.pair import HASH, KEY, STORED, Recording, facts_of, is_stored
 from pytest_npudump.golden.store import stage_golden
+from pytest_npudump.record.pointer_lines import Pointer, read_pointers, row_hash
 from pytest_npudump.record.record import POINTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.objects.tensor_store import TensorStore
     from pytest_npudump.golden.tensors import Tensor
+    from pytest_npudump.record.text import Golden
 
 _NO_ROW = "00000000"
 _AT_ONCE = 8

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.places import Place
     from pytest_npudump.dump.records import TensorKey, TensorRecord
     from pytest_npudump.dump.tree.find import Tree
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.text import Golden
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
     from pytest_npudump.runtime.base import Activity

@@ -15,7 +15,8 @@ from pytest_npudump.record.record import UNWRITTEN
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.text import Golden
+
 
 LEFT_OUT = "left out"
 JUDGED = "judged"
