@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from pytest_npudump.record.text import Golden
+    from pytest_npudump.record.record import Record
 
 SUFFIX = ".yaml"
 TENSORS = ".safetensors"
@@ -94,7 +94,7 @@ def _without_golden(tensors: Path) -> Iterator[Fault]:
         )
 
 
-def _check(golden: Golden) -> None:
+def _check(golden: Record) -> None:
     """Look at what reading a golden leaves to whoever asks for it.
 
     Raises:

@@ -15,7 +15,7 @@ from pytest_npudump.record.rows import by_name, common_columns, lines_by_key, re
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.record.text import Golden
+    from pytest_npudump.record.record import Record
 
 _SHORT = 12
 """Digits of a commit's name that git itself shows of repositories of a million commits."""
@@ -43,7 +43,7 @@ class Stamp:
         return f"{self.day} {self.revision}".rstrip()
 
 
-def stamped(golden: Golden, previous: Golden | None, stamp: Stamp) -> Golden:
+def stamped(golden: Record, previous: Record | None, stamp: Stamp) -> Record:
     """Return what an approval writes, with when and from which revision.
 
     Args:
@@ -88,5 +88,5 @@ def changed_tensors(table: StatsTable, previous: StatsTable) -> list[str]:
     ]
 
 
-def _differs(rest: dict[str, Any], previous: Golden) -> bool:
+def _differs(rest: dict[str, Any], previous: Record) -> bool:
     return rest != {name: value for name, value in previous.extra.items() if name != RECORDED}

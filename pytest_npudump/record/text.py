@@ -38,7 +38,7 @@ _RESERVED = ("npudump-golden", "test", "producer", "columns", _TABLE)
 Golden = Record
 
 
-def render(golden: Golden) -> str:
+def render(golden: Record) -> str:
     """The file's text, ending in a newline; equal goldens give equal text.
 
     Raises:
@@ -70,7 +70,7 @@ def render(golden: Golden) -> str:
     return "".join((_safe_head(head, golden.path), f"{_TABLE}: |\n", body, *blocks))
 
 
-def _rendered_block(golden: Golden, name: str, text: str) -> str:
+def _rendered_block(golden: Record, name: str, text: str) -> str:
     lines = text.removesuffix("\n").split("\n")
     bad = next((line for line in lines if not line.isprintable() or line[:1] in {"", " "}), None)
     if bad is not None:
@@ -92,7 +92,7 @@ def _safe_head(head: Mapping[str, Any], path: Path) -> str:
     return text
 
 
-def unwritable(golden: Golden) -> tuple[str, ...]:
+def unwritable(golden: Record) -> tuple[str, ...]:
     """Names of the keys in ``extra`` that can be read and not be written, such as those with a NaN."""
 
     def refused(key: str) -> bool:
@@ -105,7 +105,7 @@ def unwritable(golden: Golden) -> tuple[str, ...]:
     return tuple(filter(refused, golden.extra))
 
 
-def parse(text: str, path: Path) -> Golden:
+def parse(text: str, path: Path) -> Record:
     """Read a golden file's text.
 
     Args:
@@ -175,7 +175,7 @@ def _parted(text: str) -> tuple[str, dict[str, _Block]]:
     return text[: before + 1] + "".join(f"{name}: |\n" for name in blocks), blocks
 
 
-def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Golden:
+def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Record:
     producer = dict(data["producer"])
     digits = producer.pop("digits", 0)
     stated = "digits" in data["producer"]
@@ -208,7 +208,7 @@ def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Go
         read_pointers(blocks.get(POINTERS, ""))
     except rows.RowError as error:
         raise _bad_golden(path, lines[name] + 1 + error.row, error.reason) from error
-    return Golden(data["test"], producer, table, path, extra, blocks, changed=changed)
+    return Record(data["test"], producer, table, path, extra, blocks, changed=changed)
 
 
 def _check_version(version: object, path: Path) -> None:

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from pytest_npudump.golden.tensors import GoldenTensor
     from pytest_npudump.graph.edges import Edges
     from pytest_npudump.record.record import Record
-    from pytest_npudump.record.text import Golden
 
 
 CHANGE = "change"
@@ -166,7 +165,7 @@ def _idle_rules(terms: Terms, comparison: Comparison) -> tuple[str, ...]:
     return tuple(rule.describe() for rule in of_files.unmatched(told_by_both(comparison)[1]))
 
 
-def _lost_tensors(golden: Golden, missing: tuple[str, ...]) -> tuple[str, ...]:
+def _lost_tensors(golden: Record, missing: tuple[str, ...]) -> tuple[str, ...]:
     """Say which tensors the marker wants kept and the golden has not, lost or never recorded."""
     if not missing:
         return ()
@@ -178,7 +177,7 @@ def _lost_tensors(golden: Golden, missing: tuple[str, ...]) -> tuple[str, ...]:
     return (problem,)
 
 
-def _nothing_kept(golden: Golden) -> str:
+def _nothing_kept(golden: Record) -> str:
     return (
         f"golden_tensors is 'auto', and {golden.path.name} keeps no tensors: restore it from version "
         f"control, or approve anew with --npudump-update-golden"
@@ -212,7 +211,7 @@ class Changes:
     following: int = 0
 
 
-def changes_of(comparison: Comparison, golden: Golden) -> Changes:
+def changes_of(comparison: Comparison, golden: Record) -> Changes:
     """Return what has changed within tolerance, judged once more by no tolerance at all.
 
     Args:
@@ -236,7 +235,7 @@ def _layers(comparison: Comparison, positions: Iterable[int]) -> set[str]:
     return {sanitise(verdict.key.layer) for at, verdict in every if at in wanted}
 
 
-def _following(golden: Golden, layers: set[str]) -> set[str]:
+def _following(golden: Record, layers: set[str]) -> set[str]:
     """Return the layers that some read, or read what these give, and so on."""
     if not layers or not (block := golden.blocks.get(EDGES)):
         return set()

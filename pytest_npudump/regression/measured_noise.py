@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.deviations import Deviations
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.record.text import Golden
+    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
 
 _INPUT = "input"
@@ -49,7 +49,7 @@ class Measured:
         """Return the golden's table with the column."""
         return replace(table, noise=self.cells)
 
-    def with_calibration_of(self, previous: Golden | None, table: StatsTable) -> Measured:
+    def with_calibration_of(self, previous: Record | None, table: StatsTable) -> Measured:
         """Return the same with the calibration of the golden that was there, if its values are the same.
 
         Args:

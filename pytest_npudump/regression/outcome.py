@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pytest_npudump.golden.pair import Recording
     from pytest_npudump.graph.sources import Sources
     from pytest_npudump.record.record import Record
-    from pytest_npudump.record.text import Golden
     from pytest_npudump.reference.result import ReferenceResult
     from pytest_npudump.reference.suspects import Isolated
     from pytest_npudump.regression.case import Origin
@@ -129,7 +128,7 @@ class FirstRun:
     part: str = ""
     unwritten: tuple[TensorKey, ...] = ()
     snapshot: Record | None = None
-    judged_with: Golden | None = None
+    judged_with: Record | None = None
     to_measure: int = 0
     kept: KeptLayers | None = None
     fed: tuple[TensorRecord, ...] = ()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.records import Dump, TensorRecord
-    from pytest_npudump.record.text import Golden
+    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.measured_noise import Measured
 
@@ -64,7 +64,7 @@ class SecondRun:
         return Escalation((), layers, (), self.directory, "", self.notes)
 
 
-def golden_to_start_from(case: Case) -> Golden | None:
+def golden_to_start_from(case: Case) -> Record | None:
     """Read the golden, if there is one; a damaged one stands in the way of a comparison, not of an update.
 
     Raises:
@@ -82,7 +82,7 @@ def golden_to_start_from(case: Case) -> Golden | None:
 
 def record(
     case: Case,
-    golden: Golden | None,
+    golden: Record | None,
     first: FirstRun,
     table: StatsTable,
     tensors: KeptTensors | None = None,
@@ -120,7 +120,7 @@ def record(
     return recorded(recording, notes=(*lost, *notes, *measured.notes), tensors=len(table))
 
 
-def _known_of_run(case: Case, golden: Golden | None, first: FirstRun) -> dict[str, object]:
+def _known_of_run(case: Case, golden: Record | None, first: FirstRun) -> dict[str, object]:
     """Return what the golden says of tensors that have no row in it."""
     empty = empty_operators(case, first.dump) if first.dump is not None else None
     unwritten = by_layer(new_entries(golden, first.unwritten))

@@ -14,12 +14,12 @@ from pytest_npudump.record.record import rows_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_npudump.record.text import Golden
+    from pytest_npudump.record.record import Record
 
 _KEPT = (REPEATS, CALIBRATION)
 
 
-def excerpt_of(path: Path, key: TensorKey, test: str, target: Path) -> Golden:
+def excerpt_of(path: Path, key: TensorKey, test: str, target: Path) -> Record:
     """Return a golden of the outputs of one execution of a layer.
 
     Args:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pytest_npudump.dump.records import TensorKey
-    from pytest_npudump.record.text import Golden
+    from pytest_npudump.record.record import Record
     from pytest_npudump.reproduction.trial import Trial
 
     Array = np.ndarray[Any, np.dtype[Any]]
@@ -68,7 +68,7 @@ class Reproduction(FailingPiece):
         return run_trial(folder, test_file.FILE, runtime)
 
 
-def golden_of(path: Path, key: TensorKey) -> Golden:
+def golden_of(path: Path, key: TensorKey) -> Record:
     """Return the golden that a reproduction has in a folder; its path is relative to that.
 
     Raises:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pytest_npudump.record.noise import Noise
-    from pytest_npudump.record.text import Golden
+    from pytest_npudump.record.record import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Calibrated:
         return found is not None and found.varies
 
 
-def calibrated_of(golden: Golden) -> Calibrated | None:
+def calibrated_of(golden: Record) -> Calibrated | None:
     """Return what was measured with a golden; None where it says nothing of repetition or noise.
 
     Raises:
