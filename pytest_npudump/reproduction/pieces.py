@@ -15,9 +15,6 @@ from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.dump.values.small_floats import is_of_numpy
 from pytest_npudump.errors import RequestError
-from pytest_npudump.golden.content.noise import CALIBRATION, REPEATS
-from pytest_npudump.golden.content.table_rows import rows_of
-from pytest_npudump.golden.content.text import render
 from pytest_npudump.golden.path import golden_path
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.language.shell import typed
@@ -25,6 +22,9 @@ from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.sessions import ModelError, onnx
 from pytest_npudump.onnxmodels.tensor_types import from_array, onnx_number
+from pytest_npudump.record.noise import CALIBRATION, REPEATS
+from pytest_npudump.record.record import rows_of
+from pytest_npudump.record.text import render
 from pytest_npudump.reference.reference_model import piece_of, weights_of
 from pytest_npudump.reproduction.drawn import draw
 from pytest_npudump.reproduction.folder import README, Readme, Reproduction, code, ran, trial_of
@@ -33,7 +33,7 @@ from pytest_npudump.reproduction.operands import GOLDEN, read_operands
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.record import Record
     from pytest_npudump.reference.operator_alone import Alone
     from pytest_npudump.reference.reference_model import Node, ReferenceModel
     from pytest_npudump.reproduction.failure import Failure
@@ -122,7 +122,7 @@ class PieceReproduction(Reproduction):
     model: bytes
     inputs: Mapping[str, Array]
     reference: bytes | None = None
-    golden: Golden | None = None
+    golden: Record | None = None
     expected: Mapping[str, Array] = field(default_factory=dict)
     got: Mapping[str, Array] = field(default_factory=dict)
     alone: Alone | None = None
@@ -370,7 +370,7 @@ def of_operator(failure: Failure, models: Models, *, drawn: bool = False) -> Pie
     )
 
 
-def _excerpt(path: Path, key: TensorKey) -> Golden:
+def _excerpt(path: Path, key: TensorKey) -> Record:
     """Return what a golden says of the outputs of one execution of a layer, as a golden of the folder's test.
 
     Raises:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.content.edge_lines import check_edge_lines
-from pytest_npudump.golden.content.rows import RowError
-from pytest_npudump.golden.content.text import Golden, parse, render
+from pytest_npudump.record.rows import RowError
+from pytest_npudump.record.text import Golden, check_edge_lines, parse, render
 
 if TYPE_CHECKING:
     from collections.abc import Callable

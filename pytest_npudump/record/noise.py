@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+
 REPEATS = "repeats"
 """Key of a golden file: how many runs alike were recorded, and what of them is not deterministic."""
 CALIBRATION = "calibration"

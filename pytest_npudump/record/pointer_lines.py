@@ -13,10 +13,11 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.table import shape_of, shape_text
-from pytest_npudump.golden.content.rows import RowError
+from pytest_npudump.record.rows import RowError
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.table import StatsTable
+
 
 EXPECTED = "key dtype shape sha256:DIGEST bytes row"
 _LINE = re.compile(

@@ -20,7 +20,7 @@ from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.dump.values.dtypes import ALL
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.content.text import Golden, parse, render
+from pytest_npudump.record.text import Golden, parse, render
 from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:

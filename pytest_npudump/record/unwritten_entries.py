@@ -15,14 +15,15 @@ from pytest_npudump.record.record import UNWRITTEN
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.record import Record
+
 
 LEFT_OUT = "left out"
 JUDGED = "judged"
 _MEASURED_ON: dict[str, str | None] = {"runtime": "mindspore", "device_target": "CPU"}
 
 
-def entries_of(golden: Golden | None) -> dict[str, str]:
+def entries_of(golden: Record | None) -> dict[str, str]:
     """Return the tensors that a golden names as unwritten, each with its word.
 
     Raises:
@@ -45,7 +46,7 @@ def entries_of(golden: Golden | None) -> dict[str, str]:
     return words
 
 
-def left_out_of(golden: Golden | None, facts: Mapping[str, str]) -> dict[str, str]:
+def left_out_of(golden: Record | None, facts: Mapping[str, str]) -> dict[str, str]:
     """Return those of :func:`entries_of` that a run is compared without.
 
     Args:

@@ -5,9 +5,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from pytest_npudump.golden.content import row_batches
-from pytest_npudump.golden.content.row_batches import parse_table
-from pytest_npudump.golden.content.rows import COLUMNS, RowError, parse_rows
+from pytest_npudump.record import rows
+from pytest_npudump.record.rows import COLUMNS, RowError, parse_rows, parse_table
 
 ROWS = 500
 FULL = (*COLUMNS, "count", "digits", "digest")
@@ -21,7 +20,7 @@ LINES = [
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_batches, "_BATCH", 1000)
+    monkeypatch.setattr(rows, "_BATCH", 1000)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 11, ROWS])
@@ -62,5 +61,5 @@ def test_a_large_table_takes_less_memory_than_its_cells(monkeypatch: pytest.Monk
         return found
 
     batched = peak()
-    monkeypatch.setattr(row_batches, "_BATCH", len(block))
+    monkeypatch.setattr(rows, "_BATCH", len(block))
     assert batched < 0.7 * peak()

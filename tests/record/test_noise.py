@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.content.noise import (
+from pytest_npudump.record.noise import (
     CELL,
     Calibration,
     Noise,
@@ -21,7 +21,7 @@ from pytest_npudump.golden.content.noise import (
     render_noise,
     repeats_of,
 )
-from pytest_npudump.golden.content.text import parse, render
+from pytest_npudump.record.text import parse, render
 
 PATH = Path("golden.yaml")
 DEVIATION = st.floats(0, 1e300, allow_subnormal=False) | st.just(math.inf)

@@ -4,25 +4,30 @@
 integer follows from the tensor's dtype. Four columns stand at the end only where they say something:
 ``count`` where an element count is not the shape's product, ``digits`` where rows differ in precision,
 ``digest`` where the producer computed hashes, such as ``md5:5d41...`` or ``md5:5d41...,sha1:aaf4...``, and
-``noise``, see :mod:`pytest_npudump.golden.content.noise`.
+``noise``, see :mod:`pytest_npudump.record.noise`.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from itertools import combinations, repeat
+from dataclasses import replace
+from itertools import accumulate, chain, combinations, repeat
 from sys import intern
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pytest_npudump.dump.stats.signs import DIGITS, PROJECTIONS
 from pytest_npudump.dump.table import EXACT_LIMIT, MEASURED, STATISTICS, StatsTable, is_integral, shape_count
-from pytest_npudump.golden.content.noise import CELL, EXPECTED_CELL
+from pytest_npudump.dump.values.dtypes import is_exact
+from pytest_npudump.record.noise import CELL, EXPECTED_CELL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
+
 
 COLUMNS = ("tensor", "dtype", "shape", "max", "min", "avg", "l2norm", "nan", "-inf", "+inf")
 _OPTIONAL = ("count", "digits", "digest", "noise")
@@ -290,3 +295,187 @@ def _wide(
         if is_integral(dtypes[row], column) and _INTEGER.fullmatch(columns[column][row]):
             wide[row, column] = int(columns[column][row])
     return wide
+
+
+_BATCH = 1 << 21
+"""Characters that are read at once, some 15,000 lines."""
+
+
+def parse_table(block: str, columns: Sequence[str], digits: int) -> StatsTable:
+    """Read a table of any size, as :func:`~pytest_npudump.record.rows.parse_rows` reads a small one.
+
+    Raises:
+        RowError: as there.
+    """
+    parts: list[StatsTable] = []
+    first = 0
+    for lines in _batches(block):
+        try:
+            parts.append(parse_rows(lines, columns, digits))
+        except RowError as error:
+            raise RowError(first + error.row, error.reason) from None
+        first += len(parts[-1])
+    return parts[0] if len(parts) == 1 else _joined(parts)
+
+
+def _batches(block: str) -> Iterator[str]:
+    end = -1
+    while end < len(block):
+        start = max(end, 0)
+        end = block.find("\n", start + _BATCH) + 1 or len(block)
+        yield block[start:end]
+
+
+def _joined(parts: Sequence[StatsTable]) -> StatsTable:
+    def column(name: str) -> Any:
+        return chain.from_iterable(getattr(part, name) for part in parts)
+
+    keys = tuple(column("keys"))
+    refuse_duplicates(keys)
+    firsts = accumulate(map(len, parts), initial=0)
+    return StatsTable(
+        keys=keys,
+        op_types=tuple(column("op_types")),
+        dtypes=tuple(column("dtypes")),
+        shapes=tuple(column("shapes")),
+        counts=tuple(column("counts")),
+        values=np.concatenate([part.values for part in parts]),
+        known=np.concatenate([part.known for part in parts]),
+        digits=np.concatenate([part.digits for part in parts]),
+        wide={
+            (first + row, at): exact
+            for first, part in zip(firsts, parts, strict=False)
+            for (row, at), exact in part.wide.items()
+        },
+        digests=tuple(column("digests")),
+        noise=tuple(column("noise")),
+    )
+
+
+def common_columns(tables: Collection[StatsTable]) -> tuple[str, ...]:
+    """Return the columns that hold what any of the tables says."""
+    used = {column for table in tables for column in columns_for(table)}
+    if len({common_digits(table) for table in tables if len(table)}) > 1:
+        used.add("digits")
+    return next(layout for layout in sorted(LAYOUTS, key=len) if used <= set(layout))
+
+
+def by_name(block: str) -> dict[str, str]:
+    """Return the lines of a block, each by what stands before its first space."""
+    return {line.partition(" ")[0]: line for line in block.splitlines()}
+
+
+def lines_by_key(table: StatsTable, columns: Sequence[str]) -> dict[str, str]:
+    """Return each tensor's line by its key.
+
+    Raises:
+        RowError: a row cannot be written.
+    """
+    absent = ("",) * len(table) if "digest" in columns else ()
+    noise = ("-",) * len(table) if "noise" in columns else ()
+    full = replace(table, digests=table.digests or absent, noise=table.noise or noise)
+    return dict(zip(table.keys, render_rows(full, columns), strict=True))
+
+
+def same_lines(one: StatsTable, other: StatsTable) -> bool:
+    """Whether two tables would be the same lines of a file."""
+    columns = columns_for(one)
+    if columns != columns_for(other):
+        return False
+    return [*render_rows(one, columns)] == [*render_rows(other, columns)]
+
+
+_SIGN = " # "
+_LINE_END = re.compile(rf"{_SIGN}([^\n]*)$", re.MULTILINE)
+STAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?: [0-9a-f]{7,64})?")
+"""The day, and the commit that was checked out, where there was one."""
+
+
+def without_stamps(block: str) -> tuple[str, dict[str, str]]:
+    """Return the lines of a table without their stamps, and these by the tensors' keys.
+
+    Raises:
+        RowError: what stands behind the cells of a line is no stamp.
+    """
+    if _SIGN not in block:
+        return block, {}
+    found: dict[str, str] = {}
+
+    def keep(match: re.Match[str]) -> str:
+        first = block.rfind("\n", 0, match.start()) + 1
+        if not STAMP.fullmatch(match[1]):
+            reason = f"{match[1][:120]!r} is no day and commit, expected such as # 2026-11-23 1f3a5c7e9b2d"
+            raise RowError(block.count("\n", 0, first), reason)
+        found[block[first : match.start()].partition(" ")[0]] = match[1]
+        return ""
+
+    return _LINE_END.sub(keep, block), found
+
+
+def stamped_lines(lines: Iterable[str], keys: Sequence[str], stamps: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines of a table with their stamps.
+
+    Args:
+        lines: without.
+        keys: the tensors, in their order.
+        stamps: by key; those of other tensors are not written.
+
+    Raises:
+        RowError: a stamp would not be read back as it is.
+    """
+    for row, (key, line) in enumerate(zip(keys, lines, strict=True)):
+        stamp = stamps.get(key, "")
+        if stamp and not STAMP.fullmatch(stamp):
+            raise RowError(row, f"{stamp!r} is no day and commit")
+        yield f"{line}{_SIGN}{stamp}" if stamp else line
+
+
+def render_projections(table: StatsTable) -> str:
+    """The block's lines, each ending in a newline; "" where no tensor has projections."""
+    if table.projections is None or table.projected is None:
+        return ""
+    rows = zip(table.keys, table.dtypes, table.projected.tolist(), table.projections.tolist(), strict=True)
+    return "".join(
+        f"{key} {' '.join([_text(value, exact=is_exact(dtype)) for value in sums])}\n"
+        for key, dtype, projected, sums in rows
+        if projected
+    )
+
+
+def _text(value: float, *, exact: bool) -> str:
+    value += 0.0  # no -0
+    if exact and math.isfinite(value) and value.is_integer():
+        return str(int(value))
+    return repr(value).removesuffix(".0") if exact else f"{value:.{DIGITS}g}"
+
+
+def with_projections(table: StatsTable, block: str) -> StatsTable:
+    """A table without projections, with those of a block's lines; an empty block leaves it as it is.
+
+    Raises:
+        RowError: a line is malformed, or of a tensor that the table lacks or that stands there twice.
+    """
+    if not block:
+        return table
+    rows = {key: row for row, key in enumerate(table.keys)}
+    found: dict[int, list[float]] = {}
+    for number, line in enumerate(block.splitlines()):
+        key, *cells = line.split()
+        if len(cells) != PROJECTIONS:
+            raise RowError(number, f"{len(cells)} projections, expected {PROJECTIONS}: {line[:120]!r}")
+        row = rows.get(key)
+        if row is None or row in found:
+            why = "a second time" if row is not None else "here, and no line among the tensors"
+            raise RowError(number, f"the tensor {key} has projections {why}, remove this line")
+        found[row] = [_sum_of(cell, number) for cell in cells]
+    return table.with_projections(found)
+
+
+def _sum_of(cell: str, line: int) -> float:
+    try:
+        value = float("" if "_" in cell or not cell.isascii() else cell)
+    except ValueError:
+        raise RowError(line, f"{cell[:120]!r} among the projections is not a number") from None
+    if math.isinf(value) and not cell.endswith("inf"):
+        raise RowError(line, f"{cell[:120]!r} among the projections is beyond the range of float64")
+    return value

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.content.text import parse, render
+from pytest_npudump.record.text import parse, render
 
 PATH = Path("golden/test_a.yaml")
 HEAD = (

@@ -12,8 +12,8 @@ import pytest
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.content.projection_rows import render_projections
-from pytest_npudump.golden.content.text import Golden, parse, render
+from pytest_npudump.record.rows import render_projections
+from pytest_npudump.record.text import Golden, parse, render
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,23 +6,29 @@ The table is one literal block, because PyYAML hands over 10,000 lines of one sc
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.table import PROJECTIONS
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.content import rows
-from pytest_npudump.golden.content.edge_lines import check_edge_lines
-from pytest_npudump.golden.content.pointer_lines import read_pointers
-from pytest_npudump.golden.content.projection_rows import render_projections, with_projections
-from pytest_npudump.golden.content.row_batches import parse_table
-from pytest_npudump.golden.content.row_stamps import stamped_lines, without_stamps
+from pytest_npudump.record import rows
+from pytest_npudump.record.pointer_lines import read_pointers
 from pytest_npudump.record.record import BLOCKS, EDGES, POINTERS, Record
+from pytest_npudump.record.rows import (
+    RowError,
+    parse_table,
+    render_projections,
+    stamped_lines,
+    with_projections,
+    without_stamps,
+)
 from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
 
 VERSION = 1
 _TABLE = "tensors"
@@ -32,7 +38,7 @@ _RESERVED = ("npudump-golden", "test", "producer", "columns", _TABLE)
 Golden = Record
 
 
-def render(golden: Golden) -> str:
+def render(golden: Record) -> str:
     """The file's text, ending in a newline; equal goldens give equal text.
 
     Raises:
@@ -64,7 +70,7 @@ def render(golden: Golden) -> str:
     return "".join((_safe_head(head, golden.path), f"{_TABLE}: |\n", body, *blocks))
 
 
-def _rendered_block(golden: Golden, name: str, text: str) -> str:
+def _rendered_block(golden: Record, name: str, text: str) -> str:
     lines = text.removesuffix("\n").split("\n")
     bad = next((line for line in lines if not line.isprintable() or line[:1] in {"", " "}), None)
     if bad is not None:
@@ -86,7 +92,7 @@ def _safe_head(head: Mapping[str, Any], path: Path) -> str:
     return text
 
 
-def unwritable(golden: Golden) -> tuple[str, ...]:
+def unwritable(golden: Record) -> tuple[str, ...]:
     """Names of the keys in ``extra`` that can be read and not be written, such as those with a NaN."""
 
     def refused(key: str) -> bool:
@@ -99,7 +105,7 @@ def unwritable(golden: Golden) -> tuple[str, ...]:
     return tuple(filter(refused, golden.extra))
 
 
-def parse(text: str, path: Path) -> Golden:
+def parse(text: str, path: Path) -> Record:
     """Read a golden file's text.
 
     Args:
@@ -169,7 +175,7 @@ def _parted(text: str) -> tuple[str, dict[str, _Block]]:
     return text[: before + 1] + "".join(f"{name}: |\n" for name in blocks), blocks
 
 
-def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Golden:
+def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Record:
     producer = dict(data["producer"])
     digits = producer.pop("digits", 0)
     stated = "digits" in data["producer"]
@@ -202,7 +208,7 @@ def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Go
         read_pointers(blocks.get(POINTERS, ""))
     except rows.RowError as error:
         raise _bad_golden(path, lines[name] + 1 + error.row, error.reason) from error
-    return Golden(data["test"], producer, table, path, extra, blocks, changed=changed)
+    return Record(data["test"], producer, table, path, extra, blocks, changed=changed)
 
 
 def _check_version(version: object, path: Path) -> None:
@@ -221,3 +227,25 @@ def _bad_golden(path: Path, line: int, reason: str) -> GoldenError:
         f"{path}, line {line}: {reason}. Restore the file from version control, or approve anew with "
         f"--npudump-update-golden"
     )
+
+
+SIGN = "<"
+_LINE = re.compile(r"[^\s#]+ <(?: (?:[-?*]|[^\s#]+:output\.\d{1,9}))*")
+
+
+def check_edge_lines(block: str) -> None:
+    """Refuse lines that are no edges, two of one layer, and a last one that is cut: more may be lost with it.
+
+    Raises:
+        RowError: names the line.
+    """
+    found = block.splitlines()
+    for row, line in enumerate(found):
+        if not _LINE.fullmatch(line):
+            raise RowError(row, f"{line[:120]!r} is no edge, expected such as: relu1 < conv1:output.0")
+    names = [line.partition(" ")[0] for line in found]
+    if len(set(names)) < len(names):
+        row = next(row for row, name in enumerate(names) if name in names[:row])
+        raise RowError(row, f"what feeds {names[row]!r} stands here a second time, remove one of the lines")
+    if block and not block.endswith("\n"):
+        raise RowError(len(found) - 1, "the file ends within this line")
