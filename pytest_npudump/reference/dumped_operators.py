@@ -25,9 +25,8 @@ from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.onnxmodels import sessions
-from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.random_operators import draws_random
-from pytest_npudump.onnxmodels.sessions import ModelError, onnx
+from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
 from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.onnxmodels.variation import Variation, Varying
 from pytest_npudump.reference.feeds import Execution

@@ -36,8 +36,7 @@ from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.compare.tensors.element_verdict import MAX_ABS, RELATIVE_L2, SPECIAL, with_failing
 from pytest_npudump.dump.table import MEASURED, STATISTICS
-from pytest_npudump.onnxmodels.exposed_session import exposed_session
-from pytest_npudump.onnxmodels.sessions import ModelError, onnx
+from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
 from pytest_npudump.reference.feeds import Execution
 from pytest_npudump.reference.tolerances import floats_among
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.judge import Terms
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.emulator.dumps.recorder import Execution
+    from pytest_npudump.emulator.dumps.recorder import DumpedExecution
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
 
@@ -240,7 +240,7 @@ def empty_operators(case: Case, dump: Dump) -> dict[str, list[str]] | None:
         return None
     root = Path(os.path.abspath(case.directory))  # noqa: PTH100 - links are kept, as in the dump's own paths
     run = root / Path(os.path.abspath(dump.root)).relative_to(root).parts[0]  # noqa: PTH100 - the same
-    parts: defaultdict[str, list[Execution]] = defaultdict(list)
+    parts: defaultdict[str, list[DumpedExecution]] = defaultdict(list)
     for execution in case.runtime.dumped():
         directory = Path(execution.directory)
         if directory.is_relative_to(run):
@@ -255,7 +255,7 @@ def empty_operators(case: Case, dump: Dump) -> dict[str, list[str]] | None:
     return {name: shapes for name, shapes in found.items() if _layer(name) in wanted}
 
 
-def _in_part(capture: str, executions: Iterable[Execution]) -> dict[str, list[str]]:
+def _in_part(capture: str, executions: Iterable[DumpedExecution]) -> dict[str, list[str]]:
     """Return the operators of one dump, told apart as the reader of dumps tells tensors apart."""
     places = [execution.place for execution in executions]
     models, devices = {place.model for place in places}, {place.device for place in places}

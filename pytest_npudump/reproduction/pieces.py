@@ -19,8 +19,7 @@ from pytest_npudump.golden.path import golden_path
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.language.shell import typed
 from pytest_npudump.onnxmodels import sessions
-from pytest_npudump.onnxmodels.exposed_session import exposed_session
-from pytest_npudump.onnxmodels.sessions import ModelError, onnx
+from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
 from pytest_npudump.onnxmodels.tensor_types import from_array, onnx_number
 from pytest_npudump.record.noise import CALIBRATION, REPEATS
 from pytest_npudump.record.record import rows_of

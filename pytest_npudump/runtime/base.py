@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from typing_extensions import Self
 
-    from pytest_npudump.emulator.dumps.recorder import Execution
+    from pytest_npudump.emulator.dumps.recorder import DumpedExecution
     from pytest_npudump.onnxmodels.variation import Variation, Varying
     from pytest_npudump.request import RunRequest
 
@@ -165,7 +165,7 @@ class RearrangingRuntime(Protocol):
 class RecordingRuntime(Protocol):
     """A runtime that knows which operators the device dumped, those included that left no file."""
 
-    def dumped(self) -> Sequence[Execution]:
+    def dumped(self) -> Sequence[DumpedExecution]:
         """Return what was dumped in this process, in the order of execution."""
 
 

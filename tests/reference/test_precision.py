@@ -126,13 +126,13 @@ def test_model_too_large_for_float32_is_computed_as_it_is_and_said_to_be(
 ) -> None:
     path = write_model(("mul", "MatMul", ["x", "w"], ["m"]), weights={"w": W}, dtype=TensorProto.FLOAT16)
     size = onnx.load(str(path)).ByteSize()
-    monkeypatch.setattr("pytest_npudump.onnxmodels.precision.LIMIT", size + 4 * W.size - 1)
+    monkeypatch.setattr("pytest_npudump.onnxmodels.sessions.LIMIT", size + 4 * W.size - 1)
     model = ReferenceModel.read(path)
     assert (model.raised, model.halved) == (False, True)
     ((_, array),) = model.run({"x": X}, {"m": 4})
     assert array is not None
     assert array.dtype == np.float16
-    monkeypatch.setattr("pytest_npudump.onnxmodels.precision.LIMIT", size + 4 * W.size)
+    monkeypatch.setattr("pytest_npudump.onnxmodels.sessions.LIMIT", size + 4 * W.size)
     assert ReferenceModel.read(path).raised
 
 
@@ -148,7 +148,7 @@ def test_large_tensors_are_computed_in_batches_with_the_same_result(
     monkeypatch.setattr("pytest_npudump.reference.reference_model.BATCH", 900)
     sessions = []
     exposed = "pytest_npudump.reference.reference_model.exposed_session"
-    from pytest_npudump.onnxmodels.exposed_session import exposed_session
+    from pytest_npudump.onnxmodels.sessions import exposed_session
 
     monkeypatch.setattr(exposed, lambda *args: sessions.append(args[2]) or exposed_session(*args))
     pieces = dict(model.run({"x": X}, names))

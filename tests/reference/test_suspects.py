@@ -16,10 +16,9 @@ from onnx import TensorProto, helper
 
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.values.dtypes import BY_NAME
-from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
-from pytest_npudump.emulator.execution.distorted_model import distorted_model
-from pytest_npudump.emulator.execution.onnx_model import load
+from pytest_npudump.emulator.dumps.plan import DumpSettings
 from pytest_npudump.emulator.faults import Distortion, Faults
+from pytest_npudump.emulator.onnx_model import distorted_model, load
 from pytest_npudump.graph.edges import Edges
 from pytest_npudump.graph.model_files import read_onnx
 from pytest_npudump.onnxmodels.tensor_types import from_array

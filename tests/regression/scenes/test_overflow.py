@@ -13,8 +13,7 @@ import pytest
 from pytest_npudump.dump.files.container.reader import read_container
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.values.dtypes import BY_NAME
-from pytest_npudump.emulator.dumps.header import Slot
-from pytest_npudump.emulator.dumps.writer import TaskFile, write
+from pytest_npudump.emulator.dumps.writer import Slot, TaskFile, write
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.record.text import parse

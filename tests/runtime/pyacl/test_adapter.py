@@ -582,7 +582,7 @@ def test_emulator_runs_and_dumps_what_is_loaded_between_start_and_stop(
 
 
 def test_emulator_frees_what_the_adapter_took(emulator: Any, config: Path, small_model: Path) -> None:
-    from pytest_npudump.emulator.process.state import process
+    from pytest_npudump.emulator.process import process
 
     runtime = PyAclRuntime(emulator, "emulator")
     runtime.start(config)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+
 NUMBERS = {"float32": 0, "float16": 1, "int8": 2, "int32": 3, "int64": 9, "bool": 12, "bfloat16": 27}
 X = np.array([[1, -2, 3], [4, 5, -6]], np.float32)
 Y = np.array([[2, 2, 2], [0.5, 0.25, 3]], np.float32)
@@ -46,9 +47,8 @@ def operate(started: Any) -> Callable[..., tuple[int, np.ndarray]]:
     return run
 
 
-@pytest.mark.parametrize(
-    ("op_type", "inputs", "attributes", "expected"),
-    [
+def test_operators_compute_what_numpy_does(operate: Any) -> None:
+    cases: list[tuple[str, list[np.ndarray], dict[str, Any], np.ndarray]] = [
         ("Add", [X, Y], {}, X + Y),
         ("RealDiv", [X, Y], {}, X / Y),
         ("Relu", [X], {}, np.maximum(X, 0)),
@@ -65,14 +65,11 @@ def operate(started: Any) -> Callable[..., tuple[int, np.ndarray]]:
         ("TransposeD", [X], {"perm": [1, 0]}, X.T.copy()),
         ("ConcatD", [X, Y], {"concat_dim": 1}, np.concatenate([X, Y], 1)),
         ("ReduceMax", [X], {"axes": [1], "keepdims": 0}, X.max(1)),
-    ],
-)
-def test_operator_computes_what_numpy_does(
-    operate: Any, op_type: str, inputs: list[np.ndarray], attributes: dict[str, Any], expected: np.ndarray
-) -> None:
-    code, result = operate(op_type, inputs, np.zeros_like(expected), **attributes)
-    assert code == 0
-    np.testing.assert_array_equal(result, expected)
+    ]
+    for op_type, inputs, attributes, expected in cases:
+        code, result = operate(op_type, inputs, np.zeros_like(expected), **attributes)
+        assert code == 0, op_type
+        np.testing.assert_array_equal(result, expected, op_type)
 
 
 def test_softmax_takes_its_axis_from_a_list(operate: Any) -> None:
@@ -82,21 +79,18 @@ def test_softmax_takes_its_axis_from_a_list(operate: Any) -> None:
     np.testing.assert_allclose(result, exponentials / exponentials.sum(0), rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
+def test_operators_that_cannot_run_are_refused(started: Any, operate: Any) -> None:
+    cases: list[tuple[str, list[np.ndarray], np.ndarray, dict[str, Any], int]] = [
         ("NoSuchOperator", [X], X, {}, 100024),
         ("Relu", [X], X, {"no_such_attribute": 1}, 100000),
         ("MatMul", [X, Y.T.copy()], X, {}, 100000),
         ("MatMul", [X, Y], X, {}, 100024),
         ("Add", [X, Y[:, :2].copy()], X, {}, 100024),
         ("Cast", [X], X, {}, 100000),
-    ],
-)
-def test_operator_that_cannot_run_is_refused(started: Any, operate: Any, case: tuple[Any, ...]) -> None:
-    op_type, inputs, output, attributes, code = case
-    assert operate(op_type, inputs, np.zeros_like(output), **attributes)[0] == code
-    assert started.get_recent_err_msg().startswith("acl.op.execute_v2")
+    ]
+    for op_type, inputs, output, attributes, code in cases:
+        assert operate(op_type, inputs, np.zeros_like(output), **attributes)[0] == code, op_type
+        assert started.get_recent_err_msg().startswith("acl.op.execute_v2")
 
 
 def test_handles_run_as_often_as_wanted(started: Any) -> None:
@@ -176,22 +170,20 @@ def test_switch_without_a_list_dumps_models_too(
     assert list(root.rglob("Mul.scale.*"))
 
 
-@pytest.mark.parametrize(
-    ("setter", "value"),
-    [
+def test_attributes_are_set_on_known_handles_only(acl: Any) -> None:
+    values: tuple[tuple[str, Any], ...] = (
         ("set_attr_list_int", [1, 2]),
         ("set_attr_list_int", np.array([1, 2])),
         ("set_attr_list_float", [0.5]),
         ("set_attr_list_bool", [True, 0]),
         ("set_attr_list_string", ["a"]),
         ("set_attr_string", "text"),
-    ],
-)
-def test_attributes_are_set_on_known_handles_only(acl: Any, setter: str, value: Any) -> None:
-    attr = acl.op.create_attr()
-    assert getattr(acl.op, setter)(attr, "name", value) == 0
-    acl.op.destroy_attr(attr)
-    assert getattr(acl.op, setter)(attr, "name", value) == 100000
+    )
+    for setter, value in values:
+        attr = acl.op.create_attr()
+        assert getattr(acl.op, setter)(attr, "name", value) == 0
+        acl.op.destroy_attr(attr)
+        assert getattr(acl.op, setter)(attr, "name", value) == 100000
 
 
 def test_members_of_lists_are_checked(acl: Any) -> None:

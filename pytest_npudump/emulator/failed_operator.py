@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.emulator.dumps.exception_files import Argument, Operator
+from pytest_npudump.emulator.dumps.exceptions import Argument, FailedTask
 from pytest_npudump.emulator.dumps.plan import STREAM
 from pytest_npudump.errors import MissingExtraError
 from pytest_npudump.onnxmodels import sessions
-from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.graph import operators
-from pytest_npudump.onnxmodels.sessions import ModelError
+from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session
 from pytest_npudump.onnxmodels.tensor_types import Tensor, nbytes, storage
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ class OperatorFailedError(ModelError):
         operator: which one, with its tensors; what it was to write is all zeros.
     """
 
-    def __init__(self, operator: Operator, why: str) -> None:
+    def __init__(self, operator: FailedTask, why: str) -> None:
         super().__init__(
             f"{operator.op_type} operator {operator.name!r} failed (task {operator.task}): {why}"
         )
@@ -47,11 +46,7 @@ class Graph:
     """
 
     def __init__(self, source: Path | bytes) -> None:
-        """Read the model.
-
-        Raises:
-            ModelError: it is no ONNX model.
-        """
+        """Read the model."""
         self._source, self._proto = source, sessions.read_model(source)
         self._operators = operators(self._proto.graph)
         self.names = tuple(operator.name for operator in self._operators)
@@ -88,12 +83,8 @@ class Graph:
         del begin.graph.output[:]
         return exposed_session(self._source, begin, names)
 
-    def operator(self, index: int, feeds: Mapping[str, Tensor], device: int) -> Operator:
-        """Return an operator with the tensors that it got, weights included, and room for its results.
-
-        Raises:
-            ModelError: an operator before it fails.
-        """
+    def operator(self, index: int, feeds: Mapping[str, Tensor], device: int) -> FailedTask:
+        """Return an operator with the tensors that it got, weights included, and room for its results."""
         found, node = self._operators[index], self._node(index)
         given = [name for name in node.input if name]
         inner = [name for name in dict.fromkeys(given) if name not in feeds]
@@ -101,7 +92,7 @@ class Graph:
         room = self._room(index, feeds, [name for name in node.output if name])
         inputs = [Argument(values[name], at) for at, name in enumerate(given) if values[name].nbytes]
         outputs = [Argument(tensor, len(given) + at) for at, tensor in enumerate(room) if tensor.nbytes]
-        return Operator(found.name, found.op_type, found.task, STREAM, device, inputs, outputs)
+        return FailedTask(found.name, found.op_type, found.task, STREAM, device, inputs, outputs)
 
     def _room(self, index: int, feeds: Mapping[str, Tensor], names: Sequence[str]) -> list[Tensor]:
         """Return zeros in place of an operator's results, those left out whose shape is not known."""
@@ -126,11 +117,7 @@ def _run(session: Any, feeds: Mapping[str, Tensor], names: Sequence[str]) -> dic
 def injected_failure(
     source: Path | bytes, operator: str, feeds: Mapping[str, Tensor], device: int
 ) -> OperatorFailedError:
-    """Return the failure of the operator that is to fail.
-
-    Raises:
-        ModelError: the model has no such operator, or an operator before it fails.
-    """
+    """Return the failure of the operator that is to fail."""
     graph = Graph(source)
     if operator not in graph.names:
         raise ModelError(f"the model has no operator {operator!r} that could fail")

@@ -1,10 +1,16 @@
-"""The ACL return codes the emulator gives, under CANN's names, and the error that carries one.
+"""The ACL return codes the emulator gives, under CANN's names, and how it refuses.
 
 Numbers: ``acl/acl_base_rt.h`` (1000xx, 5000xx), ``acl/error_codes/rt_error_codes.h`` (1070xx, 2070xx,
-5070xx), ``acl/error_codes/ge_error_codes.h`` (1450xx).
+5070xx), ``acl/error_codes/ge_error_codes.h`` (1450xx). What pyACL has and the emulator cannot do is said at
+the call, never passed over.
 """
 
 from __future__ import annotations
+
+from types import ModuleType
+from typing import NoReturn
+
+from pytest_npudump.errors import RuntimeUnavailableError
 
 SUCCESS = 0
 INVALID_PARAM = 100000
@@ -61,3 +67,30 @@ class RefusedError(Exception):
         super().__init__(code, why)
         self.code = code
         self.why = why
+
+
+class NotEmulatedError(RuntimeUnavailableError, AttributeError):
+    """A name of pyACL, or one that pyACL does not have either, that the emulator does not offer."""
+
+    def __init__(self, name: str, why: str = "") -> None:
+        reason = f" ({why})" if why else ""
+        super().__init__(f"{name}: the emulator does not have it{reason}; run this on an NPU")
+
+
+def missing(module: str, name: str, why: str = "") -> NoReturn:
+    """Refuse ``acl.<module>.<name>``, with the reason where there is a particular one.
+
+    Raises:
+        NotEmulatedError: always; names that begin with ``__`` get a plain AttributeError.
+    """
+    if name.startswith("__"):
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    raise NotEmulatedError(f"{module}.{name}", why)
+
+
+class AbsentModule(ModuleType):
+    """A sub-module of pyACL of which nothing is emulated."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Refuse every name."""
+        missing(self.__name__, name)

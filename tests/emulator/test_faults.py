@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from pytest_npudump.dump.values.dtypes import BY_NAME
-from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
-from pytest_npudump.emulator.execution.onnx_model import load
+from pytest_npudump.emulator.dumps.plan import DumpSettings
 from pytest_npudump.emulator.faults import PLANTED, distort, end, fail, trample
+from pytest_npudump.emulator.onnx_model import load
 from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.onnxmodels.tensor_types import from_array
 
@@ -76,11 +77,11 @@ def test_a_conversion_that_overflows_has_a_status_of_its_own(
     assert struct.unpack_from("<3Q", wire.read(found["Node_OpDebug"]).outputs[0].data, 1024)[2] == 0x100
 
 
-@pytest.mark.parametrize("values", [[1, 2], [np.inf, 1], [np.nan, 1]])
 def test_finite_results_and_infinite_inputs_are_no_overflow(
-    run_half: Callable[[list[float]], dict[str, Path]], values: list[float]
+    run_half: Callable[[list[float]], dict[str, Path]],
 ) -> None:
-    assert run_half(values) == {}
+    for values in ([1.0, 2.0], [np.inf, 1.0], [np.nan, 1.0]):
+        assert run_half(values) == {}
 
 
 def test_a_dump_list_makes_ge_dump_no_overflow(set_dump: Any, started: Any) -> None:
@@ -126,10 +127,22 @@ def test_a_fault_ends_with_its_block_or_with_all_others() -> None:
     assert not [*planted.tramplings, *planted.distortions, *planted.failures, *planted.calls]
 
 
-@pytest.mark.parametrize(("first", "elements"), [(-1, 1), (0, 0)])
-def test_a_trampling_of_nothing_is_refused(first: int, elements: int) -> None:
-    with pytest.raises(ValueError, match="at least"):
-        trample("m", by="a", victim="b", first=first, elements=elements)
+def test_a_fault_of_nothing_is_refused() -> None:
+    for first, elements in ((-1, 1), (0, 0)):
+        with pytest.raises(ValueError, match="at least"):
+            trample("m", by="a", victim="b", first=first, elements=elements)
+    for operator, first in (("", 0), ("a", -1)):
+        with pytest.raises(ValueError, match="expected a name"):
+            fail(operator, first=first)
+    wrong: list[dict[str, Any]] = [
+        {},
+        {"factor": math.nan},
+        {"offset": math.inf},
+        {"factor": 2.0, "operator": ""},
+    ]
+    for fault in wrong:
+        with pytest.raises(ValueError, match="expected"):
+            distort("chain", **{"operator": "neg", **fault})
 
 
 @pytest.fixture
@@ -175,11 +188,3 @@ def test_a_distortion_that_cannot_be_is_refused_when_the_model_is_loaded(
     distort("chain", operator, factor=2.0)
     with pytest.raises(ModelError, match=words):
         load(chain, None)
-
-
-@pytest.mark.parametrize(
-    "fault", [{}, {"factor": float("nan")}, {"offset": float("inf")}, {"factor": 2.0, "operator": ""}]
-)
-def test_a_distortion_has_to_change_something(fault: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="expected"):
-        distort("chain", **{"operator": "neg", **fault})

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     Attributes = Mapping[str, Any]
     Names = tuple[str, ...]
 
+
 _OPSET = 17
 _IR_VERSION = 8
 
@@ -31,7 +32,7 @@ class MisusedAttributeError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class SingleOperator:
+class OnnxOperator:
     """An operator that can be executed.
 
     Attributes:
@@ -50,11 +51,7 @@ class SingleOperator:
         return sessions.ports(self.session.get_outputs())
 
     def run(self, arrays: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Execute on ``arrays``.
-
-        Raises:
-            ModelError: onnxruntime cannot run it on these inputs.
-        """
+        """Execute on ``arrays``."""
         results = sessions.run(self.session, dict(zip(self.inputs, arrays, strict=True)), self.outputs)
         return tuple(results[name] for name in self.outputs)
 
@@ -64,7 +61,7 @@ def build(
     inputs: Sequence[tuple[int, Sequence[int]]],
     outputs: Sequence[int],
     attributes: Attributes,
-) -> SingleOperator:
+) -> OnnxOperator:
     """Return the operator for inputs of these ``aclDataType`` and shapes, and outputs of these types.
 
     Raises:
@@ -87,7 +84,7 @@ def build(
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)])
     model.ir_version = _IR_VERSION
-    return SingleOperator(op_type, sessions.plain_session(model.SerializeToString()), *names)
+    return OnnxOperator(op_type, sessions.plain_session(model.SerializeToString()), *names)
 
 
 def _type(number: int) -> int:

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.emulator.machine.codes import INVALID_PARAM, RefusedError
+from pytest_npudump.emulator.codes import INVALID_PARAM, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 _ALIGNMENT = 64
 DEVICE_BYTES = 32 << 30
@@ -38,7 +39,7 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 @dataclass(slots=True)
-class Region:
+class MemoryRegion:
     """A range of memory that may be accessed.
 
     Attributes:
@@ -61,12 +62,12 @@ class Region:
         return self.address + self.data.size
 
 
-class Memory:
+class MachineMemory:
     """All memory that pointers may point to."""
 
     def __init__(self) -> None:
-        self._regions: dict[int, Region] = {}
-        self._borrowed: OrderedDict[int, Region] = OrderedDict()
+        self._regions: dict[int, MemoryRegion] = {}
+        self._borrowed: OrderedDict[int, MemoryRegion] = OrderedDict()
         self._owned_order: list[int] = []
         self._borrowed_order: list[int] = []
         self._used: dict[int, int] = {}
@@ -88,7 +89,7 @@ class Memory:
                 raise MemoryError(size)
             whole = np.zeros(size + _ALIGNMENT, np.uint8)
             start = -whole.ctypes.data % _ALIGNMENT
-            region = Region(whole.ctypes.data + start, whole[start : start + size], kind, whole, device)
+            region = MemoryRegion(whole.ctypes.data + start, whole[start : start + size], kind, whole, device)
             self._regions[region.address] = region
             insort(self._owned_order, region.address)
             if kind == DEVICE:
@@ -125,7 +126,7 @@ class Memory:
             self._forget(address)
             self._make_room(size)
             insort(self._borrowed_order, address)
-            self._borrowed[address] = Region(address, _view(address, size, owner), BORROWED, owner)
+            self._borrowed[address] = MemoryRegion(address, _view(address, size, owner), BORROWED, owner)
             self._borrowed_bytes += size
         return address
 
@@ -160,7 +161,7 @@ class Memory:
         first = address - region.address
         return region.data[first : first + size]
 
-    def region(self, address: int, size: int) -> Region | None:
+    def region(self, address: int, size: int) -> MemoryRegion | None:
         """Return the memory that ``size`` bytes at ``address`` lie in, or None if they are not all in one."""
         with self._lock:
             for region in self._candidates(address):
@@ -173,10 +174,7 @@ class Memory:
 
         That is memory of this device and page-locked host memory (``acl.rt.malloc_host``), as the documents
         of ``acl.mdl.execute`` list them. Another device's is out of its reach until peer access is enabled,
-        which no call of the emulator does. CANN checks neither: the work fails on the device.
-
-        Raises:
-            RefusedError: 100000, it cannot use them.
+        which no call of the emulator does (100000). CANN checks neither: the work fails on the device.
         """
         region = self.region(address, size)
         if region is None:
@@ -190,7 +188,7 @@ class Memory:
             return region.data[first : first + size]
         raise RefusedError(INVALID_PARAM, why)
 
-    def _candidates(self, address: int) -> Iterator[Region]:
+    def _candidates(self, address: int) -> Iterator[MemoryRegion]:
         """Yield the regions that begin at or before ``address``, the nearest first; only borrowed overlap."""
         before = bisect_right(self._owned_order, address)
         if before:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.emulator.machine import memory as memory_module
-from pytest_npudump.emulator.machine.memory import Memory
-from pytest_npudump.emulator.process.state import process
+from pytest_npudump.emulator import memory as memory_module
+from pytest_npudump.emulator.memory import MachineMemory
+from pytest_npudump.emulator.process import process
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,9 +61,10 @@ def test_pointers_are_real_addresses(started: Any) -> None:
     assert started.util.ptr_to_bytes(device, 4) == b"abcd"
 
 
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
+def test_memcpy_refuses_what_would_crash(started: Any) -> None:
+    device, _ = started.rt.malloc(64, 0)
+    host, _ = started.rt.malloc_host(64)
+    for change, code in (
         ({"dst": 0}, 100000),
         ({"src": 0}, 100000),
         ({"dst_max": 63}, 107000),
@@ -73,19 +74,15 @@ def test_pointers_are_real_addresses(started: Any) -> None:
         ({"src": 12345}, 107000),
         ({"kind": 9}, 100000),
         ({"kind": -1}, 100000),
-    ],
-)
-def test_memcpy_refuses_what_would_crash(started: Any, change: dict[str, int], code: int) -> None:
-    device, _ = started.rt.malloc(64, 0)
-    host, _ = started.rt.malloc_host(64)
-    args = {"dst": device, "dst_max": 64, "src": host, "count": 64, "kind": 1} | change
-    assert started.rt.memcpy(*args.values()) == code
-    assert "acl.rt.memcpy" in started.get_recent_err_msg()
+    ):
+        args = {"dst": device, "dst_max": 64, "src": host, "count": 64, "kind": 1} | change
+        assert started.rt.memcpy(*args.values()) == code, change
+        assert "acl.rt.memcpy" in started.get_recent_err_msg()
 
 
 @given(address=st.integers(0, 2**64 - 1), size=st.integers(0, 2**64 - 1))
 def test_unknown_memory_is_never_found(address: int, size: int) -> None:
-    memory = Memory()
+    memory = MachineMemory()
     start = memory.allocate(100, "device", 0)
     found = memory.find(address, size)
     inside = start <= address and address + size <= start + 100
@@ -93,7 +90,7 @@ def test_unknown_memory_is_never_found(address: int, size: int) -> None:
 
 
 def test_memory_is_found_to_its_last_byte_and_no_further() -> None:
-    memory = Memory()
+    memory = MachineMemory()
     first, second = memory.allocate(100, "device", 0), memory.allocate(50, "host", 0)
     for start, size in ((first, 100), (second, 50)):
         assert memory.find(start, size) is not None
@@ -101,18 +98,16 @@ def test_memory_is_found_to_its_last_byte_and_no_further() -> None:
         assert memory.find(start, size + 1) is None
 
 
-@pytest.mark.parametrize("kind", ["device", "host"])
-def test_memory_is_freed_once_and_by_its_own_function(started: Any, kind: str) -> None:
-    acl = started
-    free, other = (acl.rt.free, acl.rt.free_host) if kind == "device" else (acl.rt.free_host, acl.rt.free)
-    address = (acl.rt.malloc(8, 0) if kind == "device" else acl.rt.malloc_host(8))[0]
-    assert other(address) == 107000
-    assert free(address + 1) == 107000
-    assert free(address) == 0
-    assert free(address) == 107000
-    assert free(0) == 100000
-    with pytest.raises(ValueError, match="not allocated"):
-        acl.util.ptr_to_bytes(address, 8)
+def test_memory_is_freed_once_and_by_its_own_function(started: Any) -> None:
+    rt = started.rt
+    for (address, _), free, other in (
+        (rt.malloc(8, 0), rt.free, rt.free_host),
+        (rt.malloc_host(8), rt.free_host, rt.free),
+    ):
+        assert other(address) == 107000
+        assert [free(place) for place in (address + 1, address, address, 0)] == [107000, 0, 107000, 100000]
+        with pytest.raises(ValueError, match="not allocated"):
+            started.util.ptr_to_bytes(address, 8)
 
 
 def test_allocation_of_nothing_or_too_much_is_refused(started: Any) -> None:
@@ -145,7 +140,7 @@ def test_reset_device_frees_its_memory_at_the_last_user(started: Any) -> None:
 
 def test_borrowed_objects_are_let_go_only_when_nobody_holds_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_module, "BORROWED_BYTES", 1000)
-    memory = Memory()
+    memory = MachineMemory()
     held = np.zeros(400, np.uint8)
     kept = memory.borrow(held.ctypes.data, 400, held)
     addresses = []
@@ -160,7 +155,7 @@ def test_borrowed_objects_are_let_go_only_when_nobody_holds_them(monkeypatch: py
 
 def test_many_small_objects_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_module, "BORROWED_OBJECTS", 10)
-    memory = Memory()
+    memory = MachineMemory()
     for _ in range(100):
         data = np.zeros(8, np.uint8)
         memory.borrow(data.ctypes.data, 8, data)
@@ -193,11 +188,11 @@ def test_view_of_borrowed_memory_outlives_the_object(started: Any) -> None:
     assert view.sum() == 499500
 
 
-@pytest.mark.parametrize("number", [17, 18, 999, -5])
-def test_types_without_fixed_size_are_refused(started: Any, number: int) -> None:
+def test_types_without_fixed_size_are_refused(started: Any) -> None:
     address, _ = started.rt.malloc(64, 0)
-    with pytest.warns(Warning, match="deprecated"), pytest.raises(TypeError):
-        started.util.ptr_to_numpy(address, (1,), number)
+    for number in (17, 18, 999, -5):
+        with pytest.warns(Warning, match="deprecated"), pytest.raises(TypeError):
+            started.util.ptr_to_numpy(address, (1,), number)
 
 
 def test_pointers_are_taken_from_the_right_objects_only(started: Any) -> None:
@@ -207,11 +202,11 @@ def test_pointers_are_taken_from_the_right_objects_only(started: Any) -> None:
         started.util.numpy_to_ptr([1, 2])
 
 
-@pytest.mark.parametrize("device", [-1, 8, 100])
-def test_unknown_devices_are_refused(acl: Any, device: int) -> None:
-    assert acl.rt.set_device(device) == 107001
-    assert acl.rt.create_context(device) == (0, 107001)
-    assert acl.rt.reset_device(device) == 107001
+def test_unknown_devices_are_refused(acl: Any) -> None:
+    for device in (-1, 8, 100):
+        assert acl.rt.set_device(device) == 107001
+        assert acl.rt.create_context(device) == (0, 107001)
+        assert acl.rt.reset_device(device) == 107001
 
 
 def test_calls_without_a_device_are_refused(acl: Any) -> None:
@@ -276,9 +271,9 @@ def test_tensor_descriptions_tell_what_they_were_given(acl: Any) -> None:
     assert acl.set_tensor_shape(desc, [1]) == 100000
 
 
-@pytest.mark.parametrize(("number", "size"), [(0, 4), (1, 2), (9, 8), (12, 1), (27, 2), (28, 0), (-1, 0)])
-def test_data_type_sizes(acl: Any, number: int, size: int) -> None:
-    assert acl.data_type_size(number) == size
+def test_data_type_sizes(acl: Any) -> None:
+    sizes = {0: 4, 1: 2, 9: 8, 12: 1, 27: 2, 28: 0, -1: 0}
+    assert {number: acl.data_type_size(number) for number in sizes} == sizes
 
 
 @given(value=st.floats(width=16, allow_nan=False))

@@ -12,30 +12,70 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pytest_npudump.dump.values.dtypes import BY_GE
+from pytest_npudump.emulator.codes import NotEmulatedError
 from pytest_npudump.emulator.dumps import recorder
-from pytest_npudump.emulator.dumps.plan import Plan, plan
-from pytest_npudump.emulator.execution.distorted_model import distorted_model
-from pytest_npudump.emulator.execution.failed_operator import Graph, injected_failure, real_failure
+from pytest_npudump.emulator.dumps.plan import DumpPlan, plan
+from pytest_npudump.emulator.failed_operator import Graph, injected_failure, real_failure
 from pytest_npudump.emulator.faults import PLANTED, Faults
 from pytest_npudump.emulator.gears import COMPILED, SHAPE_DATA, gears_of
-from pytest_npudump.emulator.unsupported import NotEmulatedError
+from pytest_npudump.onnxmodels import graph as graph_module
 from pytest_npudump.onnxmodels import sessions, tensor_types
-from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.model_cache import prepare
-from pytest_npudump.onnxmodels.sessions import ModelError
+from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
+from pytest_npudump.onnxmodels.tensor_types import from_ort_type, storage
 from pytest_npudump.onnxmodels.variation import Varying
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_npudump.dump.values.dtypes import DType
-    from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
+    from pytest_npudump.emulator.dumps.plan import DumpSettings
     from pytest_npudump.emulator.faults import Distortion
     from pytest_npudump.emulator.gears import Gears
-    from pytest_npudump.emulator.machine.streams import Context
+    from pytest_npudump.emulator.streams import DeviceContext
     from pytest_npudump.onnxmodels.tensor_types import Tensor
     from pytest_npudump.onnxmodels.variation import Variation
+
+
+_FLOATS = frozenset({"float16", "float32", "float64"})
+
+
+def distorted_model(source: Path | bytes, faults: Sequence[Distortion]) -> Any:
+    """Return the ``ModelProto`` of a model with faults in it: the outputs keep their names."""
+    proto = sessions.read_model(source)
+    for fault in faults:
+        _distort(source, proto, fault)
+    return proto
+
+
+def _distort(source: Path | bytes, proto: Any, fault: Distortion) -> None:
+    found = next((o for o in graph_module.operators(proto.graph) if o.name == fault.operator), None)
+    if found is None:
+        raise ModelError(f"distort: {fault.model} has no operator {fault.operator!r}")
+    types = {
+        port.name: from_ort_type(port.type)
+        for port in exposed_session(source, proto, found.outputs).get_outputs()
+    }
+    names = [name for name in found.outputs if types[name].name in _FLOATS]
+    if not names:
+        kinds = ", ".join(types[name].name for name in found.outputs)
+        raise ModelError(f"distort: {fault.operator} gives {kinds}, expected float16, float32 or float64")
+    at = next(place for place, node in enumerate(proto.graph.node) if found.outputs[0] in node.output)
+    node = proto.graph.node[at]
+    behind = list(proto.graph.node)[at + 1 :]
+    del proto.graph.node[at + 1 :]
+    make, tensor = onnx().helper.make_node, onnx().numpy_helper.from_array
+    for name in names:
+        healthy, scaled = f"{name}/undistorted", f"{name}/scaled"
+        node.output[list(node.output).index(name)] = healthy
+        factor, offset = (np.array(value, storage(types[name])) for value in (fault.factor, fault.offset))
+        proto.graph.initializer.extend((tensor(factor, f"{name}/factor"), tensor(offset, f"{name}/offset")))
+        proto.graph.node.append(make("Mul", [healthy, f"{name}/factor"], [scaled], name=scaled))
+        proto.graph.node.append(make("Add", [scaled, f"{name}/offset"], [name], name=f"{name}/distorted"))
+    proto.graph.node.extend(behind)
 
 
 _SHAPE_TYPE = BY_GE[9]
@@ -43,7 +83,7 @@ _SHAPE_TYPE = BY_GE[9]
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class ModelPort:
     """An input or output of a model.
 
     Attributes:
@@ -93,17 +133,17 @@ class Model:
 
     source: Path | bytes
     name: str
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
+    inputs: tuple[ModelPort, ...]
+    outputs: tuple[ModelPort, ...]
     id: int = 0
-    context: Context | None = None
-    plan: Plan | None = None
+    context: DeviceContext | None = None
+    plan: DumpPlan | None = None
     executions: int = 0
     current_shapes: tuple[tuple[int, ...], ...] | None = None
     graph_name: str = ""
     gears: Gears | None = None
     registered: bool = False
-    dumped: list[recorder.Execution] = field(default_factory=list)
+    dumped: list[recorder.DumpedExecution] = field(default_factory=list)
     inside: tuple[tuple[str, str], ...] = ()
     faults: Faults = field(default_factory=Faults)
     varying: Varying = field(default_factory=Varying)
@@ -130,7 +170,9 @@ class Model:
             active = self.plan if self.plan is not None and self.plan.active else None
             dumped = active is not None and active.settings.step_selected(self.executions)
             feeds = self.varying.feeds(feeds, self.executions, dumped=dumped)
-            self._check_faults(feeds)
+            for fault in self.faults.failing((self.name, self.graph_name), self.executions):
+                if fault.model is not None or fault.operator in Graph(self.source).names:
+                    raise injected_failure(self.source, fault.operator, feeds, self.device)
             try:
                 results = self._run_plain(feeds) if active is None else self._run_dumped(active, feeds, clock)
             except ModelError as error:
@@ -140,11 +182,6 @@ class Model:
             self.current_shapes = tuple(tensor.shape for tensor in outputs)
         return outputs
 
-    def _check_faults(self, feeds: Mapping[str, Tensor]) -> None:
-        for fault in self.faults.failing((self.name, self.graph_name), self.executions):
-            if fault.model is not None or fault.operator in Graph(self.source).names:
-                raise injected_failure(self.source, fault.operator, feeds, self.device)
-
     def _run_plain(self, feeds: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if self._session is None:
             names = (self.name, self.graph_name)
@@ -152,13 +189,13 @@ class Model:
         return sessions.run(self._session, feeds, [port.name for port in self.outputs])
 
     def _run_dumped(
-        self, files: Plan, feeds: Mapping[str, Tensor], clock: Callable[[], int]
+        self, files: DumpPlan, feeds: Mapping[str, Tensor], clock: Callable[[], int]
     ) -> dict[str, Tensor]:
         wanted = [name for name in files.tensors if name not in feeds]
         names = list(dict.fromkeys([*(port.name for port in self.outputs), *wanted]))
         results = {**feeds, **sessions.run(self._exposed, feeds, names)}
         if files.settings.step_selected(self.executions):
-            place = recorder.Place(self.device, self.name, self.id, self.executions)
+            place = recorder.DumpedRun(self.device, self.name, self.id, self.executions)
             left = recorder.record(files, place, results, self._previous, clock)
             self.dumped.append(left)
         self._previous = {name: results[name] for name in files.tensors} if files.watches else {}
@@ -198,12 +235,12 @@ def load(
         raise NotEmulatedError("the dump of a model with gears", "GE puts operators of its own into it")
     gears = gears_of(source, {port.name: port.shape for port in model.inputs}, option)
     inputs = _in_largest(model.inputs, gears.inputs(gears.largest))
-    told = Port(SHAPE_DATA, _SHAPE_TYPE, (len(option.gears[0]),))
+    told = ModelPort(SHAPE_DATA, _SHAPE_TYPE, (len(option.gears[0]),))
     outputs = _in_largest(model.outputs, gears.outputs[gears.largest])
     return replace(model, inputs=(*inputs, told), outputs=outputs, gears=gears)
 
 
-def _in_largest(ports: Sequence[Port], shapes: Sequence[tuple[int, ...]]) -> tuple[Port, ...]:
+def _in_largest(ports: Sequence[ModelPort], shapes: Sequence[tuple[int, ...]]) -> tuple[ModelPort, ...]:
     """Return ports that know the shape they have in the largest gear."""
     return tuple(replace(port, largest=shape) for port, shape in zip(ports, shapes, strict=True))
 
@@ -242,5 +279,5 @@ def _load_dumped(source: Path | bytes, settings: DumpSettings, faults: Faults, v
     return Model(source, names[0], inputs, outputs, **how)
 
 
-def _ports(arguments: Sequence[Any]) -> tuple[Port, ...]:
-    return tuple(Port(*port) for port in sessions.ports(arguments))
+def _ports(arguments: Sequence[Any]) -> tuple[ModelPort, ...]:
+    return tuple(ModelPort(*port) for port in sessions.ports(arguments))

@@ -1,4 +1,4 @@
-"""The one process that ACL's state belongs to."""
+"""The one process that ACL's state belongs to, and the handles that stand for objects in it."""
 
 from __future__ import annotations
 
@@ -7,23 +7,58 @@ import os
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pytest_npudump.config.cann import collecting
 from pytest_npudump.emulator import faults, gears
 from pytest_npudump.emulator.dumps.exceptions import ExceptionDump, from_environment
 from pytest_npudump.emulator.dumps.writer import Clock
-from pytest_npudump.emulator.machine.handles import Handles
-from pytest_npudump.emulator.machine.memory import Memory
-from pytest_npudump.emulator.machine.reports import Subscriptions
-from pytest_npudump.emulator.machine.streams import DEFAULT_STREAM, Context, Streams
+from pytest_npudump.emulator.memory import MachineMemory
+from pytest_npudump.emulator.streams import DEFAULT_STREAM, DeviceContext, Streams, Subscriptions
 from pytest_npudump.onnxmodels.variation import Varying
 
 if TYPE_CHECKING:
-    from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
-    from pytest_npudump.emulator.dumps.recorder import Execution
-    from pytest_npudump.emulator.execution.onnx_model import Model
-    from pytest_npudump.emulator.machine.reports import ApplicationThread
+    from pytest_npudump.emulator.dumps.plan import DumpSettings
+    from pytest_npudump.emulator.dumps.recorder import DumpedExecution
+    from pytest_npudump.emulator.onnx_model import Model
+    from pytest_npudump.emulator.streams import ApplicationThread
+
+
+T = TypeVar("T")
+
+_FIRST = 0x5000_0000_0000
+_STEP = 0x40
+
+
+class Handles:
+    """The objects that handles stand for. A handle that was destroyed is never given out again."""
+
+    def __init__(self) -> None:
+        self._objects: dict[int, object] = {}
+        self._numbers = itertools.count(_FIRST, _STEP)
+
+    def add(self, value: object) -> int:
+        """Return a new handle for ``value``."""
+        handle = next(self._numbers)
+        self._objects[handle] = value
+        return handle
+
+    def get(self, handle: int, kind: type[T]) -> T | None:
+        """Return what ``handle`` stands for, or None if it stands for nothing of that kind."""
+        value = self._objects.get(handle)
+        return value if isinstance(value, kind) else None
+
+    def all(self, kind: type[T]) -> list[T]:
+        """Return what handles of one kind stand for, in the order they were given out."""
+        return [value for value in list(self._objects.values()) if isinstance(value, kind)]
+
+    def remove(self, handle: int, kind: type[T]) -> T | None:
+        """Destroy ``handle``; return what it stood for, or None as in :meth:`get`."""
+        value = self.get(handle, kind)
+        if value is not None:
+            del self._objects[handle]
+        return value
+
 
 DEVICES = 8
 """Devices of the emulated machine."""
@@ -67,11 +102,11 @@ class Process:
 
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     dumping: Dumping = field(default_factory=Dumping)
-    memory: Memory = field(default_factory=Memory)
+    memory: MachineMemory = field(default_factory=MachineMemory)
     handles: Handles = field(default_factory=Handles)
     clock: Clock = field(default_factory=Clock)
     models: dict[int, Model] = field(default_factory=dict)
-    dumped: list[Execution] = field(default_factory=list)
+    dumped: list[DumpedExecution] = field(default_factory=list)
     inside: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     model_ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     stream_ids: itertools.count[int] = field(default_factory=lambda: itertools.count(DEFAULT_STREAM + 1))
@@ -88,9 +123,9 @@ class Process:
     thread: threading.local = field(default_factory=threading.local)
 
     @property
-    def context(self) -> Context | None:
+    def context(self) -> DeviceContext | None:
         """Return the calling thread's context, or None if it has set no device."""
-        return self.handles.get(self.context_handle, Context)
+        return self.handles.get(self.context_handle, DeviceContext)
 
     @property
     def device(self) -> int:
