@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from pytest_npudump.runtime.aten.call_copies import KeptCall
     from pytest_npudump.runtime.aten.call_files import Judged
+    from pytest_npudump.runtime.aten.kept_calls import KeptCall
 
     Array = np.ndarray[Any, np.dtype[Any]]
 

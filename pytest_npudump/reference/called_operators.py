@@ -15,8 +15,8 @@ from pytest_npudump.reference.call_alone import judge_call
 from pytest_npudump.reference.dumped_operators import NotAtHandError, host_of
 from pytest_npudump.reference.operator_alone import CONVICTED, UNKNOWN, Alone
 from pytest_npudump.reference.suspects import Isolated
-from pytest_npudump.runtime.aten.call_copies import digest_of
 from pytest_npudump.runtime.aten.call_files import Judged
+from pytest_npudump.runtime.aten.kept_calls import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.records import TensorKey, TensorRecord
     from pytest_npudump.reference.call_archive import CallArchive
-    from pytest_npudump.runtime.aten.call_copies import Kept, KeptCall
+    from pytest_npudump.runtime.aten.kept_calls import Kept, KeptCall
 
     Array = np.ndarray[Any, np.dtype[Any]]
 

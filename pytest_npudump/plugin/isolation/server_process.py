@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.plugin.isolation.task import GRACE
-from pytest_npudump.runtime.external.processes import interruptible
+from pytest_npudump.runtime.programs import interruptible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

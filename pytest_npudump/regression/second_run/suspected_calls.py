@@ -10,7 +10,7 @@ from pytest_npudump.reference.call_archive import CallArchive
 from pytest_npudump.reference.called_operators import CallBench
 from pytest_npudump.reference.operator_alone import UNKNOWN
 from pytest_npudump.regression.second_run.by_reference import failing_keys
-from pytest_npudump.runtime.aten.call_copies import CallKeepingRuntime, WantedOutput
+from pytest_npudump.runtime.aten.kept_calls import CallKeepingRuntime, WantedOutput
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

@@ -12,7 +12,7 @@ from pytest_npudump.errors import RequestError
 from pytest_npudump.regression.operator_checks import GivenTensor, WrongOperator
 from pytest_npudump.regression.scenes.check_op.example_dump import problem_of_dump
 from pytest_npudump.regression.scenes.check_op.operator_question import answer_of, arrays_of
-from pytest_npudump.runtime.operator_call import OperatorCall, OperatorRuntime
+from pytest_npudump.runtime.base import OperatorCall, OperatorRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
