@@ -15,7 +15,7 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Protocol
 
 from pytest_npudump.errors import NpudumpError, RequestError
 
@@ -183,24 +183,46 @@ def run_in_group(
         subprocess.TimeoutExpired: it did not end in time, and was ended.
         OSError: it cannot be started.
     """
-    patience = _GRACE if grace is None else grace
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(  # noqa: S603 - the program that a test names, or this interpreter
+            command,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=files[0],
+            stderr=files[1],
+            start_new_session=True,
+            pass_fds=pass_fds,
+        )
+
+    return supervised(start, timeout, _GRACE if grace is None else grace)
+
+
+class Running(Protocol):
+    """A process that leads a group, as :class:`subprocess.Popen` is one."""
+
+    @property
+    def pid(self) -> int:
+        """Its number, and that of its group."""
+
+    def poll(self) -> int | None:
+        """Return its exit code, None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its exit code; raise :class:`subprocess.TimeoutExpired` where it does not end in time."""
+
+
+def supervised(start: Callable[[], Running], timeout: float, grace: float) -> int:
+    """Start a process, wait for its end, and end its group as :func:`run_in_group` says."""
     with interruptible():
         with _held():  # who is interrupted here would not know what to end
-            process = subprocess.Popen(  # noqa: S603 - the program that a test names, or this interpreter
-                command,
-                cwd=cwd,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=files[0],
-                stderr=files[1],
-                start_new_session=True,
-                pass_fds=pass_fds,
-            )
+            process = start()
         try:
-            with _guard(process.pid, patience):
+            with _guard(process.pid, grace):
                 return process.wait(timeout)
         finally:
-            _end_group(process, patience)
+            _end_group(process, grace)
 
 
 @contextmanager
@@ -288,7 +310,7 @@ def _guard(group: int, grace: float) -> Iterator[None]:
         guard.communicate()
 
 
-def _end_group(process: subprocess.Popen[bytes], grace: float) -> None:
+def _end_group(process: Running, grace: float) -> None:
     """End every process of the group, and collect the program itself."""
     try:
         _signal(process.pid, signal.SIGTERM)
@@ -300,7 +322,7 @@ def _end_group(process: subprocess.Popen[bytes], grace: float) -> None:
         process.wait()
 
 
-def _lives(process: subprocess.Popen[bytes]) -> bool:
+def _lives(process: Running) -> bool:
     process.poll()
     try:
         os.killpg(process.pid, 0)

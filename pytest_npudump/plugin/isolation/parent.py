@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.plugin.isolation.server_process import ServerProcess
+from pytest_npudump.plugin.isolation.server import ServerProcess
 from pytest_npudump.plugin.isolation.task import GRACE, LINES, Task
 from pytest_npudump.regression.run.unwritten import looks_for_unwritten, other_memory
 from pytest_npudump.runtime.programs import how_it_ended, last_lines, run_in_group
