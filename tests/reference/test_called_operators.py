@@ -11,8 +11,7 @@ import pytest
 
 from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
 from pytest_npudump.reference.called_operators import CallBench
-from pytest_npudump.runtime.aten.aclnn_names import may_run
-from pytest_npudump.runtime.aten.call_copies import Given, Kept, digest_of
+from pytest_npudump.runtime.aten.kept_calls import Given, Kept, digest_of, may_run
 from pytest_npudump.runtime.aten.recompute import NotRecomputedError
 
 if TYPE_CHECKING:

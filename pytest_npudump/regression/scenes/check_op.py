@@ -21,7 +21,7 @@ from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.operator_checks import GivenTensor, OperatorChecks, WrongOperator
 from pytest_npudump.regression.outcome import Outcome
-from pytest_npudump.runtime.operator_call import OperatorCall, OperatorRuntime
+from pytest_npudump.runtime.base import OperatorCall, OperatorRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

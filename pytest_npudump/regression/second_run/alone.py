@@ -26,7 +26,7 @@ from pytest_npudump.reference.operator_alone import (
 from pytest_npudump.reference.reference_model import ReferenceModel
 from pytest_npudump.regression.case import onnx_files
 from pytest_npudump.regression.second_run.suspected import edges_of_device, failing_keys
-from pytest_npudump.runtime.aten.call_copies import CallKeepingRuntime, WantedOutput
+from pytest_npudump.runtime.aten.kept_calls import CallKeepingRuntime, WantedOutput
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

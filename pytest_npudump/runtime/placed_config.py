@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.json_file import StrictJsonError, parse, read_config_file
 from pytest_npudump.errors import ConfigError
-from pytest_npudump.runtime.external.processes import interruptible
-from pytest_npudump.runtime.external.read_trace import Placed
+from pytest_npudump.runtime.programs import Placed, interruptible
 from pytest_npudump.storage.atomic import held, lock_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 _BACKUP = ".npudump-backup-"
 _ABSENT = ".npudump-absent-"
