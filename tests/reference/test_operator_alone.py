@@ -1,4 +1,4 @@
-"""Verdicts on one operator alone, against numpy in float64."""
+"""Verdicts on one operator alone, against numpy in float64, and on what lies upstream of it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from pytest_npudump.reference.operator_alone import (
     UNKNOWN,
     Alone,
     judge_alone,
+    judged_upstream,
+    nearest_first,
 )
 from pytest_npudump.reference.reference_model import Node
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     Array = np.ndarray[Any, np.dtype[Any]]
+
 
 RNG = np.random.default_rng(5)
 LEFT, RIGHT = RNG.normal(size=(64, 300)), RNG.normal(size=(300, 48))
@@ -179,3 +182,40 @@ def test_other_shapes_and_types_that_were_not_measured_are_said_to_be_unknown() 
         UNKNOWN,
         "how far a healthy operator is off in float8_e4m3fn is not known",
     )
+
+
+FED = {"f": ("d", "e"), "e": ("c",), "d": ("b",), "c": ("a",), "b": ("a",), "a": (), "other": ("a",)}
+
+
+def upstream_judged(suspects: str, guilty: str = "", most: int = 9) -> list[str]:
+    return [
+        *judged_upstream(
+            suspects.split(),
+            FED.__getitem__,
+            lambda place: CONVICTED if place in guilty.split() else ACQUITTED,
+            most,
+        )
+    ]
+
+
+def test_what_is_nearest_comes_first_and_once() -> None:
+    assert [*nearest_first("f", FED.__getitem__)] == ["d", "e", "b", "c", "a"]
+
+
+def test_the_search_ends_with_the_first_that_is_convicted() -> None:
+    assert upstream_judged("f", "b") == ["f", "d", "e", "b"]
+    assert upstream_judged("f", "f") == ["f"]
+
+
+def test_a_suspect_that_is_fed_by_a_convicted_one_is_not_searched_again() -> None:
+    assert upstream_judged("f a", "a") == ["f", "a"]
+    assert upstream_judged("other f", "b") == ["other", "f", "a", "d", "e", "b"]
+
+
+def test_where_nobody_is_convicted_so_many_are_judged() -> None:
+    assert upstream_judged("f", most=3) == ["f", "d", "e", "b"]
+    assert upstream_judged("f") == ["f", "d", "e", "b", "c", "a"]
+
+
+def test_a_circle_ends() -> None:
+    assert judged_upstream(["x"], lambda _: ("x", "y"), lambda _: ACQUITTED, 9) == ("x", "y")
