@@ -32,7 +32,7 @@ for _name in (
     "pytest_npudump.emulator.acl.util",
     "pytest_npudump.emulator.faults",
     "pytest_npudump.plugin.runner",
-    "pytest_npudump.reference.reference",
+    "pytest_npudump.explain.reference",
     "pytest_npudump.regression.session",
     "pytest_npudump.report.terminal",
     "pytest_npudump.runtime.emulator.adapter",
