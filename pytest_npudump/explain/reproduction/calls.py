@@ -13,7 +13,7 @@ import ml_dtypes
 from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.called_operators import CalledOperator
 from pytest_npudump.explain.reproduction.drawn import draw
-from pytest_npudump.explain.reproduction.folder import README, Readme, Reproduction, code, ran, trial_of
+from pytest_npudump.explain.reproduction.reproduction import README, Readme, Reproduction, code, ran, trial_of
 from pytest_npudump.runtime.aten import call_files
 from pytest_npudump.runtime.aten.recompute import NotRecomputedError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from pytest_npudump.explain.reproduction.failure import Failure
-    from pytest_npudump.explain.reproduction.folder import Trial
+    from pytest_npudump.explain.reproduction.reproduction import Trial
 
     Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -17,8 +17,8 @@ from pytest_npudump.dump.values.small_floats import is_of_numpy
 from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.reference_model import piece_of, weights_of
 from pytest_npudump.explain.reproduction.drawn import draw
-from pytest_npudump.explain.reproduction.folder import README, Readme, Reproduction, code, ran, trial_of
 from pytest_npudump.explain.reproduction.operands import GOLDEN, read_operands
+from pytest_npudump.explain.reproduction.reproduction import README, Readme, Reproduction, code, ran, trial_of
 from pytest_npudump.golden.content.noise import CALIBRATION, REPEATS
 from pytest_npudump.golden.content.table_rows import rows_of
 from pytest_npudump.golden.content.text import render
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from pytest_npudump.explain.operator_alone import Alone
     from pytest_npudump.explain.reference_model import Node, ReferenceModel
     from pytest_npudump.explain.reproduction.failure import Failure
-    from pytest_npudump.explain.reproduction.folder import Trial
     from pytest_npudump.explain.reproduction.operands import Models
+    from pytest_npudump.explain.reproduction.reproduction import Trial
     from pytest_npudump.golden.content.text import Golden
 
     Array = np.ndarray[Any, np.dtype[Any]]

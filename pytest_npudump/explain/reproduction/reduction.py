@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from pytest_npudump.explain.reference_model import Node, ReferenceModel
     from pytest_npudump.explain.reproduction.failure import Failure
-    from pytest_npudump.explain.reproduction.folder import Trial
     from pytest_npudump.explain.reproduction.operands import Models
+    from pytest_npudump.explain.reproduction.reproduction import Trial
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
