@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
+    from pytest_npudump.explain.reference import Reference
     from pytest_npudump.golden.variants import Goldens
     from pytest_npudump.ranks.exchange import Exchange
     from pytest_npudump.ranks.rank import Rank
-    from pytest_npudump.reference.reference import Reference
     from pytest_npudump.request import DumpRequest
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.settings import Settings

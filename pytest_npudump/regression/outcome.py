@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tolerances.calibrated import Calibrated
     from pytest_npudump.compare.tolerances.numerics import Numerics
     from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
+    from pytest_npudump.explain.operator_alone import Isolated
+    from pytest_npudump.explain.reference import ReferenceResult
     from pytest_npudump.golden.pair import Recording
     from pytest_npudump.graph.sources import Sources
     from pytest_npudump.record.record import Record
-    from pytest_npudump.reference.operator_alone import Isolated
-    from pytest_npudump.reference.reference import ReferenceResult
     from pytest_npudump.regression.case import Origin
     from pytest_npudump.regression.kept_layers import KeptLayers
+
 
 PASSED = mark("passed")
 FAILED = mark("failed")

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.verdict import FAIL
+from pytest_npudump.explain.rounding import only_wide
 from pytest_npudump.graph.sources import find_sources
-from pytest_npudump.reference.rounding import only_wide
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.dataflow import edges_kept, edges_of_models
 from pytest_npudump.regression.outcome import Outcome
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.dump.table import StatsTable
+    from pytest_npudump.explain.reference import ReferenceResult
     from pytest_npudump.record.record import Record
-    from pytest_npudump.reference.reference import ReferenceResult
     from pytest_npudump.regression.case import Case
 
 

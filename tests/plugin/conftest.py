@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+
 # Loaded here once: what a session within a test imports first, its end unloads again.
 for _name in (
     "_pytest.stepwise",
@@ -32,7 +33,7 @@ for _name in (
     "pytest_npudump.emulator.acl.util",
     "pytest_npudump.emulator.faults",
     "pytest_npudump.plugin.runner",
-    "pytest_npudump.reference.reference",
+    "pytest_npudump.explain.reference",
     "pytest_npudump.regression.session",
     "pytest_npudump.report.terminal",
     "pytest_npudump.runtime.emulator.adapter",

@@ -8,23 +8,23 @@ from pytest_npudump.cli.common.output import emit, to_stderr, write_json
 from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import RequestError
+from pytest_npudump.explain.reproduction.calls import CPU, of_call
+from pytest_npudump.explain.reproduction.failure import read_failure
+from pytest_npudump.explain.reproduction.operands import models_of
+from pytest_npudump.explain.reproduction.pieces import of_operator
+from pytest_npudump.explain.reproduction.reduction import Reduction, reduced
+from pytest_npudump.explain.reproduction.reproduction import write_and_try
 from pytest_npudump.language.shell import typed
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.reproduction.calls import CPU, of_call
-from pytest_npudump.reproduction.failure import read_failure
-from pytest_npudump.reproduction.folder import write_and_try
-from pytest_npudump.reproduction.operands import models_of
-from pytest_npudump.reproduction.pieces import of_operator
-from pytest_npudump.reproduction.reduction import Reduction, reduced
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pytest_npudump.reproduction.failure import Failure
-    from pytest_npudump.reproduction.folder import Reproduction, Trial
-    from pytest_npudump.reproduction.operands import Models
+    from pytest_npudump.explain.reproduction.failure import Failure
+    from pytest_npudump.explain.reproduction.operands import Models
+    from pytest_npudump.explain.reproduction.reproduction import Reproduction, Trial
 
 
 def run(arguments: argparse.Namespace) -> int:

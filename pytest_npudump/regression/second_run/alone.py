@@ -11,19 +11,12 @@ from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.tree.keys import is_eager
 from pytest_npudump.errors import NpudumpError
+from pytest_npudump.explain.called_operators import CallArchive, CallBench
+from pytest_npudump.explain.dumped_operators import ModelBench
+from pytest_npudump.explain.matches import NameMap
+from pytest_npudump.explain.operator_alone import ACQUITTED, CONVICTED, UNKNOWN, UPSTREAM, Alone, Isolated
+from pytest_npudump.explain.reference_model import ReferenceModel
 from pytest_npudump.language.excerpt import first_of
-from pytest_npudump.reference.called_operators import CallArchive, CallBench
-from pytest_npudump.reference.dumped_operators import ModelBench
-from pytest_npudump.reference.matches import NameMap
-from pytest_npudump.reference.operator_alone import (
-    ACQUITTED,
-    CONVICTED,
-    UNKNOWN,
-    UPSTREAM,
-    Alone,
-    Isolated,
-)
-from pytest_npudump.reference.reference_model import ReferenceModel
 from pytest_npudump.regression.case import onnx_files
 from pytest_npudump.regression.second_run.suspected import edges_of_device, failing_keys
 from pytest_npudump.runtime.aten.kept_calls import CallKeepingRuntime, WantedOutput
@@ -36,6 +29,7 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.outcome import FirstRun
     from pytest_npudump.regression.second_run.run_plan import Plan
+
 
 _ADVICE = "reference= names the ONNX model by which an operator can be judged alone"
 _OFF = "off"

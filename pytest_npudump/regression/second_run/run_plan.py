@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import resolve_raw_names
 from pytest_npudump.errors import DumpError
+from pytest_npudump.explain.operator_alone import ACQUITTED
+from pytest_npudump.explain.operator_alone import UNKNOWN as NOT_JUDGED
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
-from pytest_npudump.reference.operator_alone import ACQUITTED
-from pytest_npudump.reference.operator_alone import UNKNOWN as NOT_JUDGED
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.measured_noise import further_runs
 from pytest_npudump.regression.outcome import Escalation, FirstRun, ThirdRun
