@@ -14,7 +14,7 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from pytest_npudump.dump.parts import TensorPart
+from pytest_npudump.dump.execution import TensorPart
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Qualifiers(NamedTuple):
 
 @dataclass(slots=True)
 class FileColumns:
-    """The files of a dump (or records in them) in columns: each an execution of an operator, or a part of one.
+    """The files of a dump (or records in them) in columns: executions of operators, or parts of one.
 
     Attributes:
         places: what directories say.

@@ -3,30 +3,55 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.batches import run_batches
 from pytest_npudump.dump.columns import TensorColumns
-from pytest_npudump.dump.files.format import Job
-from pytest_npudump.dump.files.operator_csv.executions import read_files
-from pytest_npudump.dump.files.operator_csv.reader import read_operator_csv
+from pytest_npudump.dump.files.formats import BY_NAME, Job
+from pytest_npudump.dump.files.operator_csv import read_files, read_operator_csv
 from pytest_npudump.dump.files.stats_cells import DIGITS
-from pytest_npudump.dump.reader_files import jobs_of, read_job
 from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.tree import mindspore
 from pytest_npudump.dump.tree.find import Tree, find_files
+from pytest_npudump.dump.tree.jobs import jobs_of
 from pytest_npudump.dump.tree.keys import records_of, table_records
 from pytest_npudump.dump.tree.runs import select_run
-from pytest_npudump.dump.tree.torchair import flat_slots
 from pytest_npudump.errors import EmptyDumpError, FormatError
 from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.shell import typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from pytest_npudump.dump.execution import Execution
+    from pytest_npudump.dump.execution import Execution, TensorPart
+
+
+def read_job(
+    job: Job, *, stats: bool, acl: bool, projections: bool = False
+) -> tuple[list[Execution], list[FormatError]]:
+    """Read the file of a job; what cannot be read comes back as problems, and nothing is raised."""
+    problems: list[FormatError] = []
+    table: tuple[TensorPart, ...] = ()
+    found: list[Execution] = []
+    format_ = BY_NAME[job.file.format]
+    if job.csv is not None:
+        rows, problems = read_operator_csv("", [str(job.csv.path)])
+        table = tuple(chain(*rows.parts().values()))
+    try:
+        if format_.instead:
+            instead = format_.instead.format(path=typed(job.file.path))
+            raise FormatError(job.file.path, f"it is {instead}")  # noqa: TRY301 - as readers raise
+        found, damaged = format_.read(job, table, stats=stats, acl=acl, projections=projections)
+        problems += damaged
+    except FormatError as error:
+        problems.append(error)
+    except OSError as error:
+        problems.append(FormatError(job.file.path, f"cannot be read: {error.strerror}"))
+    return found, problems
+
 
 _BATCH = 256
 """Files of statistics that are read into columns at once."""
@@ -86,7 +111,7 @@ def read_dump(
     executions: list[Execution] = []
     problems = [*tree.problems, *_damaged_cores(tree)]
     read = partial(_read_batch, stats=stats, acl=acl, projections=projections)
-    for found, failed in _read(jobs_of(flat_slots(tree.files)), read, executor, workers, progress):
+    for found, failed in _read(jobs_of(tree.files), read, executor, workers, progress):
         executions += found
         problems += failed
     executions = _with_merged_statistics(tree, executions, problems)
@@ -153,7 +178,7 @@ def dump_of(
 def _damaged_cores(tree: Tree) -> list[FormatError]:
     if not tree.cores:
         return []
-    from pytest_npudump.dump.files.core.reader import core_damage  # noqa: PLC0415 - numpy only where there are cores
+    from pytest_npudump.dump.files.core import core_damage  # noqa: PLC0415 - numpy only where there are cores
 
     return [damage for file in tree.cores if (damage := core_damage(file.path)) is not None]
 

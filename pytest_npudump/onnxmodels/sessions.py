@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from pytest_npudump.dump.values.small_floats import is_of_numpy
+from pytest_npudump.dump.arrays.decode import is_of_numpy
 from pytest_npudump.errors import MissingExtraError, NpudumpError
 from pytest_npudump.onnxmodels.graph import every_name
 from pytest_npudump.onnxmodels.tensor_types import (

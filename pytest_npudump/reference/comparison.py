@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tensors.element_verdict import with_elements
+from pytest_npudump.dump.files.stats_cells import GARBLED
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import MEASURED, StatsTable
 from pytest_npudump.dump.values.dtypes import BY_NAME
-from pytest_npudump.dump.values.host_values import GARBLED
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.reference.counterparts import NAME

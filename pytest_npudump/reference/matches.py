@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT, execution
-from pytest_npudump.dump.files.container.reader import read_container
+from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.reference.counterparts import JOINED, NAME, Counterpart, Names, Original

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from pytest_npudump.cli import main
-from pytest_npudump.dump.files.container.proto import dump_data_class
+from pytest_npudump.dump.files.proto import dump_data_class
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.dump.values.dtypes import BY_NAME
-from pytest_npudump.dump.values.formats import FORMATS
+from pytest_npudump.dump.values.dtypes import BY_NAME, FORMATS
 from pytest_npudump.golden.content.text import OP_TYPES, Golden, render
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.folder import ResultsFolder, record_name

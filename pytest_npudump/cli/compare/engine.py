@@ -12,7 +12,7 @@ from pytest_npudump.compare.stats.order import ABSENT, align
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.stats.verdict import aligned_keys
 from pytest_npudump.compare.tensors.element_verdict import with_elements
-from pytest_npudump.dump.arrays.host import has_axes
+from pytest_npudump.dump.arrays.layouts import has_axes
 from pytest_npudump.dump.columns import ColumnRecords
 from pytest_npudump.dump.records import TensorRecord, sanitise
 from pytest_npudump.dump.table import shape_of

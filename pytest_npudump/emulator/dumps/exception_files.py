@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.files.container.proto import dump_data_class
+from pytest_npudump.dump.files.proto import dump_data_class
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.dump.files.container.proto import dump_data_class
+from pytest_npudump.dump.files.proto import dump_data_class
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.selection import alike_layers, by_file_names, with_raw_names
 from pytest_npudump.dump.table import JUDGED, StatsTable
-from pytest_npudump.dump.tree.mindspore_rerun import under_first_keys
+from pytest_npudump.dump.tree.mindspore import under_first_keys
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden.kept_tensors import read_tensors
 from pytest_npudump.regression import outcome as status

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.values.small_floats import is_of_numpy
+from pytest_npudump.dump.arrays.decode import is_of_numpy
 from pytest_npudump.errors import DumpError
 from pytest_npudump.runtime.aten.arguments_as_data import as_data, from_data
 from pytest_npudump.runtime.aten.call_copies import KeptCall

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.arrays.layouts import JoinedTensor, LayoutError, in_host_layout
-from pytest_npudump.dump.files.container.reader import read_container
+from pytest_npudump.dump.files.container import read_container
 
 DATA = Path(__file__).parents[2] / "data" / "dump" / "formats"
 

@@ -12,9 +12,8 @@ from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.arrays.npy import read_npy_header
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Payload
-from pytest_npudump.dump.stats.file_tensors import npy_stats, payload_stats
 from pytest_npudump.dump.stats.projections import project
-from pytest_npudump.dump.stats.tensor import tensor_stats
+from pytest_npudump.dump.stats.tensor import npy_stats, payload_stats, tensor_stats
 
 TREES = Path(__file__).parents[2] / "data" / "trees"
 

@@ -16,12 +16,16 @@ from hypothesis.extra import numpy as hnp
 from pytest_npudump.dump.arrays.decode import DecodeError, load
 from pytest_npudump.dump.bytes.chunks import chunks
 from pytest_npudump.dump.records import Payload
-from pytest_npudump.dump.stats.accumulators import array_accumulator
-from pytest_npudump.dump.stats.float_elements import array_elements, raw_elements
-from pytest_npudump.dump.stats.half import BFLOAT16, FLOAT16, Half
-from pytest_npudump.dump.stats.projected import Projected
-from pytest_npudump.dump.stats.projections import Projector, array_projector, distance, project
-from pytest_npudump.dump.stats.tensor import tensor_stats
+from pytest_npudump.dump.stats.kernels import BFLOAT16, FLOAT16, Half
+from pytest_npudump.dump.stats.projections import (
+    Projector,
+    array_elements,
+    array_projector,
+    distance,
+    project,
+    raw_elements,
+)
+from pytest_npudump.dump.stats.tensor import Projected, array_accumulator, tensor_stats
 from pytest_npudump.dump.stats.totals import Totals
 
 if TYPE_CHECKING:

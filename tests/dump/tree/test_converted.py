@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pytest_npudump.dump.files.container.proto import dump_data_class
+from pytest_npudump.dump.files.proto import dump_data_class
+from pytest_npudump.dump.names import parse_converted
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.dump.tree.converted import parse_converted
 from pytest_npudump.dump.tree.find import find_files
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump, TensorKey
-from pytest_npudump.dump.stats.file_tensors import payload_stats
+from pytest_npudump.dump.stats.tensor import payload_stats
 from pytest_npudump.errors import DumpError
 
 DATA = Path(__file__).parents[2] / "data" / "trees"

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump
-from pytest_npudump.dump.tree.mindspore_rerun import under_first_keys
+from pytest_npudump.dump.tree.mindspore import under_first_keys
 
 DATA = Path(__file__).parents[2] / "data" / "trees"
 TREE = DATA / "mindspore-control_flow_multigraph"

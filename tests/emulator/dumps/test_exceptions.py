@@ -17,7 +17,7 @@ from elftools.elf.elffile import ELFFile
 from onnx import TensorProto, helper
 
 from pytest_npudump.dump.bytes.rawfile import raw_bytes
-from pytest_npudump.dump.files.core.reader import read_core
+from pytest_npudump.dump.files.core import read_core
 from pytest_npudump.dump.files.mapping import read_mapping
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.values.dtypes import BY_PROTO

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.ulps.output_fault import same_bits
 from pytest_npudump.dump.arrays.decode import load
-from pytest_npudump.dump.arrays.host import host_array, is_private
-from pytest_npudump.dump.arrays.layouts import HOST_AXES, LayoutError
+from pytest_npudump.dump.arrays.layouts import HOST_AXES, LayoutError, host_array, is_private
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import DumpError, EmptyDumpError
 from pytest_npudump.language.excerpt import first_of

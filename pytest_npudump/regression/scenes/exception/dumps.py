@@ -7,16 +7,16 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.dump.files.container.reader import read_container
-from pytest_npudump.dump.files.core.reader import read_core
+from pytest_npudump.dump.files.container import read_container
+from pytest_npudump.dump.files.core import read_core
 from pytest_npudump.regression.scenes.operator_tensors import OperatorTensor, described
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pytest_npudump.dump.files.container.reader import ContainerTensor
-    from pytest_npudump.dump.files.core.reader import Core
+    from pytest_npudump.dump.files.container import ContainerTensor
+    from pytest_npudump.dump.files.core import Core
     from pytest_npudump.dump.names import DumpName
     from pytest_npudump.dump.places import DumpFile
 

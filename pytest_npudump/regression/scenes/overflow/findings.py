@@ -11,8 +11,8 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.dump.files.container.reader import read_container
-from pytest_npudump.dump.files.overflow.reader import OverflowUnit, read_overflow
+from pytest_npudump.dump.files.container import read_container
+from pytest_npudump.dump.files.overflow import OverflowUnit, read_overflow
 from pytest_npudump.errors import FormatError
 from pytest_npudump.regression.scenes.operator_tensors import OperatorTensor, described
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.bytes.rawfile import raw_bytes
-from pytest_npudump.dump.files.container.proto import dump_data_class
-from pytest_npudump.dump.files.container.reader import read_container
+from pytest_npudump.dump.files.container import read_container
+from pytest_npudump.dump.files.proto import dump_data_class
 from pytest_npudump.dump.values.dtypes import BY_PROTO
 from pytest_npudump.errors import FormatError
 
@@ -300,7 +300,7 @@ def test_no_shape_is_that_of_a_scalar_only_where_the_bytes_are_of_one_element(
 
 _PEAK = """
 import pathlib, sys
-from pytest_npudump.dump.files.container.reader import read_container
+from pytest_npudump.dump.files.container import read_container
 
 def peak() -> int:
     return int(pathlib.Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.dump.arrays.decode import load
-from pytest_npudump.dump.files.container.reader import read_container
+from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from pytest_npudump.dump.bytes.rawfile import raw_bytes
-from pytest_npudump.dump.files.core.reader import read_core
+from pytest_npudump.dump.files.core import read_core
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import FormatError
 

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from pytest_npudump.dump.bytes.rawfile import raw_bytes
-from pytest_npudump.dump.files.container.reader import read_container
-from pytest_npudump.dump.files.overflow.reader import parse_overflow, read_overflow
+from pytest_npudump.dump.files.container import read_container
+from pytest_npudump.dump.files.overflow import Candidates, DumpedOperators, parse_overflow, read_overflow
 from pytest_npudump.dump.tree.find import find_files
-from pytest_npudump.dump.tree.overflow_operators import Candidates, DumpedOperators
 from pytest_npudump.errors import FormatError
 
 DATA = Path(__file__).parents[3] / "data" / "dump" / "overflow"
