@@ -150,7 +150,7 @@ def _written(file: RawFile, record: ContainerRecord, start: int) -> Sequence[int
     """Bytes in the file for each tensor of the record whose bytes begin at ``start``.
 
     The writer on the device writes no bytes for a null address yet keeps ``size``. adump's exception
-    writer passes a length of 32 bits on: a tensor of 4 GiB or more is written modulo 2**32. Of these ways that
+    writer passes a length of 32 bits on: a tensor of 4 GiB or more is written modulo 2**32. Of these ways the
     one is taken behind which the file ends, else the first one behind which a record begins.
     """
     sizes = [tensor.size for tensor in record.tensors]

@@ -16,7 +16,6 @@ read in.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -57,7 +56,6 @@ from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.dump.values.dtypes import BY_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from pytest_npudump.dump.arrays.npy import NpyHeader
@@ -132,23 +130,6 @@ def _kernel(totals: Totals, dtype: np.dtype, buffers: Buffers | None = None) -> 
     return Integer(totals) if dtype.itemsize > 1 else Byte(totals)
 
 
-class _Bytes:
-    """Floats of 8 bits that ml_dtypes has."""
-
-    def __init__(self, dtype: np.dtype) -> None:
-        self.dtype = dtype
-        self._codes = Codes()
-
-    def add(self, piece: np.ndarray) -> None:
-        self._codes.add(piece.view(np.uint8))
-
-    def totals(self) -> Totals:
-        totals = Totals()
-        values = np.arange(256, dtype=np.uint8).view(self.dtype).astype(np.float64)
-        add_histogram(totals, values, self._codes.histogram.tolist(), integer=False)
-        return totals
-
-
 class _Complex:
     """complex64 and complex128."""
 
@@ -205,48 +186,47 @@ def _of_parts(whole: Totals, parts: Totals) -> Totals:
     )
 
 
-class _Packed:
-    """Types below 8 bits and hifloat8, as bytes; the last byte may be filled in part."""
+class _Coded:
+    """Floats of 8 bits, and types below, through a histogram of bytes; the last may be filled in part."""
 
-    dtype = np.dtype(np.uint8)
-
-    def __init__(self, name: str, count: int | None) -> None:
+    def __init__(self, dtype: np.dtype, name: str, count: int | None = None) -> None:
+        self.dtype = dtype
         self._name, self._count = name, count
         self._codes = Codes()
         self._last = np.zeros(1, np.uint8)
 
     def add(self, piece: np.ndarray) -> None:
-        self._codes.add(piece)
-        self._last[:] = piece[-1:]
+        octets = piece.view(np.uint8)
+        self._codes.add(octets)
+        self._last[:] = octets[-1:]
 
     def totals(self) -> Totals:
+        bits = 8 * self.dtype.itemsize if self._name not in BY_NAME else BY_NAME[self._name].bits
+        codes, counts = np.arange(256, dtype=np.uint8), self._codes.histogram
+        if self._name == "hifloat8":
+            values = hifloat8_table()
+        elif bits == _BYTE:
+            values = codes.view(self.dtype)
+        else:
+            values = float4_table(self._name) if self._name.startswith("float4") else codes[: 1 << bits]
+            values = sign_extend(values, bits) if self._name.startswith("int") else values
+            counts = self._packed_counts(bits)
         totals = Totals()
-        values, counts = _code_counts(self._codes.histogram, self._last, self._name, self._count)
-        add_histogram(totals, values, counts.tolist(), integer="int" in self._name)
+        add_histogram(totals, values.astype(np.float64), counts.tolist(), integer="int" in self._name)
         return totals
 
-
-def _code_counts(
-    histogram: np.ndarray, last: np.ndarray, dtype: str, count: int | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """The values of a packed type, float64 of shape (2**bits,), and how often each occurs."""
-    bits = BY_NAME[dtype].bits
-    values = np.arange(1 << bits, dtype=np.uint8)
-    if dtype == "hifloat8":
-        return hifloat8_table().astype(np.float64), histogram
-    per_byte = _BYTE // bits
-    codes = unpack(np.arange(256, dtype=np.uint8), bits, 256 * per_byte).reshape(256, per_byte)
-    counts = np.zeros(1 << bits, np.int64)
-    for place in range(per_byte):
-        np.add.at(counts, codes[:, place], histogram)
-    spare = 0 if count is None else int(histogram.sum()) * per_byte - count
-    if spare:
-        unused = unpack(last, bits, per_byte, high_first=dtype == "uint1")
-        np.subtract.at(counts, unused[per_byte - spare :], 1)
-    if dtype.startswith("float4"):
-        return float4_table(dtype).astype(np.float64), counts
-    signed = dtype.startswith("int")
-    return (sign_extend(values, bits) if signed else values).astype(np.float64), counts
+    def _packed_counts(self, bits: int) -> np.ndarray:
+        """How often each code of less than a byte occurs, of shape (2**bits,)."""
+        per_byte, histogram = _BYTE // bits, self._codes.histogram
+        codes = unpack(np.arange(256, dtype=np.uint8), bits, 256 * per_byte).reshape(256, per_byte)
+        counts = np.zeros(1 << bits, np.int64)
+        for place in range(per_byte):
+            np.add.at(counts, codes[:, place], histogram)
+        spare = 0 if self._count is None else int(histogram.sum()) * per_byte - self._count
+        if spare:
+            unused = unpack(self._last, bits, per_byte, high_first=self._name == "uint1")
+            np.subtract.at(counts, unused[per_byte - spare :], 1)
+        return counts
 
 
 def array_accumulator(dtype: np.dtype) -> Accumulator:
@@ -261,7 +241,7 @@ def array_accumulator(dtype: np.dtype) -> Accumulator:
         if dtype_name(dtype) in {"float32", "float64", *_HALVES} or dtype.kind in "biu":
             return Ordered(dtype)
         if dtype.itemsize == 1 and dtype.kind not in "mMO":
-            return _Bytes(dtype)
+            return _Coded(dtype, dtype_name(dtype))
     raise DecodeError(f"no statistics for arrays of type {dtype}")
 
 
@@ -275,7 +255,7 @@ def raw_accumulator(dtype: str, count: int | None) -> Accumulator:
     if dtype == "bool":
         return Ordered(np.dtype(np.uint8))
     if is_packed(dtype):
-        return _Packed(dtype, count)
+        return _Coded(np.dtype(np.uint8), dtype, count)
     return array_accumulator(numpy_dtype(dtype))
 
 
@@ -331,7 +311,10 @@ def tensor_stats(array: np.ndarray, *, acl: bool = False) -> Stats:
     if acl and (array.dtype.name not in ACL_TYPES or not array.size):
         return Stats(count=array.size)
     with np.errstate(all="ignore"):
-        found = _totals(array_accumulator(array.dtype), array).stats()
+        accumulator = array_accumulator(array.dtype)
+        for piece in chunks(array):
+            accumulator.add(piece)
+        found = accumulator.totals().stats()
         nan_first = array.dtype.kind == "f" and bool(array.size) and math.isnan(float(array.flat[0]))
     return as_device(found, nan_first=nan_first) if acl else found
 
@@ -348,32 +331,8 @@ def as_device(stats: Stats, *, nan_first: bool) -> Stats:
     return replace(stats, max=math.nan, min=math.nan) if nan_first else stats
 
 
-def _totals(accumulator: Accumulator, array: np.ndarray) -> Totals:
-    for piece in chunks(array):
-        accumulator.add(piece)
-    return accumulator.totals()
-
-
 _MAPPED = 8 << 20
 """Bytes from which on a tensor is mapped. Measured: 4 MiB are read faster, 64 MiB of float32 8 % slower."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """Elements in a file.
-
-    Attributes:
-        path: the file.
-        offset, nbytes: where they lie.
-        dtype: numpy type of the elements as they lie in the file; ``uint8`` where pieces are bytes.
-        running: what their pieces are added to.
-    """
-
-    path: Path
-    offset: int
-    nbytes: int
-    dtype: np.dtype
-    running: Projected
 
 
 def payload_stats(
@@ -395,7 +354,12 @@ def payload_stats(
         header = read_npy_header(payload.path, may_be_float32=dtype == "float32")
         check_npy_type(payload, header.dtype, dtype)
         return npy_stats(payload.path, header, acl=acl, projections=projections)
-    return _source_stats(_raw_source(payload, dtype, count, projections=projections), acl=acl)
+    needed = (count * BY_NAME[dtype].bits + 7) // 8
+    if needed > payload.nbytes:
+        raise too_short(payload, dtype, count, payload.nbytes)
+    pieces = np.dtype(np.uint8) if is_packed(dtype) else numpy_dtype(dtype)
+    running = Projected(raw_accumulator(dtype, count), raw_projector(dtype, count) if projections else None)
+    return _file_stats(payload.path, payload.offset, needed, pieces, running, acl=acl)
 
 
 def npy_stats(path: Path, header: NpyHeader, *, acl: bool = False, projections: bool = False) -> Stats:
@@ -414,48 +378,32 @@ def npy_stats(path: Path, header: NpyHeader, *, acl: bool = False, projections: 
         array_accumulator(header.dtype.newbyteorder("=")),
         array_projector(header.dtype, count) if projections and in_order else None,
     )
-    found = _source_stats(_Source(path, header.offset, header.nbytes, header.dtype, running), acl=acl)
-    if projections and not in_order:
-        return replace(found, projections=project(_fortran_array(path, header)))
+    found = _file_stats(path, header.offset, header.nbytes, header.dtype, running, acl=acl)
+    if projections and not in_order:  # the first axis varies fastest: it is read a second time for its order
+        with open_raw(path) as file:
+            octets = file.map(header.offset, header.nbytes, "the tensor")
+        whole = octets.view(header.dtype).reshape(header.shape, order="F")
+        return replace(found, projections=project(whole))
     return found
 
 
-def _fortran_array(path: Path, header: NpyHeader) -> np.ndarray:
-    """The array of an npy file whose first axis varies fastest, which is read a second time for its order."""
-    with open_raw(path) as file:
-        octets = file.map(header.offset, header.nbytes, "the tensor")
-    return octets.view(header.dtype).reshape(header.shape, order="F")
-
-
-def _source_stats(source: _Source, *, acl: bool) -> Stats:
-    nan_first = False
-    with np.errstate(all="ignore"):
-        for number, piece in enumerate(_source_pieces(source)):
-            nan_first |= not number and piece.dtype.kind == "f" and math.isnan(float(piece[0]))
-            source.running.add(piece)
-        found = source.running.stats()
-    return as_device(found, nan_first=nan_first) if acl else found
-
-
-def _raw_source(payload: Payload, dtype: str, count: int, *, projections: bool) -> _Source:
-    needed = (count * BY_NAME[dtype].bits + 7) // 8
-    if needed > payload.nbytes:
-        raise too_short(payload, dtype, count, payload.nbytes)
-    pieces = np.dtype(np.uint8) if is_packed(dtype) else numpy_dtype(dtype)
-    running = Projected(raw_accumulator(dtype, count), raw_projector(dtype, count) if projections else None)
-    return _Source(payload.path, payload.offset, needed, pieces, running)
-
-
-def _source_pieces(source: _Source) -> Iterator[np.ndarray]:
-    """Native pieces of one axis in the order of the file, which are valid until the next one.
+def _file_stats(
+    path: Path, offset: int, nbytes: int, dtype: np.dtype, running: Projected, *, acl: bool
+) -> Stats:
+    """The statistics of elements in a file, of ``dtype``, or uint8 where pieces are bytes.
 
     A large file is mapped, as what that costs is little beside its pages.
     """
-    if source.nbytes > _MAPPED:
-        with open_raw(source.path) as file:
-            octets = file.map(source.offset, source.nbytes, "the tensor")
-        yield from chunks(octets.view(source.dtype))
-        return
-    for octets in file_pieces(source.path, source.offset, source.nbytes, CHUNK_BYTES):
-        piece = octets.view(source.dtype)
-        yield piece if source.dtype.isnative else piece.astype(source.dtype.newbyteorder("="))
+    nan_first = False
+    with np.errstate(all="ignore"):
+        if nbytes > _MAPPED:
+            with open_raw(path) as file:
+                pieces = chunks(file.map(offset, nbytes, "the tensor").view(dtype))
+        else:
+            pieces = (octets.view(dtype) for octets in file_pieces(path, offset, nbytes, CHUNK_BYTES))
+        for number, found in enumerate(pieces):
+            piece = found if found.dtype.isnative else found.astype(dtype.newbyteorder("="))
+            nan_first |= not number and piece.dtype.kind == "f" and math.isnan(float(piece[0]))
+            running.add(piece)
+        stats = running.stats()
+    return as_device(stats, nan_first=nan_first) if acl else stats
