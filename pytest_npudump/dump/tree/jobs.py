@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.files.formats import Job
 from pytest_npudump.dump.names import CONVERTED
+from pytest_npudump.dump.records import sanitise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from pytest_npudump.dump.names import DumpName
     from pytest_npudump.dump.places import DumpFile
@@ -43,17 +44,33 @@ def _paired(files: Sequence[DumpFile]) -> list[Job]:
     return jobs + [Job(file) for file in tables.values()]
 
 
-def without_copies(files: Iterable[DumpFile]) -> tuple[list[DumpFile], list[DumpFile]]:
-    """Part ``files`` into those to read and those that were converted from one of them."""
-    files = list(files)
-    if not any(_is_converted(file) for file in files):
-        return files, []
-    originals = {_source_of(file) for file in files if file.name is not None and not file.name.suffix}
+def without_copies(files: Sequence[DumpFile]) -> tuple[list[DumpFile], list[DumpFile]]:
+    """Part ``files`` into those to read and those that were converted from one of them.
+
+    The names that ``msaccucmp -t msnpy`` gives are MindSpore's, but it copies the ids and the time from the
+    file that it converted in the same directory, and the last part of the operator's name.
+    """
+    dumped: defaultdict[object, list[str]] = defaultdict(list)
+    for file in files:
+        if file.name is not None and not file.name.suffix:
+            dumped[_source_of(file)] = []
+            dumped[_ids(file, file.name)].append(sanitise(file.name.op_name))
+    if not dumped or not any(file.name is not None and file.name.suffix == ".npy" for file in files):
+        return list(files), []
     kept: list[DumpFile] = []
     copies: list[DumpFile] = []
     for file in files:
-        (copies if _is_converted(file) and _source_of(file) in originals else kept).append(file)
+        name, copied = file.name, False
+        if name is not None and name.suffix == ".npy":
+            sources = dumped.get(_ids(file, name), ())
+            copied = _is_converted(file) and _source_of(file) in dumped
+            copied = copied or any(source.endswith(sanitise(name.op_name)) for source in sources)
+        (copies if copied else kept).append(file)
     return kept, copies
+
+
+def _ids(file: DumpFile, name: DumpName) -> object:
+    return (file.path.parent, name.op_type, name.task, name.stream, name.stamp)
 
 
 def _by_record(files: Sequence[DumpFile]) -> tuple[list[DumpFile], list[list[DumpFile]]]:
