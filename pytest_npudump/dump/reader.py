@@ -147,7 +147,7 @@ def _read_folders(
         for at in range(0, len(folder.names), _BATCH)
     ]
     count = sum(len(names) for _, names in jobs)
-    tensors, done = TensorColumns.of({}, DIGITS), 0
+    tensors, done = TensorColumns(DIGITS), 0
     for batch, results in run(_read_tables, jobs, [_TABLE_BYTES * len(names) for _, names in jobs]):
         for (_, names), (columns, failed) in zip(batch, results, strict=True):
             tensors.append(columns, done)

@@ -147,7 +147,7 @@ def parse_operator_csv(
             alike[head][at] = body
         else:
             odd[at] = data
-    whole = TensorColumns.of({}, DIGITS)
+    whole = TensorColumns(DIGITS)
     for head, bodies in alike.items():
         for piece in _joined(head, bodies, odd):
             whole.append(piece, 0)
@@ -355,7 +355,7 @@ def _columns(
         note = [f"{text}; {header.unread}" if text else header.unread for text in note]
     formats = _each(lambda text: "" if text in NO_VALUE else sys.intern(text), cells[_FORMAT])
     return TensorColumns(
-        files, directions, slots, dtype, shape, formats, size, note, digest, told, tuple(stats), DIGITS
+        DIGITS, files, directions, slots, dtype, shape, formats, size, note, digest, told, tuple(stats)
     )
 
 

@@ -5,7 +5,9 @@ import csv
 import math
 import random
 import re
+from array import array
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,11 +15,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pytest_npudump.dump.columns import TensorColumns
-from pytest_npudump.dump.execution import TensorPart
 from pytest_npudump.dump.files.operator_csv import parse_operator_csv, read_operator_csv
 from pytest_npudump.dump.files.stats_cells import DIGITS
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.errors import FormatError
+
+if TYPE_CHECKING:
+    from pytest_npudump.dump.execution import TensorPart
 
 DATA = Path(__file__).parents[2] / "data" / "trees"
 BASE = "Input/Output,Index,Data Size,Data Type,Format,Shape"
@@ -557,13 +561,24 @@ def test_a_file_that_cannot_be_opened_is_a_problem_and_costs_no_other(tmp_path: 
 
 def test_columns_of_pieces_are_put_behind_each_other_whatever_their_kind() -> None:
     def piece(values: list[float | None]) -> TensorColumns:
-        parts = [TensorPart("input", at, "float32", (1,)) for at in range(len(values))]
-        columns = TensorColumns.of({0: parts}, DIGITS)
-        columns.told = [True] * len(values)
-        columns.stats = (None, values if any(value is not None for value in values) else None, *([None] * 7))
-        return columns
+        count = len(values)
+        told = values if any(value is not None for value in values) else None
+        return TensorColumns(
+            DIGITS,
+            array("q", [0] * count),
+            ["input"] * count,
+            list(range(count)),
+            ["float32"] * count,
+            [(1,)] * count,
+            [""] * count,
+            [None] * count,
+            [""] * count,
+            [""] * count,
+            [True] * count,
+            (None, told, *([None] * 7)),
+        )
 
-    whole = TensorColumns.of({}, DIGITS)
+    whole = TensorColumns(DIGITS)
     pieces: list[list[float | None]] = [[1.0], [None], [2.0, None], [], [3.0]]
     for number, values in enumerate(pieces):
         whole.append(piece(values), number)
