@@ -158,7 +158,6 @@ def defaults() -> Settings:
         isolation="auto",
         isolation_timeout=1800.0,
         results="",
-        bisect=False,
         expect="",
         summary="",
         artifacts="",

@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.acl.installed import driver_version
+from pytest_npudump.config.cann import driver_version
 from pytest_npudump.devices.npu_smi import parse_npu_smi
 from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, WARNING, Finding
 from pytest_npudump.language.translation import mark, said

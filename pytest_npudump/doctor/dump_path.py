@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.acl.path_checks import MAX_BYTES, PATH_CHARACTERS
+from pytest_npudump.config.acl_keys import MAX_BYTES, PATH_CHARACTERS
 from pytest_npudump.doctor.finding import OK, PROBLEM, WARNING, Finding
 from pytest_npudump.doctor.pytest_config import locate, parse_options, words_of
 from pytest_npudump.language.translation import mark, said

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.acl.dump_keys import SCENE_TYPES
+from pytest_npudump.config.acl_keys import SCENE_TYPES
 from pytest_npudump.doctor.finding import OK, PROBLEM, WARNING, Finding
 from pytest_npudump.language.translation import mark, said
 

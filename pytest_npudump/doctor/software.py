@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 from packaging.version import InvalidVersion, Version
 
-from pytest_npudump.config.acl.installed import installed_cann
-from pytest_npudump.config.acl.profile import DEFAULT_VERSION, profile_for, profile_warnings
+from pytest_npudump.config.cann import DEFAULT_VERSION, installed_cann, profile_for, profile_warnings
 from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, WARNING, Finding
 from pytest_npudump.errors import ConfigError
 from pytest_npudump.language.translation import mark, said

@@ -80,10 +80,10 @@ def asked_statistics(dump: Dump, names: Collection[str]) -> Dump:
     return replace(dump, records=records)
 
 
-def absent_layers(layers: Iterable[str], request: DumpRequest) -> tuple[str, ...]:
-    """Names and globs of the request that none of a dump's layers answers to."""
+def absent_layers(layers: Iterable[str], patterns: Iterable[str]) -> tuple[str, ...]:
+    """Return the names and globs that none of a dump's layers answers to."""
     present = KnownNames(layers, sanitise)
-    return tuple(pattern for pattern in request.layers if not present.meant([pattern]))
+    return tuple(pattern for pattern in patterns if not present.meant([pattern]))
 
 
 def resolve_raw_names(

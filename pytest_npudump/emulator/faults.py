@@ -8,23 +8,152 @@ before keeps a trampling or distortion.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from pytest_npudump.emulator.machine.fault_injection import Distortion, Failure, Fault, Trampling
-from pytest_npudump.emulator.process.state import process
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from pytest_npudump.onnxmodels.tensor_types import Tensor
+
+__all__ = ["distort", "end", "fail", "trample"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trampling:
+    """One operator's write into the outputs of another.
+
+    Attributes:
+        model: name of the model, as in dumps.
+        by: the operator that writes.
+        victim: the operator whose outputs change; those written after ``by`` ran are whole again.
+        first: flat index of the first element that changes.
+        elements: how many change.
+    """
+
+    model: str
+    by: str
+    victim: str
+    first: int
+    elements: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An operator that fails.
+
+    Attributes:
+        operator: its raw name; of a single operator (``acl.op``) its type.
+        model: name of the model, as in dumps; None for any model, and for single operators.
+        first: the first execution of the model, or call of the operator, that fails; all later ones do too.
+    """
+
+    operator: str
+    model: str | None
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class Distortion:
+    """An operator that computes wrongly.
+
+    Attributes:
+        model: name of the model, as in dumps; None for single operators.
+        operator: its raw name; of a single operator (``acl.op``) its type.
+        factor: what its floating-point outputs are multiplied by.
+        offset: what is added to them then.
+        tail: whether only what lies behind the last whole block of that many elements is wrong; 0 for all.
+    """
+
+    model: str | None
+    operator: str
+    factor: float
+    offset: float
+    tail: int = 0
+
+
+@dataclass(slots=True)
+class Faults:
+    """Faults, and when they strike.
+
+    Attributes:
+        tramplings, failures, distortions: what is injected.
+        calls: how often each type of single operator was called.
+    """
+
+    tramplings: list[Trampling] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    distortions: list[Distortion] = field(default_factory=list)
+    calls: Counter[str] = field(default_factory=Counter)
+
+    def plant(self, fault: Trampling | Failure | Distortion) -> ExitStack:
+        """Inject a fault, which ends where the result is closed.
+
+        A distortion takes the place of an earlier one of that operator.
+        """
+        if isinstance(fault, Trampling):
+            self.tramplings.append(fault)
+        elif isinstance(fault, Failure):
+            self.failures.append(fault)
+        else:
+            name = (fault.model, fault.operator)
+            self.distortions = [d for d in self.distortions if (d.model, d.operator) != name] + [fault]
+        planted = ExitStack()
+        planted.callback(self._end, fault)
+        return planted
+
+    def _end(self, fault: Trampling | Failure | Distortion) -> None:
+        self.tramplings = [known for known in self.tramplings if known is not fault]
+        self.failures = [known for known in self.failures if known is not fault]
+        self.distortions = [known for known in self.distortions if known is not fault]
+
+    def clear(self) -> None:
+        """End all faults."""
+        self.tramplings, self.failures, self.distortions = [], [], []
+        self.calls.clear()
+
+    def failing(self, models: Collection[str], execution: int) -> tuple[Failure, ...]:
+        """Return the failures injected in this execution of a model known by the names ``models``."""
+        return tuple(
+            fault
+            for fault in self.failures
+            if execution >= fault.first and (fault.model is None or fault.model in models)
+        )
+
+    def failing_operator(self, op_type: str) -> bool:
+        """Whether the next call of a single operator fails; counts the call."""
+        called = self.calls[op_type]
+        self.calls[op_type] += 1
+        return any(
+            fault.operator == op_type and fault.model is None and called >= fault.first
+            for fault in self.failures
+        )
+
+    def trampling(self, models: Collection[str]) -> tuple[Trampling, ...]:
+        """Return what is injected in a model known by the names ``models``."""
+        return tuple(fault for fault in self.tramplings if fault.model in models)
+
+    def distorting(self, models: Collection[str]) -> tuple[Distortion, ...]:
+        """Return what computes wrongly in a model known by the names ``models``."""
+        return tuple(fault for fault in self.distortions if fault.model in models)
+
+    def distorting_operator(self, op_type: str) -> Distortion | None:
+        """Return what is wrong with single operators of a type; None where nothing is."""
+        alone = (fault for fault in self.distortions if fault.model is None)
+        return next((fault for fault in alone if fault.operator == op_type), None)
+
+
+PLANTED = Faults()
+"""What is injected in the emulated machine."""
 
 
 def end() -> None:
     """End all faults."""
-    process().faults.clear()
-
-
-def _planted(fault: Fault) -> ExitStack:
-    """Plant a fault, which ends where the result is closed."""
-    faults, planted = process().faults, ExitStack()
-    faults.plant(fault)
-    planted.callback(faults.end, fault)
-    return planted
+    PLANTED.clear()
 
 
 def trample(model: str, by: str, victim: str, *, first: int = 0, elements: int = 1) -> ExitStack:
@@ -45,7 +174,7 @@ def trample(model: str, by: str, victim: str, *, first: int = 0, elements: int =
     """
     if first < 0 or elements < 1:
         raise ValueError(f"first={first}, elements={elements}: expected at least 0 and at least 1")
-    return _planted(Trampling(model, by, victim, first, elements))
+    return PLANTED.plant(Trampling(model, by, victim, first, elements))
 
 
 def distort(
@@ -77,7 +206,7 @@ def distort(
         raise ValueError("factor=1.0, offset=0.0: expected something that changes values")
     if tail < 0 or (tail and model is not None):
         raise ValueError(f"{tail=}: expected the size of a block, of a single operator (model=None)")
-    return _planted(Distortion(model, operator, factor, offset, tail))
+    return PLANTED.plant(Distortion(model, operator, factor, offset, tail))
 
 
 def fail(operator: str, *, model: str | None = None, first: int = 0) -> ExitStack:
@@ -99,4 +228,29 @@ def fail(operator: str, *, model: str | None = None, first: int = 0) -> ExitStac
     """
     if not operator or first < 0:
         raise ValueError(f"operator={operator!r}, first={first}: expected a name and at least 0")
-    return _planted(Failure(operator, model, first))
+    return PLANTED.plant(Failure(operator, model, first))
+
+
+def trampled(tensor: Tensor, faults: Sequence[Trampling]) -> Tensor:
+    """Return ``tensor`` as its memory is after ``faults``."""
+    if not faults or not tensor.nbytes:
+        return tensor
+    data = tensor.data.copy()
+    rows = data.view(np.uint8).reshape(data.size, data.itemsize)
+    for fault in faults:
+        rows[fault.first : fault.first + fault.elements] ^= 0xFF
+    return replace(tensor, data=data)
+
+
+def distorted(tensor: Tensor, fault: Distortion | None) -> Tensor:
+    """Return what a single operator gives with ``fault``; what is not of floating point stays as it is."""
+    if fault is None or tensor.dtype.kind != "float" or not tensor.nbytes:
+        return tensor
+    data = tensor.data.copy()
+    last = tensor.shape[-1] if tensor.shape else 1
+    whole = last - last % fault.tail if fault.tail else 0
+    first = whole if whole or not fault.tail else last
+    wrong = data.reshape(-1, last)[:, first:]
+    with np.errstate(over="ignore", invalid="ignore"):
+        wrong[...] = wrong * data.dtype.type(fault.factor) + data.dtype.type(fault.offset)
+    return replace(tensor, data=data)

@@ -1,16 +1,120 @@
-"""Gears, which an ONNX file does not have: a test says what ATC was told for a model."""
+"""Gears: the shapes that ATC compiles a model for. An ONNX file has none: a test says what ATC was told.
+
+Source: the documents of ATC's ``--dynamic_batch_size``, ``--dynamic_image_size`` and ``--dynamic_dims`` and
+of ``acl.mdl.set_dynamic_batch_size`` and its kin. Such a model has one more input, which tells an
+execution's gear.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.emulator.execution.dynamic_shapes import BATCH, DIMS, IMAGE, Option
-from pytest_npudump.emulator.process.state import process
+from pytest_npudump.onnxmodels import sessions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-    from pytest_npudump.emulator.execution.dynamic_shapes import Shape
+    Shape = tuple[int, ...]
+
+SHAPE_DATA = "ascend_mbatch_shape_data"
+"""Name of the input that tells the gear."""
+BATCH, IMAGE, DIMS = "batch", "image", "dims"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One of ATC's options: which, and the values of each gear."""
+
+    kind: str
+    gears: tuple[Shape, ...]
+
+
+COMPILED: dict[str, Option] = {}
+"""By name of a model, what ATC was told for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gears:
+    """The gears of a model.
+
+    Attributes:
+        option: what ATC was told.
+        raw: shapes of all inputs, -1 where a gear puts a value.
+        outputs: by gear, the shapes of all outputs.
+    """
+
+    option: Option
+    raw: tuple[Shape, ...]
+    outputs: tuple[tuple[Shape, ...], ...]
+
+    def inputs(self, gear: int) -> tuple[Shape, ...]:
+        """Return the shapes of all inputs but the one that tells the gear."""
+        return fill(self.option.kind, self.raw, self.option.gears[gear])
+
+    def index(self, values: Shape) -> int | None:
+        """Return which gear has these values."""
+        gears = self.option.gears
+        return gears.index(values) if values in gears else None
+
+    @property
+    def largest(self) -> int:
+        """The gear with the most elements."""
+        return max(range(len(self.outputs)), key=lambda gear: math.prod(self.option.gears[gear]))
+
+
+def fill(kind: str, raw: Sequence[Shape], values: Shape) -> tuple[Shape, ...]:
+    """Return shapes with the values of a gear where they have -1.
+
+    Raises:
+        ModelError: a gear has more or fewer values than dimensions vary.
+    """
+    counts = [shape.count(-1) for shape in raw]
+    fits = sum(counts) == len(values) if kind == DIMS else set(counts) - {0} == {len(values)}
+    if not fits:
+        raise sessions.ModelError(f"the gear {values} does not fit inputs of the shapes {list(raw)}")
+    everything = iter(values)
+    filled = []
+    for shape in raw:
+        own = everything if kind == DIMS else iter(values)
+        filled.append(tuple(next(own) if dim < 0 else dim for dim in shape))
+    return tuple(filled)
+
+
+def gears_of(source: Path | bytes, inputs: Mapping[str, Shape], option: Option) -> Gears:
+    """Return the gears of a model, what its outputs are by ONNX's shape inference.
+
+    ``inputs`` are the shapes of all inputs by name, -1 where a dimension varies.
+
+    Raises:
+        ModelError: a gear does not fit the inputs, or does not tell what an output is.
+    """
+    raw = tuple(inputs.values())
+    outputs = []
+    for values in option.gears:
+        shapes = dict(zip(inputs, fill(option.kind, raw, values), strict=True))
+        outputs.append(_inferred(sessions.read_model(source), shapes))
+    return Gears(option, raw, tuple(outputs))
+
+
+def _inferred(model: Any, shapes: dict[str, Shape]) -> tuple[Shape, ...]:
+    graph = model.graph
+    for value in graph.input:
+        for dim, size in zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ()), strict=False):
+            dim.dim_value = size
+    del graph.value_info[:]
+    for value in graph.output:
+        value.type.tensor_type.ClearField("shape")
+    graph = sessions.onnx().shape_inference.infer_shapes(model, data_prop=True).graph
+    found = []
+    for value in graph.output:
+        dims = value.type.tensor_type.shape.dim
+        if not value.type.tensor_type.HasField("shape") or not all(dim.HasField("dim_value") for dim in dims):
+            raise sessions.ModelError(f"a gear does not tell the shape of the output {value.name!r}")
+        found.append(tuple(dim.dim_value for dim in dims))
+    return tuple(found)
 
 
 def compile_for(
@@ -42,4 +146,4 @@ def compile_for(
     options = [Option(kind, tuple(gears)) for kind, gears in given.items() if gears]
     if len(options) != 1 or any(value < 1 for gear in options[0].gears for value in gear):
         raise ValueError("expected one of batch_sizes, image_sizes and dims, with values of at least 1")
-    process().gears[model] = options[0]
+    COMPILED[model] = options[0]

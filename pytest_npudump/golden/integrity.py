@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.applicable import VARIANTS, variant_path, variants_of
 from pytest_npudump.golden.content.noise import calibration_of, repeats_of
-from pytest_npudump.golden.content.text import OVERFLOW, UNWRITTEN
 from pytest_npudump.golden.content.unwritten_entries import LEFT_OUT, entries_of, left_out_of
 from pytest_npudump.golden.kept_tensors import stored_tensors
 from pytest_npudump.golden.objects.stored_golden import pointers_of
 from pytest_npudump.golden.pair import KEY, is_stored, recorded_tensors, tensors_path
 from pytest_npudump.golden.store import read_golden
+from pytest_npudump.record.record import OVERFLOW, UNWRITTEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -17,7 +17,8 @@ from pytest_npudump.golden.content.noise import CALIBRATION
 from pytest_npudump.golden.content.projection_rows import render_projections
 from pytest_npudump.golden.content.row_lines import by_name, common_columns, lines_by_key
 from pytest_npudump.golden.content.table_rows import rows_of
-from pytest_npudump.golden.content.text import EDGES, Golden, render
+from pytest_npudump.golden.content.text import Golden, render
+from pytest_npudump.record.record import EDGES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from pytest_npudump.dump.table import PROJECTIONS, STATISTICS
 from pytest_npudump.golden.content.noise import CALIBRATION, REPEATS
 from pytest_npudump.golden.content.projection_rows import render_projections
-from pytest_npudump.golden.content.text import POINTERS, REASON, RECORDED
 from pytest_npudump.golden.pair import KEY
 from pytest_npudump.language.translation import said
+from pytest_npudump.record.record import POINTERS, REASON, RECORDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

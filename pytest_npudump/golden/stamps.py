@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.golden.content.projection_rows import render_projections
 from pytest_npudump.golden.content.row_lines import by_name, common_columns, lines_by_key
-from pytest_npudump.golden.content.text import RECORDED
+from pytest_npudump.record.record import RECORDED
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.table import StatsTable

@@ -6,18 +6,15 @@ with ``checked_operator`` and ``program_run`` behind it. ``repetitions`` are tes
 ``device_turns`` shares devices with other processes. ``isolation/`` gives it processes of its own,
 ``session_runtime`` the runtime. ``keeper`` writes what a session keeps, ``ci/`` serves who runs it. ``paths``
 and ``memory_folder`` are where files lie, ``terminal/`` prints. ``collected`` and ``golden_owners`` are
-plugins of their own, for the command, as is ``bisect_exit`` for ``git bisect``; ``_compat`` all that is
-private of pytest.
+plugins of their own, for the command; ``_compat`` all that is private of pytest.
 """
 
 from pytest_npudump.plugin.hooks import (
     npu_device,
     npu_dump,
     pytest_addoption,
-    pytest_cmdline_main,
     pytest_collection_finish,
     pytest_configure,
-    pytest_load_initial_conftests,
     pytest_make_collect_report,
     pytest_report_header,
     pytest_runtest_call,
@@ -29,10 +26,8 @@ __all__ = [
     "npu_device",
     "npu_dump",
     "pytest_addoption",
-    "pytest_cmdline_main",
     "pytest_collection_finish",
     "pytest_configure",
-    "pytest_load_initial_conftests",
     "pytest_make_collect_report",
     "pytest_report_header",
     "pytest_runtest_call",

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_npudump.errors import MissingExtraError, NpudumpError, RequestError
 from pytest_npudump.plugin.marker.marks import MARKER, is_marked, late_marker, marker_line, take_marks
-from pytest_npudump.plugin.options import add_options, is_asked_for, settings_of, usage_error
+from pytest_npudump.plugin.options import add_options, settings_of, usage_error
 from pytest_npudump.plugin.terminal.reporter import Reporter
 from pytest_npudump.settings import Settings, ci_variable
 from pytest_npudump.settings.option_table import ALL, FAILED, NEW
@@ -72,16 +72,6 @@ def pytest_configure(config: pytest.Config) -> None:
             "npudump: --dist=each runs a test in every worker, and an update writes one golden of it: "
             "leave out what approves, or --dist",
         )
-    if settings.bisect and settings.approves:
-        raise usage_error(
-            config,
-            "npudump: --npudump-bisect asks whether revisions differ from the goldens, and a run that writes "
-            "these judges nothing: leave out what approves",
-        )
-    if settings.bisect:
-        from pytest_npudump.plugin.bisect_exit import follow_tests  # noqa: PLC0415 - only where asked for
-
-        follow_tests(config, settings)
     if settings.devices:
         _share_devices(config, settings)
     if settings.runtime == "emulator":
@@ -105,29 +95,6 @@ def _resolve(config: pytest.Config) -> Settings:
     if reporter is not None:
         config.pluginmanager.register(reporter, _REPORTER)
     return settings
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, Any, Any]:
-    """Say for a bisection that a revision whose conftest files cannot be loaded cannot be judged."""
-    try:
-        return (yield)
-    except Exception as error:
-        if is_asked_for("bisect", early_config):
-            from pytest_npudump.plugin.bisect_exit import skip_revision  # noqa: PLC0415 - only where asked for
-
-            skip_revision(error)
-        raise
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
-    """Give the session the exit code that a bisection understands, where it is one."""
-    if not is_asked_for("bisect", config):
-        return (yield)
-    from pytest_npudump.plugin.bisect_exit import with_bisect_code  # noqa: PLC0415 - only where asked for
-
-    return (yield from with_bisect_code(config))
 
 
 def _share_devices(config: pytest.Config, settings: Settings) -> None:

@@ -89,19 +89,6 @@ def settings_of(config: pytest.Config) -> Settings:
     return settings_from(values)
 
 
-def is_asked_for(name: str, config: pytest.Config) -> bool:
-    """Whether a switch is on, in a configuration that may not be complete.
-
-    Args:
-        name: of the option.
-        config: as pytest has it from the first conftest file on.
-    """
-    option = next(one for one in OPTIONS if one.name == name)
-    places = (config.option, config.known_args_namespace)
-    given = [value for place in places if (value := getattr(place, option.dest, None)) is not None]
-    return bool(given[0] if given else config.getini(option.dest))
-
-
 def usage_error(config: pytest.Config, text: str) -> pytest.UsageError:
     """Return the error that ends a run before its tests, in the language that is asked for.
 

@@ -6,20 +6,19 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.compare.judge import AS_GIVEN, REFERENCE, Terms, judge
 from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
-from pytest_npudump.compare.stats.tables import compare_tables
-from pytest_npudump.compare.tensors.element_verdict import with_elements
 from pytest_npudump.dump.files.stats_cells import GARBLED
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import MEASURED, StatsTable
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.excerpt import first_of
-from pytest_npudump.reference.counterparts import NAME
+from pytest_npudump.record.record import Record
 from pytest_npudump.reference.coverage import given_tensors
 from pytest_npudump.reference.expected import Expected, expect
 from pytest_npudump.reference.feeds import Execution, Feeds, executions_of
-from pytest_npudump.reference.matches import Match, Matching, match
+from pytest_npudump.reference.matches import NAME, Match, Matching, match
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Comparison, Reason
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Stats, TensorRecord
-    from pytest_npudump.reference.inputs import RunInputs
-    from pytest_npudump.reference.name_map import NameMap
+    from pytest_npudump.reference.feeds import RunInputs
+    from pytest_npudump.reference.matches import NameMap
     from pytest_npudump.reference.reference_model import ReferenceModel
 
 _FLOAT32 = 4
@@ -192,9 +191,9 @@ def _judge(expected: Sequence[Expected], tolerances: Tolerances) -> tuple[Compar
     golden = StatsTable.from_records(_told([e.golden for e in expected], [e.actual for e in expected]))
     # Elements are compared wherever tensors were dumped, which say more than their projections.
     actual = StatsTable.from_records(e.actual for e in expected).with_projections({})
-    comparison = compare_tables(golden, actual, tolerances)
     elements = {row: e.elements for row, e in enumerate(expected) if e.elements is not None}
-    comparison = with_elements(comparison, elements, tolerances)
+    terms = Terms(tolerances, option=AS_GIVEN, against=REFERENCE)
+    comparison = judge(Record.of(golden), Record.of(actual), terms, elements=elements)
     notes = tuple(
         f"{expected[row].actual.key}: elements not compared: {found.note}"
         for row, found in elements.items()

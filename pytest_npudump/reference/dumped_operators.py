@@ -1,9 +1,15 @@
-"""Operators of the reference with what a run dumped of them: inputs and outputs, as the model has them."""
+"""The operators of an ONNX model, each computed again from the very inputs that a run dumped of it.
+
+:class:`ModelBench` has them judged alone, with what lies upstream of those that are acquitted.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -15,56 +21,198 @@ from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.arrays.layouts import LayoutError, host_array
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import squeezed
-from pytest_npudump.errors import NpudumpError
+from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.onnxmodels import sessions
+from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.random_operators import draws_random
-from pytest_npudump.reference.counterparts import MAPPED, NAME
+from pytest_npudump.onnxmodels.sessions import ModelError, onnx
+from pytest_npudump.onnxmodels.tensor_types import from_array
+from pytest_npudump.onnxmodels.variation import Variation, Varying
 from pytest_npudump.reference.feeds import Execution
-from pytest_npudump.reference.matches import match
-from pytest_npudump.reference.upstream import nearest_first
+from pytest_npudump.reference.matches import MAPPED, NAME, Names, match
+from pytest_npudump.reference.operator_alone import (
+    CONVICTED,
+    HEALTHY,
+    MARGIN,
+    UPSTREAM,
+    Alone,
+    Healthy,
+    Isolated,
+    NotAtHandError,
+    distance,
+    healthy,
+    isolate,
+    nearest_first,
+    norm,
+)
+from pytest_npudump.reference.reference_model import piece_of, weights_of
+from pytest_npudump.reference.rounding import EXACT_INPUTS, ROUNDED, rounded_to
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from pytest_npudump.dump.records import TensorKey, TensorRecord
     from pytest_npudump.graph.edges import Edges, Port
-    from pytest_npudump.reference.matches import Match
-    from pytest_npudump.reference.name_map import NameMap
+    from pytest_npudump.onnxmodels.tensor_types import Tensor
+    from pytest_npudump.reference.matches import Match, NameMap
     from pytest_npudump.reference.reference_model import Node, ReferenceModel
 
     Array = np.ndarray[Any, np.dtype[Any]]
     TypeAndShape = tuple[str, tuple[int, ...]]
 
+_MATRIX = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+"""Operators of the matrix unit."""
+_TIES = frozenset({"ArgMax", "ArgMin", "TopK", "NonMaxSuppression", "Unique"})
+"""Operators that may take either of equal values."""
+_SEED = 0
+_FLOATS = frozenset({1, 11})
+"""``FLOAT`` and ``DOUBLE`` of ``TensorProto.DataType``."""
+_COUNTED = re.compile(r"[A-Z][A-Za-z0-9]*_\d+")
+"""Names that parsers of ONNX give to operators without one: the type, and how many of these came before."""
+_APPROXIMATED = 1e-2
+"""Relative L2 by which no approximation of a function on a device is off, as a permutation of values is."""
 _LAYOUTS = {4: "NCHW", 5: "NCDHW"}
 _CAST = "Cast"
 _IN_PLACE = frozenset({_CAST, "Identity", "TransData"})
 """Types of operators that convert a tensor and leave each value in its place; all but casts keep it, too."""
 
 
-class NotAtHandError(NpudumpError):
-    """Why an operator cannot be judged by its inputs, or run on them."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class DumpedOperator:
-    """An operator, and what one execution of a run dumped of it.
+    """An operator of a model, and what one execution of a run dumped of it: onnxruntime computes it again.
+
+    It is computed as the whole model is: in float32, as written, on one thread.
 
     Attributes:
+        model: the model, of which weights are.
         node: the operator.
         tensor: name of one of its outputs.
         feeds: an array for each input that is no constant, in type and shape of the model.
         output: the values of :attr:`tensor`, in the host's layout.
         dtype: their type on the device.
-        how: by what the layer was matched, as in :mod:`pytest_npudump.reference.counterparts`.
+        how: by what the layer was matched, as in :mod:`pytest_npudump.reference.matches`.
+        plain: whether the device is known to compute with float32 operands and accumulators.
     """
 
+    model: ReferenceModel
     node: Node
     tensor: str
     feeds: Mapping[str, Array]
     output: Array
     dtype: str
     how: str
+    plain: bool = False
+
+    @property
+    def name(self) -> str:
+        """The operator's name."""
+        return self.node.name
+
+    def expected(self) -> Array:
+        """Compute the output again.
+
+        Raises:
+            ModelError: onnxruntime cannot run the operator on these inputs.
+            NotAtHandError: its output is no tensor of numbers.
+        """
+        if self.tensor not in self._computed:
+            raise NotAtHandError("its output is no tensor of numbers")
+        return self._computed[self.tensor]
+
+    def healthy(self, _: Array) -> Healthy:
+        """Return how far a healthy device may be off."""
+        matrix = self.node.operator.op_type in _MATRIX
+        return healthy(self.dtype, self._noise, plain=self.plain, matrix=matrix)
+
+    def floats(self, actual: Array, expected: Array, _: Healthy) -> Iterator[tuple[Array, Array]]:
+        """Yield the output and what it may be: weights as they are, or of the device's type, and rounded."""
+        readings = [expected]
+        if self.dtype != expected.dtype.name:
+            readings.append(self._run(self._session(self.dtype))[self.tensor])
+        for reading in readings:
+            yield actual, reading
+            yield actual, rounded_either_way(reading, self.dtype, actual, self._noise)
+
+    def integers(self, expected: Array) -> Iterator[Array]:
+        """Yield what an output of integers or booleans is."""
+        yield expected
+
+    def finite(self) -> bool:
+        """Whether its inputs are."""
+        floats = (array for array in self.feeds.values() if array.dtype.kind == "f")
+        return all(bool(np.isfinite(array).all()) for array in floats)
+
+    def excuse(self, actual: Array, expected: Array, apart: float) -> str:
+        """Say why wrong integers may be a healthy operator's all the same."""
+        if not math.isnan(apart):
+            return ""
+        op_type, wrong = self.node.operator.op_type, int(np.count_nonzero(actual != expected))
+        if op_type in _TIES:
+            return f"{wrong} of {actual.size} values differ, and ties are not told from errors there"
+        rounds = "Quant" in op_type or op_type.startswith(("QLinear", "Cast"))
+        if rounds and np.abs(actual.astype(np.float64) - expected.astype(np.float64)).max() <= 1:
+            return f"{wrong} of {actual.size} values differ by 1, as rounding may have it"
+        return ""
+
+    @cached_property
+    def _as_written(self) -> Any:
+        return self._session("")
+
+    @cached_property
+    def _computed(self) -> dict[str, Array]:
+        return self._run(self._as_written)
+
+    @cached_property
+    def _noise(self) -> float:
+        """How far inputs that moved by a unit in the last place put the output off, as relative L2."""
+        here, there = self._computed[self.tensor], self._run(self._as_written, _SEED).get(self.tensor)
+        if there is None or here.dtype.kind != "f" or here.shape != there.shape:
+            return 0.0
+        apart = distance(there.astype(np.float64), here.astype(np.float64), math.inf)
+        return apart if math.isfinite(apart) else 0.0
+
+    @cached_property
+    def _tensors(self) -> dict[str, Tensor]:
+        return {name: from_array(BY_NAME[array.dtype.name], array) for name, array in self.feeds.items()}
+
+    def _run(self, session: Any, seed: int | None = None) -> dict[str, Array]:
+        """Compute the outputs that are numbers; a seed moves floats by about a unit in the last place."""
+        feeds = Varying(Variation(seed=seed)).feeds(self._tensors, 0)
+        found = sessions.run(session, feeds, self.node.operator.outputs)
+        numbers = {name: t for name, t in found.items() if BY_NAME[t.dtype.name].kind != "opaque"}
+        return {name: tensor.data.reshape(tensor.shape) for name, tensor in numbers.items()}
+
+    def _session(self, dtype: str) -> Any:
+        """Return a session of the operator, its weights rounded to a type of the device or as written."""
+        proto = piece_of(self.model, [self.node], self._tensors)
+        if dtype in ROUNDED and self.node.operator.op_type not in EXACT_INPUTS:
+            helper = onnx().numpy_helper
+            for tensor in weights_of(proto):
+                if tensor.data_type not in _FLOATS:
+                    continue
+                try:
+                    array = helper.to_array(tensor, str(self.model.path.parent))
+                except (OSError, ValueError) as error:
+                    raise ModelError(f"the weight {tensor.name!r} cannot be read: {error}") from error
+                tensor.CopyFrom(helper.from_array(rounded_to(array, dtype), tensor.name))
+        return exposed_session(self.model.path, proto, self.node.operator.outputs)
+
+
+def rounded_either_way(wide: Array, dtype: str, actual: Array, noise: float) -> Array:
+    """Return a result rounded to a 16-bit type; where noise of float32 decides to which side, as it was.
+
+    One large element on the brink may be most of a tensor's norm.
+    """
+    if rounded_to(wide, dtype) is wide:
+        return wide
+    finite = np.where(np.isfinite(wide), wide, 0.0)
+    scale = norm(finite.astype(np.float64)) / math.sqrt(max(finite.size, 1))
+    brink = MARGIN * max(HEALTHY["float32"].usual, noise) * np.maximum(np.abs(finite), scale)
+    with np.errstate(invalid="ignore", over="ignore"):
+        low, high = rounded_to(wide - brink, dtype), rounded_to(wide + brink, dtype)
+        return np.where(np.isnan(actual), rounded_to(wide, dtype), np.clip(actual, low, high))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +225,7 @@ class DumpedOperators:
 
     model: ReferenceModel
     edges: Edges | None
+    plain: bool
     _outputs: Mapping[str, Match]
     _at_hand: Mapping[tuple[Execution, str], TensorRecord]
     _dumped: Mapping[tuple[Execution, str, int], TensorRecord | None]
@@ -93,6 +242,7 @@ class DumpedOperators:
         *,
         upstream: int = 0,
         edges: Edges | None = None,
+        plain: bool = False,
     ) -> DumpedOperators:
         """Find the operators of outputs.
 
@@ -103,6 +253,7 @@ class DumpedOperators:
             wanted: the outputs.
             upstream: how many operators are asked for upstream of each of these, at most.
             edges: which tensor fed which in that run; None where it ran this very graph.
+            plain: whether the device is known to compute with float32 operands and accumulators.
 
         Raises:
             DumpError: the header of a tensor file cannot be read.
@@ -123,7 +274,7 @@ class DumpedOperators:
                 place = execution, layer, record.key.slot
                 dumped[place] = None if place in dumped else record  # of several turns none is the one
         outputs = {str(found.record.key.sanitised): found for found in matching.matches}
-        found_here = cls(model, edges, outputs, at_hand, dumped, inputs)
+        found_here = cls(model, edges, plain, outputs, at_hand, dumped, inputs)
         further = (key for one in wanted for key in islice(nearest_first(one, found_here.feeders), upstream))
         names = dict.fromkeys(str(key.sanitised) for key in (*wanted, *further))
         ports = _ports(model, [outputs[name] for name in names if name in outputs])
@@ -220,7 +371,8 @@ class DumpedOperators:
         tensor = found.counterpart.tensor
         feeds = {name: _fed(one, *self._ports[name]) for name, one in given.items()}
         output = host_of(record, len(self._ports[tensor][1]))
-        return DumpedOperator(node, tensor, feeds, output, record.dtype, found.counterpart.how)
+        how = found.counterpart.how
+        return DumpedOperator(self.model, node, tensor, feeds, output, record.dtype, how, self.plain)
 
 
 def _all_dumped(
@@ -304,3 +456,85 @@ def _fed(record: TensorRecord, dtype: str, shape: tuple[int, ...]) -> Array:
     if not any(wanted in kind and numeric in kind for kind in kinds):
         raise NotAtHandError(f"{record.key} is {record.dtype}, the model has {dtype} there")
     return array.astype(dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelBench:
+    """What operators of a model are recomputed with.
+
+    Attributes:
+        model: the ONNX model.
+        mapping: names that it does not know.
+        own: whether it is the model that ran, or lies beside it.
+        converted: whether it lies beside what ran.
+        plain: whether the device is known to compute with float32 operands and accumulators.
+        edges: which tensor fed which in what ran; None where that is known to be the model's own graph.
+    """
+
+    model: ReferenceModel
+    mapping: NameMap
+    own: bool = False
+    converted: bool = False
+    plain: bool = False
+    edges: Edges | None = None
+
+    def isolate(
+        self,
+        suspects: Sequence[TensorKey],
+        records: Sequence[TensorRecord],
+        present: Collection[str],
+        changed: Collection[str] = (),
+    ) -> tuple[Isolated, ...]:
+        """Judge outputs by what the inputs of their operators give, and what lies upstream of the acquitted.
+
+        Args:
+            suspects: the outputs.
+            records: tensors of one run: these, and what feeds them, as outputs of others or as inputs.
+            present: names of all layers of that run, by which fused operators are known.
+            changed: sanitised keys of outputs that are known to be others than in the golden: upstream of the
+                suspects a device's own way to compute convicts no operator that is none of these.
+
+        Raises:
+            DumpError: the header of a tensor file cannot be read.
+            ModelError: onnxruntime refuses the model.
+        """
+        found = DumpedOperators.read(
+            self.model,
+            self.mapping,
+            records,
+            suspects,
+            upstream=UPSTREAM,
+            edges=self.edges,
+            plain=self.plain,
+        )
+        layers = {sanitise(layer) for layer in present}
+
+        def isolated(key: TensorKey, operators: Sequence[DumpedOperator], alone: Alone) -> Isolated:
+            upstream = key not in suspects
+            if alone.verdict == CONVICTED:
+                alone = alone.unless(self._doubt(operators[0], layers))
+            near = not _APPROXIMATED < alone.apart < math.inf
+            if near and upstream and not self.plain and str(key.sanitised) not in changed:
+                alone = alone.unless("it is not known to have changed since the golden")
+            kind, model = found.op_type(key), self.model.path.name
+            return Isolated(key, kind, model, self.own, alone, self.converted, upstream=upstream)
+
+        return isolate(suspects, lambda key: [found.operator(key)], isolated, found.feeders)
+
+    def _doubt(self, operator: DumpedOperator, layers: set[str]) -> str:
+        """Say why an operator that is wrong may be another one in what ran; "" where it is the one."""
+        if operator.how == MAPPED:
+            return ""
+        names = Names(self.model, self.mapping, {})
+        follower = names.absorbed(operator.node, layers)
+        if follower is not None:
+            return f"{follower.name}, which alone follows it, was not dumped and may be fused into it"
+        if self.edges is not None and not self.converted and not self.model.is_named(operator.node):
+            inputs = {*map(sanitise, self.model.inputs)}
+            others = [x for x in layers - inputs if _COUNTED.fullmatch(x) and names.node(x) is None]
+            if others:
+                return (
+                    f"it has no name of its own but is counted, and {self.model.path.name} has no "
+                    f"{min(others)} that was counted with it: it may be another operator there"
+                )
+        return ""

@@ -16,13 +16,13 @@ from pytest_npudump.language.translation import mark
 from pytest_npudump.onnxmodels.loaded_files import FileState
 from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.reference.comparison import Compared, compare, dtypes_of, problem_of
-from pytest_npudump.reference.inputs import RunInputs
-from pytest_npudump.reference.name_map import NameMap
+from pytest_npudump.reference.dumped_operators import ModelBench
+from pytest_npudump.reference.feeds import RunInputs
+from pytest_npudump.reference.matches import NameMap
 from pytest_npudump.reference.notes import notes_of, remarks_of
 from pytest_npudump.reference.reference_model import ReferenceModel
 from pytest_npudump.reference.result import ReferenceResult
-from pytest_npudump.reference.suspects import Bench
-from pytest_npudump.reference.three_way import Twin, coarsest, only_wide, three_ways
+from pytest_npudump.reference.rounding import Twin, coarsest, only_wide, three_ways
 from pytest_npudump.reference.tolerances import ReferenceTolerances, reference_tolerances
 from pytest_npudump.request import KnownNames, is_glob
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.graph.edges import Edges
-    from pytest_npudump.reference.blame import Blame
+    from pytest_npudump.reference.rounding import Blame
     from pytest_npudump.request import DumpRequest
 
 
@@ -158,14 +158,14 @@ class Reference:
         tolerances = self.tolerances.among(dtypes) if flat else self.tolerances.same()
         return self._compared(records, tolerances, dumped=dumped, patterns=patterns)
 
-    def bench(self, *, plain: bool, edges: Edges) -> Bench:
-        """Return what operators are recomputed with, alone; ``plain`` and ``edges`` as in :class:`Bench`.
+    def bench(self, *, plain: bool, edges: Edges) -> ModelBench:
+        """Return what operators are recomputed with; ``plain`` and ``edges`` as in :class:`ModelBench`.
 
         Raises:
             NpudumpError: the model or the mapping file cannot be read.
         """
         model, mapping = self._read()
-        return Bench(model, mapping, plain=plain, edges=edges)
+        return ModelBench(model, mapping, plain=plain, edges=edges)
 
     def _read(self) -> tuple[ReferenceModel, NameMap]:
         written = self._state is not None and self.path.is_file() and not self._state.holds(self.path)

@@ -14,7 +14,8 @@ from pytest_npudump.onnxmodels import graph as graph_module
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.precision import fits, holds_halves, to_float32
-from pytest_npudump.onnxmodels.tensor_types import from_array, from_ort_type
+from pytest_npudump.onnxmodels.sessions import onnx
+from pytest_npudump.onnxmodels.tensor_types import from_array, from_ort_type, onnx_number
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pytest_npudump.onnxmodels.graph import Operator
 
     Array = np.ndarray[Any, np.dtype[Any]]
+    from pytest_npudump.onnxmodels.tensor_types import Tensor
+
 
 BATCH = 1 << 29
 """Bytes of inner tensors that one run of the model hands out; a larger model runs several times."""
@@ -220,3 +223,56 @@ def _fed(port: Any, feeds: Mapping[str, Array], path: Path) -> Any:
         with np.errstate(over="ignore", invalid="ignore"):  # beyond the model's type, signalling NaNs
             array = array.astype(dtype.name)
     return from_array(dtype, array)
+
+
+CONSTANT = "Constant"
+"""ONNX's type of a node that is a constant."""
+
+
+def constants_of(model: ReferenceModel) -> frozenset[str]:
+    """Return the names of weights and constants of a model: what an operator reads and no dump holds."""
+    graph = model.proto.graph
+    made = (name for node in graph.node if node.op_type == CONSTANT for name in node.output)
+    sparse = (tensor.values.name for tensor in graph.sparse_initializer)
+    return frozenset((*(tensor.name for tensor in graph.initializer), *sparse, *made))
+
+
+def piece_of(model: ReferenceModel, nodes: Sequence[Node], feeds: Mapping[str, Tensor]) -> Any:
+    """Return a ``ModelProto`` of some operators, without outputs yet; weights in other files stay there.
+
+    Args:
+        model: the reference.
+        nodes: its operators, in the order of execution.
+        feeds: a tensor for each input that neither a constant nor one of ``nodes`` gives: its type and shape
+            are those of the piece's input.
+    """
+    helper = onnx().helper
+    graph = model.proto.graph
+    every = [each for each in graph.node if each.op_type != CONSTANT]
+    given = {*feeds, *(name for node in nodes for name in node.operator.outputs)}
+    wanted = {name for node in nodes for name in (*node.all_inputs, *node.captured) if name} - given
+    piece = onnx().ModelProto(ir_version=model.proto.ir_version, opset_import=model.proto.opset_import)
+    piece.functions.extend(model.proto.functions)
+    piece.graph.name = graph.name or model.path.stem
+    piece.graph.node.extend(
+        each for each in graph.node if each.op_type == CONSTANT and wanted.intersection(each.output)
+    )
+    for node in nodes:  # under the name that it has in dumps, which may come from its place in the model
+        piece.graph.node.append(every[node.operator.task - 1])
+        piece.graph.node[-1].name = node.name
+    piece.graph.initializer.extend(tensor for tensor in graph.initializer if tensor.name in wanted)
+    sparse = (tensor for tensor in graph.sparse_initializer if tensor.values.name in wanted)
+    piece.graph.sparse_initializer.extend(sparse)
+    piece.graph.input.extend(
+        helper.make_tensor_value_info(name, onnx_number(tensor.dtype), tensor.shape)
+        for name, tensor in feeds.items()
+    )
+    return piece
+
+
+def weights_of(proto: Any) -> Iterator[Any]:
+    """Yield the tensors of a ``ModelProto`` that are weights: initializers, and what constants hold."""
+    yield from proto.graph.initializer
+    for node in proto.graph.node:
+        if node.op_type == CONSTANT:
+            yield from (attribute.t for attribute in node.attribute if attribute.name == "value")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
-    from pytest_npudump.reference.blame import Blame
+    from pytest_npudump.reference.rounding import Blame
 
 
 @dataclass(frozen=True, slots=True)

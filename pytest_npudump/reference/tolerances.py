@@ -1,7 +1,7 @@
 """What a device may differ by from the reference.
 
 Where nobody chooses a preset, what rounding does to the reference decides, see
-:mod:`pytest_npudump.reference.blame`. Where that cannot be known the preset ``om-net`` does, the bound of
+:mod:`pytest_npudump.reference.rounding`. Where that cannot be known the preset ``om-net`` does, the bound of
 msit and msprobe for a model on the device against its ONNX model. By the triangle inequality a relative L2
 distance of 5 % lets the norm differ by no more than 5 %, and the mean by no more than 5 % of the root mean
 square, which is below the tensor's magnitude. It implies the cosine of 0.99 that the same tools ask for: a

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pytest_npudump.compare.judge import BY_DEFAULT, EVERY, Terms
+from pytest_npudump.compare.tolerances.numerics import AUTO
 from pytest_npudump.errors import ConfigError
+from pytest_npudump.request import AUTO_LAYERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -98,6 +101,28 @@ def _relative(path: Path, here: Path) -> str:
     """Return a path that pytest takes for no option, nor for a file of arguments."""
     found = os.path.relpath(path, here)
     return f"./{found}" if found[0] in "-@" else found
+
+
+def terms_of(case: Case) -> Terms:
+    """Return what a test is judged by."""
+    request, settings = case.request, case.settings
+    return Terms(
+        case.tolerances,
+        request.numerics,
+        settings.numerics or AUTO,
+        tensors=EVERY if AUTO_LAYERS in request.golden_tensors else request.golden_tensors,
+        layers=request.layers,
+        kept=request.golden_tensors,
+        fail_on=settings.fail_on,
+        unasked=() if request.dump_stats else BY_DEFAULT,
+        why=case.goldens.why,
+    )
+
+
+def onnx_files(case: Case) -> list[Path]:
+    """Return the ONNX models that ran, or lie beside what ran."""
+    files = (path.with_suffix(".onnx") for path in case.runtime.activity.models)
+    return [file for file in dict.fromkeys(files) if file.is_file()]
 
 
 def make_folder(case: Case) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.graph.sources import find_sources
-from pytest_npudump.reference.three_way import only_wide
+from pytest_npudump.reference.rounding import only_wide
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Outcome
 from pytest_npudump.regression.run.dataflow import edges_kept, edges_of_models

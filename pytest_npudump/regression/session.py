@@ -31,7 +31,7 @@ from pytest_npudump.regression.first_run.settled import judge_settled
 from pytest_npudump.regression.outcome import PENDING, FirstRun, Result
 from pytest_npudump.regression.second_run.agreed_plan import agreed_plan
 from pytest_npudump.regression.second_run.examine import examine_second_run
-from pytest_npudump.regression.second_run.suspected_calls import keep_suspected
+from pytest_npudump.regression.second_run.suspected import keep_suspected
 from pytest_npudump.regression.second_run.third_run import joined, plan_third_run
 from pytest_npudump.runtime.other_processes import OtherProcesses
 
@@ -65,7 +65,7 @@ class CaseSession:
     @property
     def good(self) -> bool:
         """Whether the test may pass; it may not before it has been judged."""
-        return self.state.first is not None and self.result.good
+        return self.state.good
 
     def resume(self, state: CaseState) -> None:
         """Go on from what a first run has come to in another process."""

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
-from pytest_npudump.reference.operator_alone import ACQUITTED, CONVICTED
-from pytest_npudump.reference.upstream import UPSTREAM
+from pytest_npudump.reference.operator_alone import ACQUITTED, CONVICTED, UPSTREAM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_npudump.reference.suspects import Isolated
+    from pytest_npudump.reference.operator_alone import Isolated
 
 _SHOWN = 2
 

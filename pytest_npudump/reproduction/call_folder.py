@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 
 from pytest_npudump.errors import RequestError
-from pytest_npudump.reference.call_alone import held_against_cpu
+from pytest_npudump.reference.called_operators import CalledOperator
 from pytest_npudump.reproduction import call_readme
 from pytest_npudump.reproduction.drawn import draw
 from pytest_npudump.reproduction.trial import run_script
@@ -135,9 +135,11 @@ def _drawn(made: CallReproduction) -> CallReproduction:
     saved = call_files.call_of(made.call, inputs)
     judged = saved.judged
     try:
-        expected, allowed = held_against_cpu(
+        operator = CalledOperator(
             saved.call, judged.place, judged.dtype, wide=judged.wide, plain=judged.plain
         )
+        expected = operator.expected()
+        allowed = None if expected.dtype.kind in "iub" else operator.healthy(expected).most
     except NotRecomputedError as error:
         raise RequestError(f"--synthetic: {made.key} cannot be judged on drawn inputs: {error}") from error
     told = {**made.call["judged"], "allowed": allowed, "apart": None}

@@ -10,7 +10,7 @@ from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.sessions import ModelError, onnx
 from pytest_npudump.onnxmodels.tensor_types import from_array, onnx_number
-from pytest_npudump.reference.piece import piece_of
+from pytest_npudump.reference.reference_model import piece_of
 from pytest_npudump.reproduction.drawn import draw_weights
 
 if TYPE_CHECKING:

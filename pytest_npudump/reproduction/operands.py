@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import RequestError
-from pytest_npudump.graph.at_hand import edges_at_hand
+from pytest_npudump.graph.model_files import edges_at_hand
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.onnxmodels.loaded_files import model_digest
-from pytest_npudump.reference.dumped_operators import DumpedOperators, NotAtHandError
-from pytest_npudump.reference.name_map import NameMap
-from pytest_npudump.reference.operator_alone import CONVICTED
+from pytest_npudump.reference.dumped_operators import DumpedOperators
+from pytest_npudump.reference.matches import NameMap
+from pytest_npudump.reference.operator_alone import CONVICTED, NotAtHandError, judge_alone
 from pytest_npudump.reference.reference_model import ReferenceModel
-from pytest_npudump.reference.suspects import held_against
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,13 +130,16 @@ def read_operands(failure: Failure, models: Models) -> Operands:
     records, key = read_tensors(failure)
     mapping = models.mapping if models.device.path == models.reference.path else NameMap()
     try:
-        found = DumpedOperators.read(models.device, mapping, records, [key]).operator(key)
+        plain = failure.runtime == "emulator"
+        found = DumpedOperators.read(models.device, mapping, records, [key], plain=plain).operator(key)
         judged = found
         if models.reference is not models.device or failure.reference is not None:
             edges = _edges_beside_reference(failure, models, records)
-            told = DumpedOperators.read(models.reference, models.mapping, records, [key], edges=edges)
+            told = DumpedOperators.read(
+                models.reference, models.mapping, records, [key], edges=edges, plain=plain
+            )
             judged = told.operator(key)
-        alone = held_against(models.reference, judged, plain=failure.runtime == "emulator")
+        alone = judge_alone(judged)
     except NotAtHandError as error:
         raise RequestError(
             f"{failure.key} cannot be reproduced by itself: {error}; --reduce looks for a piece of the model "

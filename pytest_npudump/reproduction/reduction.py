@@ -19,7 +19,7 @@ from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import RequestError
-from pytest_npudump.reference.piece import constants_of
+from pytest_npudump.reference.reference_model import constants_of
 from pytest_npudump.reproduction.model_piece import cut_piece
 from pytest_npudump.reproduction.operands import REFERENCE, read_tensors
 from pytest_npudump.reproduction.written_files import Reproduction

@@ -10,12 +10,12 @@ from pytest_npudump.compare.stats.order import ABSENT, align
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.golden.applicable import VARIANTS
 from pytest_npudump.golden.content.table_rows import rows_of
-from pytest_npudump.golden.content.text import EDGES, OP_TYPES, POINTERS, REASON
 from pytest_npudump.golden.pair import KEY
 from pytest_npudump.golden.stamps import Stamp, stamped
 from pytest_npudump.golden.store import read_golden, write_golden
-from pytest_npudump.graph import lines
+from pytest_npudump.graph.edges import edges_of_lines, lines_of
 from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.record.record import EDGES, OP_TYPES, POINTERS, REASON
 from pytest_npudump.results.approved_noise import after_all_rows, after_some_rows
 from pytest_npudump.results.approved_tensors import approved_tensors
 from pytest_npudump.results.entry import ACCEPTED, REJECTED, Entry, ResultsError
@@ -53,7 +53,7 @@ def approve(pending: Pending, layers: Sequence[str] = (), reason: str = "") -> A
         ResultsError: it cannot be approved, or none of its layers that differ is named.
         GoldenError: the golden cannot be written, or is another one meanwhile; it is as it was.
     """
-    if pending.refusals or pending.record is None or pending.case is None:
+    if pending.refusals or pending.record is None or pending.goldens is None:
         raise ResultsError(f"{pending.entry.test}: refused: {'; '.join(pending.refusals)}")
     golden, notes = _approved(pending, pending.record, layers, reason)
     replacing = pending.golden.file_digest if pending.golden and pending.golden.path == pending.path else ""
@@ -63,7 +63,7 @@ def approve(pending: Pending, layers: Sequence[str] = (), reason: str = "") -> A
     if tensors is None:
         write_golden(pending.path, golden, replacing=replacing)
     else:
-        pending.case.goldens.stage(golden, tensors).commit(replacing)
+        pending.goldens.stage(golden, tensors).commit(replacing)
     data = pending.entry.data
     if not layers:
         return Approval(Entry({**data, "decision": ACCEPTED}), notes)
@@ -123,7 +123,7 @@ def _approved(
 def _blocks(golden: Golden, table: StatsTable) -> dict[str, str]:
     """Return the golden's blocks for another table: edges are those between layers that are in it."""
     text = golden.blocks.get(EDGES, "")
-    edges = lines.render(lines.parse(text, golden.path.name), dict.fromkeys(map(layer_of, table.keys)))
+    edges = lines_of(edges_of_lines(text, golden.path.name), dict.fromkeys(map(layer_of, table.keys)))
     return {**golden.blocks, **({EDGES: edges} if text else {})}
 
 

@@ -9,6 +9,7 @@ from pytest_npudump.errors import StoreError
 from pytest_npudump.golden.kept_tensors import KeptTensors, stored_tensors
 from pytest_npudump.golden.pair import KEY, left_out, source_layers
 from pytest_npudump.results.entry import ResultsError
+from pytest_npudump.settings import default_settings
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -31,10 +32,10 @@ def approved_tensors(pending: Pending, golden: Golden, chosen: Collection[str]) 
         GoldenError: one that stays cannot be had, or all are more than the budget.
     """
     record, before = pending.record, pending.golden
-    if record is None or pending.case is None or KEY not in record.extra:
+    if record is None or pending.goldens is None or KEY not in record.extra:
         return None
     own = stored_tensors(record, store=pending.kept_tensors)
-    old = stored_tensors(before, store=pending.case.goldens.store) if before is not None else {}
+    old = stored_tensors(before, store=pending.goldens.store) if before is not None else {}
     found: dict[str, GoldenTensor] = {}
     inherited = pending.entry.inherited
     for key in golden.table.keys:
@@ -52,5 +53,7 @@ def approved_tensors(pending: Pending, golden: Golden, chosen: Collection[str]) 
     named = (*source_layers(record), *(source_layers(before) if before is not None else ()))
     sources = tuple(name for name in dict.fromkeys(named) if name in layers)
     kept = KeptTensors(tensors, left_out(record), sources)
-    kept.refuse_beyond(pending.case.settings.tensor_budget)
+    kept.refuse_beyond(
+        int(pending.entry.data["options"].get("tensor_budget", default_settings().tensor_budget))
+    )
     return kept

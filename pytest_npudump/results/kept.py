@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.golden.tensors import Tensor
+    from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.outcome import FirstRun, Outcome, Result
     from pytest_npudump.results.pending_tensors import PendingTensors
     from pytest_npudump.settings import Settings
@@ -45,25 +46,28 @@ class Kept:
         records: the file of the run's statistics by its name in the folder of results; or none.
         tensors: those that an approval would keep with the golden, by the SHA-256 of their bytes.
         op_types: types of the operators of what is recorded, where rules ask for them, by sanitised key.
+        file_names: whether its layers were known by the names of their files.
     """
 
     line: Mapping[str, Any]
     records: Mapping[str, bytes] = field(default_factory=dict)
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     op_types: Mapping[str, str] = field(default_factory=dict)
+    file_names: bool = False
 
 
-def keep(result: Result, first: FirstRun, golden_root: Path) -> Kept:
+def keep(case: Case, result: Result, first: FirstRun, golden_root: Path) -> Kept:
     """Return what is kept of a test that has been judged.
 
     Args:
+        case: the test.
         result: what became of it.
         first: the run that decided.
         golden_root: the folder that golden files are named relative to.
     """
-    case, outcome = result.case, result.outcome
+    outcome = result.outcome
     told = result_json(result, None)
-    pending = pending_tensors(result, first)
+    pending = pending_tensors(case, result, first)
     tensors: dict[str, Tensor] = {}
     refused = pending.refusals if pending is not None else ()
     naming = None if pending is None or refused else partial(pending.named_by, found=tensors)
@@ -85,15 +89,16 @@ def keep(result: Result, first: FirstRun, golden_root: Path) -> Kept:
         "numerics": _numerics(outcome),
         "record": _record(name, record, tensors, pending) if record else None,
         "snapshot": _snapshot(first),
-        "refusals": [*why, *refusals_of(result, first), *refused],
-        "producer": case.goldens.facts(case.runtime.producer()),
+        "refusals": [*why, *refusals_of(case, result, first), *refused],
+        "producer": dict(result.origin.producer),
         "tolerances": {"preset": case.tolerances.preset, "rules": rules},
     }
     line["options"] |= case.started
     line["golden"] |= _judged_with(first, golden_root) | {"chosen": case.goldens.chosen}
     dumped = first.dump.records if first.dump is not None and not record else ()
     types = types_by_key(dumped) if case.tolerances.names_op_types else {}
-    return Kept(line, {name: record} if record else {}, tensors, types)
+    file_names = first.dump is not None and not first.dump.raw_names
+    return Kept(line, {name: record} if record else {}, tensors, types, file_names)
 
 
 def _record(
@@ -177,7 +182,7 @@ def with_golden(kept: Kept, golden: Path) -> Kept:
         **kept.line,
         "golden": {**kept.line["golden"], "judged_with": file, "sha256": judged},
         "record": {"file": name, "sha256": digest},
-        "snapshot": {"problems": [], "notes": [], "has_tensors": tensors},
+        "snapshot": {"problems": [], "notes": [], "has_tensors": tensors, "file_names": kept.file_names},
     }
     return Kept(line, {name: content})
 
@@ -210,4 +215,4 @@ def _snapshot(first: FirstRun) -> dict[str, Any] | None:
     if snapshot is None:
         return None
     told = {"problems": [*snapshot.problems], "notes": [*snapshot.notes]}
-    return {**told, "has_tensors": snapshot.has_tensors}
+    return {**told, "has_tensors": bool(snapshot.tensors), "file_names": snapshot.file_names}

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_npudump.compare.judge import seen_by
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenError, NpudumpError
@@ -16,7 +17,7 @@ from pytest_npudump.language.translation import said
 from pytest_npudump.report.verdicts import excess, worst
 from pytest_npudump.results.entry import ResultsError
 from pytest_npudump.results.provenance import file_digest
-from pytest_npudump.results.rejudge import GOOD, read_record, rejudge
+from pytest_npudump.results.rejudge import GOOD, read_record, rejudge, run_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.objects.tensor_store import TensorStore
-    from pytest_npudump.regression.case import Case
+    from pytest_npudump.golden.variants import Goldens
     from pytest_npudump.results.entry import Entry
     from pytest_npudump.results.folder import Results, ResultsFolder
     from pytest_npudump.results.rejudge import Rejudged
@@ -41,7 +42,7 @@ class Pending:
         record: its statistics; None where they cannot be read.
         golden: that golden; None where there is none, or it cannot be read.
         path: the golden file that an approval writes.
-        case: the test, as the run had it; None where what was kept makes no sense.
+        goldens: its golden files; None where what was kept makes no sense.
         kept_tensors: where golden tensors of the run are.
         refusals: why it cannot be approved, in words; nothing where it can.
     """
@@ -51,7 +52,7 @@ class Pending:
     golden: Golden | None
     path: Path
     refusals: tuple[str, ...]
-    case: Case | None
+    goldens: Goldens | None
     kept_tensors: TensorStore
 
     @property
@@ -102,18 +103,19 @@ def pending_of(folder: ResultsFolder, results: Results, terms: Terms) -> list[Pe
 def _pending(folder: ResultsFolder, entry: Entry, terms: Terms) -> Pending:
     judged = rejudge(folder, entry, terms)
     path = terms.golden_root(entry) / entry.golden_file
-    record = golden = case = None
+    record = golden = goldens = None
     broken: list[str] = []
     try:
-        case = terms.case(entry)
-        goldens = case.goldens
+        goldens = terms.goldens(entry)
         golden = goldens.read_if_any()
         broken = [goldens.unrecordable] if goldens.unrecordable else []
         record = read_record(folder, entry) if entry.record_file else None
+        if record is not None and golden is not None:
+            record, _ = seen_by(golden, run_of(record, entry), terms.judging(entry))
     except (ResultsError, GoldenError, NpudumpError) as error:
         broken.append(str(error))
     refusals = (*broken, *_refusals(entry, terms, golden, record, path))
-    return Pending(judged, record, golden, path, tuple(dict.fromkeys(refusals)), case, folder.tensors)
+    return Pending(judged, record, golden, path, tuple(dict.fromkeys(refusals)), goldens, folder.tensors)
 
 
 def _refusals(

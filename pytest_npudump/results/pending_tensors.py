@@ -67,14 +67,15 @@ class PendingTensors:
         return naming(record, arrays, facts, keep)
 
 
-def pending_tensors(result: Result, first: FirstRun) -> PendingTensors | None:
+def pending_tensors(case: Case, result: Result, first: FirstRun) -> PendingTensors | None:
     """Return what can be kept of a test that waits for a decision; None where its golden keeps no tensors.
 
     Args:
+        case: the test.
         result: what became of the test.
         first: the run that decided.
     """
-    case, dump, snapshot = result.case, first.dump, first.snapshot
+    dump, snapshot = first.dump, first.snapshot
     if not case.request.golden_tensors or snapshot is None or result.outcome.status not in _WAITING:
         return None
     if dump is None or first.kept is None:

@@ -10,8 +10,10 @@ import numpy as np
 from pytest_npudump.compare.tolerances.numerics import UNKNOWN
 from pytest_npudump.dump.table import sanitised_key
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.content.text import EMPTY, OP_TYPES, render
+from pytest_npudump.golden.content.text import render
 from pytest_npudump.golden.store import content_digest
+from pytest_npudump.record.record import EMPTY, OP_TYPES
+from pytest_npudump.regression.run.snapshot import as_golden
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
@@ -21,9 +23,9 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.outcome import FirstRun
-    from pytest_npudump.regression.run.snapshot import Snapshot
 
 _COLUMNS = ("keys", "dtypes", "shapes", "counts", "wide", "digests")
 _ARRAYS = ("values", "known", "digits", "projections", "projected")
@@ -46,7 +48,7 @@ def record_text(
     alike = name_tensors is None and before is not None and _is_alike(snapshot, before)
     if alike and before is not None and (text := _content(before)):
         return text + _block_of(types), ()
-    golden = snapshot.as_golden(case, before)
+    golden = as_golden(case, snapshot, before)
     golden = golden if name_tensors is None else name_tensors(golden)
     lines = "".join([f"{_line(name)}\n" for name in types])
     try:
@@ -75,12 +77,12 @@ def _block_of(names: Iterable[str]) -> bytes:
     return f"{OP_TYPES}: |\n{lines}".encode()
 
 
-def _is_alike(snapshot: Snapshot, golden: Golden) -> bool:
+def _is_alike(snapshot: Record, golden: Golden) -> bool:
     """Whether a run would be its golden once more: most runs are, and a text that is there costs least."""
     one, other = snapshot.table, golden.table
     return (
         dict(snapshot.facts) == dict(golden.producer)
-        and snapshot.empty == golden.extra.get(EMPTY)
+        and snapshot.extra.get(EMPTY) == golden.extra.get(EMPTY)
         and all(getattr(one, name) == getattr(other, name) for name in _COLUMNS)
         and all(_is_equal(getattr(one, name), getattr(other, name)) for name in _ARRAYS)
     )

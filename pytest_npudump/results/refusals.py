@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.case import Case, terms_of
 from pytest_npudump.regression.run.snapshot import problems_of
 
 if TYPE_CHECKING:
@@ -15,23 +16,24 @@ if TYPE_CHECKING:
 _UPDATE = "approve with --npudump-update-golden"
 
 
-def refusals_of(result: Result, first: FirstRun) -> tuple[str, ...]:
+def refusals_of(case: Case, result: Result, first: FirstRun) -> tuple[str, ...]:
     """Return the reasons, in words; nothing where the run may be approved by what was kept of it.
 
     Args:
+        case: the test.
         result: what became of the test.
         first: the run that decided.
     """
-    return tuple(_reasons(result, first))
+    return tuple(_reasons(case, result, first))
 
 
-def _reasons(result: Result, first: FirstRun) -> Iterator[str]:
-    case, outcome = result.case, result.outcome
+def _reasons(case: Case, result: Result, first: FirstRun) -> Iterator[str]:
+    outcome = result.outcome
     if first.snapshot is None:
         if outcome.status not in status.GOOD:
-            yield _unseen(result)
+            yield _unseen(case, result)
         return
-    yield from problems_of(case, first.snapshot)
+    yield from problems_of(terms_of(case), first.snapshot)
     if case.exchange is not None or first.part:
         yield f"several ranks or devices have one golden, of which one was kept: {_UPDATE}"
     if outcome.reference is not None and not outcome.reference.good:
@@ -40,8 +42,8 @@ def _reasons(result: Result, first: FirstRun) -> Iterator[str]:
         yield f"which outputs MindSpore's CPU kernels leave unwritten takes runs of its own: {_UPDATE}"
 
 
-def _unseen(result: Result) -> str:
-    scene = result.case.request.scene
+def _unseen(case: Case, result: Result) -> str:
+    scene = case.request.scene
     if scene not in {"model", "op"}:
         return f"the scene {scene} is judged without statistics of its own"
     return f"nothing was compared: {result.outcome.status}"

@@ -7,19 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.tolerances.numerics import UNKNOWN
 from pytest_npudump.errors import GoldenError, NpudumpError
-from pytest_npudump.golden.content.text import EDGES, EMPTY, OP_TYPES, Golden, parse
+from pytest_npudump.golden.content.text import Golden, parse
 from pytest_npudump.language.translation import mark, said
+from pytest_npudump.record.record import OP_TYPES
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.first_run.judge_snapshot import judge_snapshot, without_golden
 from pytest_npudump.regression.outcome import Outcome, Result
-from pytest_npudump.regression.run.snapshot import Snapshot
 from pytest_npudump.report.result_json import result_json
 from pytest_npudump.results.entry import SKIPPED, XFAILED, ResultsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_npudump.regression.case import Case
+    from pytest_npudump.compare.judge import Terms as JudgedBy
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances
+    from pytest_npudump.golden.objects.tensor_store import TensorStore
+    from pytest_npudump.record.record import Record
     from pytest_npudump.results.entry import Entry
     from pytest_npudump.results.folder import ResultsFolder
     from pytest_npudump.results.terms import Terms
@@ -43,6 +46,7 @@ class Rejudged:
     result: Result | None
     word: str
     why: str = ""
+    golden: Golden | None = None
 
     @property
     def is_doubtful(self) -> bool:
@@ -73,20 +77,21 @@ def rejudge(folder: ResultsFolder, entry: Entry, terms: Terms) -> Rejudged:
     if not entry.record_file:
         return _standing(entry)
     try:
-        case = terms.case(entry)
+        judging, goldens = terms.judging(entry), terms.goldens(entry)
         record = read_record(folder, entry)
-        check_types(case, record)
-        golden = case.goldens.read_if_any()
-        outcome = _judged(case, golden, snapshot_of(record, entry), entry)
+        check_types(entry, judging.tolerances, record)
+        golden = goldens.read_if_any()
+        run = replace(run_of(record, entry), test=entry.test, path=goldens.path)
+        outcome = _judged(judging, golden, run, entry, goldens.store)
     except NpudumpError as error:
         return Rejudged(entry, None, UNJUDGED, str(error))
-    result = Result(case, outcome, part=_whose(entry))
+    result = Result(terms.origin(entry), outcome, part=_whose(entry))
     word = {status.PASSED: GOOD, status.FAILED: BAD}.get(outcome.status, UNJUDGED)
     if entry.data["outcome"] == XFAILED:
-        return Rejudged(entry, result, LEFT_OUT, said("it is expected to fail"))
+        return Rejudged(entry, result, LEFT_OUT, said("it is expected to fail"), golden)
     if word == GOOD and (why := _doubt(entry, golden, terms)):
-        return Rejudged(entry, result, UNJUDGED, why)
-    return Rejudged(entry, result, word)
+        return Rejudged(entry, result, UNJUDGED, why, golden)
+    return Rejudged(entry, result, word, golden=golden)
 
 
 def read_record(folder: ResultsFolder, entry: Entry) -> Golden:
@@ -107,7 +112,7 @@ def read_record(folder: ResultsFolder, entry: Entry) -> Golden:
     return replace(golden, table=replace(golden.table, op_types=named))
 
 
-def check_types(case: Case, *records: Golden) -> None:
+def check_types(entry: Entry, tolerances: Tolerances, *records: Golden) -> None:
     """Refuse rules that ask for operators' types where kept runs tell none.
 
     A run that was recorded keeps types only where its own rules ask for them.
@@ -115,34 +120,33 @@ def check_types(case: Case, *records: Golden) -> None:
     Raises:
         ResultsError: none of the records tells any.
     """
-    if case.tolerances.names_op_types and not any(any(record.table.op_types) for record in records):
+    if tolerances.names_op_types and not any(any(record.table.op_types) for record in records):
         words = "a tolerance rule names op_type, and what was kept of its run tells no types of operators"
-        raise ResultsError(f"{case.nodeid}: {words}: run it again")
+        raise ResultsError(f"{entry.test}: {words}: run it again")
 
 
-def snapshot_of(record: Golden, entry: Entry) -> Snapshot:
-    """Return what a run left, of which its record and its entry tell."""
+def run_of(record: Record, entry: Entry) -> Record:
+    """Return what a run left: its record, and what its entry tells of its reader."""
     told = entry.data["snapshot"] or {}
-    return Snapshot(
-        table=record.table,
-        facts=record.facts,
-        empty=record.extra.get(EMPTY),
+    return replace(
+        record,
+        file_names=bool(told.get("file_names")),
         problems=tuple(told.get("problems", ())),
         notes=tuple(told.get("notes", ())),
-        has_tensors=bool(told.get("has_tensors")),
-        edges=record.blocks.get(EDGES, ""),
     )
 
 
-def _judged(case: Case, golden: Golden | None, snapshot: Snapshot, entry: Entry) -> Outcome:
+def _judged(
+    judging: JudgedBy, golden: Golden | None, snapshot: Record, entry: Entry, store: TensorStore
+) -> Outcome:
     reference = entry.data["reference"]
     if golden is None and reference is not None:
         problems = (*entry.data["problems"], *_off_reference(reference))
         word = status.PASSED if reference["good"] and not problems else status.FAILED
-        return Outcome(word, case.goldens.path, problems=problems, tensors=len(snapshot.table))
+        return Outcome(word, snapshot.path, problems=problems, tensors=len(snapshot.table))
     if golden is None:
-        return without_golden(case, snapshot)
-    outcome = judge_snapshot(case, golden, snapshot)
+        return without_golden(snapshot)
+    outcome = judge_snapshot(judging, golden, snapshot, store=store)
     if reference is None or reference["good"]:
         return outcome
     found = _off_reference(reference) or tuple(entry.data["problems"])

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.compare.judge import BY_DEFAULT, EVERY
+from pytest_npudump.compare.judge import Terms as JudgedBy
+from pytest_npudump.compare.tolerances.numerics import AUTO
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.golden.objects.tensor_store import store_of
-from pytest_npudump.golden.variants import Goldens
-from pytest_npudump.regression.case import STARTED, Case, arguments_of
-from pytest_npudump.request import DumpRequest
+from pytest_npudump.golden.variants import ASKED, Goldens
+from pytest_npudump.regression.case import STARTED, arguments_of
+from pytest_npudump.regression.origin import Origin
+from pytest_npudump.request import AUTO_LAYERS, DumpRequest
 from pytest_npudump.results.entry import ResultsError
-from pytest_npudump.runtime.remote import RemoteRuntime
 from pytest_npudump.settings import default_settings
 
 if TYPE_CHECKING:
@@ -52,8 +55,8 @@ class Terms:
         """Return the folder of a test's golden file."""
         return self.golden_dir or self.root / str(entry.data["golden"]["folder"])
 
-    def case(self, entry: Entry) -> Case:
-        """Return the case of a test, as it was but for these terms.
+    def judging(self, entry: Entry) -> JudgedBy:
+        """Return what a run was judged by, but for these terms.
 
         Raises:
             RequestError: a tolerance of the entry is none.
@@ -62,39 +65,58 @@ class Terms:
         """
         data = entry.data
         try:
-            settings = default_settings()
-            settings = settings._replace(**_known(data["options"], settings._fields))
-            names = [field.name for field in fields(DumpRequest)]
-            request = DumpRequest(**_known(_as_tuples(data["request"]), names))
-            if self.numerics:
-                request, settings = replace(request, numerics=None), settings._replace(numerics=self.numerics)
+            request, options = data["request"], data["options"]
+            kept = tuple(request.get("golden_tensors", ()))
             facts = {name: str(value) for name, value in data["producer"].items()}
-            tolerances = self._tolerances(data["tolerances"]).for_run(facts)
-            started = {name: str(path) for name, path in _known(data["options"], STARTED).items()}
+            terms = JudgedBy(
+                self._tolerances(data["tolerances"]).for_run(facts),
+                None if self.numerics else request.get("numerics"),
+                self.numerics or options.get("numerics") or AUTO,
+                tensors=EVERY if AUTO_LAYERS in kept else kept,
+                layers=tuple(request.get("layers", ())),
+                kept=kept,
+                fail_on=str(options.get("fail_on", "")),
+                unasked=() if request.get("dump_stats") else BY_DEFAULT,
+            )
         except (TypeError, KeyError, ValueError, AttributeError) as error:
-            raise ResultsError(
-                f"{entry.test}: its kept result makes no sense: {error}; run it again"
-            ) from error
-        root = self.golden_root(entry)
-        path = root / entry.golden_file
+            raise _senseless(entry, error) from error
+        return replace(terms, why=self.goldens(entry).why)
+
+    def goldens(self, entry: Entry) -> Goldens:
+        """Return the golden files of a test, with the variant that applies to its run.
+
+        Raises:
+            ResultsError: what the entry says of the test makes no sense.
+            GoldenError: the golden does not tell rightly which of its variants applies.
+        """
+        data = entry.data
+        path = self.golden_root(entry) / entry.golden_file
         named = data["golden"].get("variant")
         variant = named or data["golden"].get("chosen")
         common = path.with_name(f"{path.name.rpartition('@')[0]}.yaml") if variant else path
+        try:
+            request = DumpRequest(**_known(data["request"], ASKED))
+            settings = default_settings()
+            settings = settings._replace(**_known(data["options"], settings._fields))
+        except (TypeError, ValueError, AttributeError) as error:
+            raise _senseless(entry, error) from error
         store = store_of(settings, self.root)
         goldens = Goldens(entry.test, request, common, path if named else None, store=store)
-        file, here = str(data["test_file"]["path"]), Path.cwd()
-        return Case(
-            nodeid=entry.test,
-            arguments=arguments_of(entry.test, file, self.root, here, started),
-            here=here,
-            started=started,
-            request=request,
-            settings=settings,
-            runtime=RemoteRuntime(str(data["runtime"]), data["producer"]),
-            goldens=goldens.for_run(data["producer"]),
-            tolerances=tolerances,
+        return goldens.for_run(data["producer"])
+
+    def origin(self, entry: Entry) -> Origin:
+        """Return what reports say of a kept run besides what came of it."""
+        data, here = entry.data, Path.cwd()
+        started = {name: str(path) for name, path in _known(data["options"], STARTED).items()}
+        file = str(data["test_file"]["path"])
+        return Origin(
+            test=entry.test,
+            runtime=str(data["runtime"]),
             directory=self.root,
+            here=here,
+            arguments=arguments_of(entry.test, file, self.root, here, started),
             isolated=data["isolated"],
+            producer={name: str(value) for name, value in data["producer"].items()},
         )
 
     def _tolerances(self, given: Mapping[str, Any]) -> Tolerances:
@@ -143,5 +165,5 @@ def _rule(given: Mapping[str, Any]) -> Rule:
     return Rule(**{**given, "producer": producer})
 
 
-def _as_tuples(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+def _senseless(entry: Entry, error: Exception) -> ResultsError:
+    return ResultsError(f"{entry.test}: its kept result makes no sense: {error}; run it again")

@@ -231,12 +231,6 @@ OPTIONS: tuple[Option, ...] = (
         metavar="DIR",
     ),
     Option(
-        "bisect",
-        default=False,
-        help="end with an exit code for git bisect run: 0 where the marked tests pass, 1 where one differs, "
-        "125 where that could not be judged",
-    ),
-    Option(
         "expect",
         default="",
         help="fail a run that compared fewer marked tests than this number, or not all those that this file "

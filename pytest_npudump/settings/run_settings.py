@@ -72,7 +72,6 @@ class Settings(NamedTuple):
     isolation: str
     isolation_timeout: float
     results: str
-    bisect: bool
     expect: str
     summary: str
     artifacts: str

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_npudump.cli import main
 from pytest_npudump.cli.doctor import command as doctor
-from pytest_npudump.config.acl.installed import _ROOTS
+from pytest_npudump.config.cann import _ROOTS
 from pytest_npudump.doctor.system import System
 from pytest_npudump.runtime.registry import Probe
 

@@ -2,7 +2,7 @@
 
 Of bfloat16 only the runs without a fault are in it, which may not fail.
 
-The floors are a little below what was measured; ``python tests/benchmarks/verdicts/run.py`` prints all of it.
+The floors are a little below what was measured; ``python docs/benchmarks/verdicts/run.py`` prints all of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pytest_npudump.onnxmodels.exposed_session import exposed_session
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "docs/benchmarks"
 FAULTS, MEMBERS, SEED = 84, 2, 1
 
 FLOORS = [

@@ -94,19 +94,19 @@ def test_layers_of_a_real_dump_are_selected_in_its_order() -> None:
     wanted = [layer for layer in dict.fromkeys(names(whole)) if layer.startswith("net_")][:3]
     selected = select_layers(whole, DumpRequest(layers=tuple(reversed(wanted))))
     assert list(dict.fromkeys(names(selected))) == wanted
-    assert absent_layers(names(whole), DumpRequest(layers=tuple(wanted))) == ()
+    assert absent_layers(names(whole), tuple(wanted)) == ()
 
 
 @pytest.mark.parametrize("raw", [False, True])
 def test_names_and_globs_that_nothing_answers_to_are_absent(raw: bool) -> None:  # noqa: FBT001 - a parameter
     found = dump("net/conv.1", raw=True) if raw else dump("net_conv_1")
     request = DumpRequest(layers=("net/conv.1", "net/conv.2", "net/*", "x*"))
-    assert absent_layers(names(found), request) == ("net/conv.2", "x*")
+    assert absent_layers(names(found), request.layers) == ("net/conv.2", "x*")
 
 
 def test_absent_is_judged_on_what_was_selected_too() -> None:
     request = DumpRequest(layers=("a", "b"))
-    assert absent_layers(names(select_layers(dump("a", "c"), request)), request) == ("b",)
+    assert absent_layers(names(select_layers(dump("a", "c"), request)), request.layers) == ("b",)
 
 
 def test_a_layer_that_is_there_is_meant_alone_in_either_spelling(each: Each) -> None:

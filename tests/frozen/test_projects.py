@@ -285,8 +285,6 @@ EMULATOR: dict[str, Sequence[Step]] = {
               model(change=1), RECORD,
               "npudump golden merge base.yaml golden/test_small/test_small.yaml base.yaml",
               "npudump golden merge golden/test_small/test_small.yaml base.yaml base.yaml"],
-    "trend": [model(), marked(), RECORD, "pytest --npudump-results=results", *SAME_FAILURE,
-              "npudump trend results"],
     "report": [*failing(), "npudump report results -o made", "npudump report results --node-data made"],
     "plot": [model(), marked("dump_data='tensor'"), RECORD, "pytest --npudump-dump-dir=dumps --npudump-keep-dumps=all",
              "npudump plot golden/test_small/test_small.yaml dumps -o made"],
@@ -295,7 +293,6 @@ EMULATOR: dict[str, Sequence[Step]] = {
                 "npudump compare golden/test_small/test_small.yaml dumps",
                 "npudump compare golden/test_small/test_small.yaml dumps --json -"],
     "artifacts": [model(), marked(), RECORD, model(change=1), "pytest --npudump-artifacts=made"],
-    "bisect": [model(), marked(), RECORD, model(change=1), "pytest --npudump-bisect"],
     "repro": [*failing(), "npudump repro dumps/*/report.json -o made/one"],
     "xfail": [model(), source(f"@pytest.mark.xfail\n{'@pytest.mark.npu_dump'}\ndef test_small(npu_dump):\n"
                               + "".join(f"    {line}\n" for line in BODY.splitlines())), RECORD,

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
-from pytest_npudump.graph.differences import relative_differences, share_of_allowed
+from pytest_npudump.graph.sources import relative_differences, share_of_allowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

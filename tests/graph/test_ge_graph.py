@@ -9,7 +9,7 @@ import pytest
 
 from pytest_npudump.errors import FormatError
 from pytest_npudump.graph.edges import UNKNOWN, Port
-from pytest_npudump.graph.ge_graph import read_atc_json, read_ge_text
+from pytest_npudump.graph.model_files import read_atc_json, read_ge_text
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,9 +10,8 @@ import pytest
 from pytest_npudump.dump.records import TensorKey, TensorRecord
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.graph.edges import UNKNOWN, Port
-from pytest_npudump.graph.onnx_edges import read_onnx
-from pytest_npudump.graph.same_values import same_values
+from pytest_npudump.graph.edges import UNKNOWN, Port, same_values
+from pytest_npudump.graph.model_files import read_onnx
 from pytest_npudump.onnxmodels import model_cache
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ for _name in (
     "pytest_npudump.emulator.acl.op",
     "pytest_npudump.emulator.acl.rt",
     "pytest_npudump.emulator.acl.util",
-    "pytest_npudump.emulator.machine.fault_injection",
+    "pytest_npudump.emulator.faults",
     "pytest_npudump.plugin.runner",
     "pytest_npudump.reference.reference",
     "pytest_npudump.regression.session",

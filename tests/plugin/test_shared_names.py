@@ -63,9 +63,6 @@ def first_of_two_fails(project: Project, result: pytest.RunResult, checked: Call
     result.stdout.fnmatch_lines(
         ["npudump: 1 of 2 tests good, 10 of 10 tensors compared, 1 failed, first divergence block/conv.2:*"]
     )
-    result.stderr.fnmatch_lines(
-        ["npudump: bisect: exit code 1 (bad): *test_small: block/conv.2:*; 1 of 2 marked *"]
-    )
     assert "1 of 2 tests good" in project.path.joinpath("s.md").read_text("utf-8").splitlines()[0]
     assert len([*project.path.joinpath("art").glob("session-1/tests/*/report.txt")]) == 1
     assert checked() == 1
@@ -76,7 +73,6 @@ OPTIONS = (
     "--npudump-results=kept",
     "--npudump-summary=s.md",
     "--npudump-artifacts=art",
-    "--npudump-bisect",
 )
 
 

@@ -13,8 +13,7 @@ from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import TensorKey, TensorRecord
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.reference.blame import DEVICE, DTYPE, Blame, by_rounding
-from pytest_npudump.reference.rounding import Rounding
+from pytest_npudump.reference.rounding import DEVICE, DTYPE, Blame, Rounding, by_rounding
 
 KEY = TensorKey("conv", "output", 0)
 EXACT = np.random.default_rng(0).normal(size=4000).astype(np.float32)

@@ -13,11 +13,12 @@ from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
 from pytest_npudump.reference.called_operators import CallBench
 from pytest_npudump.runtime.aten.aclnn_names import may_run
 from pytest_npudump.runtime.aten.call_copies import Given, Kept, digest_of
+from pytest_npudump.runtime.aten.recompute import NotRecomputedError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_npudump.reference.suspects import Isolated
+    from pytest_npudump.reference.operator_alone import Isolated
     from pytest_npudump.runtime.aten.recompute import Reading
 
     Array = np.ndarray[Any, np.dtype[Any]]
@@ -46,6 +47,8 @@ class Doubling:
         return may_run(self.operator, api)
 
     def recomputed(self, reading: Reading) -> list[Array | None]:
+        if self.why_not:
+            raise NotRecomputedError(self.why_not)
         return [self.given.astype(reading.dtype or "float32") * (2 + 2**-22 * reading.moved)]
 
     def floats(self) -> list[Array]:

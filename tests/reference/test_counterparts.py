@@ -11,9 +11,17 @@ from hypothesis import strategies as st
 
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.onnxmodels.graph import Operator
-from pytest_npudump.reference.counterparts import HEADER, JOINED, MAPPED, NAME, Names, Original
-from pytest_npudump.reference.matches import match
-from pytest_npudump.reference.name_map import MapEntry, NameMap
+from pytest_npudump.reference.matches import (
+    HEADER,
+    JOINED,
+    MAPPED,
+    NAME,
+    MapEntry,
+    NameMap,
+    Names,
+    Original,
+    match,
+)
 from pytest_npudump.reference.reference_model import Node, ReferenceModel
 
 if TYPE_CHECKING:

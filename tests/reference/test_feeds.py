@@ -11,8 +11,7 @@ import pytest
 
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.errors import RequestError
-from pytest_npudump.reference.feeds import Execution, Feeds, executions_of
-from pytest_npudump.reference.inputs import LoadedModel, RunInputs
+from pytest_npudump.reference.feeds import Execution, Feeds, LoadedModel, RunInputs, executions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.errors import RequestError
-from pytest_npudump.reference.name_map import NameMap
+from pytest_npudump.reference.matches import NameMap
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.reference.reference_model import ReferenceModel
-from pytest_npudump.reference.rounded_model import rounded, rounded_feeds, rounded_model
+from pytest_npudump.reference.rounding import rounded_feeds, rounded_model, rounded_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 X = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
 W = np.random.default_rng(1).normal(size=(3, 4)).astype(np.float32)
 TYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "docs/benchmarks"
 
 
 def ran(model: ReferenceModel, feed: np.ndarray, *names: str) -> dict[str, np.ndarray | None]:
@@ -78,9 +78,9 @@ def test_sizes_are_not_rounded(write_model: Callable[..., Path]) -> None:
 
 
 def test_values_beyond_the_type_are_infinite_and_integers_stay() -> None:
-    assert rounded(np.array([1e6], np.float32), "float16").tolist() == [np.inf]
-    assert rounded(np.array([70000]), "float16").tolist() == [70000]
-    assert rounded(X, "float32") is X
+    assert rounded_to(np.array([1e6], np.float32), "float16").tolist() == [np.inf]
+    assert rounded_to(np.array([70000]), "float16").tolist() == [70000]
+    assert rounded_to(X, "float32") is X
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -96,7 +96,7 @@ def test_a_real_model_rounds_as_its_nodes_do_one_by_one(dtype: str, monkeypatch:
     names = [name for node in network.nodes for name in node.outputs]
     model = rounded_model(ReferenceModel.read(sources()[0].path), {}, dtype)
     (feed,) = network.feed.values()
-    found: dict[str, Any] = ran(model, rounded(feed, dtype), *names)
+    found: dict[str, Any] = ran(model, rounded_to(feed, dtype), *names)
     for name in names:
         if expected[name].dtype == np.float32:
             np.testing.assert_array_equal(found[name], expected[name], err_msg=name)

@@ -19,20 +19,21 @@ from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
 from pytest_npudump.emulator.execution.distorted_model import distorted_model
 from pytest_npudump.emulator.execution.onnx_model import load
-from pytest_npudump.emulator.machine.fault_injection import Distortion, Faults
+from pytest_npudump.emulator.faults import Distortion, Faults
 from pytest_npudump.graph.edges import Edges
-from pytest_npudump.graph.onnx_edges import read_onnx
+from pytest_npudump.graph.model_files import read_onnx
 from pytest_npudump.onnxmodels.tensor_types import from_array
-from pytest_npudump.reference.name_map import NameMap
+from pytest_npudump.reference.dumped_operators import ModelBench
+from pytest_npudump.reference.matches import NameMap
 from pytest_npudump.reference.reference_model import ReferenceModel
-from pytest_npudump.reference.rounded_model import rounded_model
-from pytest_npudump.reference.suspects import Bench, Isolated
+from pytest_npudump.reference.rounding import rounded_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from pytest_npudump.dump.records import TensorKey, TensorRecord
+    from pytest_npudump.reference.operator_alone import Isolated
 
 CONV, ADD = "net/Conv@20", "net/Add@12"
 
@@ -59,7 +60,7 @@ def judged(
     reference: ReferenceModel, records: Sequence[TensorRecord], *, plain: bool = True
 ) -> dict[str, Isolated]:
     """All operators of a dump alone, by name as the model has it."""
-    bench = Bench(reference, NameMap(), plain=plain)
+    bench = ModelBench(reference, NameMap(), plain=plain)
     layers = {record.key.layer for record in records}
     found = bench.isolate(outputs(records), records, layers)
     return {one.key.layer: one for one in found if one.key.slot == 0}
@@ -93,7 +94,7 @@ def test_upstream_of_operators_that_pass_on_what_came_in_the_one_with_the_fault_
     at = [str(key.layer) for key in outputs(records)].index(CONV)
     suspect = outputs(records)[at + 6]
     layers = {record.key.layer for record in records}
-    found = Bench(reference, NameMap(), plain=True).isolate([suspect], records, layers)
+    found = ModelBench(reference, NameMap(), plain=True).isolate([suspect], records, layers)
     assert found[0].key == suspect
     assert [one.key.layer for one in found if one.alone.verdict == "convicted"] == [CONV]
     assert found[-1].key.layer == CONV
@@ -124,7 +125,7 @@ def test_upstream_an_approximation_that_the_golden_may_have_too_convicts_no_oper
     at = [str(key.layer) for key in keys].index(ADD)
     known = [str(keys[at].sanitised)] if changed else []
     layers = {record.key.layer for record in records}
-    found = Bench(reference, NameMap(), plain=plain).isolate([keys[at + 2]], records, layers, known)
+    found = ModelBench(reference, NameMap(), plain=plain).isolate([keys[at + 2]], records, layers, known)
     (one,) = (one for one in found if one.key == keys[at])
     assert (one.upstream, one.alone.verdict) == (True, verdict)
     assert one.alone.apart == pytest.approx(factor - 1, rel=1e-2)
@@ -136,7 +137,7 @@ def test_upstream_only_what_the_dump_has_the_inputs_of_is_judged(
     records = dumped(classifier, tmp_path)
     at = [str(key.layer) for key in outputs(records)].index(CONV)
     few = [record for record in records if record.key in outputs(records)[at - 2 : at + 1]]
-    found = Bench(reference, NameMap(), plain=True).isolate([few[-1].key], few, set())
+    found = ModelBench(reference, NameMap(), plain=True).isolate([few[-1].key], few, set())
     assert [one.alone.verdict for one in found] == ["acquitted"] * len(found)
     assert {one.key.layer for one in found} < {record.key.layer for record in few}
 
@@ -253,7 +254,7 @@ def test_operators_without_a_name_are_not_taken_for_those_that_have_their_number
     for name, model, convicted in (("same", plain, {"MatMul_4"}), ("other", device, set[str]())):
         fault = Distortion(model.stem, "MatMul_4", 1.01, 0.0)
         records = dumped(model, tmp_path / name, fault)
-        bench = Bench(ReferenceModel.read(plain), NameMap(), plain=True, edges=read_onnx(model))
+        bench = ModelBench(ReferenceModel.read(plain), NameMap(), plain=True, edges=read_onnx(model))
         found = bench.isolate(outputs(records), records, {record.key.layer for record in records})
         assert {one.key.layer for one in found if one.alone.verdict == "convicted"} == convicted
     assert {one.key.layer: one.alone.why for one in found}["MatMul_6"].startswith("it has no name of its own")
@@ -263,6 +264,6 @@ def test_what_fed_an_operator_is_unknown_where_nothing_tells(tmp_path: Path) -> 
     plain = chain(tmp_path / "plain.onnx")
     records = dumped(plain, tmp_path / "dump", Distortion("plain", "Relu_3", 1.01, 0.0))
     for edges, judged in ((Edges(), 0), (read_onnx(plain), 8), (None, 8)):
-        bench = Bench(ReferenceModel.read(plain), NameMap(), plain=True, edges=edges)
+        bench = ModelBench(ReferenceModel.read(plain), NameMap(), plain=True, edges=edges)
         found = bench.isolate(outputs(records), records, {record.key.layer for record in records})
         assert sum(one.alone.verdict != "unknown" for one in found) == judged

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from pytest_npudump.onnxmodels.sessions import ModelError
-from pytest_npudump.reference import three_way
+from pytest_npudump.reference import rounding
 from pytest_npudump.reference.reference import Reference
-from pytest_npudump.reference.three_way import coarsest, only_wide
+from pytest_npudump.reference.rounding import coarsest, only_wide
 from pytest_npudump.reference.tolerances import reference_tolerances
 from pytest_npudump.request import DumpRequest
 
@@ -91,7 +91,7 @@ def test_a_model_that_cannot_be_run_rounded_is_judged_by_the_preset_with_a_note(
     def refuse(*_: object) -> None:
         raise ModelError("no kernel for it")
 
-    monkeypatch.setattr(three_way, "rounded_model", refuse)
+    monkeypatch.setattr(rounding, "rounded_model", refuse)
     result = judge(1.03, "float16")
     assert result.good
     words = "judged by the preset om-net, as it cannot be run rounded to float16: no kernel for it"

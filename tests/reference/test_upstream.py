@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_npudump.reference.operator_alone import ACQUITTED, CONVICTED
-from pytest_npudump.reference.upstream import judged_upstream, nearest_first
+from pytest_npudump.reference.operator_alone import ACQUITTED, CONVICTED, judged_upstream, nearest_first
 
 FED = {"f": ("d", "e"), "e": ("c",), "d": ("b",), "c": ("a",), "b": ("a",), "a": (), "other": ("a",)}
 

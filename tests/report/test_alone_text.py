@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.reference.operator_alone import Alone
-from pytest_npudump.reference.suspects import Isolated
+from pytest_npudump.reference.operator_alone import Alone, Isolated
 from pytest_npudump.report.alone_text import isolated_lines
 
 

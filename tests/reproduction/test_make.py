@@ -161,12 +161,11 @@ import pathlib
 import numpy as np
 import pytest
 from pytest_npudump.emulator import faults
-from pytest_npudump.emulator.process.state import process
 
 
 @pytest.mark.npu_dump
 def test_net(npu_dump):
-    process().faults.distortions.clear()
+    faults.end()
     wrong = pathlib.Path("wrong")
     if wrong.exists():
         wrong.unlink()

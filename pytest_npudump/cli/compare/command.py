@@ -10,7 +10,7 @@ from pytest_npudump.cli.common.options import chosen_tolerances, for_told_run, t
 from pytest_npudump.cli.common.output import emit, to_stderr, write_json
 from pytest_npudump.cli.common.source import report_problems
 from pytest_npudump.cli.compare import what_if
-from pytest_npudump.cli.compare.engine import compare_sides
+from pytest_npudump.cli.compare.engine import compare_sides, terms_of
 from pytest_npudump.cli.compare.report import as_json, lines
 from pytest_npudump.cli.compare.sides import are_kept_results, read_dump_side, read_golden_side
 from pytest_npudump.cli.compare.what_if import Alternative, other_tolerances
@@ -53,10 +53,10 @@ def run(arguments: argparse.Namespace) -> int:
     with open_workers(arguments.executor) as workers:
         golden = read_golden_side(arguments.golden, workers, latest=arguments.latest)
         actual = read_dump_side(arguments.actual, workers, latest=arguments.latest)
-        result = compare_sides(golden, actual, tolerances, workers, layout=arguments.layout)
+        result = compare_sides(golden, actual, terms_of(golden, tolerances, arguments.layout), workers)
         alternatives, idle = [], []
         for name, other in others.items():
-            tried = compare_sides(golden, actual, other, workers, layout=arguments.layout)
+            tried = compare_sides(golden, actual, terms_of(golden, other, arguments.layout), workers)
             alternatives.append(Alternative.of(name, result.comparison, tried.comparison))
             idle += [f"{what_if.given(name)}: {line}" for line in _idle_lines(other, tried.comparison)]
     if arguments.json:

@@ -8,7 +8,7 @@ from pytest_npudump.cli.common.executors import open_workers
 from pytest_npudump.cli.common.options import chosen_tolerances
 from pytest_npudump.cli.common.output import emit
 from pytest_npudump.cli.common.source import report_problems
-from pytest_npudump.cli.compare.engine import compare_sides
+from pytest_npudump.cli.compare.engine import compare_sides, terms_of
 from pytest_npudump.cli.compare.sides import read_dump_side, read_golden_side
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.report.plots import check_matplotlib, elements_figure, save, strip_figure
@@ -29,10 +29,11 @@ def run(arguments: argparse.Namespace) -> int:
     with open_workers(arguments.executor) as workers:
         golden = read_golden_side(arguments.golden, workers, latest=arguments.latest)
         actual = read_dump_side(arguments.actual, workers, latest=arguments.latest)
-        result = compare_sides(golden, actual, tolerances, workers, layout=arguments.layout, drawn=DRAWN)
+        terms = terms_of(golden, tolerances, arguments.layout)
+        result = compare_sides(golden, actual, terms, workers, drawn=DRAWN)
     comparison = result.comparison
     first = [comparison.first.key] if comparison.first is not None else []
-    tensors = tensor_views(comparison, tolerances.with_measured(golden.measured), first)
+    tensors = tensor_views(comparison, comparison.tolerances, first)
     title = _("{golden} against {actual}").format(
         golden=shown(arguments.golden), actual=shown(arguments.actual)
     )

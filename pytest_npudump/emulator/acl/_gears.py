@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.emulator.acl._buffers import DataBuffer
+from pytest_npudump.emulator.acl._calls import CODE, MDL, known, parse
 from pytest_npudump.emulator.acl._datasets import Dataset
+from pytest_npudump.emulator.acl._load import loaded
 from pytest_npudump.emulator.acl._model_descs import ModelDesc
-from pytest_npudump.emulator.acl._refusals import RefusedError
-from pytest_npudump.emulator.execution.dynamic_shapes import BATCH, DIMS, IMAGE
+from pytest_npudump.emulator.gears import BATCH, DIMS, IMAGE
 from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.parse_tuple import integers, parse
+from pytest_npudump.emulator.machine.codes import RefusedError
 from pytest_npudump.emulator.process.state import process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.emulator.execution.dynamic_shapes import Gears
-    from pytest_npudump.emulator.execution.onnx_model import Model
+    from pytest_npudump.emulator.gears import Gears
 
 _EVERY_INPUT = (1 << 64) - 1
 _SHORT, _LONG = 4, 8
@@ -37,37 +37,33 @@ _NO_GEARS = (
 )
 
 
-def set_dynamic_batch_size(*args: object) -> int:
+@MDL("IkkK")
+def set_dynamic_batch_size(model_id: int, dataset: int, index: int, batch: int) -> None:
     """``(model id, dataset, index, batch size) -> ret``."""
-    call = "acl.mdl.set_dynamic_batch_size"
-    model_id, dataset, index, batch = parse(call, "IkkK", args)
     if not batch:
-        return _refuse(call, codes.INVALID_PARAM, "the batch size is 0")
-    return _set(call, model_id, (dataset, index), _SHORT, lambda gears: _known(gears, BATCH, (batch,)))
+        raise RefusedError(codes.INVALID_PARAM, "the batch size is 0")
+    _set(model_id, (dataset, index), _SHORT, lambda gears: _known(gears, BATCH, (batch,)))
 
 
-def set_dynamic_hw_size(*args: object) -> int:
+@MDL("IkkKK")
+def set_dynamic_hw_size(model_id: int, dataset: int, index: int, *size: int) -> None:
     """``(model id, dataset, index, height, width) -> ret``."""
-    call = "acl.mdl.set_dynamic_hw_size"
-    model_id, dataset, index, *size = parse(call, "IkkKK", args)
     if 0 in size:
-        return _refuse(call, codes.INVALID_PARAM, "the height or the width is 0")
-    return _set(call, model_id, (dataset, index), 2 * _SHORT, lambda gears: _known(gears, IMAGE, tuple(size)))
+        raise RefusedError(codes.INVALID_PARAM, "the height or the width is 0")
+    _set(model_id, (dataset, index), 2 * _SHORT, lambda gears: _known(gears, IMAGE, size))
 
 
-def set_input_dynamic_dims(*args: object) -> int:
+@MDL("IkkO")
+def set_input_dynamic_dims(model_id: int, dataset: int, index: int, given: object) -> None:
     """``(model id, dataset, index, {"dimCount", "name", "dims"}) -> ret``: all dimensions of all inputs.
 
     145012 where they are more or fewer, or one that does not vary is another.
     """
     call = "acl.mdl.set_input_dynamic_dims"
-    model_id, dataset, index, given = parse(call, "IkkO", args)
-    if not isinstance(given, dict) or not isinstance(given.get("dims"), list):
-        raise TypeError(f"{call} args parse failed!")
-    dims = integers(call, given["dims"])
+    (dims,) = parse(call, "v", (given.get("dims") if isinstance(given, dict) else None,))
     if not dims:
-        return _refuse(call, codes.INVALID_PARAM, "there are no dimensions")
-    return _set(call, model_id, (dataset, index), _SHORT, lambda gears: _varying(gears, dims))
+        raise RefusedError(codes.INVALID_PARAM, "there are no dimensions")
+    _set(model_id, (dataset, index), _SHORT, lambda gears: _varying(gears, dims))
 
 
 def _varying(gears: Gears, dims: list[int]) -> int:
@@ -89,31 +85,9 @@ def _known(gears: Gears, kind: str, values: tuple[int, ...]) -> int:
     return gear
 
 
-def _set(
-    call: str, model_id: int, place: tuple[int, int], shortest: int, find: Callable[[Gears], int]
-) -> int:
+def _set(model_id: int, place: tuple[int, int], shortest: int, find: Callable[[Gears], int]) -> None:
     """Write the values of a gear to the buffer at ``place`` (a dataset and an index)."""
-    try:
-        buffer = _buffer(*place, shortest)
-        model, gears = _model(model_id)
-        gear = find(gears)
-        _write(model, buffer, gears.option.gears[gear])
-    except RefusedError as error:
-        return error.told(call)
-    model.current_shapes = gears.outputs[gear]
-    return codes.SUCCESS
-
-
-def _model(model_id: int) -> tuple[Model, Gears]:
-    model = process().models.get(model_id)
-    if model is None:
-        raise RefusedError(codes.GE_EXEC_MODEL_ID_INVALID, f"no model has the id {model_id}")
-    if model.gears is None:
-        raise RefusedError(codes.GE_DYNAMIC_BATCH_SIZE_INVALID, _NO_GEARS)
-    return model, model.gears
-
-
-def _buffer(handle: int, index: int, shortest: int) -> DataBuffer:
+    handle, index = place
     state = process()
     dataset = state.handles.get(handle, Dataset)
     buffers = [] if dataset is None else dataset.buffers
@@ -123,31 +97,23 @@ def _buffer(handle: int, index: int, shortest: int) -> DataBuffer:
     if buffer.size < shortest:
         message = f"buffer {index} has {buffer.size} bytes, {shortest} are needed"
         raise RefusedError(codes.GE_DYNAMIC_INPUT_LENGTH_INVALID, message)
-    return buffer
-
-
-def _write(model: Model, buffer: DataBuffer, values: tuple[int, ...]) -> None:
+    model = loaded(model_id)
+    if model.gears is None:
+        raise RefusedError(codes.GE_DYNAMIC_BATCH_SIZE_INVALID, _NO_GEARS)
+    gear = find(model.gears)
+    values = model.gears.option.gears[gear]
     if buffer.size < _SHORT * len(values):
         message = f"a buffer has {buffer.size} bytes, {_SHORT * len(values)} are needed"
         raise RefusedError(codes.GE_DYNAMIC_INPUT_LENGTH_INVALID, message)
     long = buffer.size >= _LONG * len(values)
     data = np.array(values, np.int64 if long else np.int32).view(np.uint8)
-    found = process().memory.reached(buffer.address, data.size, model.device)
-    if isinstance(found, str):
-        raise RefusedError(codes.INVALID_PARAM, found)
-    found[:] = data
+    state.memory.reached(buffer.address, data.size, model.device)[:] = data
+    model.current_shapes = model.gears.outputs[gear]
 
 
-def _refuse(call: str, code: int, why: str) -> int:
-    return process().explain(code, f"{call}: {why}")
-
-
-def _gears(desc: int, kind: str) -> list[list[int]] | None:
-    """Return the values of each gear of that kind; None for no description."""
-    found = process().handles.get(desc, ModelDesc)
-    if found is None:
-        return None
-    gears = None if found.model is None else found.model.gears
+def _gears(desc: ModelDesc, kind: str) -> list[list[int]]:
+    """Return the values of each gear of that kind, of ``dims`` all dimensions of all inputs."""
+    gears = None if desc.model is None else desc.model.gears
     if gears is None or gears.option.kind != kind:
         return []
     if kind == DIMS:
@@ -156,50 +122,38 @@ def _gears(desc: int, kind: str) -> list[list[int]] | None:
     return [list(values) for values in gears.option.gears]
 
 
-def get_dynamic_batch(*args: object) -> tuple[dict[str, Any], int]:
+@MDL(ModelDesc, refused=lambda *_: ({}, CODE))
+def get_dynamic_batch(desc: ModelDesc) -> dict[str, Any]:
     """``(desc) -> ({"batchCount", "batch"}, ret)``."""
-    (handle,) = parse("acl.mdl.get_dynamic_batch", "k", args)
-    gears = _gears(handle, BATCH)
-    if gears is None:
-        return {}, codes.INVALID_PARAM
-    return {"batchCount": len(gears), "batch": [batch for (batch,) in gears]}, codes.SUCCESS
+    gears = _gears(desc, BATCH)
+    return {"batchCount": len(gears), "batch": [batch for (batch,) in gears]}
 
 
-def get_dynamic_hw(*args: object) -> tuple[dict[str, Any], int]:
+@MDL(ModelDesc, "k", refused=lambda *_: ({}, CODE))
+def get_dynamic_hw(desc: ModelDesc, _: int) -> dict[str, Any]:
     """``(desc, index) -> ({"hwCount", "hw"}, ret)``."""
-    handle, _ = parse("acl.mdl.get_dynamic_hw", "kk", args)
-    gears = _gears(handle, IMAGE)
-    return (
-        ({}, codes.INVALID_PARAM) if gears is None else ({"hwCount": len(gears), "hw": gears}, codes.SUCCESS)
-    )
+    gears = _gears(desc, IMAGE)
+    return {"hwCount": len(gears), "hw": gears}
 
 
-def get_input_dynamic_gear_count(*args: object) -> tuple[int, int]:
-    """``(desc, index) -> (gears, ret)``; the index is -1, 100000 for every other."""
-    call = "acl.mdl.get_input_dynamic_gear_count"
-    gears, code = _asked(call, *parse(call, "kK", args))
-    return len(gears), code
+def _asked(desc: ModelDesc, index: int) -> list[list[int]]:
+    if index != _EVERY_INPUT:
+        raise RefusedError(codes.INVALID_PARAM, f"the index is {index}; expected -1")
+    return _gears(desc, DIMS)
 
 
-def get_input_dynamic_dims(*args: object) -> tuple[list[dict[str, Any]] | None, int]:
+@MDL("kKK", refused=lambda *args: (None if args[2] > _MOST_GEARS else [], CODE))
+def get_input_dynamic_dims(handle: int, index: int, count: int) -> list[dict[str, Any]]:
     """``(desc, index, gears) -> (list of {"name", "dimCount", "dims"}, ret)``: all dimensions, by gear.
 
     The index is -1; 100000 for fewer gears than there are, or more than 4096.
     """
-    call = "acl.mdl.get_input_dynamic_dims"
-    handle, index, count = parse(call, "kKK", args)
     if count > _MOST_GEARS:
-        return None, _refuse(call, codes.INVALID_PARAM, f"{count} gears; at most {_MOST_GEARS}")
-    gears, code = _asked(call, handle, index)
+        raise RefusedError(codes.INVALID_PARAM, f"{count} gears; at most {_MOST_GEARS}")
+    gears = _asked(known(ModelDesc, handle), index)
     if count < len(gears):
-        return [], _refuse(call, codes.INVALID_PARAM, f"{count} gears; the model has {len(gears)}")
-    return [{"name": "", "dimCount": len(dims), "dims": dims} for dims in gears], code
+        raise RefusedError(codes.INVALID_PARAM, f"{count} gears; the model has {len(gears)}")
+    return [{"name": "", "dimCount": len(dims), "dims": dims} for dims in gears]
 
 
-def _asked(call: str, handle: int, index: int) -> tuple[list[list[int]], int]:
-    gears = _gears(handle, DIMS)
-    if gears is None:
-        return [], _refuse(call, codes.INVALID_PARAM, f"{handle:#x} is no model description")
-    if index != _EVERY_INPUT:
-        return [], _refuse(call, codes.INVALID_PARAM, f"the index is {index}; expected -1")
-    return gears, codes.SUCCESS
+MDL.table({"get_input_dynamic_gear_count": ((ModelDesc, "K"), (0, CODE), lambda *asked: len(_asked(*asked)))})

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.emulator.acl._buffers import DataBuffer
-from pytest_npudump.emulator.acl._refusals import RefusedError
 from pytest_npudump.emulator.acl._tensor_descs import TensorDesc
 from pytest_npudump.emulator.machine import codes
+from pytest_npudump.emulator.machine.codes import RefusedError
 from pytest_npudump.emulator.machine.memory import DEVICE
 from pytest_npudump.emulator.process.state import process
 from pytest_npudump.onnxmodels.tensor_types import Tensor, nbytes, storage
 
 if TYPE_CHECKING:
     from pytest_npudump.emulator.acl._datasets import Dataset
-    from pytest_npudump.emulator.execution.dynamic_shapes import Gears
     from pytest_npudump.emulator.execution.onnx_model import Model, Port
+    from pytest_npudump.emulator.gears import Gears
     from pytest_npudump.emulator.machine.memory import Bytes
 
 
@@ -85,10 +85,12 @@ def _input(
 
 
 def _reached(what: str, model: Model, buffer: DataBuffer, size: int) -> Bytes:
-    found = process().memory.reached(buffer.address, size, model.device) if size else np.empty(0, np.uint8)
-    if isinstance(found, str):
-        raise RefusedError(codes.GE_PARAM_INVALID, f"{what}: {found}")
-    return found
+    if not size:
+        return np.empty(0, np.uint8)
+    try:
+        return process().memory.reached(buffer.address, size, model.device)
+    except RefusedError as error:
+        raise RefusedError(codes.GE_PARAM_INVALID, f"{what}: {error.why}") from None
 
 
 def _buffer(dataset: Dataset, index: int) -> DataBuffer:

@@ -6,29 +6,30 @@ asynchronous call.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pytest_npudump.emulator.acl._attributes import OperatorAttributes
 from pytest_npudump.emulator.acl._buffers import DataBuffer
-from pytest_npudump.emulator.acl._refusals import RefusedError, own_stream
+from pytest_npudump.emulator.acl._calls import known
+from pytest_npudump.emulator.acl._streams import own_stream
 from pytest_npudump.emulator.acl._tensor_descs import TensorDesc
 from pytest_npudump.emulator.dumps import operator_dump
-from pytest_npudump.emulator.dumps.exception_files import Argument
+from pytest_npudump.emulator.dumps.exception_files import Argument, Operator
 from pytest_npudump.emulator.dumps.exceptions import dumped
-from pytest_npudump.emulator.execution.failed_operator import OperatorFailedError, single_operator
+from pytest_npudump.emulator.execution.failed_operator import OperatorFailedError
 from pytest_npudump.emulator.execution.single_op import (
     MisusedAttributeError,
     OperatorNotFoundError,
     SingleOperator,
     build,
 )
+from pytest_npudump.emulator.faults import PLANTED, distorted
 from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.fault_injection import distorted
-from pytest_npudump.emulator.machine.parse_tuple import integers
-from pytest_npudump.emulator.machine.streams import Failure, Stream, Work
+from pytest_npudump.emulator.machine.codes import RefusedError
+from pytest_npudump.emulator.machine.streams import Stream, Work
 from pytest_npudump.emulator.process.state import process
 from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.onnxmodels.tensor_types import Tensor, from_acl_type, nbytes, storage
@@ -45,23 +46,19 @@ class OperatorHandle:
     """An operator with the descriptions it was created for."""
 
     operator: SingleOperator
-    inputs: tuple[TensorDesc, ...]
-    outputs: tuple[TensorDesc, ...]
+    inputs: Sequence[TensorDesc]
+    outputs: Sequence[TensorDesc]
 
 
-def create(
-    call: str, op_type: str, in_descs: list[object], out_descs: list[object], attr: int
-) -> OperatorHandle:
+def create(op_type: str, in_descs: Sequence[int], out_descs: Sequence[int], attr: int) -> OperatorHandle:
     """Return the operator for tensor descriptions and attributes.
 
     Raises:
         RefusedError: a handle is unknown, or there is no such operator.
     """
-    attributes = process().handles.get(attr, OperatorAttributes)
-    if attr and attributes is None:
-        raise RefusedError(codes.INVALID_PARAM, f"{attr:#x} is no operator attribute")
-    inputs, outputs = (_descs(integers(call, side)) for side in (in_descs, out_descs))
-    return _build(op_type, inputs, outputs, {} if attributes is None else attributes.values)
+    attributes = known(OperatorAttributes, attr).values if attr else {}
+    inputs, outputs = ([known(TensorDesc, handle) for handle in side] for side in (in_descs, out_descs))
+    return _build(op_type, inputs, outputs, attributes)
 
 
 def create_cast(source: int, target: int) -> OperatorHandle:
@@ -70,45 +67,30 @@ def create_cast(source: int, target: int) -> OperatorHandle:
     Raises:
         RefusedError: a handle is unknown, or the types cannot be converted.
     """
-    inputs, outputs = _descs([source]), _descs([target])
-    return _build("Cast", inputs, outputs, {"dst_type": outputs[0].dtype})
+    descs = known(TensorDesc, source), known(TensorDesc, target)
+    return _build("Cast", descs[:1], descs[1:], {"dst_type": descs[1].dtype})
 
 
 def _build(
-    op_type: str,
-    inputs: tuple[TensorDesc, ...],
-    outputs: tuple[TensorDesc, ...],
-    attributes: dict[str, object],
+    op_type: str, inputs: Sequence[TensorDesc], outputs: Sequence[TensorDesc], attributes: dict[str, object]
 ) -> OperatorHandle:
     ports = [(desc.dtype, desc.shape) for desc in inputs]
     try:
         operator = build(op_type, ports, [desc.dtype for desc in outputs], attributes)
-    except OperatorNotFoundError as error:
-        raise RefusedError(codes.OP_NOT_FOUND, str(error)) from error
     except MisusedAttributeError as error:
         raise RefusedError(codes.INVALID_PARAM, str(error)) from error
-    except ModelError as error:
+    except (OperatorNotFoundError, ModelError) as error:
         raise RefusedError(codes.OP_NOT_FOUND, str(error)) from error
     return OperatorHandle(operator, inputs, outputs)
 
 
-def _descs(handles: Sequence[int]) -> tuple[TensorDesc, ...]:
-    found = [process().handles.get(handle, TensorDesc) for handle in handles]
-    known = tuple(desc for desc in found if desc is not None)
-    if len(known) != len(found):
-        raise RefusedError(codes.INVALID_PARAM, "a tensor description is NULL or was destroyed")
-    return known
-
-
-def run(call: str, handle: OperatorHandle, inputs: list[int], outputs: list[int], stream_handle: int) -> int:
-    """Put an operator on a stream, with the dump, if there is one: 0, or the stream's code.
+def run(handle: OperatorHandle, inputs: Sequence[int], outputs: Sequence[int], stream_handle: int) -> None:
+    """Put an operator on a stream, with the dump, if there is one.
 
     Raises:
         RefusedError: a handle or a size stands against it.
     """
-    stream = own_stream(call, stream_handle)
-    if not isinstance(stream, Stream):
-        return stream
+    stream = own_stream(stream_handle)
     if len(inputs) != len(handle.inputs) or len(outputs) != len(handle.outputs):
         raise RefusedError(codes.INVALID_PARAM, "as many data buffers as tensor descriptions are needed")
     sides = ((handle.inputs, inputs), (handle.outputs, outputs))
@@ -118,7 +100,6 @@ def run(call: str, handle: OperatorHandle, inputs: list[int], outputs: list[int]
     ]
     _check_outputs(handle)
     process().streams.put(stream, Work(stream, lambda: _run(handle, places[0], places[1], stream)))
-    return codes.SUCCESS
 
 
 def _check_outputs(handle: OperatorHandle) -> None:
@@ -141,31 +122,28 @@ class _Place:
         return Tensor(dtype, self.desc.shape, self.data.copy().view(storage(dtype)))
 
 
-def _run(
-    handle: OperatorHandle, inputs: Sequence[_Place], outputs: Sequence[_Place], stream: Stream
-) -> Failure | None:
+def _run(handle: OperatorHandle, inputs: Sequence[_Place], outputs: Sequence[_Place], stream: Stream) -> None:
     tensors = [place.read() for place in inputs]
-    if process().faults.failing_operator(handle.operator.op_type):
-        return _failed(handle, stream, tensors, "a failure that was injected (emulator.faults.fail)")
+    if PLANTED.failing_operator(handle.operator.op_type):
+        raise _failed(handle, stream, tensors, "a failure that was injected (emulator.faults.fail)")
     try:
-        fault = process().faults.distorting_operator(handle.operator.op_type)
+        fault = PLANTED.distorting_operator(handle.operator.op_type)
         results = tuple(distorted(result, fault) for result in handle.operator.run(tensors))
     except ModelError as error:
-        return _failed(handle, stream, tensors, str(error))
+        raise _failed(handle, stream, tensors, str(error)) from error
     for place, result in zip(outputs, results, strict=True):
         if place.desc.nbytes != result.nbytes:
             message = (
                 f"an output has the shape {list(result.shape)}, its description {list(place.desc.shape)}"
             )
-            return Failure(codes.INVALID_PARAM, message)
+            raise RefusedError(codes.INVALID_PARAM, message)
         place.data[:] = result.data.view(np.uint8)
     try:
         # Inputs are read again: one that is an output too holds the result by now.
         after = [place.read() for place in inputs]
         _dump(handle.operator.op_type, stream, after, results)
     except OSError as error:
-        return Failure(codes.INTERNAL_ERROR, f"the dump cannot be written: {error}")
-    return None
+        raise RefusedError(codes.INTERNAL_ERROR, f"the dump cannot be written: {error}") from error
 
 
 def _dump(op_type: str, stream: Stream, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
@@ -177,21 +155,20 @@ def _dump(op_type: str, stream: Stream, inputs: Sequence[Tensor], outputs: Seque
         operator_dump.record(settings, call, inputs, outputs, state.clock)
 
 
-def _failed(handle: OperatorHandle, stream: Stream, inputs: Sequence[Tensor], why: str) -> Failure:
+def _failed(handle: OperatorHandle, stream: Stream, inputs: Sequence[Tensor], why: str) -> RefusedError:
     """Return the failure of an operator on the device, its exception dump written."""
     state = process()
-    operator = single_operator(
-        handle.operator.op_type, next(state.operator_tasks), stream.id, stream.context.device, inputs
-    )
+    given = [Argument(tensor, index) for index, tensor in enumerate(inputs) if tensor.nbytes]
     room = [(from_acl_type(desc.dtype), desc) for desc in handle.outputs]
     outputs = [
         Argument(Tensor(dtype, desc.shape, np.zeros(desc.nbytes, np.uint8).view(storage(dtype))), index)
         for index, (dtype, desc) in enumerate(room, len(handle.inputs))
         if dtype is not None and desc.nbytes
     ]
-    error = OperatorFailedError(replace(operator, outputs=outputs), why)
+    op_type, ids = handle.operator.op_type, (next(state.operator_tasks), stream.id, stream.context.device)
+    error = OperatorFailedError(Operator(op_type, op_type, *ids, given, outputs), why)
     dump = dumped(state.dumping.exception, error.operator, state.clock)
-    return Failure(codes.RT_AICORE_EXCEPTION, f"{error}{dump}")
+    return RefusedError(codes.RT_AICORE_EXCEPTION, f"{error}{dump}")
 
 
 def _dtype(desc: TensorDesc) -> DType:
@@ -202,16 +179,11 @@ def _dtype(desc: TensorDesc) -> DType:
 
 
 def _memory(handle: int, size: int) -> Bytes:
-    buffer = process().handles.get(handle, DataBuffer)
-    if buffer is None:
-        raise RefusedError(codes.INVALID_PARAM, "a data buffer is NULL or was destroyed")
+    buffer = known(DataBuffer, handle)
     if not size:
         return np.empty(0, np.uint8)
     if buffer.size < size:
         message = f"a tensor has {size} bytes, its buffer {buffer.size}"
         raise RefusedError(codes.INVALID_PARAM, message)
     state = process()
-    found = state.memory.reached(buffer.address, size, state.device)
-    if isinstance(found, str):
-        raise RefusedError(codes.INVALID_PARAM, found)
-    return found
+    return state.memory.reached(buffer.address, size, state.device)

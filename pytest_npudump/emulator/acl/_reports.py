@@ -7,87 +7,70 @@ Sources: ``rt_synchronize.cpp`` of pyACL's ``rt``; ``callback.cpp``, ``cb_subscr
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.emulator.acl._refusals import any_stream, no_context, own_stream, refuse, stuck
+from pytest_npudump.emulator.acl._calls import RT
+from pytest_npudump.emulator.acl._streams import any_stream, drain, here, own_stream
 from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.parse_tuple import parse
+from pytest_npudump.emulator.machine.codes import RefusedError
 from pytest_npudump.emulator.machine.streams import FOR_EVER, Stream
 from pytest_npudump.emulator.process.state import process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _BLOCK_TYPES = (0, 1)
 
 
-def _stream(call: str, handle: int) -> Stream | int:
+def _stream(handle: int) -> Stream:
     """Return a stream of whatever context; only the default one needs a context of this thread."""
-    known = process().handles.get(handle, Stream) if handle else None
-    return known or any_stream(call, handle)
+    return (process().handles.get(handle, Stream) if handle else None) or any_stream(handle)
 
 
-def subscribe_report(*args: object) -> int:
+@RT("K", _stream)
+def subscribe_report(thread: int, stream: Stream) -> None:
     """``(thread id, stream) -> ret``: that thread is to run the stream's callbacks.
 
     107011 for a stream that has a thread, 107012 for a thread that serves another device.
     """
-    call = "acl.rt.subscribe_report"
-    thread, handle = parse(call, "Kk", args)
-    stream = _stream(call, handle)
-    if not isinstance(stream, Stream):
-        return stream
     state = process()
     with state.streams.changed:
-        code, why = state.subscriptions.add(thread, stream)
-    return refuse(code, f"{call}: {why}") if code else code
+        state.subscriptions.add(thread, stream)
 
 
-def unsubscribe_report(*args: object) -> int:
+@RT("K", _stream)
+def unsubscribe_report(thread: int, stream: Stream) -> None:
     """``(thread id, stream) -> ret``, when the callbacks that block the stream have run.
 
     107011 for a stream without a thread, 107012 for another thread's. Callbacks that do not block and have
     not run by then never will.
     """
-    call = "acl.rt.unsubscribe_report"
-    thread, handle = parse(call, "Kk", args)
-    stream = _stream(call, handle)
-    if not isinstance(stream, Stream):
-        return stream
     state = process()
-    code, why = state.subscriptions.known(thread, stream)
-    if code:
-        return refuse(code, f"{call}: {why}")
-    reason = state.streams.wait_for(stream, FOR_EVER)
-    if reason:
-        return stuck(call, reason)
+    state.subscriptions.check(thread, stream)
+    drain(stream)
     with state.streams.changed:
         state.subscriptions.remove(stream)
         state.streams.changed.notify_all()
-    return codes.SUCCESS
 
 
-def launch_callback(*args: object) -> int:
+@RT("OOik")
+def launch_callback(function: Callable[[Any], Any], argument: object, block_type: int, handle: int) -> None:
     """``(function, list, block type, stream) -> ret``: the function is called with the list.
 
     Block type 1 lets the stream go on only when it has run, 0 at once. 107015 where no thread is subscribed.
     """
-    call = "acl.rt.launch_callback"
-    function, argument, block_type, handle = parse(call, "OOik", args)
     if not callable(function):
         raise TypeError("parameter must be callable")
     if block_type not in _BLOCK_TYPES:
-        return refuse(codes.INVALID_PARAM, f"{call}: block type {block_type}; expected 0 or 1")
-    stream = own_stream(call, handle)
-    if not isinstance(stream, Stream):
-        return stream
-    state = process()
+        raise RefusedError(codes.INVALID_PARAM, f"block type {block_type}; expected 0 or 1")
+    stream, state = own_stream(handle), process()
     with state.streams.changed:
         report = state.subscriptions.report(stream, function, argument, blocks=bool(block_type))
-        if report is None:
-            message = f"{call}: no thread runs this stream's callbacks; call acl.rt.subscribe_report first"
-            return refuse(codes.RT_STREAM_NO_CB_REG, message)
         state.streams.put(stream, report)
-    return codes.SUCCESS
 
 
-def process_report(*args: object) -> int:
+@RT("i")
+def process_report(milliseconds: int) -> None:
     """``(milliseconds) -> ret``: waits for callbacks of this thread's streams and runs those that are due.
 
     100000 for a time of 0 or less than -1 (for ever), 107012 for a thread that is not subscribed, 107002
@@ -97,23 +80,21 @@ def process_report(*args: object) -> int:
         SystemError: a callback raised something, which is the cause. pyACL leaves the error to the
             interpreter, which finds it when this call returns; callbacks behind it are run by the next call.
     """
-    call = "acl.rt.process_report"
-    (milliseconds,) = parse(call, "i", args)
     if milliseconds < FOR_EVER or not milliseconds:
-        return refuse(codes.INVALID_PARAM, f"{call}: {milliseconds} ms; expected -1, or more than 0")
+        raise RefusedError(codes.INVALID_PARAM, f"{milliseconds} ms; expected -1, or more than 0")
     state, thread = process(), threading.get_ident()
     subscriptions = state.subscriptions
-    served = next((known for known, owner in subscriptions.threads.items() if owner == thread), None)
+    served = next((stream for stream, owner in subscriptions.threads.items() if owner == thread), None)
     if served is None:
-        return refuse(codes.RT_THREAD_SUBSCRIBE, f"{call}: thread {thread} is subscribed to no stream")
-    if served.context.device not in state.default_contexts and state.context is None:
-        return no_context(call)
+        raise RefusedError(codes.RT_THREAD_SUBSCRIBE, f"thread {thread} is subscribed to no stream")
+    if served.context.device not in state.default_contexts:
+        here()
     pending = subscriptions.pending[thread]
     state.streams.wait(
         lambda: bool(pending) or subscriptions.pending.get(thread) is not pending, milliseconds
     )
     if not pending:
-        return refuse(codes.RT_REPORT_TIMEOUT, f"{call}: no callback within {milliseconds} ms")
+        raise RefusedError(codes.RT_REPORT_TIMEOUT, f"no callback within {milliseconds} ms")
     while pending:
         report = pending.popleft()
         try:
@@ -124,4 +105,3 @@ def process_report(*args: object) -> int:
         finally:
             report.done = True
             state.streams.settle()
-    return codes.SUCCESS

@@ -1,105 +1,136 @@
-"""``acl.rt.create_stream`` and its kin."""
+"""``acl.rt.create_stream`` and its kin, and the context and the streams that other calls work on.
+
+Sources: ``api_impl.cc`` of hicann/runtime, by function (``StreamSynchronize``, ``StreamDestroy``, ...): every
+call of ``acl.rt`` needs a context of its thread (107002), most take only a stream of that context (107003).
+"""
 
 from __future__ import annotations
 
-from pytest_npudump.emulator.acl._refusals import (
-    any_stream,
-    bad_limit,
-    new_handle,
-    own_stream,
-    refuse,
-    stuck,
-    wait_for,
-)
+from pytest_npudump.emulator.acl._calls import CODE, RT, known
 from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.parse_tuple import parse
-from pytest_npudump.emulator.machine.streams import FOR_EVER, Stream
+from pytest_npudump.emulator.machine.codes import RefusedError
+from pytest_npudump.emulator.machine.streams import DEFAULT_STREAM, FOR_EVER, Context, Stream
 from pytest_npudump.emulator.process.state import process
 
 _COMPLETE, _NOT_READY, _RESERVED = 0, 1, 0xFFFF
 """``aclrtStreamStatus``."""
 
 
-def create_stream(*_: object) -> tuple[int, int]:
-    """``() -> (stream, ret)``."""
-    return _create("acl.rt.create_stream")
+def here() -> Context:
+    """Return this thread's context.
 
-
-def create_stream_with_config(*args: object) -> tuple[int, int]:
-    """``(priority, flag) -> (stream, ret)``: neither makes a difference here.
-
-    CANN takes the nearest priority for one outside of 0 to 7, and an unknown flag for none.
+    Raises:
+        RefusedError: 107002, it has none.
     """
-    parse("acl.rt.create_stream_with_config", "ii", args)
-    return _create("acl.rt.create_stream_with_config")
+    context = process().context
+    if context is None:
+        raise RefusedError(codes.RT_CONTEXT_NULL, "this thread has no context; call acl.rt.set_device first")
+    return context
 
 
-def _create(call: str) -> tuple[int, int]:
-    return new_handle(call, lambda context: Stream(context, next(process().stream_ids)))
+def any_stream(handle: int) -> Stream:
+    """Return the stream of a handle, of whatever context: 0 is the default one of this thread's context.
+
+    Raises:
+        RefusedError: 107002 without a context, 107000 for an unknown handle.
+    """
+    context = here()
+    if handle == DEFAULT_STREAM:
+        return context.stream
+    found = process().handles.get(handle, Stream)
+    if found is None:
+        raise RefusedError(codes.RT_PARAM_INVALID, f"{handle:#x} is no stream")
+    return found
 
 
-def destroy_stream(*args: object) -> int:
-    """``(stream) -> ret``, when its tasks have ended; 107003 for a stream of another context."""
-    call = "acl.rt.destroy_stream"
-    (handle,) = parse(call, "k", args)
-    state = process()
-    if state.handles.get(handle, Stream) is None:
-        return refuse(codes.INVALID_PARAM, f"{call}: {handle:#x} is no stream")
-    stream = own_stream(call, handle)
-    if not isinstance(stream, Stream):
-        return stream
-    reason = state.streams.wait_for(stream, FOR_EVER)
+def own_stream(handle: int) -> Stream:
+    """Return the stream of a handle as :func:`any_stream` does.
+
+    Raises:
+        RefusedError: as there, and 107003 for a stream of another context.
+    """
+    stream = any_stream(handle)
+    if stream.context is not process().context:
+        why = (
+            f"{handle:#x} is a stream of another context (device {stream.context.device}); make that context"
+        )
+        raise RefusedError(codes.RT_STREAM_CONTEXT, f"{why} this thread's with acl.rt.set_context first")
+    return stream
+
+
+def drain(stream: Stream, milliseconds: int = FOR_EVER) -> None:
+    """Wait until a stream is empty.
+
+    Raises:
+        RefusedError: 507046. Where a stream never goes on, CANN waits for ever in place of it.
+    """
+    reason = process().streams.wait_for(stream, milliseconds)
     if reason:
-        return stuck(call, reason)
+        raise RefusedError(codes.RT_STREAM_SYNC_TIMEOUT, f"the stream does not go on: {reason}")
+
+
+def wait_for(stream: Stream, milliseconds: int = FOR_EVER) -> None:
+    """Wait for a stream.
+
+    Raises:
+        RefusedError: 507046, or the code of what failed on it.
+    """
+    drain(stream, milliseconds)
+    failure = stream.take_failure()
+    if failure is not None:
+        raise failure
+
+
+def check_limit(milliseconds: int) -> None:
+    """Refuse a time limit that is none (107000); -1 waits for ever."""
+    if milliseconds < FOR_EVER:
+        raise RefusedError(codes.RT_PARAM_INVALID, f"{milliseconds} ms; expected -1 or more")
+
+
+def _create(*_: int) -> int:
+    return process().handles.add(Stream(here(), next(process().stream_ids)))
+
+
+@RT("k")
+def destroy_stream(handle: int) -> None:
+    """``(stream) -> ret``, when its tasks have ended; 107003 for a stream of another context."""
+    known(Stream, handle)
+    stream = own_stream(handle)
+    drain(stream)
+    state = process()
     with state.streams.changed:
         state.subscriptions.remove(stream)
     state.handles.remove(handle, Stream)
-    return codes.SUCCESS
 
 
-def synchronize_stream(*args: object) -> int:
-    """``(stream) -> ret``, when its tasks have ended; the code of a task that failed on the device."""
-    (handle,) = parse("acl.rt.synchronize_stream", "k", args)
-    return _synchronize("acl.rt.synchronize_stream", handle, FOR_EVER)
-
-
-def synchronize_stream_with_timeout(*args: object) -> int:
+@RT("ki")
+def synchronize_stream_with_timeout(handle: int, milliseconds: int) -> None:
     """``(stream, milliseconds) -> ret``: 507046 after that time, -1 waits for ever, less is 107000."""
-    call = "acl.rt.synchronize_stream_with_timeout"
-    handle, milliseconds = parse(call, "ki", args)
-    return bad_limit(call, milliseconds) or _synchronize(call, handle, milliseconds)
+    check_limit(milliseconds)
+    wait_for(any_stream(handle), milliseconds)
 
 
-def _synchronize(call: str, handle: int, milliseconds: int) -> int:
-    stream = any_stream(call, handle)
-    return wait_for(call, stream, milliseconds) if isinstance(stream, Stream) else stream
-
-
-def stream_query(*args: object) -> tuple[int, int]:
-    """``(stream) -> (status, ret)``: 0 where all tasks have ended, 1 where one has not, 65535 on an error."""
-    (handle,) = parse("acl.rt.stream_query", "k", args)
-    stream = any_stream("acl.rt.stream_query", handle)
-    if not isinstance(stream, Stream):
-        return _RESERVED, stream
-    return _NOT_READY if stream.steps else _COMPLETE, codes.SUCCESS
-
-
-def set_stream_overflow_switch(*args: object) -> int:
+@RT("kI")
+def set_stream_overflow_switch(handle: int, flag: int) -> None:
     """``(stream, flag) -> ret``: detection can only be left off."""
-    handle, flag = parse("acl.rt.set_stream_overflow_switch", "kI", args)
     if flag:
-        message = "acl.rt.set_stream_overflow_switch: the emulator cannot detect overflows"
-        return refuse(codes.RT_FEATURE_NOT_SUPPORT, message)
-    return _known("acl.rt.set_stream_overflow_switch", handle)
+        raise RefusedError(codes.RT_FEATURE_NOT_SUPPORT, "the emulator cannot detect overflows")
+    any_stream(handle)
 
 
-def get_stream_overflow_switch(*args: object) -> tuple[int, int]:
-    """``(stream) -> (flag, ret)``."""
-    (handle,) = parse("acl.rt.get_stream_overflow_switch", "k", args)
-    return 0, _known("acl.rt.get_stream_overflow_switch", handle)
-
-
-def _known(call: str, handle: int) -> int:
-    """Return 0 for a stream, else the code of :func:`any_stream`."""
-    stream = any_stream(call, handle)
-    return codes.SUCCESS if isinstance(stream, Stream) else stream
+RT.table(
+    {
+        "create_stream": ((), (0, CODE), _create),
+        # Neither priority nor flag makes a difference. CANN takes the nearest priority for one outside of 0
+        # to 7, and an unknown flag for none.
+        "create_stream_with_config": ("ii", (0, CODE), _create),
+        # when its tasks have ended; the code of a task that failed on the device
+        "synchronize_stream": (any_stream, CODE, wait_for),
+        "stream_query": (
+            any_stream,
+            (_RESERVED, CODE),
+            lambda stream: _NOT_READY if stream.steps else _COMPLETE,
+        ),
+        "get_stream_overflow_switch": (any_stream, (0, CODE), lambda _: 0),
+    }
+)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import struct
 
+from pytest_npudump.emulator.acl._calls import ACL, CODE, MDL
 from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.parse_tuple import parse
+from pytest_npudump.emulator.machine.codes import RefusedError
 from pytest_npudump.emulator.process import lifecycle
 from pytest_npudump.emulator.process.state import process
 from pytest_npudump.onnxmodels.tensor_types import from_acl_type
@@ -17,72 +18,58 @@ _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 _log = logging.getLogger("acl")
 
 
-def init(*args: object) -> int:
-    """``([path]) -> ret``."""
-    parsed = parse("acl.init", "|s", args)
-    with process().lock:
-        return lifecycle.init(process(), parsed[0] if parsed else None)
-
-
-def finalize(*_: object) -> int:
-    """``() -> ret``."""
-    with process().lock:
-        return lifecycle.finalize(process())
-
-
-def finalize_reference(*_: object) -> tuple[int, int]:
-    """``() -> (count, ret)``."""
-    with process().lock:
-        return lifecycle.finalize_reference(process())
-
-
-def get_version(*_: object) -> tuple[int, int, int, int]:
-    """``() -> (major, minor, patch, ret)`` of the ACL interface."""
-    return 1, 15, 0, codes.SUCCESS
-
-
-def get_soc_name(*_: object) -> str:
-    """``() -> name``."""
-    return SOC_NAME
-
-
-def get_cann_version(*args: object) -> tuple[dict[str, object], int]:
+@ACL("i", refused=lambda *_: ({}, CODE))
+def get_cann_version(_: int) -> None:
     """``(package) -> ({}, 100003)``: there is no CANN."""
-    parse("acl.get_cann_version", "i", args)
-    code = process().explain(codes.INVALID_FILE, "acl.get_cann_version: the emulator runs without CANN")
-    return {}, code
+    raise RefusedError(codes.INVALID_FILE, "the emulator runs without CANN")
 
 
-def get_recent_err_msg(*_: object) -> str | None:
-    """``() -> text`` of the calling thread's last failure, once; None if there is none."""
-    return process().take_message()
-
-
-def app_log(*args: object) -> None:
+@ACL("is", refused=None)
+def app_log(level: int, text: str) -> None:
     """``(level, text) -> None``: goes to the logger ``acl``; levels 0 debug to 3 error."""
-    level, text = parse("acl.app_log", "is", args)
     _log.log(_LEVELS[level] if 0 <= level < len(_LEVELS) else logging.ERROR, "%s", text)
 
 
-def data_type_size(*args: object) -> int:
+@ACL("i", refused=0)
+def data_type_size(number: int) -> int:
     """``(aclDataType) -> bytes`` of an element; 0 where it has no size in whole bytes."""
-    dtype = from_acl_type(*parse("acl.data_type_size", "i", args))
+    dtype = from_acl_type(number)
     return 0 if dtype is None or dtype.name == "undefined" else dtype.bits // 8
 
 
-def float16_to_float(*args: object) -> float:
+@ACL("I", refused=0.0)
+def float16_to_float(bits: int) -> float:
     """``(bits) -> value``."""
-    (bits,) = parse("acl.float16_to_float", "I", args)
     value: float = struct.unpack("<e", struct.pack("<H", bits & 0xFFFF))[0]
     return value
 
 
-def float_to_float16(*args: object) -> int:
+@ACL("d", refused=0)
+def float_to_float16(value: float) -> int:
     """``(value) -> bits``, infinity where it is too large."""
-    (value,) = parse("acl.float_to_float16", "f", args)
     try:
         packed = struct.pack("<e", value)
     except OverflowError:
         packed = struct.pack("<e", float("inf") if value > 0 else float("-inf"))
     bits: int = struct.unpack("<H", packed)[0]
     return bits
+
+
+ACL.table(
+    {
+        "init": ("|s", CODE, lifecycle.init),
+        "finalize": ((), CODE, lifecycle.finalize),
+        "finalize_reference": ((), (0, CODE), lifecycle.finalize_reference),
+        "get_version": ((), (0, 0, 0, CODE), lambda: (1, 15, 0)),
+        "get_soc_name": ((), "", lambda: SOC_NAME),
+        # of the calling thread's last failure, once
+        "get_recent_err_msg": ((), None, lambda: process().take_message()),
+    }
+)
+MDL.table(
+    {
+        "init_dump": ((), CODE, lifecycle.init_dump),
+        "set_dump": ("|s", CODE, lifecycle.set_dump),
+        "finalize_dump": ((), CODE, lifecycle.finalize_dump),
+    }
+)

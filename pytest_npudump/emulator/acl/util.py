@@ -5,37 +5,31 @@ from __future__ import annotations
 import ctypes
 import math
 import warnings
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from pytest_npudump.emulator.acl._calls import CODE, UTIL
 from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.parse_tuple import parse
+from pytest_npudump.emulator.machine.codes import RefusedError
 from pytest_npudump.emulator.machine.reports import ApplicationThread
 from pytest_npudump.emulator.process.state import process
 from pytest_npudump.emulator.unsupported import missing
 
-__all__ = [
-    "bytes_to_ptr",
-    "numpy_contiguous_to_ptr",
-    "numpy_to_ptr",
-    "ptr_to_bytes",
-    "ptr_to_numpy",
-    "start_thread",
-    "stop_thread",
-]
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _SHARED = 2
 """Bytes objects shorter than this are shared by the whole interpreter and must never be written to."""
 
 
-def bytes_to_ptr(*args: object) -> int:
+@UTIL("O", refused=0)
+def bytes_to_ptr(data: object) -> int:
     """``(bytes) -> ptr`` to the object's own memory, which a later ``memcpy`` may change.
 
     Raises:
         ValueError: the argument is not bytes.
     """
-    (data,) = parse("acl.util.bytes_to_ptr", "O", args)
     if not isinstance(data, bytes):
         raise ValueError("needs an byte as argument")  # noqa: TRY004 - pyACL raises ValueError here
     if len(data) < _SHARED:
@@ -44,42 +38,45 @@ def bytes_to_ptr(*args: object) -> int:
     return process().memory.borrow(address or 0, len(data), data)
 
 
-def ptr_to_bytes(*args: object) -> bytes:
+@UTIL("kk", refused=b"")
+def ptr_to_bytes(address: int, size: int) -> bytes:
     """``(ptr, size) -> bytes``, a copy.
 
     Raises:
         ValueError: these bytes are not memory that the emulator knows; pyACL would crash.
     """
-    address, size = parse("acl.util.ptr_to_bytes", "kk", args)
     return _memory("acl.util.ptr_to_bytes", address, size).tobytes()
 
 
-def numpy_to_ptr(*args: object) -> int:
+@UTIL("O", refused=0)
+def numpy_to_ptr(array: object) -> int:
     """``(array) -> ptr`` to the array's first element.
 
     Raises:
         ValueError: the argument is no array.
     """
-    (array,) = _array("acl.util.numpy_to_ptr", args)
+    found = _array(array)
     _warn("acl.util.numpy_to_ptr will be deprecated. Please use acl.util.bytes_to_ptr instead.")
-    if not array.flags.c_contiguous:
+    if not found.flags.c_contiguous:
         _warn("The input ndarray is discontiguous. Please use acl.util.bytes_to_ptr instead.")
-    return _borrow_array(array)
+    return _borrow_array(found)
 
 
-def numpy_contiguous_to_ptr(*args: object) -> tuple[int, np.ndarray[Any, Any]]:
+@UTIL("O", refused=0)
+def numpy_contiguous_to_ptr(array: object) -> tuple[int, np.ndarray[Any, Any]]:
     """``(array) -> (ptr, contiguous array)``.
 
     Raises:
         ValueError: the argument is no array.
     """
-    (array,) = _array("acl.util.numpy_contiguous_to_ptr", args)
+    found = _array(array)
     _warn("acl.util.numpy_contiguous_to_ptr will be deprecated. Please use acl.util.bytes_to_ptr instead.")
-    contiguous = np.ascontiguousarray(array).reshape(array.shape)
+    contiguous = np.ascontiguousarray(found).reshape(found.shape)
     return _borrow_array(contiguous), contiguous
 
 
-def ptr_to_numpy(*args: object) -> np.ndarray[Any, Any]:
+@UTIL("kOi", refused=None)
+def ptr_to_numpy(address: int, shape: object, number: int) -> np.ndarray[Any, Any]:
     """``(ptr, shape, numpy type number) -> array`` that shares the memory.
 
     Raises:
@@ -87,28 +84,21 @@ def ptr_to_numpy(*args: object) -> np.ndarray[Any, Any]:
         TypeError: the shape is no tuple of ints, or the type number is none of numpy's.
     """
     call = "acl.util.ptr_to_numpy"
-    address, shape, number = parse(call, "kOi", args)
     if not isinstance(shape, tuple) or not all(isinstance(dim, int) and dim >= 0 for dim in shape):
         raise TypeError(f"{call} args parse failed!")
     _warn("acl.util.ptr_to_numpy will be deprecated. Please use acl.util.ptr_to_bytes instead.")
-    dtype = _numpy_type(call, number)
+    every = (np.dtype(character) for character in np.typecodes["All"])
+    dtype = next((t for t in every if t.num == number and t.itemsize and not t.hasobject), None)
+    if dtype is None:
+        raise TypeError(f"{call}: {number} is no type number of numpy that fixed-size memory can hold")
     data = _memory(call, address, math.prod(shape) * dtype.itemsize)
     return data.view(dtype).reshape(shape)
 
 
-def _numpy_type(call: str, number: int) -> np.dtype[Any]:
-    for character in np.typecodes["All"]:
-        dtype = np.dtype(character)
-        if dtype.num == number and dtype.itemsize and not dtype.hasobject:
-            return dtype
-    raise TypeError(f"{call}: {number} is no type number of numpy that fixed-size memory can hold")
-
-
-def _array(call: str, args: tuple[object, ...]) -> tuple[np.ndarray[Any, Any]]:
-    (array,) = parse(call, "O", args)
+def _array(array: object) -> np.ndarray[Any, Any]:
     if not isinstance(array, np.ndarray):
         raise ValueError("needs an ndarray as argument")  # noqa: TRY004 - pyACL raises ValueError here
-    return (array,)
+    return array
 
 
 def _borrow_array(array: np.ndarray[Any, Any]) -> int:
@@ -128,15 +118,15 @@ def _memory(call: str, address: int, size: int) -> np.ndarray[Any, np.dtype[np.u
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, Warning, stacklevel=3)
+    warnings.warn(text, Warning, stacklevel=4)  # at the caller of the call
 
 
-def start_thread(*args: object) -> tuple[int, int]:
+@UTIL("OO", refused=(0, CODE))
+def start_thread(function: Callable[..., object], argument: object) -> int:
     """``(function, args) -> (thread id, ret)``: the function is called with the list ``args``, if not None.
 
     What the function raises is printed; ``stop_thread`` raises it.
     """
-    function, argument = parse("acl.util.start_thread", "OO", args)
     if not callable(function):
         raise TypeError("parameter must be callable")
     thread = ApplicationThread(function, argument)
@@ -145,23 +135,25 @@ def start_thread(*args: object) -> tuple[int, int]:
         thread.start()
         ident = thread.ident or 0
         state.threads[ident] = thread
-    return ident, codes.SUCCESS
+    return ident
 
 
-def stop_thread(*args: object) -> int:
+@UTIL("K")
+def stop_thread(ident: int) -> None:
     """``(thread id) -> ret``, when the thread has ended.
 
     Raises:
         RuntimeError: its function raised something.
     """
-    (ident,) = parse("acl.util.stop_thread", "K", args)
     thread = process().threads.pop(ident, None)
     if thread is None:
-        return codes.INVALID_PARAM
+        raise RefusedError(codes.INVALID_PARAM, f"no thread that was started has the id {ident}")
     thread.join()
     if thread.problem:
         raise RuntimeError(thread.problem)
-    return codes.SUCCESS
+
+
+globals()["__all__"] = [*UTIL.calls]
 
 
 def __getattr__(name: str) -> NoReturn:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.emulator.dumps import stats_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 EVERY_MODEL = ""
 """Key of what a ``dump_list`` item without ``model_name`` asks for: it holds for every model."""
@@ -65,7 +65,9 @@ def settings(dump: Mapping[str, Any], root: str, statistics: int) -> DumpSetting
 
     ``statistics`` is the process-wide mask; it is ignored for full tensors.
     """
-    items = [item for item in dump.get("dump_list", ()) if not _ignored(item)]
+    # GE skips an empty model_name or layer, which only operators' scene allows.
+    every = dump.get("dump_list", ())
+    items = [item for item in every if item.get("model_name") != "" and item.get("layer") != []]
     blacklists: dict[str, dict[str, Blacklist]] = {
         key: defaultdict(lambda: defaultdict(set)) for key in ("opname_blacklist", "optype_blacklist")
     }
@@ -79,8 +81,10 @@ def settings(dump: Mapping[str, Any], root: str, statistics: int) -> DumpSetting
         if item.get("opname_range"):
             ranges[model] = tuple((pair["begin"], pair["end"]) for pair in item["opname_range"])
         for key, lists in blacklists.items():
-            _merge(lists[model], item.get(key, ()))
-    switch = dump.get("dump_op_switch") == "on"
+            for entry in item.get(key, ()):
+                slots = (_POSITION.match(position) for position in entry.get("pos", ()))
+                found = {(slot[1], int(slot[2])) for slot in slots if slot is not None}
+                lists[model][entry.get("name", "")] |= found
     return DumpSettings(
         root=root,
         mode=dump.get("dump_mode", "output"),
@@ -92,7 +96,7 @@ def settings(dump: Mapping[str, Any], root: str, statistics: int) -> DumpSetting
         name_blacklist={model: found for model, found in blacklists["opname_blacklist"].items() if found},
         type_blacklist={model: found for model, found in blacklists["optype_blacklist"].items() if found},
         all_models=not items,
-        operators=switch,
+        operators=dump.get("dump_op_switch") == "on",
     )
 
 
@@ -107,14 +111,3 @@ def steps(text: str) -> tuple[tuple[int, int], ...]:
     """Return the intervals of ``dump_step``, both ends included: ``0|2-5`` is ``((0, 0), (2, 5))``."""
     pairs = (interval.partition("-") for interval in text.split("|") if interval)
     return tuple((int(first), int(last or first)) for first, _, last in pairs)
-
-
-def _ignored(item: Mapping[str, Any]) -> bool:
-    """Whether GE skips an item: an empty ``model_name`` or ``layer``, which only operators' scene allows."""
-    return item.get("model_name") == "" or item.get("layer") == []
-
-
-def _merge(blacklist: Blacklist, entries: Sequence[Mapping[str, Any]]) -> None:
-    for entry in entries:
-        slots = (_POSITION.match(position) for position in entry.get("pos", ()))
-        blacklist[entry.get("name", "")] |= {(m[1], int(m[2])) for m in slots if m is not None}

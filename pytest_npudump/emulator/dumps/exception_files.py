@@ -71,56 +71,38 @@ class Operator:
     outputs: Sequence[Argument] = field(default=())
 
 
-def norm_header(
-    time: int, operator: Operator, *, message: str = "", attributes: Mapping[str, str] | None = None
+def exception_header(
+    time: int,
+    operator: Operator,
+    *,
+    brief: bool = False,
+    message: str = "",
+    attributes: Mapping[str, str] | None = None,
 ) -> bytes:
     """Serialize the header of ``aic_err_norm_dump``: types, layouts and shapes of every tensor.
 
     Args:
         time: microseconds since the epoch.
         operator: what failed.
+        brief: for ``aic_err_brief_dump``: shapes and sizes, no name, types or layouts.
         message: log text (``dfx_message``).
         attributes: ``user_tag`` of a custom dump and the like.
     """
-    header = _header(time, operator.name, message)
+    header: Any = dump_data_class()()
+    header.version, header.dump_time, header.dfx_message = "2.0", time, message
+    header.op_name = "" if brief else operator.name
     for key, value in (attributes or {}).items():
         header.attr.add(name=key, value=value)
     for repeated, arguments in ((header.input, operator.inputs), (header.output, operator.outputs)):
         for argument in arguments:
-            tensor = _filled(repeated.add(), argument)
-            tensor.data_type = argument.tensor.dtype.proto
-            tensor.format = argument.format
-    return _serialized(header, _INPUT)
-
-
-def brief_header(time: int, operator: Operator) -> bytes:
-    """Serialize the header of ``aic_err_brief_dump``: shapes and sizes, no name, types or layouts."""
-    header = _header(time, "", "")
-    for repeated, arguments in ((header.input, operator.inputs), (header.output, operator.outputs)):
-        for argument in arguments:
-            _filled(repeated.add(), argument)
-    return _serialized(header, _INPUT)
-
-
-def _header(time: int, name: str, message: str) -> Any:
-    header: Any = dump_data_class()()
-    header.version, header.dump_time, header.op_name = "2.0", time, name
-    header.dfx_message = message
-    return header
-
-
-def _filled(field: Any, argument: Argument) -> Any:
-    """Fill what both kinds have; a scalar has no shape at all, as only its dimensions are added."""
-    field.size = argument.tensor.nbytes
-    field.arg_index = argument.index
-    if argument.tensor.shape:
-        field.shape.dim.extend(argument.tensor.shape)
-    return field
-
-
-def _serialized(header: Any, input_type: int) -> bytes:
-    for tensor in header.input:
-        tensor.input_type = input_type
+            field, tensor = repeated.add(), argument.tensor
+            field.size, field.arg_index = tensor.nbytes, argument.index
+            if tensor.shape:  # a scalar has no shape at all, as only its dimensions are added
+                field.shape.dim.extend(tensor.shape)
+            if not brief:
+                field.data_type, field.format = tensor.dtype.proto, argument.format
+    for field in header.input:
+        field.input_type = _INPUT
     encoded: bytes = header.SerializeToString(deterministic=True)
     return encoded
 

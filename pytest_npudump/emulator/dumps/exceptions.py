@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.acl.dump_keys import SCENE_TYPES
-from pytest_npudump.config.acl.path_checks import exception_path
+from pytest_npudump.config.acl_keys import SCENE_TYPES, exception_path
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.emulator.dumps.exception_files import brief_header, container, core, norm_header
+from pytest_npudump.emulator.dumps.exception_files import container, core, exception_header
 from pytest_npudump.emulator.dumps.writer import append
 
 if TYPE_CHECKING:
@@ -48,11 +47,6 @@ class ExceptionDump:
     kind: str
     base: str
 
-    @property
-    def permanent(self) -> bool:
-        """Whether ``aclmdlFinalizeDump`` leaves it on."""
-        return self.kind == DETAIL
-
     def write(self, operator: Operator, clock: Callable[[], int]) -> Path:
         """Write the dump of an operator and return its path; a detail dump ends the process.
 
@@ -61,26 +55,37 @@ class ExceptionDump:
         """
         folder = Path(self.base or _HERE).resolve() / "extra-info" / "data-dump" / str(operator.device)
         folder.mkdir(parents=True, exist_ok=True)
-        path = self._write(folder, operator, clock())
+        now = clock()
+        ids = f"{operator.stream}.{operator.task}"
+        op_type, name = sanitise(operator.op_type), sanitise(operator.name)
+        if self.kind == DETAIL:
+            kernel = f"te_{op_type.lower()}_{name}__kernel0"
+            path = folder / f"{kernel}.{ids}.{_stamp(now)}.core"[-_NAME_LIMIT:]
+            append(str(path), [core(kernel, operator)])
+        else:
+            brief = self.kind == BRIEF
+            stem = f"exception_info.{ids}" if brief else f"{op_type}.{name}.{operator.task}"
+            # the first line of the log (DumpOperator::LogExceptionInfo)
+            message = (
+                f"[AIC_INFO] node_name:{operator.name}, node_type:{operator.op_type}, "
+                f"stream_id:{operator.stream}, task_id:{operator.task}, context_id:4294967295\n"
+            )
+            header = exception_header(now, operator, brief=brief, message="" if brief else message)
+            file = f"{stem}.{_stamp(now)}"
+            while len(file) <= _NAME_LIMIT and (folder / file).exists():
+                now += _MILLISECOND
+                file = f"{stem}.{_stamp(now)}"
+            path = Path(append(f"{folder}/{file}", container(header, operator), hashed=file))
         path.chmod(_READ_ONLY)
         if self.kind == DETAIL:
             # ExceptionDumper::Exit: neither atexit handlers nor buffered output outlive it.
             os._exit(_FAILURE)
         return path
 
-    def _write(self, folder: Path, operator: Operator, now: int) -> Path:
-        if self.kind == NORM:
-            stem = f"{sanitise(operator.op_type)}.{sanitise(operator.name)}.{operator.task}"
-            header = norm_header(now, operator, message=_message(operator))
-            return _append(folder, stem, now, container(header, operator))
-        if self.kind == BRIEF:
-            stem = f"exception_info.{operator.stream}.{operator.task}"
-            return _append(folder, stem, now, container(brief_header(now, operator), operator))
-        kernel = f"te_{sanitise(operator.op_type).lower()}_{sanitise(operator.name)}__kernel0"
-        stem = f"{kernel}.{operator.stream}.{operator.task}"
-        path = folder / f"{stem}.{_stamp(now)}.core"[-_NAME_LIMIT:]
-        append(str(path), [core(kernel, operator)])
-        return path
+
+def _stamp(now: int) -> str:
+    """Return local time to the millisecond, 17 digits."""
+    return time.strftime("%Y%m%d%H%M%S", time.localtime(now // 1_000_000)) + f"{now // 1000 % 1000:03}"
 
 
 def dumped(dump: ExceptionDump | None, operator: Operator, clock: Callable[[], int]) -> str:
@@ -91,27 +96,6 @@ def dumped(dump: ExceptionDump | None, operator: Operator, clock: Callable[[], i
         return f"; dump exception to file, file: {dump.write(operator, clock)}"
     except OSError as error:
         return f"; its exception dump cannot be written: {error}"
-
-
-def _append(folder: Path, stem: str, now: int, pieces: list[bytes]) -> Path:
-    name = f"{stem}.{_stamp(now)}"
-    while (folder / name).exists() if len(name) <= _NAME_LIMIT else False:
-        now += _MILLISECOND
-        name = f"{stem}.{_stamp(now)}"
-    return Path(append(f"{folder}/{name}", pieces, hashed=name))
-
-
-def _stamp(now: int) -> str:
-    """Return local time to the millisecond, 17 digits."""
-    return time.strftime("%Y%m%d%H%M%S", time.localtime(now // 1_000_000)) + f"{now // 1000 % 1000:03}"
-
-
-def _message(operator: Operator) -> str:
-    """Return the first line of the log that the norm dump carries (``DumpOperator::LogExceptionInfo``)."""
-    return (
-        f"[AIC_INFO] node_name:{operator.name}, node_type:{operator.op_type}, "
-        f"stream_id:{operator.stream}, task_id:{operator.task}, context_id:4294967295\n"
-    )
 
 
 def from_environment(environ: Mapping[str, str]) -> ExceptionDump | None:

@@ -53,13 +53,9 @@ def encode_header(time: int, op_name: str, inputs: Sequence[Slot], outputs: Sequ
     ``time`` is in microseconds since the epoch; ``op_name`` is raw.
     """
     kinds = ([slot.described() for slot in side] for side in (inputs, outputs))
-    return _beginning(time) + _rest(op_name, *map(tuple, kinds))
-
-
-def _beginning(time: int) -> bytes:
-    """Serialize the fields that come first: the version and the time, which differs from file to file."""
-    encoded: bytes = dump_data_class()(version="2.0", dump_time=time).SerializeToString()
-    return encoded
+    # The fields that come first: the version and the time, which differs from file to file.
+    beginning: bytes = dump_data_class()(version="2.0", dump_time=time).SerializeToString()
+    return beginning + _rest(op_name, *map(tuple, kinds))
 
 
 @lru_cache(_KEPT)
@@ -67,18 +63,14 @@ def _rest(op_name: str, inputs: tuple[_Described, ...], outputs: tuple[_Describe
     """Serialize the fields behind the time, which are the same in every run of a model."""
     message: Any = dump_data_class()(op_name=op_name)
     for repeated, side in ((message.output, outputs), (message.input, inputs)):
-        for described in side:
-            _fill(repeated.add(), described)
+        for numbers, *shapes in side:
+            field = repeated.add()
+            field.data_type, field.format, field.size, field.address, field.offset = numbers
+            for written, dims in zip((field.shape, field.original_shape), shapes, strict=True):
+                written.SetInParent()
+                written.dim.extend(dims)
     encoded: bytes = message.SerializeToString(deterministic=True)
     return encoded
-
-
-def _fill(field: Any, described: _Described) -> None:
-    numbers, shape, original = described
-    field.data_type, field.format, field.size, field.address, field.offset = numbers
-    for written, dims in ((field.shape, shape), (field.original_shape, original)):
-        written.SetInParent()
-        written.dim.extend(dims)
 
 
 def prefix(header: bytes) -> bytes:

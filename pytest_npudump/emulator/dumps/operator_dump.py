@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.emulator.dumps.header import NO_OFFSET, Slot
 from pytest_npudump.emulator.dumps.plan import task_of
-from pytest_npudump.emulator.dumps.writer import TaskFile, operator_directory, write
+from pytest_npudump.emulator.dumps.writer import TaskFile, write
 from pytest_npudump.onnxmodels.graph import Operator
 
 if TYPE_CHECKING:
@@ -59,4 +59,4 @@ def record(
         [slots[name] for name in kept.outputs],
         settings.statistics,
     )
-    write(operator_directory(settings.root, call.device), file, clock())
+    write(f"{settings.root}{call.device}/", file, clock())  # with the slash that CANN has

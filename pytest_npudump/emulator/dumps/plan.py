@@ -10,7 +10,7 @@ from pytest_npudump.emulator.dumps.dump_settings import EVERY_MODEL, DumpSetting
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from pytest_npudump.emulator.machine.fault_injection import Trampling
+    from pytest_npudump.emulator.faults import Trampling
     from pytest_npudump.onnxmodels.graph import Operator
 
 STREAM = 3

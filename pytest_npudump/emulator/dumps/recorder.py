@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_npudump.dump.records import sanitise
 from pytest_npudump.emulator.dumps.header import Slot
 from pytest_npudump.emulator.dumps.overflow import first_overflow, record_file
 from pytest_npudump.emulator.dumps.plan import STREAM
-from pytest_npudump.emulator.dumps.writer import TaskFile, model_directory, write
-from pytest_npudump.emulator.machine.fault_injection import trampled
+from pytest_npudump.emulator.dumps.writer import TaskFile, write
+from pytest_npudump.emulator.faults import trampled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -76,7 +77,9 @@ def record(
         What was dumped of, and which operators left no file.
     """
     settings = plan.settings
-    directory = model_directory(settings.root, place.device, place.model, place.model_id, place.index)
+    # The double slash is CANN's, and part of what is hashed.
+    model = f"{sanitise(place.model)}/{place.model_id}"
+    directory = f"{settings.root}{place.device}//{model}/{place.index}"
     addresses = _addresses(tensors)
     produced = {name: task.task for task in plan.tasks if not task.watches for name in task.outputs}
 

@@ -156,13 +156,3 @@ def data_directory(dump_path: str, now: float) -> str:
     """Return adump's directory for a configuration set at ``now``: ``{dump_path}/{YYYYmmddHHMMSS}/``."""
     stamp = time.strftime("%Y%m%d%H%M%S", time.localtime(now))
     return f"{PurePosixPath(os.path.abspath(dump_path))}/{stamp}/"  # noqa: PTH100 - a text, as adump has it
-
-
-def model_directory(root: str, device: int, model: str, model_id: int, index: int) -> str:
-    """Return the directory of one execution; the double slash is CANN's and part of what is hashed."""
-    return f"{root}{device}//{sanitise(model)}/{model_id}/{index}"
-
-
-def operator_directory(root: str, device: int) -> str:
-    """Return the directory of single operators, with CANN's slash at its end."""
-    return f"{root}{device}/"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pytest_npudump.emulator.machine.fault_injection import Distortion
+    from pytest_npudump.emulator.faults import Distortion
 
 _FLOATS = frozenset({"float16", "float32", "float64"})
 

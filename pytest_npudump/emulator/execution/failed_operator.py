@@ -6,7 +6,7 @@ found by running ever longer beginnings of the graph as it is written, without o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,26 +39,22 @@ class OperatorFailedError(ModelError):
         self.operator = operator
 
 
-@dataclass(frozen=True, slots=True)
 class Graph:
-    """A model that can be run up to one of its operators."""
+    """A model that can be run up to one of its operators.
 
-    source: Path | bytes
-    proto: Any
+    Attributes:
+        names: of the operators, in execution order.
+    """
 
-    @classmethod
-    def of(cls, source: Path | bytes) -> Graph:
+    def __init__(self, source: Path | bytes) -> None:
         """Read the model.
 
         Raises:
             ModelError: it is no ONNX model.
         """
-        return cls(source, sessions.read_model(source))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the operators in execution order."""
-        return tuple(operator.name for operator in operators(self.proto.graph))
+        self._source, self._proto = source, sessions.read_model(source)
+        self._operators = operators(self._proto.graph)
+        self.names = tuple(operator.name for operator in self._operators)
 
     def first_failing(self, feeds: Mapping[str, Tensor]) -> int | None:
         """Return the index of the first operator that fails on ``feeds``, None where none does."""
@@ -80,20 +76,17 @@ class Graph:
         return True
 
     def _node(self, index: int) -> Any:
-        return [node for node in self.proto.graph.node if node.op_type != "Constant"][index]
+        return [node for node in self._proto.graph.node if node.op_type != "Constant"][index]
 
     def _begin(self, count: int, names: Sequence[str]) -> Any:
         """Return a session of the first ``count`` operators that hands out the tensors ``names``."""
-        begin = type(self.proto)()
-        begin.CopyFrom(self.proto)
-        nodes = self.proto.graph.node
+        begin = type(self._proto)()
+        begin.CopyFrom(self._proto)
+        nodes = self._proto.graph.node
         ends = [at for at, node in enumerate(nodes) if node.op_type != "Constant"]
         del begin.graph.node[ends[count] if count < len(ends) else len(nodes) :]
         del begin.graph.output[:]
-        return exposed_session(self.source, begin, names)
-
-    def _outputs(self, count: int, feeds: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:
-        return _run(self._begin(count, names), feeds, names)
+        return exposed_session(self._source, begin, names)
 
     def operator(self, index: int, feeds: Mapping[str, Tensor], device: int) -> Operator:
         """Return an operator with the tensors that it got, weights included, and room for its results.
@@ -101,11 +94,10 @@ class Graph:
         Raises:
             ModelError: an operator before it fails.
         """
-        found = operators(self.proto.graph)[index]
-        node = self._node(index)
+        found, node = self._operators[index], self._node(index)
         given = [name for name in node.input if name]
         inner = [name for name in dict.fromkeys(given) if name not in feeds]
-        values = {**feeds, **(self._outputs(index, feeds, inner) if inner else {})}
+        values = {**feeds, **(_run(self._begin(index, inner), feeds, inner) if inner else {})}
         room = self._room(index, feeds, [name for name in node.output if name])
         inputs = [Argument(values[name], at) for at, name in enumerate(given) if values[name].nbytes]
         outputs = [Argument(tensor, len(given) + at) for at, tensor in enumerate(room) if tensor.nbytes]
@@ -114,7 +106,7 @@ class Graph:
     def _room(self, index: int, feeds: Mapping[str, Tensor], names: Sequence[str]) -> list[Tensor]:
         """Return zeros in place of an operator's results, those left out whose shape is not known."""
         try:
-            results = self._outputs(index + 1, feeds, names)
+            results = _run(self._begin(index + 1, names), feeds, names)
         except ModelError:
             session = self._begin(index + 1, names)
             declared = [(dtype, shape) for _, dtype, shape in sessions.ports(session.get_outputs())]
@@ -131,12 +123,6 @@ def _run(session: Any, feeds: Mapping[str, Tensor], names: Sequence[str]) -> dic
     return sessions.run(session, {name: feeds[name] for name in feeds if name in known}, names)
 
 
-def single_operator(op_type: str, task: int, stream: int, device: int, inputs: Sequence[Tensor]) -> Operator:
-    """Return a single operator that failed; its results are not known."""
-    arguments = [Argument(tensor, index) for index, tensor in enumerate(inputs) if tensor.nbytes]
-    return Operator(op_type, op_type, task, stream, device, arguments)
-
-
 def injected_failure(
     source: Path | bytes, operator: str, feeds: Mapping[str, Tensor], device: int
 ) -> OperatorFailedError:
@@ -145,7 +131,7 @@ def injected_failure(
     Raises:
         ModelError: the model has no such operator, or an operator before it fails.
     """
-    graph = Graph.of(source)
+    graph = Graph(source)
     if operator not in graph.names:
         raise ModelError(f"the model has no operator {operator!r} that could fail")
     found = graph.operator(graph.names.index(operator), feeds, device)
@@ -157,7 +143,7 @@ def real_failure(
 ) -> ModelError:
     """Return the failure of an operator behind onnxruntime's ``error``, or that error where none is found."""
     try:
-        graph = Graph.of(source)
+        graph = Graph(source)
         index = graph.first_failing(feeds)
         if index is None:
             return error

@@ -10,16 +10,15 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.values.dtypes import BY_GE
 from pytest_npudump.emulator.dumps import recorder
 from pytest_npudump.emulator.dumps.plan import Plan, plan
 from pytest_npudump.emulator.execution.distorted_model import distorted_model
-from pytest_npudump.emulator.execution.dynamic_shapes import SHAPE_DATA, gears_of
 from pytest_npudump.emulator.execution.failed_operator import Graph, injected_failure, real_failure
-from pytest_npudump.emulator.machine.fault_injection import Faults
+from pytest_npudump.emulator.faults import PLANTED, Faults
+from pytest_npudump.emulator.gears import COMPILED, SHAPE_DATA, gears_of
 from pytest_npudump.emulator.unsupported import NotEmulatedError
 from pytest_npudump.onnxmodels import sessions, tensor_types
 from pytest_npudump.onnxmodels.exposed_session import exposed_session
@@ -32,15 +31,15 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.values.dtypes import DType
     from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
-    from pytest_npudump.emulator.execution.dynamic_shapes import Gears, Option
-    from pytest_npudump.emulator.machine.fault_injection import Distortion
+    from pytest_npudump.emulator.faults import Distortion
+    from pytest_npudump.emulator.gears import Gears
     from pytest_npudump.emulator.machine.streams import Context
     from pytest_npudump.onnxmodels.tensor_types import Tensor
+    from pytest_npudump.onnxmodels.variation import Variation
 
 
 _SHAPE_TYPE = BY_GE[9]
 """int64."""
-_NO_OPTIONS: Mapping[str, Option] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +142,7 @@ class Model:
 
     def _check_faults(self, feeds: Mapping[str, Tensor]) -> None:
         for fault in self.faults.failing((self.name, self.graph_name), self.executions):
-            if fault.model is not None or fault.operator in Graph.of(self.source).names:
+            if fault.model is not None or fault.operator in Graph(self.source).names:
                 raise injected_failure(self.source, fault.operator, feeds, self.device)
 
     def _run_plain(self, feeds: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -166,20 +165,12 @@ class Model:
         return results
 
 
-def resolve(path: str) -> Path | None:
-    """Return the ONNX file that stands for ``path``: itself, or ``model.onnx`` beside ``model.om``."""
-    file = Path(path)
-    candidate = file.with_suffix(".onnx") if file.suffix == ".om" else file
-    return candidate if candidate.is_file() else None
-
-
 def load(
     source: Path | bytes,
     settings: DumpSettings | None,
     *,
-    faults: Faults | None = None,
+    faults: Faults = PLANTED,
     varying: Varying | None = None,
-    options: Mapping[str, Option] = _NO_OPTIONS,
 ) -> Model:
     """Load a model; what it dumps is settled here, by the ``settings`` of now. Its id is left 0.
 
@@ -188,18 +179,19 @@ def load(
         settings: the dump that is on; None for none.
         faults: what is injected in the machine it is loaded on.
         varying: what varies there; None for nothing.
-        options: by name of a model, what ATC was told for it.
 
     Raises:
         ModelError: the source is no ONNX model, or one that onnxruntime refuses, or its gears do not fit it.
         MissingExtraError: onnx or onnxruntime is not installed.
         NotEmulatedError: a model with gears while a dump is set.
     """
-    known = Faults() if faults is None else faults
     varies = Varying() if varying is None else varying
-    model = _load_plain(source, known) if settings is None else _load_dumped(source, settings, known, varies)
-    model.faults, model.varying = known, varies
-    option = options.get(model.name) or options.get(model.graph_name)
+    if settings is None:
+        model = _load_plain(source, faults)
+    else:
+        model = _load_dumped(source, settings, faults, varies.variation)
+    model.faults, model.varying = faults, varies
+    option = COMPILED.get(model.name) or COMPILED.get(model.graph_name)
     if option is None:
         return model
     if settings is not None:
@@ -233,13 +225,12 @@ def _plain_session(source: Path | bytes, faults: Sequence[Distortion]) -> Any:
     return exposed_session(source, proto, (), threads=0, optimised=True)
 
 
-def _load_dumped(source: Path | bytes, settings: DumpSettings, faults: Faults, varying: Varying) -> Model:
+def _load_dumped(source: Path | bytes, settings: DumpSettings, faults: Faults, variation: Variation) -> Model:
     prepared = prepare(source)
     names = (source.stem if isinstance(source, Path) else prepared.name, prepared.name)
     data = prepared.inputs
     files = plan(settings, names, prepared.operators, data, faults.trampling(names))
     inner = [tensor for tensor in files.tensors if tensor not in data]
-    variation = varying.variation
     if distorting := faults.distorting(names):
         how: dict[str, Any] = {"threads": variation.threads, "optimised": variation.optimised}
         session = exposed_session(source, distorted_model(source, distorting), inner, **how)

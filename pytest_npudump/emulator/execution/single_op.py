@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pytest_npudump.onnxmodels.tensor_types import Tensor
 
     Attributes = Mapping[str, Any]
+    Names = tuple[str, ...]
 
 _OPSET = 17
 _IR_VERSION = 8
@@ -27,16 +28,6 @@ class OperatorNotFoundError(Exception):
 
 class MisusedAttributeError(Exception):
     """An attribute the operator does not have."""
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One ONNX node: type, tensors and attributes."""
-
-    op_type: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    attributes: Attributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +73,14 @@ def build(
         ModelError: onnxruntime refuses the operator.
     """
     names = tuple(f"x{index}" for index in range(len(inputs))), tuple(f"y{i}" for i in range(len(outputs)))
-    nodes = _nodes(op_type, names[0], names[1], attributes)
+    if op_type in _SPECIAL:
+        nodes = _SPECIAL[op_type](*names, attributes)
+    else:
+        nodes = [_node(_ALIASES.get(op_type, op_type), *names, attributes, called=op_type)]
     helper = sessions.onnx().helper
     value = helper.make_tensor_value_info
     graph = helper.make_graph(
-        [helper.make_node(n.op_type, n.inputs, n.outputs, **n.attributes) for n in nodes],
+        nodes,
         op_type,
         [value(name, _type(kind), list(shape)) for name, (kind, shape) in zip(names[0], inputs, strict=True)],
         [value(name, _type(kind), None) for name, kind in zip(names[1], outputs, strict=True)],
@@ -104,81 +98,75 @@ def _type(number: int) -> int:
     return found
 
 
-def _nodes(
-    op_type: str, inputs: tuple[str, ...], outputs: tuple[str, ...], attributes: Attributes
-) -> list[Node]:
-    if op_type in _SPECIAL:
-        return _SPECIAL[op_type](inputs, outputs, attributes)
-    name = _ALIASES.get(op_type, op_type)
-    _check_attributes(op_type, name, attributes)
-    return [Node(name, inputs, outputs, dict(attributes))]
-
-
-def _check_attributes(op_type: str, name: str, attributes: Attributes) -> None:
-    schemas = sessions.onnx().defs
+def _node(op_type: str, inputs: Names, outputs: Names, attributes: Attributes, called: str = "") -> Any:
+    """Return a node of ONNX's type, held to its attributes; messages call it ``called``."""
+    package = sessions.onnx()
+    called = called or op_type
     try:
-        schema = schemas.get_schema(name, _OPSET, "")
-    except schemas.SchemaError as error:
-        raise OperatorNotFoundError(f"no operator {op_type} is known to the emulator") from error
-    unknown = sorted(set(attributes) - set(schema.attributes))
-    if unknown:
-        raise MisusedAttributeError(f"{op_type}: the emulator knows no attribute {', '.join(unknown)}")
+        schema = package.defs.get_schema(op_type, _OPSET, "")
+    except package.defs.SchemaError as error:
+        raise OperatorNotFoundError(f"no operator {called} is known to the emulator") from error
+    if unknown := sorted(set(attributes) - set(schema.attributes)):
+        raise MisusedAttributeError(f"{called}: the emulator knows no attribute {', '.join(unknown)}")
+    return package.helper.make_node(op_type, inputs, outputs, **attributes)
 
 
-def _matmul(inputs: tuple[str, ...], outputs: tuple[str, ...], attributes: Attributes) -> list[Node]:
+def _matmul(inputs: Names, outputs: Names, attributes: Attributes) -> list[Any]:
     """CANN's MatMul and BatchMatMul: an optional bias, operands transposed in their last two axes."""
     known = {"transpose_x1", "transpose_x2", "adj_x1", "adj_x2", "offset_x"}
-    unknown = sorted(set(attributes) - known)
-    if unknown:
+    if unknown := sorted(set(attributes) - known):
         raise MisusedAttributeError(f"the emulator knows no attribute {', '.join(unknown)} of MatMul")
     nodes, operands = [], list(inputs[:2])
     for index in range(2):
         if attributes.get(f"transpose_x{index + 1}") or attributes.get(f"adj_x{index + 1}"):
-            subscripts = {"equation": "...ij->...ji"}
-            nodes.append(Node("Einsum", (operands[index],), (f"t{index}",), subscripts))
+            equation = {"equation": "...ij->...ji"}
+            nodes.append(_node("Einsum", (operands[index],), (f"t{index}",), equation))
             operands[index] = f"t{index}"
     if len(inputs) == len(operands):
-        return [*nodes, Node("MatMul", tuple(operands), outputs, {})]
-    product = Node("MatMul", tuple(operands), ("product",), {})
-    return [*nodes, product, Node("Add", ("product", inputs[2]), outputs, {})]
+        return [*nodes, _node("MatMul", (*operands,), outputs, {})]
+    product = _node("MatMul", (*operands,), ("product",), {})
+    return [*nodes, product, _node("Add", ("product", inputs[2]), outputs, {})]
 
 
-def _cast(inputs: tuple[str, ...], outputs: tuple[str, ...], attributes: Attributes) -> list[Node]:
+def _cast(inputs: Names, outputs: Names, attributes: Attributes) -> list[Any]:
     number = attributes.get("dst_type", attributes.get("to"))
     if number is None:
         raise MisusedAttributeError("Cast needs the attribute dst_type")
-    return [Node("Cast", inputs, outputs, {"to": _type(number)})]
+    return [_node("Cast", inputs, outputs, {"to": _type(number)})]
 
 
-def _softmax(inputs: tuple[str, ...], outputs: tuple[str, ...], attributes: Attributes) -> list[Node]:
+def _softmax(inputs: Names, outputs: Names, attributes: Attributes) -> list[Any]:
     axes = list(attributes.get("axes", [-1]))
     if len(axes) != 1:
         raise MisusedAttributeError("SoftmaxV2: the emulator takes exactly one of axes")
-    return [Node("Softmax", inputs, outputs, {"axis": axes[0]})]
+    return [_node("Softmax", inputs, outputs, {"axis": axes[0]})]
 
 
-def _slice(inputs: tuple[str, ...], outputs: tuple[str, ...], _: Attributes) -> list[Node]:
+def _slice(inputs: Names, outputs: Names, _: Attributes) -> list[Any]:
     """CANN's Slice takes offsets and sizes where ONNX takes starts and ends."""
     data, offsets, size = inputs
-    ends = Node("Add", (offsets, size), ("ends",), {})
-    return [ends, Node("Slice", (data, offsets, "ends"), outputs, {})]
+    ends = _node("Add", (offsets, size), ("ends",), {})
+    return [ends, _node("Slice", (data, offsets, "ends"), outputs, {})]
 
 
-def _renamed(name: str, attribute: str, onnx_attribute: str) -> Callable[..., list[Node]]:
-    def nodes(inputs: tuple[str, ...], outputs: tuple[str, ...], attributes: Attributes) -> list[Node]:
-        renamed = {onnx_attribute if key == attribute else key: value for key, value in attributes.items()}
-        _check_attributes(name, name, renamed)
-        return [Node(name, inputs, outputs, renamed)]
-
-    return nodes
+def _concat(inputs: Names, outputs: Names, attributes: Attributes) -> list[Any]:
+    renamed = {"axis" if key == "concat_dim" else key: value for key, value in attributes.items()}
+    return [_node("Concat", inputs, outputs, renamed)]
 
 
 _ALIASES: Mapping[str, str] = MappingProxyType(
-    {"RealDiv": "Div", "Maximum": "Max", "Minimum": "Min", "LogicalNot": "Not", "LogicalAnd": "And"}
+    {
+        "RealDiv": "Div",
+        "Maximum": "Max",
+        "Minimum": "Min",
+        "LogicalNot": "Not",
+        "LogicalAnd": "And",
+        "TransposeD": "Transpose",
+    }
 )
 """CANN's types that ONNX has under another name."""
 
-_SPECIAL: Mapping[str, Callable[..., list[Node]]] = MappingProxyType(
+_SPECIAL: Mapping[str, Callable[..., list[Any]]] = MappingProxyType(
     {
         "MatMul": _matmul,
         "MatMulV2": _matmul,
@@ -187,8 +175,7 @@ _SPECIAL: Mapping[str, Callable[..., list[Node]]] = MappingProxyType(
         "Cast": _cast,
         "SoftmaxV2": _softmax,
         "Slice": _slice,
-        "ConcatD": _renamed("Concat", "concat_dim", "axis"),
-        "TransposeD": _renamed("Transpose", "perm", "perm"),
+        "ConcatD": _concat,
     }
 )
 """CANN's types whose inputs or attributes differ from ONNX's."""

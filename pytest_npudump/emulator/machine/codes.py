@@ -1,4 +1,4 @@
-"""The ACL return codes the emulator gives, under CANN's names.
+"""The ACL return codes the emulator gives, under CANN's names, and the error that carries one.
 
 Numbers: ``acl/acl_base_rt.h`` (1000xx, 5000xx), ``acl/error_codes/rt_error_codes.h`` (1070xx, 2070xx,
 5070xx), ``acl/error_codes/ge_error_codes.h`` (1450xx).
@@ -47,3 +47,17 @@ RT_AICORE_EXCEPTION = 507015
 """A single operator that does: what waiting for its stream returns."""
 RT_STREAM_SYNC_TIMEOUT = 507046
 RT_EVENT_SYNC_TIMEOUT = 507047
+
+
+class RefusedError(Exception):
+    """A call, or work on the device, that ends with a code other than 0.
+
+    Attributes:
+        code: what the call returns.
+        why: for ``acl.get_recent_err_msg``.
+    """
+
+    def __init__(self, code: int, why: str) -> None:
+        super().__init__(code, why)
+        self.code = code
+        self.why = why

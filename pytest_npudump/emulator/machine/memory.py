@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pytest_npudump.emulator.machine.codes import INVALID_PARAM, RefusedError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -166,22 +168,27 @@ class Memory:
                     return region
         return None
 
-    def reached(self, address: int, size: int, device: int) -> Bytes | str:
-        """Return bytes that work on a device may use, or why it cannot.
+    def reached(self, address: int, size: int, device: int) -> Bytes:
+        """Return bytes that work on a device may use.
 
         That is memory of this device and page-locked host memory (``acl.rt.malloc_host``), as the documents
         of ``acl.mdl.execute`` list them. Another device's is out of its reach until peer access is enabled,
         which no call of the emulator does. CANN checks neither: the work fails on the device.
+
+        Raises:
+            RefusedError: 100000, it cannot use them.
         """
         region = self.region(address, size)
         if region is None:
-            return f"{size} bytes at {address:#x} are not allocated memory"
-        if region.kind == BORROWED:
-            return f"{address:#x} is memory of a Python object; copy it to acl.rt.malloc's with acl.rt.memcpy"
-        if region.kind == DEVICE and region.device != device:
-            return f"{address:#x} is memory of device {region.device}, and the work runs on device {device}"
-        first = address - region.address
-        return region.data[first : first + size]
+            why = f"{size} bytes at {address:#x} are not allocated memory"
+        elif region.kind == BORROWED:
+            why = f"{address:#x} is memory of a Python object; copy it to acl.rt.malloc's with acl.rt.memcpy"
+        elif region.kind == DEVICE and region.device != device:
+            why = f"{address:#x} is memory of device {region.device}, and the work runs on device {device}"
+        else:
+            first = address - region.address
+            return region.data[first : first + size]
+        raise RefusedError(INVALID_PARAM, why)
 
     def _candidates(self, address: int) -> Iterator[Region]:
         """Yield the regions that begin at or before ``address``, the nearest first; only borrowed overlap."""

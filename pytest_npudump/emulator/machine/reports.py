@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytest_npudump.emulator.machine import codes
+from pytest_npudump.emulator.machine.codes import RefusedError
 from pytest_npudump.emulator.machine.streams import Step
 
 if TYPE_CHECKING:
@@ -71,24 +72,33 @@ class Subscriptions:
     threads: dict[Stream, int] = field(default_factory=dict)
     pending: dict[int, deque[Report]] = field(default_factory=dict)
 
-    def add(self, thread: int, stream: Stream) -> tuple[int, str]:
-        """Subscribe a thread: 0, 107011 for a stream that has one, 107012 for another device's thread."""
+    def add(self, thread: int, stream: Stream) -> None:
+        """Subscribe a thread.
+
+        Raises:
+            RefusedError: 107011 for a stream that has a thread, 107012 for another device's thread.
+        """
         if stream in self.threads:
-            return codes.RT_STREAM_SUBSCRIBE, f"thread {self.threads[stream]} is subscribed to the stream"
+            why = f"thread {self.threads[stream]} is subscribed to the stream"
+            raise RefusedError(codes.RT_STREAM_SUBSCRIBE, why)
         others = {known.context.device for known, owner in self.threads.items() if owner == thread}
         if others - {stream.context.device}:
-            return codes.RT_THREAD_SUBSCRIBE, f"thread {thread} serves a stream of device {others.pop()}"
+            why = f"thread {thread} serves a stream of device {others.pop()}"
+            raise RefusedError(codes.RT_THREAD_SUBSCRIBE, why)
         self.threads[stream] = thread
         self.pending.setdefault(thread, deque())
-        return codes.SUCCESS, ""
 
-    def known(self, thread: int, stream: Stream) -> tuple[int, str]:
-        """Whether a thread is subscribed: 0, 107011 for a stream without one, 107012 for another's."""
+    def check(self, thread: int, stream: Stream) -> None:
+        """Whether a thread is subscribed.
+
+        Raises:
+            RefusedError: 107011 for a stream without a thread, 107012 for another thread's.
+        """
         if stream not in self.threads:
-            return codes.RT_STREAM_SUBSCRIBE, "no thread is subscribed to the stream"
+            raise RefusedError(codes.RT_STREAM_SUBSCRIBE, "no thread is subscribed to the stream")
         if self.threads[stream] != thread:
-            return codes.RT_THREAD_SUBSCRIBE, f"thread {self.threads[stream]} is subscribed to the stream"
-        return codes.SUCCESS, ""
+            why = f"thread {self.threads[stream]} is subscribed to the stream"
+            raise RefusedError(codes.RT_THREAD_SUBSCRIBE, why)
 
     def remove(self, stream: Stream) -> None:
         """End a stream's subscription; callbacks that its thread has not run yet never will."""
@@ -98,11 +108,16 @@ class Subscriptions:
 
     def report(
         self, stream: Stream, function: Callable[[object], object], argument: object, *, blocks: bool
-    ) -> Report | None:
-        """Return the callback to put on a stream, None where no thread is subscribed to it."""
+    ) -> Report:
+        """Return the callback to put on a stream.
+
+        Raises:
+            RefusedError: 107015 where no thread is subscribed to it.
+        """
         thread = self.threads.get(stream)
         if thread is None:
-            return None
+            why = "no thread runs this stream's callbacks; call acl.rt.subscribe_report first"
+            raise RefusedError(codes.RT_STREAM_NO_CB_REG, why)
         return Report(function, argument, blocks, thread, self.pending[thread])
 
 

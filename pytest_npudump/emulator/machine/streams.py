@@ -14,7 +14,9 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from pytest_npudump.emulator.machine.codes import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,13 +26,6 @@ _LOOK_AGAIN = 0.1
 DEFAULT_STREAM = 0
 FOR_EVER = -1
 """The time limit of a wait without one; every other is in milliseconds."""
-
-
-class Failure(NamedTuple):
-    """Work that failed on the device: ACL's code, and why."""
-
-    code: int
-    why: str
 
 
 class Step(Protocol):
@@ -50,16 +45,18 @@ class Work(Step):
 
     Attributes:
         stream: what a failure is kept with, until something waits for the stream.
-        do: what is done; it returns the failure if there was one.
+        do: what is done; what fails on the device is a RefusedError.
     """
 
     stream: Stream
-    do: Callable[[], Failure | None]
+    do: Callable[[], object]
 
     def run(self) -> bool:
         """Do it; the first failure is the one that is kept."""
-        failure = self.do()
-        self.stream.failure = self.stream.failure or failure
+        try:
+            self.do()
+        except RefusedError as error:
+            self.stream.failure = self.stream.failure or error
         return True
 
 
@@ -94,7 +91,7 @@ class Stream:
     context: Context
     id: int
     steps: deque[Step] = field(default_factory=deque)
-    failure: Failure | None = None
+    failure: RefusedError | None = None
 
     def advance(self) -> bool:
         """Run what can run now; whether anything ended."""
@@ -111,7 +108,7 @@ class Stream:
             self.steps.popleft()
             raise
 
-    def take_failure(self) -> Failure | None:
+    def take_failure(self) -> RefusedError | None:
         """Return what went wrong since this was asked last."""
         failure, self.failure = self.failure, None
         return failure

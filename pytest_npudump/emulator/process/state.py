@@ -9,10 +9,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.acl.collect_path import collecting
+from pytest_npudump.config.cann import collecting
+from pytest_npudump.emulator import faults, gears
 from pytest_npudump.emulator.dumps.exceptions import ExceptionDump, from_environment
 from pytest_npudump.emulator.dumps.writer import Clock
-from pytest_npudump.emulator.machine.fault_injection import Faults
 from pytest_npudump.emulator.machine.handles import Handles
 from pytest_npudump.emulator.machine.memory import Memory
 from pytest_npudump.emulator.machine.reports import Subscriptions
@@ -22,7 +22,6 @@ from pytest_npudump.onnxmodels.variation import Varying
 if TYPE_CHECKING:
     from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
     from pytest_npudump.emulator.dumps.recorder import Execution
-    from pytest_npudump.emulator.execution.dynamic_shapes import Option
     from pytest_npudump.emulator.execution.onnx_model import Model
     from pytest_npudump.emulator.machine.reports import ApplicationThread
 
@@ -83,8 +82,6 @@ class Process:
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
     threads: dict[int, ApplicationThread] = field(default_factory=dict)
     operator_directory: str = ""
-    gears: dict[str, Option] = field(default_factory=dict)
-    faults: Faults = field(default_factory=Faults)
     varying: Varying = field(default_factory=Varying)
     collecting: str = ""
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -143,5 +140,7 @@ def process() -> Process:
 
 def reset() -> None:
     """Start over with the state of a new process; handles and pointers given out before are void."""
+    faults.end()
+    gears.COMPILED.clear()
     _current.process.streams.close()
     _current.process = _new()

@@ -6,7 +6,7 @@ The table is one literal block, because PyYAML hands over 10,000 lines of one sc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.table import PROJECTIONS
@@ -17,80 +17,19 @@ from pytest_npudump.golden.content.pointer_lines import read_pointers
 from pytest_npudump.golden.content.projection_rows import render_projections, with_projections
 from pytest_npudump.golden.content.row_batches import parse_table
 from pytest_npudump.golden.content.row_stamps import stamped_lines, without_stamps
+from pytest_npudump.record.record import BLOCKS, EDGES, POINTERS, Record
 from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_npudump.dump.table import StatsTable
-
 VERSION = 1
-EMPTY = "empty"
-"""Key of a golden file: operators that ran and left no file, and the shapes of their outputs."""
-OVERFLOW = "overflow"
-"""Key of a golden file: operators that are known to overflow."""
-UNWRITTEN = "unwritten"
-"""Key of a golden file: layers with tensors that nothing wrote."""
-REASON = "reason"
-"""Key of a golden file: why it was last changed, as the person who approved it says."""
-RECORDED = "recorded"
-"""Key of a golden file: when its producer recorded it, and from which revision."""
-OF_A_RUN = (EMPTY, OVERFLOW, RECORDED, UNWRITTEN)
-"""Keys of a golden file that each recording says anew."""
-OP_TYPES = "op_types"
-"""Key of a block with the operator type of each row, or ``-``: of records of runs, not of goldens."""
-EDGES = "edges"
-"""Key of a block with which tensors feed which operators."""
-POINTERS = "stored_tensors"
-"""Key of a block with the tensors that lie in a store, of goldens that keep some there."""
-BLOCKS = (PROJECTIONS, EDGES, OP_TYPES, POINTERS)
-"""Keys of blocks of lines that may stand behind the table, in this order."""
 _TABLE = "tensors"
 _RESERVED = ("npudump-golden", "test", "producer", "columns", _TABLE)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Golden:
-    """The approved statistics of one test.
-
-    Attributes:
-        test: the test as a person would name it, ``tests/test_ocr.py::test_classifier[fp16]``.
-        producer: what made the values: ``runtime``, ``soc``, ``cann``, ``scene``, ``dump_mode`` ...; the
-            number of digits is kept in the table.
-        table: the statistics in execution order.
-        path: the file it was read from or is to be written to.
-        extra: further top-level keys (measured noise, tolerances), plain data, kept on a rewrite.
-        changed: by key text, day and commit of tensors that changed after the golden was recorded; keys of no
-            tensor are not written.
-        blocks: the lines of the blocks of :data:`BLOCKS` that the file has, each line ending in a newline;
-            those of projections come from the table.
-        digest: SHA-256 of the file it was read from, in hexadecimal; "" where it was not read from one. Of a
-            variant it is of both files.
-        base: of a variant that is written as what differs, the golden that it differs from; None for others.
-        own_digest: of such a variant, the digest of its own file; "" for others.
-    """
-
-    test: str
-    producer: Mapping[str, Any]
-    table: StatsTable
-    path: Path
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    changed: Mapping[str, str] = field(default_factory=dict, kw_only=True)
-    blocks: Mapping[str, str] = field(default_factory=dict)
-    digest: str = ""
-    base: Golden | None = None
-    own_digest: str = ""
-
-    @property
-    def facts(self) -> dict[str, str]:
-        """What made the values, as text: as a run tells it, which a golden is compared with."""
-        return {name: str(value) for name, value in self.producer.items()}
-
-    @property
-    def file_digest(self) -> str:
-        """The digest of the file at :attr:`path`."""
-        return self.own_digest or self.digest
+Golden = Record
 
 
 def render(golden: Golden) -> str:

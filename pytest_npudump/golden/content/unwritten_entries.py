@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.errors import GoldenError, RequestError
-from pytest_npudump.golden.content.text import UNWRITTEN
+from pytest_npudump.record.record import UNWRITTEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,22 +19,12 @@ from pytest_npudump.golden.content.noise import REPEATS
 from pytest_npudump.golden.content.projection_rows import render_projections
 from pytest_npudump.golden.content.row_lines import by_name, common_columns, lines_by_key
 from pytest_npudump.golden.content.row_stamps import stamped_lines
-from pytest_npudump.golden.content.text import (
-    BLOCKS,
-    EDGES,
-    OP_TYPES,
-    POINTERS,
-    REASON,
-    RECORDED,
-    UNWRITTEN,
-    Golden,
-    parse,
-    render,
-)
+from pytest_npudump.golden.content.text import Golden, parse, render
 from pytest_npudump.golden.content.unwritten_entries import LEFT_OUT, entries_of
 from pytest_npudump.golden.merge.joins import Conflict, joined, joined_order
 from pytest_npudump.golden.merge.noise_joins import joined_repeats, under_one_calibration
 from pytest_npudump.golden.pair import KEY, SOURCES
+from pytest_npudump.record.record import BLOCKS, EDGES, OP_TYPES, POINTERS, REASON, RECORDED, UNWRITTEN
 from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:

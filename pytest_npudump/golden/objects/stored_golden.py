@@ -14,9 +14,9 @@ from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.content.pointer_lines import Pointer, read_pointers, row_hash
-from pytest_npudump.golden.content.text import POINTERS
 from pytest_npudump.golden.pair import HASH, KEY, STORED, Recording, facts_of, is_stored
 from pytest_npudump.golden.store import stage_golden
+from pytest_npudump.record.record import POINTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_npudump.compare.judge import RUN, judge_tables
 from pytest_npudump.compare.stats.deviations import Deviations, deviations, structural_difference
-from pytest_npudump.compare.stats.eager_calls import compare_runs
 from pytest_npudump.compare.stats.projection_distances import told
-from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.stats.verdict import EXTRA
 from pytest_npudump.dump.table import MEASURED, StatsTable
 from pytest_npudump.errors import DumpError
@@ -103,7 +102,7 @@ def fed_otherwise(
             here, there = _without(here, alike), _without(there, alike)
         known = all(each.stats is not None for each in (*here, *there))
         before, after = (StatsTable.from_records(_numbered(run)) for run in (here, there))
-        if not known or compare_tables(before, after, tolerances, approved=False).failing:
+        if not known or judge_tables(before, after, tolerances, RUN).failing:
             names.add(name)
     return frozenset(names)
 
@@ -176,12 +175,12 @@ def measure(case: Case, first: FirstRun, attempt: Attempt, member: int) -> Membe
     bounds = first.outcome.numerics.bounds if first.outcome.numerics is not None else ""
     tolerances = case.tolerances.under(bounds) if bounds else case.tolerances
     variation = _variation(case, member)
-    again = compare_runs(before, table, tolerances)
+    again = judge_tables(before, table, tolerances)
     if difference := structural_difference(again):
         return difference
     strayed = deviations(again, tolerances)
     if first.outcome.status != status.PENDING and golden is not None:
-        strayed = _under_golden(strayed, compare_runs(golden.table, before, tolerances))
+        strayed = _under_golden(strayed, judge_tables(golden.table, before, tolerances))
     if case.settings.keep_dumps != "all":
         shutil.rmtree(attempt.directory, ignore_errors=True)
     differing = fed_otherwise if variation.plain else _begun_otherwise
@@ -204,7 +203,7 @@ def _table(case: Case, first: FirstRun, attempt: Attempt, golden: Golden | None)
         dump = by_rank(dump).get(first.part, dump)
     table = StatsTable.from_records(dump.records)
     if golden is not None and first.outcome.status != status.PENDING:
-        comparison = compare_runs(golden.table, table, case.tolerances)
+        comparison = judge_tables(golden.table, table, case.tolerances)
         if comparison.count(EXTRA):
             table = StatsTable.from_records(told_by_raw_names(case, golden, dump).records)
     return table

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.eager_calls import compare_runs
+from pytest_npudump.compare.judge import judge_tables
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.golden.content.text import EDGES
-from pytest_npudump.graph.lines import parse
+from pytest_npudump.graph.edges import edges_of_lines
+from pytest_npudump.record.record import EDGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +42,7 @@ def changes_of(comparison: Comparison, golden: Golden) -> Changes:
     """
     if not comparison.changed:
         return Changes()
-    judged = compare_runs(comparison.golden, comparison.actual, Tolerances(_EXACT))
+    judged = judge_tables(comparison.golden, comparison.actual, Tolerances(_EXACT))
     passing = {verdict.key for verdict in comparison.verdicts() if verdict.changed}
     changed = tuple(verdict for verdict in judged.failing if verdict.key in passing)
     wavering = _layers(comparison, comparison.within_noise | comparison.unsteady & comparison.differing)
@@ -62,7 +62,7 @@ def _following(golden: Golden, layers: set[str]) -> set[str]:
     if not layers or not (block := golden.blocks.get(EDGES)):
         return set()
     readers: dict[str, set[str]] = {}
-    for layer, ports in parse(block, golden.path.name).feeds.items():
+    for layer, ports in edges_of_lines(block, golden.path.name).feeds.items():
         for port in ports:
             if port is not None and port.layer:
                 readers.setdefault(sanitise(port.layer), set()).add(layer)

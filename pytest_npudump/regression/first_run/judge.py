@@ -6,12 +6,14 @@ import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pytest_npudump.compare.judge import seen_by
 from pytest_npudump.compare.stats.eager_calls import under_golden_keys
 from pytest_npudump.compare.stats.verdict import EXTRA
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.onnxmodels.random_operators import drawing_words
 from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.case import terms_of
 from pytest_npudump.regression.first_run.judge_snapshot import judge_snapshot, without_golden
 from pytest_npudump.regression.kept_layers import layers_to_keep, with_inherited
 from pytest_npudump.regression.measured_noise import further_runs, once
@@ -23,6 +25,7 @@ from pytest_npudump.regression.reference_outcome import (
     with_reference,
     with_sources_off_reference,
 )
+from pytest_npudump.regression.run.dataflow import at_hand_of
 from pytest_npudump.regression.run.diagnose import full_words, notes_of
 from pytest_npudump.regression.run.run_dump import collect, told_by_raw_names, without_unwritten
 from pytest_npudump.regression.run.snapshot import problems_of, take_snapshot
@@ -80,12 +83,13 @@ def _judged(case: Case, attempt: Attempt) -> FirstRun:
         return FirstRun(scene(case, attempt))
     try:
         golden = golden_to_start_from(case)
-        dump = without_unwritten(case, collect(case, attempt, golden), golden)
+        dump = collect(case, attempt, golden)
         table = StatsTable.from_records(dump.records)
     except (DumpError, GoldenError) as error:
         return FirstRun(Outcome(status.ERROR, case.goldens.path, problems=(str(error),)))
     reference = case.reference
-    compared = reference.judge(dump.records, case.request) if reference is not None else None
+    written = without_unwritten(case, dump, golden).records
+    compared = reference.judge(written, case.request) if reference is not None else None
     if case.settings.update_golden and compared is not None and not compared.good:
         return FirstRun(not_recorded(case.goldens.path, compared, tensors=len(table)), dump)
     try:
@@ -107,7 +111,10 @@ def _kept(case: Case, golden: Golden | None, first: FirstRun) -> KeptLayers | No
     kept = layers_to_keep(case, golden, first.dump)
     if first.snapshot is None or first.outcome.status == status.PENDING:
         return kept
-    return with_inherited(case, first.judged_with, kept, first.snapshot.table)
+    if first.judged_with is None:
+        return kept
+    run, _ = seen_by(first.judged_with, first.snapshot, terms_of(case))
+    return with_inherited(case, first.judged_with, kept, run.table)
 
 
 def _judge_ranks(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> FirstRun:
@@ -126,14 +133,16 @@ def _judge_ranks(case: Case, golden: Golden | None, dump: Dump, table: StatsTabl
 def _compare(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> FirstRun:
     snapshot = take_snapshot(case, golden, dump, table)
     if golden is None and case.reference is not None:
-        problems = problems_of(case, snapshot)
+        problems = problems_of(terms_of(case), snapshot)
         path, notes = case.goldens.path, dump.notes
         outcome = by_reference_alone(path, tensors=len(table), problems=problems, notes=notes)
     elif golden is None:
-        outcome = without_golden(case, snapshot)
+        outcome = without_golden(snapshot)
     else:
-        outcome = judge_snapshot(case, golden, snapshot, dump)
-    comparison = outcome.comparison
+        outcome = judge_snapshot(
+            terms_of(case), golden, snapshot, store=case.goldens.store, at_hand=at_hand_of(case, dump)
+        )
+    comparison, dump = outcome.comparison, without_unwritten(case, dump, golden)
     if comparison is not None and (comparison.count(EXTRA) or comparison.own_keys):
         dump = told_by_raw_names(case, golden, dump)  # the golden knows no raw names for what is new
         dump = replace(dump, records=under_golden_keys(dump.records, comparison.own_keys))
@@ -154,7 +163,7 @@ def _depends_on_memory(case: Case, golden: Golden | None, dump: Dump, table: Sta
 
 def _record(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> FirstRun:
     path, count = case.goldens.path, len(table)
-    problems = problems_of(case, take_snapshot(case, golden, dump, table))
+    problems = problems_of(terms_of(case), take_snapshot(case, golden, dump, table))
     if problems:
         return FirstRun(Outcome(status.ERROR, path, problems=problems, tensors=count), dump)
     if (outcome := shared(case, table)) is not None:

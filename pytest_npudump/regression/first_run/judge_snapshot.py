@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pytest_npudump.compare.judge import judge
 from pytest_npudump.compare.stats.both_sides import told_by_both
-from pytest_npudump.compare.stats.eager_calls import compare_runs
 from pytest_npudump.compare.stats.measured_bounds import bounds_by_measurement
 from pytest_npudump.compare.stats.not_finite import describe_not_finite
-from pytest_npudump.compare.tolerances.calibrated import calibrated_of
-from pytest_npudump.compare.tolerances.numerics import AUTO, SAME, Numerics, numerics_of
+from pytest_npudump.compare.stats.verdict import key_at
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import GOLDEN as AGAINST_GOLDEN
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.table import layer_of
+from pytest_npudump.dump.table import layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, GoldenMissingError
 from pytest_npudump.golden.content.unwritten_entries import left_out_of
 from pytest_npudump.golden.kept_tensors import missing_tensors, stored_tensors
 from pytest_npudump.golden.objects.stored_golden import fetch_tensors
 from pytest_npudump.golden.pair import left_out
+from pytest_npudump.golden.variants import foreign, unsaid
+from pytest_npudump.record.record import EMPTY
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.first_run.changed_within import Changes, changes_of
-from pytest_npudump.regression.first_run.golden_elements import judge_elements
-from pytest_npudump.regression.kept_layers import compared_patterns
 from pytest_npudump.regression.outcome import Outcome
 from pytest_npudump.regression.record import left_out_notes
 from pytest_npudump.regression.run.dataflow import sources_of
@@ -31,13 +31,16 @@ from pytest_npudump.regression.run.snapshot import problems_of
 from pytest_npudump.request import AUTO_LAYERS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from pytest_npudump.compare.judge import Terms
     from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.golden.content.text import Golden
-    from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.run.snapshot import Snapshot
+    from pytest_npudump.golden.objects.tensor_store import TensorStore
+    from pytest_npudump.golden.tensors import GoldenTensor
+    from pytest_npudump.graph.edges import Edges
+    from pytest_npudump.record.record import Record
 
 CHANGE = "change"
 """The value of ``--npudump-fail-on`` with which a value that is not the golden's fails its test."""
@@ -48,55 +51,68 @@ _NOTHING_JUDGED = (
 )
 
 
-def without_golden(case: Case, snapshot: Snapshot) -> Outcome:
+def without_golden(run: Record) -> Outcome:
     """Return the outcome of a test that has no golden to be compared with."""
-    problem = str(GoldenMissingError(f"no golden file {case.goldens.path}"))
-    path, word = case.goldens.path, status.MISSING_GOLDEN
-    notes = tuple(filter(None, [describe_not_finite(snapshot.table)]))
-    return Outcome(word, path, problems=(problem,), notes=notes, tensors=len(snapshot.table))
+    problem = str(GoldenMissingError(f"no golden file {run.path}"))
+    notes = tuple(filter(None, [describe_not_finite(run.table)]))
+    return Outcome(status.MISSING_GOLDEN, run.path, problems=(problem,), notes=notes, tensors=len(run.table))
 
 
-def judge_snapshot(case: Case, golden: Golden, snapshot: Snapshot, dump: Dump | None = None) -> Outcome:
+def judge_snapshot(
+    terms: Terms,
+    golden: Record,
+    run: Record,
+    *,
+    store: TensorStore | None = None,
+    at_hand: Callable[[StatsTable], tuple[Edges, tuple[str, ...]]] | None = None,
+) -> Outcome:
     """Compare a run with its golden.
 
     Args:
-        case: the test.
+        terms: by what.
         golden: what counts.
-        snapshot: what the run left.
-        dump: its tensors, in the order of the snapshot's table; None where they are not at hand, and elements
-            are not judged.
+        run: what is judged; elements only where it has its tensors.
+        store: where golden tensors are that do not lie beside the golden.
+        at_hand: returns which tensor feeds which in the run, and notes; None for a run that is kept.
 
     Raises:
         GoldenError: the golden's tensors cannot be read.
     """
-    environment = case.goldens.differences(golden, snapshot.facts)
-    numerics = _numerics_for(case, environment, snapshot.facts)
-    measured = calibrated_of(golden)
-    tolerances = case.tolerances.under(numerics.bounds).with_measured(measured)
-    comparison = compare_runs(golden.table, snapshot.table, tolerances)
+    kept = terms.tensors if terms.kept else ()
+    stored: Mapping[str, GoldenTensor] = stored_tensors(golden, store=store) if kept else {}
     lost: tuple[str, ...] = ()
     doubtful: tuple[str, ...] = ()
     lacking: tuple[str, ...] = ()
-    if kept := compared_patterns(case):
-        stored = stored_tensors(golden, store=case.goldens.store)
-        try:
-            if dump is not None:
-                fetch_tensors(stored.values(), kept)
-                comparison = judge_elements(comparison, stored, kept, dump.records, tolerances)
-        except GoldenError as error:
-            lacking = (str(error),)
-        lost = _lost_tensors(golden, missing_tensors(golden, stored, case.request.golden_tensors))
-        if AUTO_LAYERS in case.request.golden_tensors and not stored:
+    if kept:
+        lost = _lost_tensors(golden, missing_tensors(golden, stored, terms.kept))
+        if AUTO_LAYERS in terms.kept and not stored:
             lost = (*lost, _nothing_kept(golden))
         doubtful = left_out_notes(left_out(golden))
+    try:
+        if at_hand is not None:
+            fetch_tensors(stored.values(), kept)
+    except GoldenError as error:
+        stored, lacking = {}, (str(error),)
+    at_golden = (
+        [stored.get(sanitised_key(key)) for key in golden.table.keys] if stored and run.tensors else ()
+    )
+    sides = replace(golden, tensors=at_golden), replace(run, tensors=run.tensors if at_golden else ())
+    comparison = judge(*sides, terms)
+    for at, (unread, *_) in comparison.unreadable.items():
+        here, there = comparison.alignment.golden[at], comparison.alignment.actual[at]
+        key = key_at(comparison.golden, comparison.actual, int(here), int(there))
+        lacking = lacking or (f"the elements of {key} cannot be compared: {unread.reason}",)
+    comparison = replace(comparison, elements={}, alone={}, pairs={})  # which would travel with the result
+    numerics, tolerances = comparison.numerics, comparison.tolerances
+    judged = replace(run, table=comparison.actual)
     known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
-    known |= {sanitise(layer_of(key)) for key in left_out_of(golden, snapshot.facts)}
-    changes = changes_of(comparison, golden) if case.settings.fail_on == CHANGE else Changes()
+    known |= {sanitise(layer_of(key)) for key in left_out_of(golden, run.facts)}
+    changes = changes_of(comparison, golden) if terms.fail_on == CHANGE else Changes()
     problems = (
-        *case.goldens.foreign(golden),
-        *changed(golden, snapshot.empty),
-        *problems_of(case, snapshot, known),
-        *_not_approved(case, snapshot, comparison),
+        *foreign(golden, run.test, run.facts),
+        *changed(golden, run.extra.get(EMPTY)),
+        *problems_of(terms, judged, known),
+        *_not_approved(terms, comparison),
         *lost,
         *_changes(comparison, changes),
     )
@@ -105,32 +121,32 @@ def judge_snapshot(case: Case, golden: Golden, snapshot: Snapshot, dump: Dump | 
     verdict = status.PASSED if not comparison.failing and not problems else status.FAILED
     if lacking and verdict == status.PASSED:
         verdict = status.ERROR
-    sources, unread = sources_of(case, golden, dump, comparison, tolerances, same=numerics.bounds == SAME)
-    why = (case.goldens.why,) if case.goldens.why else ()
-    notes = (why, snapshot.notes, case.goldens.unsaid(golden), notes_on(golden, snapshot.empty))
+    sources, unread = sources_of(golden, comparison, at_hand)
+    why = (terms.why,) if terms.why else ()
+    notes = (why, run.notes, unsaid(golden), notes_on(golden, run.extra.get(EMPTY)))
     return Outcome(
         verdict,
         golden.path,
         comparison=comparison,
         problems=(*problems, *lacking),
         notes=(*(note for group in notes for note in group), *doubtful, *comparison.notes, *unread),
-        tensors=len(snapshot.table),
+        tensors=len(comparison.actual),
         numerics=numerics,
-        measured=measured,
+        measured=tolerances.measured,
         measured_bounds=bounds_by_measurement(comparison, tolerances),
-        environment=environment,
+        environment=golden.differences(run),
         sources=sources,
         changes=changes.found,
-        idle_rules=_idle_rules(case, comparison),
+        idle_rules=_idle_rules(terms, comparison),
     )
 
 
-def _not_approved(case: Case, snapshot: Snapshot, comparison: Comparison) -> tuple[str, ...]:
+def _not_approved(terms: Terms, comparison: Comparison) -> tuple[str, ...]:
     """Name rules of the marker for what the run has and the golden lacks: they decide nothing."""
-    of_marker = case.tolerances.having(lambda rule: rule.source == MARKER_RULES)
+    of_marker = terms.tolerances.having(lambda rule: rule.source == MARKER_RULES)
     if not of_marker.rules:
         return ()
-    absent = of_marker.unmatched(snapshot.table)
+    absent = of_marker.unmatched(comparison.actual)
     return tuple(
         f"tolerance rule {rule.describe()} of the marker decides nothing: the golden has no "
         f"{rule.statistic} of the tensors that it matches; approve anew, or remove it"
@@ -139,9 +155,9 @@ def _not_approved(case: Case, snapshot: Snapshot, comparison: Comparison) -> tup
     )
 
 
-def _idle_rules(case: Case, comparison: Comparison) -> tuple[str, ...]:
+def _idle_rules(terms: Terms, comparison: Comparison) -> tuple[str, ...]:
     """Return the rules of files that decide about no tensor of this test; they may about another's."""
-    of_files = case.tolerances.having(
+    of_files = terms.tolerances.having(
         lambda rule: rule.source != MARKER_RULES and rule.against == AGAINST_GOLDEN
     )
     if not of_files.rules:
@@ -166,15 +182,6 @@ def _nothing_kept(golden: Golden) -> str:
         f"golden_tensors is 'auto', and {golden.path.name} keeps no tensors: restore it from version "
         f"control, or approve anew with --npudump-update-golden"
     )
-
-
-def _numerics_for(
-    case: Case, differences: Mapping[str, tuple[str, str]], facts: Mapping[str, str]
-) -> Numerics:
-    """Decide by what produced the golden and this run; the marker, then the option, may have decided."""
-    option = case.settings.numerics or AUTO
-    preset = case.tolerances.preset
-    return numerics_of(differences, facts, marker=case.request.numerics, option=option, preset=preset)
 
 
 def _changes(comparison: Comparison, changes: Changes) -> tuple[str, ...]:

@@ -5,20 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.verdict import FAIL
+from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import layer_of
-from pytest_npudump.golden.content.text import EDGES
-from pytest_npudump.graph import lines
-from pytest_npudump.graph.at_hand import edges_at_hand
-from pytest_npudump.graph.edges import Edges
+from pytest_npudump.graph.edges import Edges, edges_of_lines, lines_of
+from pytest_npudump.graph.model_files import edges_at_hand
 from pytest_npudump.graph.sources import find_sources
+from pytest_npudump.record.record import EDGES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.golden.content.text import Golden
@@ -62,7 +61,7 @@ def edges_to_keep(
     edges, notes = edges_of_models(case, dump.root, table)
     if previous is not None and _same_layers(previous.table, table):
         edges = edges.completed(_told(previous))
-    text = lines.render(edges, dict.fromkeys(map(layer_of, table.keys)))
+    text = lines_of(edges, dict.fromkeys(map(layer_of, table.keys)))
     return ({EDGES: text} if text else {}), notes
 
 
@@ -74,35 +73,35 @@ def edges_of(case: Case, previous: Golden | None, dump: Dump, table: StatsTable)
 
 
 def sources_of(
-    case: Case,
     golden: Golden,
-    dump: Dump | None,
     comparison: Comparison,
-    tolerances: Tolerances,
-    *,
-    same: bool,
+    at_hand: Callable[[StatsTable], tuple[Edges, tuple[str, ...]]] | None = None,
 ) -> tuple[Sources | None, tuple[str, ...]]:
     """Return the sources of a failure, and notes.
 
     Edges are the golden's. Those at hand count where it has none, or is of another graph: where the run has
-    other layers, some may be fed by others than they were.
+    other layers, some may be fed by others than they were. Other numerics differ anywhere, and no change
+    tells anything.
 
     Args:
-        case: the test.
         golden: what the run was compared with.
-        dump: of the run; None where it is not at hand.
         comparison: of both.
-        tolerances: what it was judged by.
-        same: whether both are of the same numerics: other ones differ anywhere, and no change tells anything.
+        at_hand: returns the edges of the run and notes; None where nothing does.
     """
     if not comparison.count(FAIL):
         return None, ()
     edges, notes = _told(golden), tuple[str, ...]()
-    other_graph = not _same_layers(golden.table, comparison.actual)
-    if (other_graph or not edges.feeds) and dump is not None:
-        at_hand, notes = edges_of_models(case, dump.root, comparison.actual)
-        edges = at_hand if at_hand.feeds else edges
-    return find_sources(comparison, edges, tolerances, repeats=same and bool(comparison.repeats)), notes
+    if at_hand is not None and (not edges.feeds or not _same_layers(golden.table, comparison.actual)):
+        found, notes = at_hand(comparison.actual)
+        edges = found if found.feeds else edges
+    same = comparison.numerics is not None and comparison.numerics.bounds == SAME
+    repeats = same and bool(comparison.repeats)
+    return find_sources(comparison, edges, comparison.tolerances, repeats=repeats), notes
+
+
+def at_hand_of(case: Case, dump: Dump) -> Callable[[StatsTable], tuple[Edges, tuple[str, ...]]]:
+    """Return what tells which tensor feeds which in a run."""
+    return lambda table: edges_of_models(case, dump.root, table)
 
 
 def edges_kept(golden: Golden | None, table: StatsTable) -> Edges:
@@ -112,7 +111,7 @@ def edges_kept(golden: Golden | None, table: StatsTable) -> Edges:
 
 def _told(golden: Golden | None) -> Edges:
     text = golden.blocks.get(EDGES, "") if golden is not None else ""
-    return lines.parse(text, golden.path.name) if golden is not None and text else Edges()
+    return edges_of_lines(text, golden.path.name) if golden is not None and text else Edges()
 
 
 def _same_layers(one: StatsTable, other: StatsTable) -> bool:

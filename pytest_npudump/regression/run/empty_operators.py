@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import shape_text
-from pytest_npudump.golden.content.text import EMPTY
 from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.record.record import EMPTY
 from pytest_npudump.runtime.base import RecordingRuntime
 
 if TYPE_CHECKING:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.acl.soc import default_statistics
+from pytest_npudump.config.cann import default_statistics
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import (
     asked_statistics,
@@ -14,20 +13,16 @@ from pytest_npudump.dump.selection import (
     suggest,
     with_raw_names,
 )
-from pytest_npudump.dump.table import STATISTICS
 from pytest_npudump.errors import DumpError, EmptyDumpError
-from pytest_npudump.golden.content.text import UNWRITTEN
-from pytest_npudump.golden.content.unwritten_entries import LEFT_OUT, entries_of, left_out_of
+from pytest_npudump.golden.content.unwritten_entries import left_out_of
 from pytest_npudump.regression.run.diagnose import explain_empty
-from pytest_npudump.regression.run.unwritten import unjudged_note, without
+from pytest_npudump.regression.run.unwritten import without
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
-
-_L2NORM = STATISTICS.index("l2norm")
 
 
 def read_run(case: Case, attempt: Attempt) -> Dump:
@@ -55,7 +50,8 @@ def collect(case: Case, attempt: Attempt, golden: Golden | None) -> Dump:
         DumpError: it holds nothing, or nothing that was asked for; the message has the likely cause.
     """
     dump = read_run(case, attempt)
-    selected = asked_statistics(select_layers(dump, case.request), _statistics(case, golden))
+    default = default_statistics(case.runtime.producer().get("soc", ""))
+    selected = asked_statistics(select_layers(dump, case.request), case.request.dump_stats or default)
     if not selected.records and not dump.problems:
         names = ", ".join(map(repr, case.request.layers))
         hint = suggest(case.request.layers[0], (record.key.layer for record in dump.records))
@@ -65,33 +61,11 @@ def collect(case: Case, attempt: Attempt, golden: Golden | None) -> Dump:
     return selected
 
 
-def _statistics(case: Case, golden: Golden | None) -> tuple[str, ...]:
-    """Names of the statistics that are judged or recorded, as ``dump_stats`` has them; none for the default.
-
-    Where the test names none, a comparison follows its golden: one that was recorded without l2norm is
-    compared without it.
-    """
-    if case.request.dump_stats:
-        return case.request.dump_stats
-    if golden is not None and not case.settings.update_golden and not golden.table.known[:, _L2NORM].any():
-        return ()
-    return default_statistics(case.runtime.producer().get("soc", ""))
-
-
 def without_unwritten(case: Case, dump: Dump, golden: Golden | None) -> Dump:
     """Leave out what the golden says nothing wrote, unless it has the tensor; an update finds out anew."""
     if golden is None or case.settings.update_golden:
         return dump
-    entries = left_out_of(golden, case.goldens.facts(case.runtime.producer()))
-    rest = without(dump, entries, golden.table.keys)
-    notes = rest.notes + unjudged_note(entries, dump, rest)
-    if not entries and LEFT_OUT in entries_of(golden).values():
-        note = (
-            f"{golden.path.name}: {UNWRITTEN!r} applies only to the MindSpore version on a CPU that recorded "
-            f"it; all tensors of this run are compared"
-        )
-        notes = (*notes, note)
-    return replace(rest, notes=notes)
+    return without(dump, left_out_of(golden, case.goldens.facts(case.runtime.producer())), golden.table.keys)
 
 
 def raw_names(case: Case, golden: Golden | None, dump: Dump) -> dict[str, tuple[str, ...]]:

@@ -5,15 +5,15 @@ A judgement of it needs no device and no dump, so that it can be made again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.selection import absent_layers, layers_meant, suggest
 from pytest_npudump.dump.table import layer_of
-from pytest_npudump.golden.content.text import EDGES, EMPTY, UNWRITTEN
 from pytest_npudump.golden.content.unwritten_entries import left_out_of
+from pytest_npudump.record.record import EDGES, EMPTY, UNWRITTEN, Record
 from pytest_npudump.regression.run.dataflow import edges_of
 from pytest_npudump.regression.run.empty_operators import empty_operators
 from pytest_npudump.regression.run.run_dump import raw_names, unreadable
@@ -24,46 +24,24 @@ from pytest_npudump.runtime.thread_order import loads_without_order, runs_withou
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_npudump.compare.judge import Terms
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.regression.case import Case
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Snapshot:
-    """The statistics of a run, and what is known of it besides.
-
-    Attributes:
-        table: the statistics in execution order, under the raw names of layers as far as these are known.
-        facts: of their origin, as a golden records them.
-        empty: shapes of the outputs of operators that left no file; None where nothing can tell.
-        problems: what is wrong with the dump, whatever it is compared with, in words.
-        notes: of the dump's reader.
-        has_tensors: whether the dump held tensors, whose elements are judged besides.
-        edges: which tensor feeds which, as lines of a golden; "" where it is not known.
-    """
-
-    table: StatsTable
-    facts: Mapping[str, str]
-    empty: Mapping[str, list[str]] | None = None
-    problems: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    has_tensors: bool = False
-    edges: str = ""
-
-    def as_golden(self, case: Case, previous: Golden | None) -> Golden:
-        """Return the golden that it would be, with what the earlier one holds besides statistics."""
-        known: dict[str, object] = {} if self.empty is None else {EMPTY: self.empty}
-        if previous is not None and UNWRITTEN in previous.extra:
-            judged = by_layer(new_entries(previous, ()))
-            entries = previous.extra[UNWRITTEN] if left_out_of(previous, self.facts) else judged
-            known |= {UNWRITTEN: entries} if entries else {}
-        blocks = {EDGES: self.edges} if self.edges else {}
-        return case.goldens.successor(previous, self.table, self.facts, known, blocks)
+def as_golden(case: Case, run: Record, previous: Golden | None) -> Golden:
+    """Return the golden that a run would be, with what the earlier one holds besides statistics."""
+    known = {EMPTY: run.extra[EMPTY]} if EMPTY in run.extra else {}
+    if previous is not None and UNWRITTEN in previous.extra:
+        judged = by_layer(new_entries(previous, ()))
+        entries = previous.extra[UNWRITTEN] if left_out_of(previous, run.facts) else judged
+        known |= {UNWRITTEN: entries} if entries else {}
+    return case.goldens.successor(previous, run.table, run.facts, known, run.blocks)
 
 
-def take_snapshot(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> Snapshot:
+def take_snapshot(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> Record:
     """Return what a run left.
 
     Args:
@@ -79,14 +57,18 @@ def take_snapshot(case: Case, golden: Golden | None, dump: Dump, table: StatsTab
     )
     elements = bool(case.request.golden_tensors)
     named = _named(table, raw_names(case, golden, dump))
-    return Snapshot(
-        table=named,
-        facts=case.goldens.facts(case.runtime.producer()),
-        empty=empty_operators(case, dump),
+    empty, edges = empty_operators(case, dump), edges_of(case, golden, dump, named)
+    return Record(
+        case.goldens.test,
+        case.goldens.facts(case.runtime.producer()),
+        named,
+        case.goldens.path,
+        {} if empty is None else {EMPTY: empty},
+        {EDGES: edges} if edges else {},
+        tensors=dump.records if elements and any(one.payload is not None for one in dump.records) else (),
+        file_names=not dump.raw_names,
         problems=unreadable(dump) + threads,
         notes=dump.notes,
-        has_tensors=elements and any(record.payload is not None for record in dump.records),
-        edges=edges_of(case, golden, dump, named),
     )
 
 
@@ -104,12 +86,12 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
 
 
 def problems_of(
-    case: Case, snapshot: Snapshot, known: set[str] | frozenset[str] = frozenset()
+    terms: Terms, snapshot: Record, known: set[str] | frozenset[str] = frozenset()
 ) -> tuple[str, ...]:
     """Return what keeps a run from being a golden, or from passing by one, besides its values; in words.
 
     Args:
-        case: the test.
+        terms: what it is judged by.
         snapshot: what the run left.
         known: layers, as file names spell them, that are told to be missing elsewhere.
     """
@@ -117,17 +99,17 @@ def problems_of(
     layers = [layer_of(key) for key in table.keys]
     absent = tuple(
         f"layer {name!r}, named in the marker, is not in the dump; {suggest(name, layers)}"
-        for name in absent_layers(layers, case.request)
+        for name in absent_layers(layers, terms.layers)
         if sanitise(name) not in known
     )
     unmatched = tuple(
         f"tolerance rule {rule.describe()} of the marker matches nothing this test dumped; "
         f"correct its layer, op_type, dtype or statistic, or remove it"
-        for rule in case.tolerances.having(lambda rule: rule.source == MARKER_RULES).unmatched(table)
+        for rule in terms.tolerances.having(lambda rule: rule.source == MARKER_RULES).unmatched(table)
     )
     kept = tuple(
         f"golden_tensors {pattern!r} of the marker names no layer of the dump; {suggest(pattern, layers)}"
-        for pattern in case.request.golden_tensors
+        for pattern in terms.kept
         if pattern != AUTO_LAYERS and not layers_meant([pattern], layers)
     )
     return snapshot.problems + absent + unmatched + kept + _nothing_told(table)

@@ -13,13 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.judge import RUN, judge_tables
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import StatsTable, sanitised_key
-from pytest_npudump.golden.content.text import UNWRITTEN
 from pytest_npudump.golden.content.unwritten_entries import JUDGED, LEFT_OUT, entries_of
 from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.record.record import UNWRITTEN
 from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
 
 if TYPE_CHECKING:
@@ -158,19 +158,8 @@ def without(dump: Dump, entries: Mapping[str, str], kept: Iterable[str] = ()) ->
     )
 
 
-def unjudged_note(entries: Mapping[str, str], before: Dump, after: Dump) -> tuple[str, ...]:
-    """Say which tensors of a run are not judged, as nothing wrote them when the golden was recorded."""
-    kept = {record.key for record in after.records}
-    missing = {str(record.key.sanitised) for record in before.records if record.key not in kept}
-    names = [key for key in entries if sanitised_key(key) in missing]
-    if not names:
-        return ()
-    why = "as nothing wrote them when the golden was recorded"
-    return (f"{len(missing)} tensors are not judged, {why}: {first_of(names)}",)
-
-
 def _differing(one: StatsTable, other: StatsTable, tolerances: Tolerances) -> set[str]:
-    comparison = compare_tables(one, other, tolerances, approved=False)
+    comparison = judge_tables(one, other, tolerances, RUN)
     return {str(verdict.key.sanitised) for verdict in comparison.failing if verdict.status == FAIL}
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_npudump.compare.judge import RUN, judge_tables
 from pytest_npudump.compare.stats.deviations import deviations
-from pytest_npudump.compare.stats.eager_calls import compare_runs, under_golden_keys
+from pytest_npudump.compare.stats.eager_calls import under_golden_keys
 from pytest_npudump.compare.stats.order import ABSENT
-from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL
 from pytest_npudump.compare.tensors.describe import describe_tensor
 from pytest_npudump.compare.tensors.difference import compare_tensors
@@ -35,8 +35,7 @@ from pytest_npudump.regression.record import (
 )
 from pytest_npudump.regression.second_run.by_reference import failing_keys, with_reference
 from pytest_npudump.regression.second_run.patterns import with_patterns
-from pytest_npudump.regression.second_run.suspected import isolate_suspects, with_graph_inputs
-from pytest_npudump.regression.second_run.suspected_calls import decided, isolate_calls
+from pytest_npudump.regression.second_run.suspected import isolate_suspects
 from pytest_npudump.regression.shared_by_ranks import by_rank
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def _measured(case: Case, first: FirstRun, dump: Dump) -> Measured:
     if _was_text(first) and case.runtime.name != "emulator":
         return once("the second run dumped tensors, whose statistics no device has computed")
     before = StatsTable.from_records(first.dump.records if first.dump is not None else ())
-    again = compare_runs(before, StatsTable.from_records(dump.records), case.tolerances)
+    again = judge_tables(before, StatsTable.from_records(dump.records), case.tolerances)
     found = deviations(again, case.tolerances)
     strays = np.any(found.largest > _RECOMPUTED, axis=1) | found.uncountable
     alike = [replace(found, differs=found.differs & strays)]
@@ -109,14 +108,12 @@ def _explained(case: Case, first: FirstRun, plan: Plan, attempt: Attempt) -> Esc
     findings = _findings(case, first, plan, second.records, tensors)
     findings = with_patterns(findings, second.records, tensors)
     findings, notes = with_reference(case, first, findings, second.records)
-    at_hand = with_graph_inputs(second.records.values(), plan.layers, dump)
     lost = {str(finding.key.sanitised) for finding in findings if finding.healthy}
-    suspects = _reproduced(first, plan.suspects, lost)
-    isolated, told = isolate_suspects(case, first, suspects, at_hand)
     records = [*second.records.values()]
-    calls, unsaved = isolate_calls(case, first, suspects, records, attempt.directory, healthy=lost)
-    isolated = tuple(one for one in decided(isolated, calls) if str(one.key.sanitised) not in lost)
-    notes += told + unsaved
+    isolated, told = isolate_suspects(
+        case, first, plan, dump, records, folder=attempt.directory, healthy=lost
+    )
+    notes += told
     layers = tuple(dict.fromkeys(r.key.layer for r in second.records.values() if r.payload is not None))
     drawing = drawing_alike(case, first.dump) if first.dump is not None else ()
     return Escalation(
@@ -129,22 +126,6 @@ def _explained(case: Case, first: FirstRun, plan: Plan, attempt: Attempt) -> Esc
         isolated=isolated,
         alike=_alike(case, first, second.records),
     )
-
-
-def _reproduced(
-    first: FirstRun, suspects: Iterable[TensorKey], lost: Collection[str]
-) -> tuple[TensorKey, ...]:
-    """Return the suspects but for those that did not fail again, and where the changes of these begin.
-
-    Args:
-        first: the first run.
-        suspects: the outputs under suspicion.
-        lost: sanitised keys of the tensors that failed in the first run only.
-    """
-    sources = first.outcome.sources.independent if first.outcome.sources is not None else ()
-    again = [source for source in sources if str(source.key.sanitised) not in lost]
-    begun = {source.begins for source in sources} - {source.begins for source in again}
-    return tuple(key for key in suspects if key not in begun and str(key.sanitised) not in lost)
 
 
 def _alike(case: Case, first: FirstRun, records: Mapping[str, TensorRecord]) -> Mapping[str, TensorRecord]:
@@ -240,9 +221,8 @@ def _against_golden(
     if before is None:
         return tuple(findings)
     here = [records[key] for f in findings if (key := str(f.key.sanitised)) in records]
-    after = compare_tables(
-        before.golden, StatsTable.from_records(here), tolerances.with_measured(first.outcome.measured)
-    )
+    measured = tolerances.with_measured(first.outcome.measured)
+    after = judge_tables(before.golden, StatsTable.from_records(here), measured)
     reasons = {str(verdict.key.sanitised): verdict.reasons for verdict in before.failing}
     places = {str(verdict.key.sanitised): (at, verdict) for at, verdict in enumerate(after.verdicts())}
     unjudged = frozenset[int]().union(*(doubt.unjudged for doubt in after.doubts))
@@ -286,12 +266,8 @@ def _disagreements(
     wanted = {str(key.sanitised) for key in failing} & records.keys()
     before = [record for record in dumped if str(record.key.sanitised) in wanted]
     after = [records[str(record.key.sanitised)] for record in before]
-    comparison = compare_tables(
-        StatsTable.from_records(before),
-        StatsTable.from_records(after),
-        _tolerances(case, first),
-        approved=False,
-    )
+    tables = StatsTable.from_records(before), StatsTable.from_records(after)
+    comparison = judge_tables(*tables, _tolerances(case, first), RUN)
     return {
         str(verdict.key.sanitised): {r.statistic: (r.golden, r.actual) for r in verdict.reasons}
         for verdict in comparison.failing

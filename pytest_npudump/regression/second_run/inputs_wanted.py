@@ -10,8 +10,8 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
-from pytest_npudump.graph.onnx_edges import read_onnx
-from pytest_npudump.reference.upstream import UPSTREAM, nearest_first
+from pytest_npudump.graph.model_files import read_onnx
+from pytest_npudump.reference.operator_alone import UPSTREAM, nearest_first
 from pytest_npudump.regression.run.dataflow import edges_kept, edges_of_models
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pytest_npudump.regression.measured_noise import further_runs
 from pytest_npudump.regression.outcome import Escalation, FirstRun
 from pytest_npudump.regression.record import needs_processes
 from pytest_npudump.regression.run.unwritten import read_probe
-from pytest_npudump.regression.second_run.by_reference import failing_layers, known_keys
+from pytest_npudump.regression.second_run.by_reference import failing_keys, failing_layers, known_keys
 from pytest_npudump.regression.second_run.inputs_wanted import (
     edges_of_device,
     edges_of_run,
@@ -23,7 +23,6 @@ from pytest_npudump.regression.second_run.inputs_wanted import (
     sizes_with_inputs,
     upstream_of,
 )
-from pytest_npudump.regression.second_run.suspected import suspects_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump, TensorKey
     from pytest_npudump.graph.edges import Edges
     from pytest_npudump.regression.case import Case
+    from pytest_npudump.regression.outcome import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def _plan_explanation(case: Case, first: FirstRun, dump: Dump) -> Plan | None:
         alone = case.exchange is None and not first.part  # what ranks share is not approved by what one left
         return _plan(case, first, dump, also) if also and alone else None
     edges = edges_of_run(case, first, dump)
-    suspects = suspects_of(first.outcome)
+    suspects = _suspects_of(first.outcome)
     return plan_suspects(case, first, dump, suspects, failing, edges=edges, also=also)
 
 
@@ -258,3 +258,15 @@ def _consumers(dump: Dump, layers: tuple[str, ...]) -> tuple[tuple[str, ...], tu
     }
     lonely = tuple(layer for task, layer in wanted.items() if task not in found)
     return tuple(layer for layer in dict.fromkeys(found.values()) if layer not in layers), lonely
+
+
+def _suspects_of(outcome: Outcome) -> tuple[TensorKey, ...]:
+    """Return the outputs to be judged by their inputs, in order of execution.
+
+    They are each independent source and where its change begins; the first failure where no source is known.
+    """
+    found: list[TensorKey] = []
+    for source in outcome.sources.independent if outcome.sources is not None else ():
+        found += [source.key] if source.begins is None else [source.key, source.begins]
+    outputs = [key for key in dict.fromkeys(found or failing_keys(outcome)) if key.io == "output"]
+    return tuple(outputs if found else outputs[:1])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest_npudump.reproduction
-from pytest_npudump.reference.call_alone import held_against_cpu
+from pytest_npudump.reference.called_operators import CalledOperator
 from pytest_npudump.runtime.aten.call_files import CALL, Judged, call_of, read_files, save_call
 from pytest_npudump.runtime.aten.recompute import Reading
 
@@ -28,7 +28,9 @@ SCRIPT = Path(pytest_npudump.reproduction.__file__).with_name("call_script.py")
 
 def wrongs(call: KeptCall, place: int, dtype: str, array: Array) -> list[str]:
     """Return what is wrong with the files of a call whose result was right; [] where nothing is."""
-    _, allowed = held_against_cpu(call, place, dtype, plain=True)
+    operator = CalledOperator(call, place, dtype, plain=True)
+    expected = operator.expected()
+    allowed = None if expected.dtype.kind in "iub" else operator.healthy(expected).most
     judged = Judged(place, dtype, "float32", plain=True, apart=None, allowed=allowed, why="")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "0")

@@ -22,7 +22,7 @@ from pytest_npudump.dump.files.mapping import read_mapping
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.values.dtypes import BY_PROTO
 from pytest_npudump.emulator import install
-from pytest_npudump.emulator.dumps.exception_files import Argument, Operator, container, norm_header
+from pytest_npudump.emulator.dumps.exception_files import Argument, Operator, container, exception_header
 from pytest_npudump.emulator.dumps.exceptions import ExceptionDump
 from pytest_npudump.emulator.dumps.writer import path_hash
 from pytest_npudump.emulator.faults import fail
@@ -69,7 +69,7 @@ def test_a_file_rebuilt_from_its_values_is_adump_s_byte_for_byte(name: str, wire
     values = dict(top)
     attribute = dict(wire.fields(values[7]))
     operator = Operator(values[6].decode(), "", 0, 0, 0, sides[4], sides[3])
-    header = norm_header(
+    header = exception_header(
         values[2],
         operator,
         message=values[9].decode(),

@@ -12,8 +12,7 @@ from onnx import TensorProto, helper
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
 from pytest_npudump.emulator.execution.onnx_model import load
-from pytest_npudump.emulator.faults import distort, end, fail, trample
-from pytest_npudump.emulator.process.state import process
+from pytest_npudump.emulator.faults import PLANTED, distort, end, fail, trample
 from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.onnxmodels.tensor_types import from_array
 
@@ -108,7 +107,7 @@ def test_a_trampling_changes_the_bits_from_the_operator_on(
 
 
 def test_a_fault_ends_with_its_block_or_with_all_others() -> None:
-    planted = process().faults
+    planted = PLANTED
     for plant in (
         lambda: trample("m", by="a", victim="b"),
         lambda: distort("m", "a", factor=2.0),
@@ -157,7 +156,7 @@ def test_what_follows_a_distorted_operator_goes_on_with_that(
     distort("chain", "neg", factor=7.0)
     distort("chain", "neg", factor=2.0, offset=0.5)
     settings = _settings(tmp_path / "dump", all_models=True) if dumped else None
-    model = load(chain, settings, faults=process().faults)
+    model = load(chain, settings)
     fed = from_array(BY_NAME["float32"], np.array([1.0, -3.0], np.float32))
     y, shape = model.run([fed], iter(range(1795239189932086, 1795239189932999)).__next__)
     assert y.data.tolist() == [1.5, 6.5]
@@ -175,7 +174,7 @@ def test_a_distortion_that_cannot_be_is_refused_when_the_model_is_loaded(
     assert acl.init() == 0
     distort("chain", operator, factor=2.0)
     with pytest.raises(ModelError, match=words):
-        load(chain, None, faults=process().faults)
+        load(chain, None)
 
 
 @pytest.mark.parametrize(

@@ -87,9 +87,8 @@ def test_failure_that_does_not_reproduce_still_fails(project: Project) -> None:
 FLAKY = """
     import pathlib
     from pytest_npudump.emulator import faults
-    from pytest_npudump.emulator.process.state import process
 
-    process().faults.distortions.clear()
+    faults.end()
     runs = pathlib.Path("runs")
     if runs.exists():
         number = len(runs.read_text())

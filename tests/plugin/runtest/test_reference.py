@@ -767,7 +767,6 @@ def test_operators_are_judged_by_what_the_device_fed_them_and_not_by_the_inputs_
 ) -> None:
     scenes = [(name, op_type) for name in INSERTED for op_type in ("MatMul", "Conv")]
     source = "import os\nfrom pytest_npudump.emulator import faults\n"
-    source += "from pytest_npudump.emulator.process.state import process\n"
     source += "EXACT = [{'against': 'reference', 'rtol': 0, 'atol': 0, 'reason': 'any change'}]\n"
     for name, op_type in scenes:
         net = f"{name}_{op_type}"
@@ -777,7 +776,7 @@ def test_operators_are_judged_by_what_the_device_fed_them_and_not_by_the_inputs_
 @pytest.mark.npu_dump(reference="{net}.plain.onnx", tolerances=EXACT)
 def test_{net}(npu_dump):
     shape = {[4, 8] if op_type == "MatMul" else [1, 8, 8, 8]}
-    process().faults.distortions.clear()
+    faults.end()
     if os.environ["FAULT"]:
         faults.distort("{net}", os.environ["FAULT"], factor=1.01)
     with npu_dump.load_model("{net}.onnx") as model:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_npudump.compare.stats.eager_calls import compare_runs
+from pytest_npudump.compare.judge import judge_tables
 from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.content.edge_lines import SIGN
-from pytest_npudump.golden.content.text import EDGES, Golden
+from pytest_npudump.golden.content.text import Golden
+from pytest_npudump.record.record import EDGES
 from pytest_npudump.regression.first_run.changed_within import changes_of
 
 LAYERS = ("noisy", "follows", "apart")
@@ -36,7 +37,7 @@ def golden(noise: str = "-", edges: str = EDGE_LINES) -> Golden:
 def found(approved: Golden, actual: StatsTable) -> tuple[list[str], int]:
     cells = approved.table.noise
     measured = Calibrated.of(approved.table.keys, cells, repeats=True, widens=False)
-    comparison = compare_runs(approved.table, actual, Tolerances("same", measured=measured))
+    comparison = judge_tables(approved.table, actual, Tolerances("same", measured=measured))
     assert comparison.ok
     changes = changes_of(comparison, approved)
     return [verdict.key.layer for verdict in changes.found], changes.following
@@ -48,7 +49,7 @@ def test_nothing_has_changed_where_all_is_the_same() -> None:
 
 def test_each_change_is_told_with_both_numbers() -> None:
     approved, actual = golden(), table(0.5, 0.5, 0.5000005)
-    comparison = compare_runs(approved.table, actual, Tolerances("same"))
+    comparison = judge_tables(approved.table, actual, Tolerances("same"))
     [verdict] = changes_of(comparison, approved).found
     assert verdict.key == TensorKey("apart", "output", 0)
     [reason] = verdict.reasons

@@ -17,7 +17,8 @@ from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.dump.tree.find import find_files
 from pytest_npudump.errors import DumpError, GoldenError
-from pytest_npudump.golden.content.text import OVERFLOW, REASON
+from pytest_npudump.golden.variants import foreign, unsaid
+from pytest_npudump.record.record import OVERFLOW, REASON
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Outcome, recorded
 from pytest_npudump.regression.record import golden_to_start_from
@@ -57,14 +58,15 @@ def judge(case: Case, attempt: Attempt) -> Outcome:
     if case.settings.update_golden:
         return _record(case, golden, found, problems)
     if golden is not None:
-        problems = (*case.goldens.foreign(golden), *problems)
+        facts = case.goldens.facts(case.runtime.producer())
+        problems = (*foreign(golden, case.goldens.test, facts), *problems)
     new = tuple(one for one in found if not is_known(one, known))
     good = not new and not problems
     return Outcome(
         status.PASSED if good else status.FAILED,
         path,
         problems=problems,
-        notes=(*(case.goldens.unsaid(golden) if golden else ()), *_notes(found, new, known)),
+        notes=(*(unsaid(golden) if golden else ()), *_notes(found, new, known)),
         tensors=len(dump.records),
         findings=new,
     )

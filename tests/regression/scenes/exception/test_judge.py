@@ -16,10 +16,9 @@ from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.emulator.dumps.exception_files import (
     Argument,
     Operator,
-    brief_header,
     container,
     core,
-    norm_header,
+    exception_header,
 )
 from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.ranks.rank import Rank
@@ -132,7 +131,7 @@ def test_the_stream_of_a_norm_dump_is_in_its_log(run: Any) -> None:
     # the line of DumpOperator::LogExceptionInfo
     message = "[AIC_INFO] node_name:a/b, node_type:Add, stream_id:47, task_id:7, context_id:4294967295\n"
     (run.folder() / f"Add.a_b.7.{STAMP}").write_bytes(
-        b"".join(container(norm_header(5, operator, message=message), operator))
+        b"".join(container(exception_header(5, operator, message=message), operator))
     )
     (found,) = failed(judge(run, run.attempt))
     assert finding_sentence(found) == "a/b (Add) failed on the NPU (device 0, stream 47, task 7)"
@@ -154,7 +153,9 @@ def test_a_dump_without_a_name_tells_stream_task_and_what_is_in_it(
     operator = Operator(
         "", "", 1, 42, 0, [Argument(from_array(BY_NAME["int8"], np.zeros((2, 3), np.int8)), 0)]
     )
-    (run.folder() / name).write_bytes(b"".join(container(brief_header(5, operator), operator)))
+    (run.folder() / name).write_bytes(
+        b"".join(container(exception_header(5, operator, brief=True), operator))
+    )
     (found,) = failed(judge(run, run.attempt))
     assert (found.kind, found.layer) == (kind, "")
     assert finding_sentence(found) == f"{sentence} on the NPU (device 0, stream 42, task 1)"
