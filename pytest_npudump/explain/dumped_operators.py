@@ -17,8 +17,7 @@ import numpy as np
 
 from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
 from pytest_npudump.dump.arrays.decode import load, why_opaque
-from pytest_npudump.dump.arrays.host import host_array
-from pytest_npudump.dump.arrays.layouts import LayoutError
+from pytest_npudump.dump.arrays.layouts import LayoutError, host_array
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import squeezed
 from pytest_npudump.dump.values.dtypes import BY_NAME

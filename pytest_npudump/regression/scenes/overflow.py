@@ -12,8 +12,8 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.dump.files.container.reader import read_container
-from pytest_npudump.dump.files.overflow.reader import OverflowUnit, read_overflow
+from pytest_npudump.dump.files.container import read_container
+from pytest_npudump.dump.files.overflow import OverflowUnit, read_overflow
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.table import StatsTable

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.values.small_floats import is_of_numpy
+from pytest_npudump.dump.arrays.decode import is_of_numpy
 from pytest_npudump.errors import DumpError
 from pytest_npudump.runtime.aten.host_copy import HostCopy, NotCopiedError, View, array_of
 from pytest_npudump.runtime.aten.kept_calls import KeptCall

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_npudump.dump.files.container.reader import read_container
+from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.emulator.dumps.writer import Slot, TaskFile, write

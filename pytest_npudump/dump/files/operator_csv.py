@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.bytes.textfile import read_small
 from pytest_npudump.dump.columns import Column, TensorColumns
+from pytest_npudump.dump.execution import named_execution
 from pytest_npudump.dump.files.stats_cells import (
     DIGESTS,
     DIGITS,
@@ -37,20 +38,26 @@ from pytest_npudump.dump.files.stats_cells import (
     STATISTICS,
     VALUES,
     column,
+    doubtful,
     extreme_parser,
     parse_count,
     parse_digest,
     parse_dtype,
     parse_float,
     parse_shape,
+    repaired,
     unread,
+    written_by_host,
 )
 from pytest_npudump.dump.records import Stats
-from pytest_npudump.dump.values.host_values import doubtful, repaired, written_by_host
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from pytest_npudump.dump.execution import Execution, TensorPart
+    from pytest_npudump.dump.files.formats import Job
+    from pytest_npudump.dump.places import DumpFile
 
 _Bodies = dict[int, bytes]
 """All lines of files behind the first, by the number of the file."""
@@ -140,7 +147,7 @@ def parse_operator_csv(
             alike[head][at] = body
         else:
             odd[at] = data
-    whole = TensorColumns.of({}, DIGITS)
+    whole = TensorColumns(DIGITS)
     for head, bodies in alike.items():
         for piece in _joined(head, bodies, odd):
             whole.append(piece, 0)
@@ -179,7 +186,7 @@ def _plain(header: Header, head: bytes, bodies: _Bodies) -> TensorColumns:
     width = len(layout.columns)
     widths = {line.count(",") + 1 for line in text.split("\n")}
     if widths != {width} or (header.late and max(counts) > _CHUNK_TENSORS):
-        raise ValueError("a row may be of another layout")
+        raise ValueError  # a row may be of another layout
     cells = text.replace("\n", ",").split(",")
     files = array("q", chain.from_iterable(map(repeat, bodies, counts)))
     columns = [cells[at::width] for at in range(width)]
@@ -309,7 +316,7 @@ def _columns(
     if layout.count >= 0:
         for count, extents in frozenset(zip(cells[layout.count], shape, strict=True)):
             if extents is not None and count != str(prod(extents)):
-                raise ValueError("another layout")
+                raise ValueError  # another layout
     texts = dict(zip(layout.columns, cells, strict=True))
     stats = [_statistic(name, texts.get(name), dtype) for name in STATISTICS]
     digest = [""] * length
@@ -335,21 +342,20 @@ def _columns(
                 extreme = list(stats[at] or repeat(None, length))
                 extreme[row] = value
                 stats[at] = extreme
-    io = _each(_IO.get, cells[0])
-    slot = _each(parse_count, cells[_SLOT])
-    if None in io or None in slot:
-        named = f"{cells[0][0][:40]!r} and {cells[_SLOT][0][:40]!r}"
-        raise ValueError(f"expected Input or Output and an index, not {named}")
+    directions, slots = _each(_IO.get, cells[0]), _each(parse_count, cells[_SLOT])
+    if None in directions or None in slots:
+        io, slot = cells[0][0], cells[_SLOT][0]
+        raise ValueError(f"expected Input or Output and an index, not {io[:40]!r} and {slot[:40]!r}")
     size = _each(parse_count, cells[_SIZE])
-    tensors = list(zip(files, io, slot, strict=True))
+    tensors = list(zip(files, directions, slots, strict=True))
     in_order = all(map(lt, tensors, islice(tensors, 1, None)))  # as they are written: inputs first, by slot
     if not in_order and len(frozenset(tensors)) < length:
-        raise ValueError("a tensor stands in a file twice")
+        raise ValueError  # a file has one twice
     if header.unread:
         note = [f"{text}; {header.unread}" if text else header.unread for text in note]
     formats = _each(lambda text: "" if text in NO_VALUE else sys.intern(text), cells[_FORMAT])
     return TensorColumns(
-        files, io, slot, dtype, shape, formats, size, note, digest, told, tuple(stats), DIGITS
+        DIGITS, files, directions, slots, dtype, shape, formats, size, note, digest, told, tuple(stats)
     )
 
 
@@ -374,3 +380,19 @@ def _statistic(name: str, texts: Sequence[str] | None, dtypes: Sequence[str]) ->
         except ValueError:
             pass
     return list(map(parse_float, texts))
+
+
+def read_file(
+    job: Job, _table: tuple[TensorPart, ...], **_: bool
+) -> tuple[list[Execution], list[FormatError]]:
+    """Return the execution that a file holds the statistics of."""
+    return read_files([job.file])
+
+
+def read_files(files: Sequence[DumpFile]) -> tuple[list[Execution], list[FormatError]]:
+    """Return the executions that files hold the statistics of, and what is wrong with the others."""
+    tensors, problems = read_operator_csv("", [str(file.path) for file in files])
+    parts = tensors.parts()
+    named = [(file, file.name, parts.get(at)) for at, file in enumerate(files)]
+    found = [named_execution(file, name, tuple(held)) for file, name, held in named if name and held]
+    return found, problems

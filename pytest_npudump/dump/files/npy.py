@@ -5,16 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.arrays.npy import read_npy_header
-from pytest_npudump.dump.execution import Execution, named_execution
-from pytest_npudump.dump.parts import COMPUTED_IN_FLOAT32, TensorPart, dtype_name, with_projections_of
+from pytest_npudump.dump.execution import (
+    COMPUTED_IN_FLOAT32,
+    Execution,
+    TensorPart,
+    dtype_name,
+    named_execution,
+    with_projections_of,
+)
 from pytest_npudump.dump.records import Payload
-from pytest_npudump.dump.stats.file_tensors import npy_stats
+from pytest_npudump.dump.stats.tensor import npy_stats
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_npudump.dump.files.format import Job
+    from pytest_npudump.dump.files.formats import Job
     from pytest_npudump.dump.names import DumpName
     from pytest_npudump.dump.places import DumpFile
 

@@ -13,27 +13,28 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.bytes.textfile import read_small
-from pytest_npudump.dump.execution import Execution
+from pytest_npudump.dump.execution import Execution, TensorPart
 from pytest_npudump.dump.files.stats_cells import (
     DIGESTS,
     NO_VALUE,
     STATISTICS,
     column,
+    doubtful,
     parse_count,
     parse_digest,
     parse_dtype,
     parse_shape,
     parse_stats,
+    repaired,
     unread,
 )
-from pytest_npudump.dump.parts import TensorPart
-from pytest_npudump.dump.values.host_values import doubtful, repaired
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from pytest_npudump.dump.files.formats import Job
     from pytest_npudump.dump.places import Place
 
 _REQUIRED = ("op_type", "op_name", "task", "stream", "time", "io", "slot", "size", "dtype", "shape")
@@ -196,3 +197,14 @@ def _tensor(  # noqa: PLR0917 - a cache takes positional arguments in half the t
         raise ValueError(_EXPECTED)
     layout = "" if layout in NO_VALUE else layout
     return io, index, parse_dtype(dtype), parse_shape(shape), layout, parse_count(size)
+
+
+def read_file(
+    job: Job, _table: tuple[TensorPart, ...], **_: bool
+) -> tuple[list[Execution], list[FormatError]]:
+    """Return an execution for each row of a ``statistic.csv``.
+
+    Raises:
+        FormatError: the file is damaged.
+    """
+    return read_step_csv(job.file.path, job.file.place), []
