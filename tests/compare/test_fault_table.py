@@ -183,7 +183,7 @@ def test_the_first_change_is_that_of_the_fault_but_where_printed_statistics_stay
     assert projected.right(0, "permutation") == 1
 
 
-@pytest.mark.parametrize(("dtype", "rule", "kind"), CALM)
+@pytest.mark.each(("dtype", "rule", "kind"), CALM)
 def test_other_numerics_are_no_fault(tallies: Any, dtype: str, rule: str, kind: str) -> None:
     tally = tallies[dtype][rule]
     assert tally.runs[kind] >= 1

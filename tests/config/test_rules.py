@@ -149,7 +149,7 @@ PROBES = [
 ]
 
 
-@pytest.mark.parametrize(("version", "dump", "expected"), PROBES)
+@pytest.mark.each(("version", "dump", "expected"), PROBES)
 def test_adump_follows_the_rule(version: str, dump: object, expected: str, tmp_path: Path) -> None:
     text = json.dumps({"dump": dump}).encode()
     verdict = adump.validate(text, version=version, cwd=tmp_path, environ={})

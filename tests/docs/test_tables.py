@@ -97,7 +97,7 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Arg
 PARSERS = dict(parsers(_parser(list(COMMANDS))))
 
 
-@pytest.mark.parametrize("command", PARSERS)
+@pytest.mark.each("command", PARSERS)
 def test_the_page_lists_the_arguments_of_each_command_in_the_order_of_its_help(command: str) -> None:
     text = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
     section = text.split(f"\n## `npudump {command}`\n")[1].split("\n## ")[0]
@@ -111,7 +111,7 @@ def test_the_page_lists_the_arguments_of_each_command_in_the_order_of_its_help(c
     assert [[name.split(" ")[0] for name in cells] for cells in listed] == expected
 
 
-@pytest.mark.parametrize("command", PARSERS)
+@pytest.mark.each("command", PARSERS)
 def test_choices_and_defaults_of_a_command_are_on_its_page(command: str) -> None:
     text = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
     section = text.split(f"\n## `npudump {command}`\n")[1].split("\n## ")[0]

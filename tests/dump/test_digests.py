@@ -37,7 +37,7 @@ def only(root: Path, path: str, *lines: str) -> TensorRecord:
     return record
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("titles", "cells", "digest"),
     [
         ("Max Value,MD5", f"1,{MD5.upper()}", f"md5:{MD5}"),

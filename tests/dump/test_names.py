@@ -108,7 +108,7 @@ def test_trap_27_stamps_of_16_17_and_20_digits_are_times() -> None:
     assert (brief.kind, brief.stream, brief.task, brief.time) == ("exception", 42, 1, 1726159207469285)
 
 
-@pytest.mark.parametrize("stamp", ["20261301123456789", "20260132123456789", "20260101243456789", "0" * 17])
+@pytest.mark.each("stamp", ["20261301123456789", "20260132123456789", "20260101243456789", "0" * 17])
 def test_seventeen_digits_that_are_no_date_are_no_stamp(stamp: str) -> None:
     assert parse_name(f"MatMul.net_mm.5.{stamp}") is None
     assert parse_name(f"exception_info.42.1.{stamp}") is None
@@ -176,7 +176,7 @@ def test_overflow_records_are_told_from_operators() -> None:
         assert found.kind == "opdebug"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "name",
     [
         "",

@@ -66,7 +66,7 @@ def test_without_layers_everything_is_selected() -> None:
     assert select_layers(everything, DumpRequest()) is everything
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("layers", "kept"),
     [
         (("net/conv.1",), ["net_conv_1"]),
@@ -110,7 +110,7 @@ def test_absent_is_judged_on_what_was_selected_too() -> None:
     assert absent_layers(names(select_layers(dump("a", "c"), request)), request) == ("b",)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("pattern", "layers", "meant"),
     [
         ("blk[1]", ["blk1", "blk[1]", "blk_1"], ["blk[1]"]),

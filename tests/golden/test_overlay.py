@@ -141,7 +141,7 @@ def test_a_base_that_is_gone_is_an_error(tmp_path: Path) -> None:
         read_golden(tmp_path / "test_a@x.yaml")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "told", ["x", "{base: ../test_a.yaml}", "{base: test_a@y.yaml}", "{base: test_a.yaml, a: 1}"]
 )
 def test_a_key_that_leads_elsewhere_is_an_error(tmp_path: Path, told: str) -> None:

@@ -31,7 +31,7 @@ def test_an_input_that_holds_what_one_output_held_came_from_there(make_table: An
     assert same_values(table).feeds == {"c": (Port("b", 1), Port("a"))}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "before",
     [
         [("a:output.0", A), ("b:output.0", A)],

@@ -50,7 +50,7 @@ def test_elements_that_rounding_makes_infinite_are_counted_apart() -> None:
     assert (found.largest, found.special, found.count) == (0.5, 1, 1)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("count", "extremes", "vector"), [(10, 10, 10), (11, 8, 8), (500, 8, 8), (501, 5, 3), (10**6, 5, 3)]
 )
 def test_factors_are_those_of_neuron_and_of_pytorch_for_small_tensors(

@@ -31,7 +31,7 @@ def test_names_and_globs_are_read_in_the_order_of_the_file(tmp_path: Path) -> No
     ]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("text", "message"),
     [
         ("fused: relu_2\n", "line 1: the reference has no node or tensor 'relu_2'; did you mean 'relu_1'?"),

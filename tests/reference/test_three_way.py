@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 X = np.random.default_rng(0).normal(size=(20, 30)).astype(np.float32)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("dtypes", "expected"),
     [
         (["float32", "float16", "int32"], "float16"),

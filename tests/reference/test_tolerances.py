@@ -29,7 +29,7 @@ def rtol(
     return reference_tolerances(request, file).among([dtype, *others]).decide(layer, dtype, "max").rtol
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("dtype", "others", "expected"),
     [
         ("float32", (), 1e-3),
@@ -81,7 +81,7 @@ def test_rules_without_against_are_about_goldens() -> None:
     assert rtol(request(tolerances=(plain,)), "float16") == 0.05
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("marker", "message"),
     [
         ({"tolerances": ({**RULE, "reason": ""},)}, "rule 1 allows more than the preset 'om-net'"),

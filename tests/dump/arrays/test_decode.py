@@ -107,7 +107,7 @@ def test_a_bool_keeps_bytes_that_are_neither_0_nor_1(tmp_path: Path) -> None:
     assert (odd.dtype, odd.tolist()) == (np.uint8, [0, 1, 239])
 
 
-@pytest.mark.parametrize("dtype", [d for d in ALL if d.kind != "opaque"], ids=lambda d: d.name)
+@pytest.mark.each("dtype", [d for d in ALL if d.kind != "opaque"], ids=lambda d: d.name)
 def test_types_of_real_files_have_values_or_say_why_not(dtype: DType) -> None:
     matches = [
         p for p in (DATA / "dtypes").iterdir() if p.name.split("_")[0] == str(dtype.proto) and not p.suffix
@@ -121,7 +121,7 @@ def test_types_of_real_files_have_values_or_say_why_not(dtype: DType) -> None:
     assert raw_bytes(tensor.payload).tolist() == list(range(240))
 
 
-@pytest.mark.parametrize("name", [d.name for d in ALL if d.kind == "opaque"] + ["proto:99"])
+@pytest.mark.each("name", [d.name for d in ALL if d.kind == "opaque"] + ["proto:99"])
 def test_opaque_types_say_why(tmp_path: Path, name: str) -> None:
     payload = _payload(tmp_path, b"abcd")
     with pytest.raises(DecodeError, match="no values"):

@@ -28,7 +28,7 @@ _channels = st.integers(1, 40)
 _c0 = st.sampled_from([8, 16, 32])
 
 
-@pytest.mark.parametrize("path", sorted(p for p in DATA.iterdir() if not p.suffix), ids=lambda p: p.name)
+@pytest.mark.each("path", sorted(p for p in DATA.iterdir() if not p.suffix), ids=lambda p: p.name)
 def test_files_of_the_device_writer_come_back_as_they_were(path: Path) -> None:
     (tensor,) = read_container(path)[0].tensors
     host = np.load(f"{path}.npy")
@@ -197,7 +197,7 @@ def test_a_view_of_transposed_axes_needs_no_copy() -> None:
     assert np.shares_memory(found, device)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("shape", "device", "host", "original", "message"),
     [
         ((2, 2, 4, 5, 16), "NC1HWC0", "NHWC", (2, 30, 4, 5), "does not fit"),

@@ -62,9 +62,9 @@ def test_float32_of_mindspore_as_numpy_reads_it() -> None:
     assert not values.flags.owndata
 
 
-@pytest.mark.parametrize("code", "?bBhHiIqQefdFD")
-@pytest.mark.parametrize("order", "<>")
-@pytest.mark.parametrize("fortran", [False, True])
+@pytest.mark.each("code", "?bBhHiIqQefdFD")
+@pytest.mark.each("order", "<>")
+@pytest.mark.each("fortran", [False, True])
 def test_every_plain_type_in_both_byte_and_axis_orders(
     *, tmp_path: Path, code: str, order: str, fortran: bool
 ) -> None:
@@ -87,7 +87,7 @@ def test_later_versions_and_empty_and_scalar_arrays(tmp_path: Path, version: tup
 _TEXT = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }\n"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("data", "message"),
     [
         (b"", "the magic needs 6 bytes"),

@@ -75,8 +75,8 @@ def test_changes_to_a_private_map_are_not_lost(tmp_path: Path) -> None:
     assert array.min() == 7
 
 
-@pytest.mark.parametrize("nbytes", [0, 8, 1 << 15])
-@pytest.mark.parametrize("kind", ["missing", "directory", "pipe", "short"])
+@pytest.mark.each("nbytes", [0, 8, 1 << 15])
+@pytest.mark.each("kind", ["missing", "directory", "pipe", "short"])
 def test_bytes_of_a_file_that_has_changed_are_refused_whatever_their_number(
     kind: str, nbytes: int, tmp_path: Path
 ) -> None:
@@ -91,7 +91,7 @@ def test_bytes_of_a_file_that_has_changed_are_refused_whatever_their_number(
         raw_bytes(Payload(path, 5, nbytes))
 
 
-@pytest.mark.parametrize("nbytes", [0, 1, 1 << 14, (1 << 14) + 1])
+@pytest.mark.each("nbytes", [0, 1, 1 << 14, (1 << 14) + 1])
 def test_bytes_of_a_payload_are_those_of_the_file_and_read_only(nbytes: int, tmp_path: Path) -> None:
     content = np.random.default_rng(0).bytes(1 << 15)
     (tmp_path / "file").write_bytes(content)

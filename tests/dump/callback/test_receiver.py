@@ -80,7 +80,7 @@ def _both(
     return receiver.dump(acl=acl), read_dump(root, acl=acl, projections=not acl)
 
 
-@pytest.mark.parametrize("path", CONTAINERS, ids=lambda path: "/".join(path.parts[-3:])[-60:])
+@pytest.mark.each("path", CONTAINERS, ids=lambda path: "/".join(path.parts[-3:])[-60:])
 def test_every_real_container_gives_what_its_file_gives(tmp_path: Path, path: Path) -> None:
     data = path.read_bytes()
     for number, (count, acl) in enumerate(itertools.product((0, 1, 7, 200), (False, True))):
@@ -95,7 +95,7 @@ def test_bytes_that_come_one_by_one(tmp_path: Path) -> None:
     _same(*_both(tmp_path, {f"{PLACE}/{NAME}": data}, range(len(data))))
 
 
-@pytest.mark.parametrize("tree", ["acl-tensor", "acl-ffts", "acl-mixed-op", "acl-overflow"])
+@pytest.mark.each("tree", ["acl-tensor", "acl-ffts", "acl-mixed-op", "acl-overflow"])
 def test_a_whole_tree_gets_the_same_keys(tree: str) -> None:
     root = DATA / "trees" / tree
     receiver = DumpReceiver(root)
@@ -185,8 +185,8 @@ LARGE = [
 ]
 
 
-@pytest.mark.parametrize(("dtype", "proto"), LARGE, ids=lambda value: getattr(value, "__name__", ""))
-@pytest.mark.parametrize("padding", [0, 512])
+@pytest.mark.each(("dtype", "proto"), LARGE, ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.each("padding", [0, 512])
 def test_tensors_of_several_pieces_are_summed_as_those_of_files(
     tmp_path: Path, dtype: Any, proto: int, padding: int
 ) -> None:
@@ -288,7 +288,7 @@ def test_a_record_that_is_appended_later_is_one_of_the_file(tmp_path: Path) -> N
     assert "the last chunk never came" in str(problem)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("spoil", "message"),
     [
         (lambda chunks: chunks.pop(), "the last chunk never came, 40 bytes have"),

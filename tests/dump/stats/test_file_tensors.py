@@ -46,9 +46,9 @@ def _assert_is_what_numpy_finds(found: Stats | None, values: np.ndarray) -> None
     assert found.l2norm == pytest.approx(np.sqrt((wide * wide).sum(dtype=np.longdouble)), rel=1e-6)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("offset", [0, 3])
-@pytest.mark.parametrize("pieces", [2, 5])
+@pytest.mark.each("dtype", TYPES)
+@pytest.mark.each("offset", [0, 3])
+@pytest.mark.each("pieces", [2, 5])
 def test_all_pieces_of_a_large_tensor_count_wherever_it_begins(
     tmp_path: Path, dtype: str, offset: int, pieces: int
 ) -> None:
@@ -64,8 +64,8 @@ def test_only_the_elements_asked_for_count(tmp_path: Path) -> None:
     assert (found.count, found.max) == (10, 10)
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("descr", ["<f4", ">f4", "<f2", ">i8", "<f8"])
+@pytest.mark.each("order", ["C", "F"])
+@pytest.mark.each("descr", ["<f4", ">f4", "<f2", ">i8", "<f8"])
 def test_an_npy_file_counts_in_either_order_of_axes_and_of_bytes(
     tmp_path: Path, descr: str, order: str
 ) -> None:
@@ -83,8 +83,8 @@ def test_a_type_that_acl_has_no_statistics_for_is_only_counted_in_an_npy_file(tm
     assert (found.count, found.max, found.l2norm) == (6, None, None)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
-@pytest.mark.parametrize("place", [0, 1, CHUNK_BYTES])
+@pytest.mark.each("dtype", ["float32", "float16", "float64"])
+@pytest.mark.each("place", [0, 1, CHUNK_BYTES])
 def test_acl_is_misled_by_a_nan_in_the_first_element_of_the_tensor_only(
     tmp_path: Path, dtype: str, place: int
 ) -> None:

@@ -23,8 +23,8 @@ def noise(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(shape, np.float32)
 
 
-@pytest.mark.parametrize("shape", [(), (7,), (40, 60), (300, 40, 90)])
-@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.each("shape", [(), (7,), (40, 60), (300, 40, 90)])
+@pytest.mark.each("order", ["C", "F"])
 def test_npy_files_of_either_order_have_the_projections_of_c_order(
     tmp_path: Path, shape: tuple[int, ...], order: str
 ) -> None:
@@ -35,7 +35,7 @@ def test_npy_files_of_either_order_have_the_projections_of_c_order(
     assert found.max == tensor_stats(array).max
 
 
-@pytest.mark.parametrize("dtype", [">f4", "<f2", ">i4", "<c8", "?", "<f8"])
+@pytest.mark.each("dtype", [">f4", "<f2", ">i4", "<c8", "?", "<f8"])
 def test_numpy_types_of_either_byte_order_have_the_projections_of_their_values(
     tmp_path: Path, dtype: str
 ) -> None:
@@ -45,8 +45,8 @@ def test_numpy_types_of_either_byte_order_have_the_projections_of_their_values(
     assert found.projections == project(array)
 
 
-@pytest.mark.parametrize("count", [0, 1, 4096, 4097, 16_384, 700_000, 2_300_000])
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "bool"])
+@pytest.mark.each("count", [0, 1, 4096, 4097, 16_384, 700_000, 2_300_000])
+@pytest.mark.each("dtype", ["float32", "float16", "int8", "bool"])
 def test_raw_files_that_are_read_or_mapped_have_the_same(tmp_path: Path, dtype: str, count: int) -> None:
     array = (5 * noise(count)).astype(dtype)
     (tmp_path / "raw").write_bytes(b"head" + array.tobytes())
@@ -59,7 +59,7 @@ def test_raw_files_that_are_read_or_mapped_have_the_same(tmp_path: Path, dtype: 
     assert str(replace(found, projections=None)) == str(without)  # NaN equals NaN
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "tree",
     ["acl-dtypes", "acl-exception", "acl-tensor", "mindspore-dtypes", "mindspore-control_flow_multigraph"],
 )

@@ -138,7 +138,7 @@ def test_columns_of_the_largest_integers_do_not_overflow(dtype: type, code: int)
     assert project(alike) == tuple(SIGNS[:, alike != 0].sum(axis=1) * code)
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, np.int8, np.int32, np.bool_])
+@pytest.mark.each("dtype", [*FLOATS, np.int8, np.int32, np.bool_])
 @given(data=st.data())
 def test_result_does_not_depend_on_the_pieces(dtype: type, data: st.DataObject) -> None:
     size = data.draw(st.integers(0, 100_000))
@@ -170,8 +170,8 @@ def test_columns_are_added_up_in_float32_in_the_order_of_the_rows() -> None:
     )
 
 
-@pytest.mark.parametrize(("dtype", "kind"), [(np.float16, FLOAT16), (ml_dtypes.bfloat16, BFLOAT16)])
-@pytest.mark.parametrize("count", [1, 2, 497, BLOCK, 3 * BLOCK + 700, 5 * BLOCK + 1])
+@pytest.mark.each(("dtype", "kind"), [(np.float16, FLOAT16), (ml_dtypes.bfloat16, BFLOAT16)])
+@pytest.mark.each("count", [1, 2, 497, BLOCK, 3 * BLOCK + 700, 5 * BLOCK + 1])
 def test_values_that_were_converted_already_change_nothing(dtype: type, kind: object, count: int) -> None:
     array = noise(3, count).astype(dtype)
     projector = Projector(array_elements(array.dtype), count)
@@ -179,8 +179,8 @@ def test_values_that_were_converted_already_change_nothing(dtype: type, kind: ob
     assert projector.sums() == project(array) == project(array.astype(np.float32))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
-@pytest.mark.parametrize("count", [500, 5_000, 3 * BLOCK, 40 * BLOCK + 700, 40 * BLOCK + 5_001])
+@pytest.mark.each("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+@pytest.mark.each("count", [500, 5_000, 3 * BLOCK, 40 * BLOCK + 700, 40 * BLOCK + 5_001])
 def test_one_pass_with_the_statistics_gives_the_same_bits(dtype: type, count: int) -> None:
     for special in (0, 1, 40):
         array = noise(3, count).astype(dtype)
@@ -206,10 +206,8 @@ def test_elements_that_are_not_finite_count_as_zeros() -> None:
         assert streamed(array, [5, 20_000]) == found
 
 
-@pytest.mark.parametrize(
-    "dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2]
-)
-@pytest.mark.parametrize("size", [9, BLOCK + 3, 5 * BLOCK])
+@pytest.mark.each("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])
+@pytest.mark.each("size", [9, BLOCK + 3, 5 * BLOCK])
 def test_beside_zeros_alone_nan_and_infinities_stand_for_numbers(dtype: type, size: int) -> None:
     array, stands_for = np.zeros(size, dtype), np.zeros(size)
     where = [0, 2, 7, size - 1]
@@ -245,7 +243,7 @@ def test_both_parts_of_complex_numbers_are_elements() -> None:
         )
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "change",
     [
         lambda a: a.T,
@@ -264,10 +262,10 @@ def test_elements_are_taken_in_c_order(change: object) -> None:
     assert project(array) != project(np.array(array, np.float32, order="C").reshape(-1)[::-1])
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "dtype", ["int4", "int2", "uint1", "uint2", "bool", "hifloat8", "float4_e2m1fn", "float4_e1m2fn"]
 )
-@pytest.mark.parametrize("count", [1, 7, 4096, BLOCK, BLOCK + 11])
+@pytest.mark.each("count", [1, 7, 4096, BLOCK, BLOCK + 11])
 def test_types_that_numpy_lacks_have_the_projections_of_their_values(
     tmp_path: Path, dtype: str, count: int
 ) -> None:
@@ -323,8 +321,8 @@ def one_element(array: np.ndarray) -> np.ndarray:
     return changed
 
 
-@pytest.mark.parametrize("fault", [swapped_rows, lambda a: a[:, ::-1], shifted_tail, one_element])
-@pytest.mark.parametrize("shape", [(64, 100), (64, 512), (64, 4096), (40, 16_384)])
+@pytest.mark.each("fault", [swapped_rows, lambda a: a[:, ::-1], shifted_tail, one_element])
+@pytest.mark.each("shape", [(64, 100), (64, 512), (64, 4096), (40, 16_384)])
 def test_what_statistics_hide_is_seen(fault: object, shape: tuple[int, int]) -> None:
     array = noise(9, *shape)
     changed = fault(array)  # type: ignore[operator]
@@ -332,7 +330,7 @@ def test_what_statistics_hide_is_seen(fault: object, shape: tuple[int, int]) -> 
     assert 0.3 * away < distance(project(array), project(changed)) < 2 * away
 
 
-@pytest.mark.parametrize("size", [30, 500, 5_000, 60_000])
+@pytest.mark.each("size", [30, 500, 5_000, 60_000])
 def test_distance_estimates_the_l2norm_of_the_difference(size: int) -> None:
     ratios = []
     for seed in range(300):
@@ -345,7 +343,7 @@ def test_distance_estimates_the_l2norm_of_the_difference(size: int) -> None:
     assert 0.2 < found.min() < found.max() < 2.2
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "shape", [(16, 512), (32, 512), (128, 512), (32, 256), (16, 128), (64, 1024), (197, 768), (20, 4096)]
 )
 def test_a_constant_added_to_one_channel_is_seen(shape: tuple[int, int]) -> None:

@@ -116,8 +116,8 @@ def test_the_rows_of_this_machine_keep_the_bounds_wherever_the_large_term_stands
         assert np.abs(found / rows.sum(axis=1, dtype=np.float64) - 1).max() <= error
 
 
-@pytest.mark.parametrize("size", [1, 255, 32767, 32768, 33000, 300001])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.each("size", [1, 255, 32767, 32768, 33000, 300001])
+@pytest.mark.each("dtype", [np.float32, np.float64])
 def test_sums_and_inner_products_are_those_of_exact_sums(size: int, dtype: Any) -> None:
     rng = np.random.default_rng(size)
     one, other = (rng.standard_normal(size).astype(dtype) for _ in range(2))

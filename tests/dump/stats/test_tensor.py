@@ -87,15 +87,15 @@ def _assert_close(found: Any, expected: Any, array: np.ndarray) -> Any:
     np.testing.assert_allclose(found.l2norm, expected.l2norm, rtol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", FLOATS + INTS, ids=lambda d: np.dtype(d).name)
-@pytest.mark.parametrize("count", [1, 2, 3, 32768, 70001, 600001])
+@pytest.mark.each("dtype", FLOATS + INTS, ids=lambda d: np.dtype(d).name)
+@pytest.mark.each("count", [1, 2, 3, 32768, 70001, 600001])
 def test_random_tensors_of_every_type_and_size(dtype: Any, count: int) -> None:
     values = np.random.default_rng(count).standard_normal(count) * 20
     array = (np.abs(values) if np.dtype(dtype).kind == "u" else values).astype(dtype)
     _assert_close(tensor_stats(array), _truth(array), array)
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: np.dtype(d).name)
+@pytest.mark.each("dtype", FLOATS, ids=lambda d: np.dtype(d).name)
 def test_every_code_of_the_small_types_alone_and_together(dtype: Any) -> None:
     size = np.dtype(dtype).itemsize
     if size > 2:
@@ -126,19 +126,19 @@ def test_any_integers(array: np.ndarray) -> None:
     _assert_close(tensor_stats(array), _truth(array), array)
 
 
-@pytest.mark.parametrize("special", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
-@pytest.mark.parametrize("place", [0, 40000, 299999, 600000])
+@pytest.mark.each("special", [math.nan, math.inf, -math.inf])
+@pytest.mark.each("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
+@pytest.mark.each("place", [0, 40000, 299999, 600000])
 def test_one_special_value_anywhere(special: float, dtype: Any, place: int) -> None:
     array = np.linspace(-1, 1, 600001).astype(dtype)
     array[place] = special
     _assert_close(tensor_stats(array), _truth(array), array)
 
 
-@pytest.mark.parametrize("special", [math.nan, -math.inf])
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
-@pytest.mark.parametrize("zeros", [0, 1])
-@pytest.mark.parametrize("sign", [-1, 1])
+@pytest.mark.each("special", [math.nan, -math.inf])
+@pytest.mark.each("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
+@pytest.mark.each("zeros", [0, 1])
+@pytest.mark.each("sign", [-1, 1])
 def test_a_mask_over_elements_of_one_sign(special: float, dtype: Any, zeros: int, sign: int) -> None:
     values = np.random.default_rng(7).standard_normal(100_001)
     array = (sign * (np.abs(values) + 0.5)).astype(dtype)
@@ -147,7 +147,7 @@ def test_a_mask_over_elements_of_one_sign(special: float, dtype: Any, zeros: int
     _assert_close(tensor_stats(array), _truth(array), array)
 
 
-@pytest.mark.parametrize("value", [0.1, 3.3e38, 1e-38, 1e-45, 2e19, 9.9e17, 1.01e17, 9.9e16, 1e-20])
+@pytest.mark.each("value", [0.1, 3.3e38, 1e-38, 1e-45, 2e19, 9.9e17, 1.01e17, 9.9e16, 1e-20])
 def test_sums_in_float32_stay_within_the_stated_bound(value: float) -> None:
     array = np.full(1 << 20, value, np.float32)
     found = tensor_stats(array)
@@ -162,8 +162,8 @@ def _each_addition_rounds_up(rows: int, columns: int) -> Any:
     return np.tile(block.reshape(-1), (1 << 17) // block.size)
 
 
-@pytest.mark.parametrize("rows", [8, 16, 32, 64, 128])
-@pytest.mark.parametrize("columns", [1, 64, 1024])
+@pytest.mark.each("rows", [8, 16, 32, 64, 128])
+@pytest.mark.each("columns", [1, 64, 1024])
 def test_roundings_that_all_go_one_way_stay_within_the_stated_bound(rows: int, columns: int) -> None:
     for array in (_each_addition_rounds_up(rows, columns), np.sqrt(_each_addition_rounds_up(rows, columns))):
         found, values = tensor_stats(array), array.astype(np.float64)
@@ -172,8 +172,8 @@ def test_roundings_that_all_go_one_way_stay_within_the_stated_bound(rows: int, c
         assert abs(found.l2norm / math.sqrt(math.fsum((values * values).tolist())) - 1) <= 1e-6
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, ml_dtypes.bfloat16])
-@pytest.mark.parametrize(("positive", "negative"), [(0, 0), (3, 0), (0, 2), (3, 2)])
+@pytest.mark.each("dtype", [np.float16, np.float32, ml_dtypes.bfloat16])
+@pytest.mark.each(("positive", "negative"), [(0, 0), (3, 0), (0, 2), (3, 2)])
 def test_zeros_of_both_signs_are_counted(dtype: Any, positive: int, negative: int) -> None:
     array = np.linspace(1, 2, 700001).astype(dtype)
     array[::2] *= dtype(-1)
@@ -182,7 +182,7 @@ def test_zeros_of_both_signs_are_counted(dtype: Any, positive: int, negative: in
     assert tensor_stats(array).zero == positive + negative
 
 
-@pytest.mark.parametrize("value", [1e308, 1e200, 1e-200, 5e-324])
+@pytest.mark.each("value", [1e308, 1e200, 1e-200, 5e-324])
 def test_squares_of_float64_outside_its_range(value: float) -> None:
     found = tensor_stats(np.full(10000, value))
     assert found.avg == pytest.approx(value, rel=1e-12)
@@ -207,7 +207,7 @@ def test_an_empty_tensor() -> None:
     )
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int16, np.int8])
+@pytest.mark.each("dtype", [np.float16, np.float32, np.int16, np.int8])
 def test_views_of_any_strides_and_alignment(dtype: Any) -> None:
     base = np.random.default_rng(0).integers(-50, 50, (40, 30, 20)).astype(dtype)
     raw = np.frombuffer(b"x" + base.tobytes(), np.uint8)[1:].view(dtype).reshape(base.shape)
@@ -255,7 +255,7 @@ def _row(path: Path) -> Any:
         return list(csv.reader(file))[1][6:]
 
 
-@pytest.mark.parametrize("number", range(42))
+@pytest.mark.each("number", range(42))
 def test_acls_own_statistics_of_every_type(number: int) -> None:
     (path,) = (p for p in (DATA / "dtypes").iterdir() if p.name.split("_")[0] == str(number) and not p.suffix)
     (tensor,) = read_container(path)[0].tensors
@@ -299,7 +299,7 @@ def test_packed_types_count_no_spare_bits(tmp_path: Path) -> None:
         payload_stats(Payload(path, 0, 2), "int4", 5)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "magnitudes",
     [
         (1e-300, 1.0, 1e300),

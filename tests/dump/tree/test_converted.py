@@ -49,7 +49,7 @@ def keys(dump: Dump) -> list[str]:
     return [str(record.key.sanitised) for record in dump.records]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("name", "op_name", "io", "slot", "part"),
     [
         (f"{ADD}.output.0.npy", "net_add", "output", 0, None),
@@ -76,7 +76,7 @@ def test_names_of_converted_tensors_tell_dump_file_and_tensor(
     )
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "name",
     [
         ADD,
@@ -95,7 +95,7 @@ def test_other_names_are_none_of_converted_tensors(name: str) -> None:
     assert parse_converted(name) is None
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("path", "slots"),
     [
         (f"{PLACE}/{ADD}", ("input.0", "input.1", "output.0")),

@@ -119,9 +119,7 @@ def test_operators_of_a_model_keep_their_types_and_names(tmp_path: Path) -> None
     assert (record.key.layer, record.op_type) == ("aclnnAdd", "aclnnAdd_17_L2")
 
 
-@pytest.mark.parametrize(
-    "name", ["aclnnAdd_17.aclnnAdd", "Add_L2.Add", "aclnnAdd_x_L2.aclnnAdd", "Add_1_L1.Add"]
-)
+@pytest.mark.each("name", ["aclnnAdd_17.aclnnAdd", "Add_L2.Add", "aclnnAdd_x_L2.aclnnAdd", "Add_1_L1.Add"])
 def test_other_single_operators_keep_their_types_and_names(tmp_path: Path, name: str) -> None:
     call(tmp_path, name, 0)
     (record,) = read_dump(tmp_path).records
@@ -136,13 +134,11 @@ def test_two_runs_of_one_program_below_one_path_are_still_found_out(tmp_path: Pa
         read_dump(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "layer", ["aclnnAdd", "aclnnAdd>Add", "L2DfxAbscent", "L2DfxAbscent>X", "npuFoo>Add"]
-)
+@pytest.mark.each("layer", ["aclnnAdd", "aclnnAdd>Add", "L2DfxAbscent", "L2DfxAbscent>X", "npuFoo>Add"])
 def test_names_of_eager_calls_are_known_for_such(layer: str) -> None:
     assert is_eager(layer)
 
 
-@pytest.mark.parametrize("layer", ["conv1", "Add", "net/aclnnAdd", "aclnnAdd/x", "1>2", ">Add", "a/b>c"])
+@pytest.mark.each("layer", ["conv1", "Add", "net/aclnnAdd", "aclnnAdd/x", "1>2", ">Add", "a/b>c"])
 def test_names_of_a_models_layers_are_not(layer: str) -> None:
     assert not is_eager(layer)

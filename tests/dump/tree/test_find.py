@@ -26,7 +26,7 @@ def only(tree: Tree) -> Place:
     return place
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("directories", "place"),
     [
         ("", Place()),

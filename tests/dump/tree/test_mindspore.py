@@ -280,7 +280,7 @@ def test_float32_under_the_header_of_another_float_is_read_as_what_it_is_and_not
     assert "read, recorded and judged as float32" in note
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("folder", "descr", "nbytes"),
     [
         ("rank_0/net/0/0", "<f2", 11),

@@ -33,7 +33,7 @@ def layers_of(tree: Path) -> list[str]:
     return sorted({record.key.layer for record in read_dump(tree, stats=False).records})
 
 
-@pytest.mark.parametrize("layer", layers_of(TREE))
+@pytest.mark.each("layer", layers_of(TREE))
 def test_graphs_steps_and_turns_of_a_real_dump_are_those_of_the_first_run(tmp_path: Path, layer: str) -> None:
     first = read_dump(TREE, stats=False)
     again = read_dump(part_of(TREE, tmp_path, layer), stats=False, one_run=True)

@@ -14,7 +14,7 @@ STAMP = 1795228705872229
 MINDSPORE = f"Add.z.3.5.{STAMP}.output.0.DefaultFormat.Float32.npy"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "name",
     [
         "x.npy",
@@ -41,7 +41,7 @@ def test_a_file_that_looks_like_data_and_has_no_tensor_is_a_problem(tmp_path: Pa
     assert len(dump.records) == 1
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "path",
     [
         "ops.json",

@@ -26,7 +26,7 @@ def test_lines_of_edges_are_good() -> None:
     check_edge_lines(TEXT + "more < * a:b:output.1 c:output.0\n")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("text", "row", "reason"),
     [
         (TEXT + "\n", 3, "is no edge"),

@@ -86,7 +86,7 @@ def test_trap_6_a_file_of_the_exception_writer_has_more_than_the_layout_in_its_r
     assert conv.original_shape is None
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "path", sorted(p for p in (DATA / "dtypes").iterdir() if not p.suffix), ids=lambda p: p.name
 )
 def test_trap_5_every_type_is_named_by_the_number_of_the_header(path: Path) -> None:
@@ -237,7 +237,7 @@ def test_trap_9_the_exception_writer_cuts_tensors_of_four_gigabytes(tmp_path: Pa
 _GOOD = _bytes(b"abcd", input=[_tensor(4)])
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("data", "message"),
     [
         (b"", "byte 0: the header's length needs 8 bytes, but the file has 0"),
@@ -284,7 +284,7 @@ def test_damage_raises_nothing_but_a_format_error(tmp_path: Path, place: int, va
             assert tensor.payload.offset + tensor.payload.nbytes <= len(data)
 
 
-@pytest.mark.parametrize(("size", "shape"), [(4, ()), (32, ()), (512, ()), (400, None), (4096, None)])
+@pytest.mark.each(("size", "shape"), [(4, ()), (32, ()), (512, ()), (400, None), (4096, None)])
 def test_no_shape_is_that_of_a_scalar_only_where_the_bytes_are_of_one_element(
     tmp_path: Path, size: int, shape: tuple[int, ...] | None
 ) -> None:

@@ -64,7 +64,7 @@ def test_a_null_tensor_without_bytes(tmp_path: Path) -> None:
     assert load(two.payload, two.dtype, two.shape).tolist() == [99, 100]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("parts", "payload", "message"),
     [
         ([(9, [])], b"", "TLV type 9, expected 4"),

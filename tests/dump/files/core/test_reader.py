@@ -81,7 +81,7 @@ def test_the_core_put_together_here_is_one_for_an_elf_reader() -> None:
     assert ".ascend.auxinfo.global" in [section.name for section in elf.iter_sections()]
 
 
-@pytest.mark.parametrize("size", [0, 3, 63, 64, 200, -1])
+@pytest.mark.each("size", [0, 3, 63, 64, 200, -1])
 def test_a_core_cut_short_is_an_error_of_the_file(tmp_path: Path, size: int) -> None:
     path = tmp_path / NAME
     path.write_bytes(sample()[:size])
@@ -89,7 +89,7 @@ def test_a_core_cut_short_is_an_error_of_the_file(tmp_path: Path, size: int) -> 
         read_core(path)
 
 
-@pytest.mark.parametrize("at", range(0, len(sample()), 3))
+@pytest.mark.each("at", range(0, len(sample()), 3))
 def test_a_damaged_byte_never_ends_in_another_error(tmp_path: Path, at: int) -> None:
     path = tmp_path / NAME
     data = bytearray(sample())

@@ -56,7 +56,7 @@ def test_a_real_file_of_the_device_is_read_to_the_cell() -> None:
     assert {stats_of(row).digits for row in rows} == {6}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("folder", "dtype"),
     [
         ("1_FLOAT", "float32"),
@@ -108,7 +108,7 @@ def test_trap_13_all_spellings_of_the_headers_mean_the_same() -> None:
     assert only(f"{BASE},Max Value", "output,3,8,DT_FLOAT,ND,2,2").io == "output"
 
 
-@pytest.mark.parametrize("mark", ["", "NA", "-", "UNKNOW", "null"])
+@pytest.mark.each("mark", ["", "NA", "-", "UNKNOW", "null"])
 def test_trap_14_each_no_value_mark_is_unknown(mark: str) -> None:
     cells = ",".join([mark] * 7)
     row = only(DEFAULT, f"Input,0,8,DT_FLOAT,ND,2,{cells}")
@@ -171,7 +171,7 @@ def test_a_row_that_two_layouts_read_differently_is_refused() -> None:
     assert stats_of(same).max == 4.0
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("header", "row"),
     [
         (DEFAULT, "Input,0,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0"),
@@ -190,7 +190,7 @@ def test_a_row_whose_cells_cannot_be_assigned_is_an_error_with_its_place(header:
     assert caught.value.offset == len(header) + 1
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "row",
     [
         "Input,0,8,DT_FLOAT,ND,2,x,1,1.5,2,0,0,0",
@@ -210,7 +210,7 @@ def test_a_cell_of_the_wrong_kind_is_an_error_with_its_line(row: str) -> None:
         parse(DEFAULT, row)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "header",
     [
         "",
@@ -237,7 +237,7 @@ def test_an_unknown_column_is_named_and_the_others_are_read() -> None:
     assert row.note == "unknown columns were not read: Median Value"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("data", "reason"),
     [
         (b"", "the file is empty"),
@@ -318,7 +318,7 @@ def test_trap_19_the_device_s_count_need_not_be_the_product_of_the_shape() -> No
     assert (rows[5].shape, rows[5].size, rows[5].stats) == ((0,), 0, None)
 
 
-@pytest.mark.parametrize("text", ["nan", "-nan", "NaN", "NAN"])
+@pytest.mark.each("text", ["nan", "-nan", "NaN", "NAN"])
 def test_every_spelling_of_nan_is_nan(text: str) -> None:
     value = stats_of(only(f"{BASE},Max Value", f"Input,0,8,DT_FLOAT,ND,2,{text}")).max
     assert value is not None

@@ -22,7 +22,7 @@ def _record(name: str) -> Any:
     return read_overflow(read_container(DATA / name)[0].tensors[0].payload)
 
 
-@pytest.mark.parametrize("name", ["old", "aic", "aic_v1", "aiv", "aicpu", "sdma"])
+@pytest.mark.each("name", ["old", "aic", "aic_v1", "aiv", "aicpu", "sdma"])
 def test_the_text_is_that_of_canns_tool(name: str) -> None:
     assert json.dumps(_record(name).to_json(), indent=4) == (DATA / f"{name}.json").read_text()
 
@@ -58,7 +58,7 @@ def test_an_old_record_without_overflow() -> None:
     assert [unit.describe() for unit in record.units] == [(), (), ()]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("data", "message"),
     [
         (b"", "no overflow record: 0 bytes"),
@@ -80,7 +80,7 @@ def _payload(name: str) -> bytes:
     return raw_bytes(read_container(DATA / name)[0].tensors[0].payload).tobytes()
 
 
-@pytest.mark.parametrize("name", ["aic", "aic_v1", "aiv", "aicpu", "sdma"])
+@pytest.mark.each("name", ["aic", "aic_v1", "aiv", "aicpu", "sdma"])
 def test_a_damaged_head_is_unreadable_or_changes_no_verdict(name: str) -> None:
     data = _payload(name)
     whole = parse_overflow(data, "f")
@@ -98,9 +98,9 @@ def test_a_damaged_head_is_unreadable_or_changes_no_verdict(name: str) -> None:
     assert {0, 1, 2, 3} <= unreadable
 
 
-@pytest.mark.parametrize("name", ["aic", "aic_v1", "aiv", "aicpu", "sdma"])
-@pytest.mark.parametrize("length", range(4, 25, 4))
-@pytest.mark.parametrize("byte", [0x00, 0xA5, 0xFF])
+@pytest.mark.each("name", ["aic", "aic_v1", "aiv", "aicpu", "sdma"])
+@pytest.mark.each("length", range(4, 25, 4))
+@pytest.mark.each("byte", [0x00, 0xA5, 0xFF])
 def test_a_record_whose_head_is_overwritten_is_unreadable(name: str, length: int, byte: int) -> None:
     data = _payload(name)
     with pytest.raises(FormatError, match=r"^file, byte 100: no overflow record of either layout"):
@@ -113,7 +113,7 @@ def test_an_old_record_that_tells_an_overflow_may_have_anything_between_its_fiel
     assert len(parse_overflow(bytes(data), "f").overflowed) == 3
 
 
-@pytest.mark.parametrize(("at", "named"), [(4, 0), (31, 24), (284, 280), (100, 100), (2047, 2047)])
+@pytest.mark.each(("at", "named"), [(4, 0), (31, 24), (284, 280), (100, 100), (2047, 2047)])
 def test_bytes_that_no_old_record_has_are_named(at: int, named: int) -> None:
     data = bytearray(2048)
     data[at] = 1
@@ -134,7 +134,7 @@ def _meant(record: str, *operators: str, model: int = 5) -> Candidates:
 T = "20261121000000"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("record", "operators", "expected"),
     [
         (f"{T}/0/m/5/0", (f"{T}/0/m/5/0", f"{T}/0/m/6/0", f"{T}/1/m/5/0"), Candidates(("Add op0",))),

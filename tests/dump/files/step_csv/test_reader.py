@@ -114,7 +114,7 @@ def test_trap_17_what_msprobe_merged_from_the_host_converter_is_not_trusted(tmp_
     assert stats_of(mindspore).max == 7
 
 
-@pytest.mark.parametrize("name", ["Float32", "float32", "FLOAT", "DT_FLOAT", "FLOAT32"])
+@pytest.mark.each("name", ["Float32", "float32", "FLOAT", "DT_FLOAT", "FLOAT32"])
 def test_trap_28_a_type_is_the_same_in_any_case(tmp_path: Path, name: str) -> None:
     row = only(tmp_path, f"{BASE},Max Value", f'A,b,1,2,1733905446819790,input,0,8,{name},"(1,)",7')
     assert row.parts[0].dtype == "float32"
@@ -134,7 +134,7 @@ def test_a_header_may_come_again(tmp_path: Path) -> None:
     assert [stats_of(row).min for row in rows] == [None, 2.0]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "rows",
     [
         (f'{START},"()",3,3',),
@@ -159,7 +159,7 @@ def test_a_row_that_does_not_fit_is_an_error_with_its_place(tmp_path: Path, rows
     assert caught.value.offset == sum(len(line) + 1 for line in (header, *rows[:-1]))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("text", "reason"),
     [
         ("", "empty"),
@@ -190,8 +190,8 @@ def test_a_row_without_any_statistic_says_so(tmp_path: Path) -> None:
     assert "no statistics" in row.parts[0].note
 
 
-@pytest.mark.parametrize("end", ["", ","])
-@pytest.mark.parametrize("at", [1, 2, 3])
+@pytest.mark.each("end", ["", ","])
+@pytest.mark.each("at", [1, 2, 3])
 def test_an_empty_line_is_an_error_at_its_place_however_the_rows_end(
     tmp_path: Path, at: int, end: str
 ) -> None:
