@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 import pytest
-from tests.reproduction.conftest import Failed, fail, net, run_pytest
+from tests.explain.reproduction.conftest import Failed, fail, net, run_pytest
 
 from pytest_npudump.cli import main
 
