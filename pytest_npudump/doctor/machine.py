@@ -122,7 +122,7 @@ def probe_runtime(name: str, *, seconds: float = SECONDS) -> Probe:
 
 def _ask(name: str) -> Probe:
     """Ask the runtime in this process, which has to be a new one."""
-    from pytest_npudump.runtime.select import choose, load  # noqa: PLC0415 - in the child process only
+    from pytest_npudump.runtime.registry import choose, load  # noqa: PLC0415 - in the child process only
 
     try:
         provider = provider_of(name)
