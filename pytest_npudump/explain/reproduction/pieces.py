@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from pytest_npudump.explain.operator_alone import Alone
     from pytest_npudump.explain.reference_model import Node, ReferenceModel
-    from pytest_npudump.explain.reproduction.failure import Failure
+    from pytest_npudump.explain.reproduction.failure import FailingTensor
     from pytest_npudump.explain.reproduction.operands import Models
-    from pytest_npudump.explain.reproduction.reproduction import Trial
+    from pytest_npudump.explain.reproduction.reproduction import TrialRun
     from pytest_npudump.golden.content.text import Golden
 
     Array = np.ndarray[Any, np.dtype[Any]]
@@ -146,7 +146,7 @@ class PieceReproduction(Reproduction):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
 
-    def run(self, folder: Path, runtime: str) -> Trial:
+    def run(self, folder: Path, runtime: str) -> TrialRun:
         """Run its test where it was written, on a runtime as in ``--npudump-runtime``.
 
         What other plugins the environment has pytest load (``PYTEST_ADDOPTS``, ``PYTEST_PLUGINS``) is loaded.
@@ -324,7 +324,7 @@ def cut_piece(
     return ModelPiece(proto.SerializeToString(), arrays)
 
 
-def of_operator(failure: Failure, models: Models, *, drawn: bool = False) -> PieceReproduction:
+def of_operator(failure: FailingTensor, models: Models, *, drawn: bool = False) -> PieceReproduction:
     """Return the reproduction of one operator on the inputs that the second run dumped.
 
     Args:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_npudump.explain.reference_model import Node, ReferenceModel
-    from pytest_npudump.explain.reproduction.failure import Failure
+    from pytest_npudump.explain.reproduction.failure import FailingTensor
     from pytest_npudump.explain.reproduction.operands import Models
-    from pytest_npudump.explain.reproduction.reproduction import Trial
+    from pytest_npudump.explain.reproduction.reproduction import TrialRun
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -53,7 +53,7 @@ class Reduction:
 
 
 def reduced(
-    failure: Failure,
+    failure: FailingTensor,
     models: Models,
     inputs: Path | None,
     runtime: str,
@@ -80,7 +80,7 @@ def reduced(
 class _Search:
     def __init__(
         self,
-        failure: Failure,
+        failure: FailingTensor,
         models: Models,
         feeds: Mapping[str, Array],
         runtime: str,
@@ -143,7 +143,7 @@ class _Search:
         )
         return tuple(found)
 
-    def _trial(self, nodes: Sequence[Node]) -> Trial:
+    def _trial(self, nodes: Sequence[Node]) -> TrialRun:
         with tempfile.TemporaryDirectory(prefix="npudump-") as folder:
             piece = self._reproduction(nodes)
             piece.write(Path(folder))
@@ -190,7 +190,7 @@ class _Search:
         return {name: array for name, array in found if array is not None}
 
 
-def _followed(model: ReferenceModel, failure: Failure) -> list[Node]:
+def _followed(model: ReferenceModel, failure: FailingTensor) -> list[Node]:
     name = sanitise(failure.key.layer)
     last = next((at for at, node in enumerate(model.nodes) if sanitise(node.name) == name), None)
     if last is None:
@@ -208,7 +208,7 @@ def _ancestors(nodes: Sequence[Node], last: Node) -> list[Node]:
     return found[::-1]
 
 
-def _inputs(failure: Failure, model: ReferenceModel, archive: Path | None) -> dict[str, Array]:
+def _inputs(failure: FailingTensor, model: ReferenceModel, archive: Path | None) -> dict[str, Array]:
     if archive is not None:
         try:
             with np.load(archive, allow_pickle=False) as arrays:
