@@ -16,6 +16,7 @@ from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.expected import ExpectedTensor, expect
 from pytest_npudump.explain.feeds import Feeds, ModelExecution, executions_of
 from pytest_npudump.explain.matches import NAME, Match, Matching, match
+from pytest_npudump.explain.reference_model import operators_behind
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.record.record import Record
 
@@ -270,15 +271,5 @@ def unseen_nodes(model: ReferenceModel, compared: Iterable[str]) -> tuple[Node, 
         model: the reference.
         compared: names of its tensors that were compared.
     """
-    seen = _behind(model, compared)
-    return tuple(node for node in _behind(model, model.outputs).values() if node.name not in seen)
-
-
-def _behind(model: ReferenceModel, tensors: Iterable[str]) -> dict[str, Node]:
-    """Return the operators that ``tensors`` are computed by, directly or not, in execution order."""
-    wanted, found = set(tensors), []
-    for node in reversed(model.nodes):
-        if wanted.intersection(node.operator.outputs):
-            found.append(node)
-            wanted.update(node.all_inputs, node.captured)
-    return {node.name: node for node in reversed(found)}
+    seen = {node.name for node in operators_behind(model.nodes, compared)}
+    return tuple(node for node in operators_behind(model.nodes, model.outputs) if node.name not in seen)

@@ -21,7 +21,6 @@ from pytest_npudump.dump.arrays.host import host_array
 from pytest_npudump.dump.arrays.layouts import LayoutError
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import squeezed
-from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.explain.feeds import ModelExecution
 from pytest_npudump.explain.matches import MAPPED, NAME, Names, match
 from pytest_npudump.explain.operator_alone import (
@@ -39,7 +38,7 @@ from pytest_npudump.explain.operator_alone import (
     nearest_first,
     norm,
 )
-from pytest_npudump.explain.reference_model import piece_of, weights_of
+from pytest_npudump.explain.reference_model import arrays_of, piece_of, tensors_of, weights_of
 from pytest_npudump.explain.rounding import EXACT_INPUTS, ROUNDED, rounded_to
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 from pytest_npudump.language.excerpt import first_of
@@ -47,7 +46,6 @@ from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.random_operators import draws_random
 from pytest_npudump.onnxmodels.sessions import ModelError, onnx
-from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.onnxmodels.variation import Variation, Varying
 
 if TYPE_CHECKING:
@@ -175,14 +173,13 @@ class DumpedOperator:
 
     @cached_property
     def _tensors(self) -> dict[str, Tensor]:
-        return {name: from_array(BY_NAME[array.dtype.name], array) for name, array in self.feeds.items()}
+        return tensors_of(self.feeds)
 
     def _run(self, session: Any, seed: int | None = None) -> dict[str, Array]:
         """Compute the outputs that are numbers; a seed moves floats by about a unit in the last place."""
         feeds = Varying(Variation(seed=seed)).feeds(self._tensors, 0)
         found = sessions.run(session, feeds, self.node.operator.outputs)
-        numbers = {name: t for name, t in found.items() if BY_NAME[t.dtype.name].kind != "opaque"}
-        return {name: tensor.data.reshape(tensor.shape) for name, tensor in numbers.items()}
+        return arrays_of(found)
 
     def _session(self, dtype: str) -> Any:
         """Return a session of the operator, its weights rounded to a type of the device or as written."""

@@ -15,7 +15,7 @@ from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.dump.values.small_floats import is_of_numpy
 from pytest_npudump.errors import RequestError
-from pytest_npudump.explain.reference_model import piece_of, weights_of
+from pytest_npudump.explain.reference_model import arrays_of, piece_of, tensors_of, weights_of
 from pytest_npudump.explain.reproduction.drawn import draw
 from pytest_npudump.explain.reproduction.operands import GOLDEN, read_operands
 from pytest_npudump.explain.reproduction.reproduction import README, Readme, Reproduction, code, ran, trial_of
@@ -28,7 +28,7 @@ from pytest_npudump.language.shell import typed
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.sessions import ModelError, onnx
-from pytest_npudump.onnxmodels.tensor_types import from_array, onnx_number
+from pytest_npudump.onnxmodels.tensor_types import onnx_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -269,10 +269,12 @@ class ModelPiece:
     """Some operators of a model as a file that stands by itself.
 
     Attributes:
+        layers: their names.
         content: the bytes of the ONNX file, its weights among them.
         outputs: what onnxruntime computes of its outputs, by name.
     """
 
+    layers: tuple[str, ...]
     content: bytes
     outputs: Mapping[str, Array]
 
@@ -300,7 +302,7 @@ def cut_piece(
     Raises:
         ModelError: onnxruntime refuses the piece, or a weight in another file cannot be read.
     """
-    tensors = {name: from_array(BY_NAME[array.dtype.name], array) for name, array in feeds.items()}
+    tensors = tensors_of(feeds)
     proto = piece_of(model, nodes, tensors)
     try:
         onnx().load_external_data_for_model(proto, str(model.path.parent))
@@ -319,9 +321,23 @@ def cut_piece(
         onnx().helper.make_tensor_value_info(name, onnx_number(one.dtype), one.shape)
         for name, one in found.items()
     )
-    numbers = {name: one for name, one in found.items() if BY_NAME[one.dtype.name].kind != "opaque"}
-    arrays = {name: one.data.reshape(one.shape) for name, one in numbers.items()}
-    return ModelPiece(proto.SerializeToString(), arrays)
+    return ModelPiece(tuple(node.name for node in nodes), proto.SerializeToString(), arrays_of(found))
+
+
+def of_pieces(
+    failure: FailingTensor, models: Models, piece: ModelPiece, reference: ModelPiece | None, **known: Any
+) -> PieceReproduction:
+    """Return the reproduction of a piece of the device's model, and of the one that says what is right."""
+    return PieceReproduction(
+        failure=failure,
+        name=models.device.path.stem,
+        origin=models.device.path.name,
+        layers=piece.layers,
+        model=piece.content,
+        reference=reference.content if reference is not None else None,
+        expected=(reference or piece).outputs,
+        **known,
+    )
 
 
 def of_operator(failure: FailingTensor, models: Models, *, drawn: bool = False) -> PieceReproduction:
@@ -352,17 +368,14 @@ def of_operator(failure: FailingTensor, models: Models, *, drawn: bool = False) 
         same = {name: one.astype(array.dtype) for (name, array), one in pairs}
         reference = cut_piece(models.reference, [judged.node], same, tensor=judged.tensor)
     golden = failure.golden if operands.criterion == GOLDEN else None
-    return PieceReproduction(
-        failure=failure,
-        name=models.device.path.stem,
-        origin=models.device.path.name,
-        layers=(found.node.name,),
-        model=piece.content,
+    return of_pieces(
+        failure,
+        models,
+        piece,
+        reference,
         inputs=feeds,
         criterion=operands.criterion,
-        reference=reference.content if reference is not None else None,
         golden=_excerpt(golden, failure.key) if golden is not None else None,
-        expected=(reference or piece).outputs,
         got={} if drawn else {found.tensor: found.output},
         alone=operands.alone,
         drawn=drawn,
