@@ -21,7 +21,7 @@ from pytest_npudump.explain.expected import LAYOUT, OVERFLOW, PADDED, expect
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.explain.expected import Expected
+    from pytest_npudump.explain.expected import ExpectedTensor
 
     Record = Callable[..., TensorRecord]
     Array = np.ndarray[Any, Any]
@@ -31,7 +31,7 @@ IMAGE = RNG.normal(size=(1, 5, 2, 3)).astype(np.float32)
 KEY = "layer:output.0"
 
 
-def reasons(found: Expected) -> set[str]:
+def reasons(found: ExpectedTensor) -> set[str]:
     """Statistics by which the two sides differ, under the preset for references."""
     comparison = compare_tables(
         StatsTable.from_records([found.golden]), StatsTable.from_records([found.actual]), Tolerances("om-net")

@@ -12,7 +12,8 @@ from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.graph.edges import UNKNOWN, Edges, Node, Port
+from pytest_npudump.graph.edges import UNKNOWN, Edges, Port
+from pytest_npudump.graph.edges import GraphNode as Node
 from pytest_npudump.graph.sources import explained, find_sources, numbers_of_bits, sources_upstream
 from pytest_npudump.graph.tensor_graph import TensorGraph
 
