@@ -30,9 +30,7 @@ COMMANDS = {
     "stats": "print the statistics of every tensor of a dump, in execution order",
     "compare": "compare two dumps, or a golden file and a dump, element by element where both hold tensors",
     "check": "judge the results of a session again, by other tolerances or goldens, without running",
-    "trend": "show how the statistics of layers went over several sessions, with a line of bars each",
     "report": "write the results of a session as a page to look at, or as data of a graph viewer",
-    "plot": "draw the comparison of two dumps, or of a golden file and a dump, as PNG and SVG",
     "convert": "write the tensors of a dump as npy or safetensors, in the host's layout",
     "tolerance": "say which tolerance each statistic of a golden has, why, and how wide it is",
     "golden": "show, verify, merge, split and prune goldens; decide about runs that differ from them",
@@ -52,7 +50,7 @@ The folder of each has ``configure(parser)``, which imports nothing that a comma
 _READING = frozenset(
     {
         *("ls", "stats", "compare", "convert", "overflow", "tolerance"),
-        *("check", "trend", "report", "plot", "golden"),
+        *("check", "report", "golden"),
     }
 )
 """Commands that read dumps and start no other program."""

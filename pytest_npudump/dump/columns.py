@@ -6,19 +6,21 @@ A record is made where one is looked at.
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import chain, repeat
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from pytest_npudump.dump.execution import TensorPart
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from pytest_npudump.dump.parts import TensorPart
+    from pytest_npudump.dump.places import Place
 
 _FIELDS = ("count", "max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf", "zero")
 """The fields of ``Stats`` but ``digits``, in their order."""
@@ -32,49 +34,28 @@ class TensorColumns:
     """What files of statistics say of n tensors.
 
     Attributes:
+        digits: significant decimal digits of the statistics.
         file: the number of each tensor's file; those of one file stand in its order.
         io, slot, dtype, shape, format, size, note, digest: n values each, as ``TensorPart`` has them.
         told: n times whether the tensor has statistics.
         stats: a column for each of :data:`_FIELDS`; None for one that has no value of any tensor.
-        digits: significant decimal digits of the statistics.
     """
 
-    file: array[int]
-    io: list[str]
-    slot: list[int]
-    dtype: list[str]
-    shape: list[tuple[int, ...] | None]
-    format: list[str]
-    size: list[int | None]
-    note: list[str]
-    digest: list[str]
-    told: list[bool]
-    stats: tuple[Column | None, ...]
     digits: int
+    file: array[int] = field(default_factory=partial(array, "q"))
+    io: list[str] = field(default_factory=list)
+    slot: list[int] = field(default_factory=list)
+    dtype: list[str] = field(default_factory=list)
+    shape: list[tuple[int, ...] | None] = field(default_factory=list)
+    format: list[str] = field(default_factory=list)
+    size: list[int | None] = field(default_factory=list)
+    note: list[str] = field(default_factory=list)
+    digest: list[str] = field(default_factory=list)
+    told: list[bool] = field(default_factory=list)
+    stats: tuple[Column | None, ...] = (None,) * len(_FIELDS)
 
     def __len__(self) -> int:
         return len(self.io)
-
-    @classmethod
-    def of(cls, files: Mapping[int, Sequence[TensorPart]], digits: int) -> TensorColumns:
-        """Put the tensors of files, by number, into columns; none of them has a payload."""
-        parts = list(chain.from_iterable(files.values()))
-        stats = [part.stats for part in parts]
-        columns = ([None if found is None else getattr(found, name) for found in stats] for name in _FIELDS)
-        return cls(
-            array("q", chain.from_iterable(repeat(at, len(found)) for at, found in files.items())),
-            [part.io for part in parts],
-            [part.slot for part in parts],
-            [part.dtype for part in parts],
-            [part.shape for part in parts],
-            [part.format for part in parts],
-            [part.size for part in parts],
-            [part.note for part in parts],
-            [part.digest for part in parts],
-            [found is not None for found in stats],
-            tuple(None if column.count(None) == len(column) else column for column in columns),
-            digits,
-        )
 
     def append(self, other: TensorColumns, first: int) -> None:
         """Put others of the same ``digits`` behind these, their files numbered from ``first`` on."""
@@ -88,6 +69,15 @@ class TensorColumns:
     def _lists(self) -> tuple[list[Any], ...]:
         named = (self.io, self.slot, self.dtype, self.shape, self.format, self.size)
         return (*named, self.note, self.digest, self.told)
+
+    def parts(self) -> dict[int, list[TensorPart]]:
+        """Return the tensors of each file that has any."""
+        found: defaultdict[int, list[TensorPart]] = defaultdict(list)
+        known = (self.io, self.slot, self.dtype, self.shape, self.format, self.size)
+        stats = map(self.stats_of, range(len(self)))
+        for file, *tensor, digest in zip(self.file, *known, stats, self.note, self.digest, strict=True):
+            found[file].append(TensorPart._make((*tensor, None, None, 0, digest)))
+        return found
 
     def stats_of(self, at: int) -> Stats | None:
         """Return the statistics of one tensor."""
@@ -124,23 +114,34 @@ class Qualifiers(NamedTuple):
 
 @dataclass(slots=True)
 class FileColumns:
-    """The files that statistics were read from, one execution of an operator each, in columns.
+    """The files of a dump (or records in them) in columns: executions of operators, or parts of one.
 
     Attributes:
-        folder: which of ``directories`` and ``places`` a file is in.
-        name, op_type, layer, task, stream, time: as ``Execution`` has them; ``name`` is the file's.
-        directories: paths as text.
+        places: what directories say.
+        folder: which of ``places`` (and of ``directories``) a file is in.
+        op_type, layer, task, stream, time: as ``Execution`` has them.
+        raw: files whose layer is known by its raw name.
+        single: files with one tensor of several that make up the execution.
+        thread: slices of an operator, by file.
+        call: the process's counter of eager calls, by file.
+        name: of the file, where records are made of columns.
+        directories: paths as text; the same.
         qualifiers: what each directory adds to the keys of its tensors.
         turn: of the files that are not the first execution of their layer, which one they are.
     """
 
+    places: list[Place] = field(default_factory=list)
     folder: list[int] = field(default_factory=list)
-    name: list[str] = field(default_factory=list)
     op_type: list[str] = field(default_factory=list)
     layer: list[str] = field(default_factory=list)
-    task: list[int] = field(default_factory=list)
+    task: list[int | None] = field(default_factory=list)
     stream: list[int | None] = field(default_factory=list)
     time: list[int] = field(default_factory=list)
+    raw: set[int] = field(default_factory=set)
+    single: set[int] = field(default_factory=set)
+    thread: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    call: dict[int, int] = field(default_factory=dict)
+    name: list[str] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
     qualifiers: list[Qualifiers] = field(default_factory=list)
     turn: dict[int, int] = field(default_factory=dict)

@@ -14,8 +14,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.records import Dump, TensorKey, sanitise
-from pytest_npudump.dump.tree.mindspore_names import mindspore_raw_names
-from pytest_npudump.dump.tree.raw_names import find_raw_names
+from pytest_npudump.dump.tree.raw_names import find_raw_names, mindspore_raw_names
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.request import KnownNames, is_glob
 
@@ -81,10 +80,10 @@ def asked_statistics(dump: Dump, names: Collection[str]) -> Dump:
     return replace(dump, records=records)
 
 
-def absent_layers(layers: Iterable[str], request: DumpRequest) -> tuple[str, ...]:
-    """Names and globs of the request that none of a dump's layers answers to."""
+def absent_layers(layers: Iterable[str], patterns: Iterable[str]) -> tuple[str, ...]:
+    """Return the names and globs that none of a dump's layers answers to."""
     present = KnownNames(layers, sanitise)
-    return tuple(pattern for pattern in request.layers if not present.meant([pattern]))
+    return tuple(pattern for pattern in patterns if not present.meant([pattern]))
 
 
 def resolve_raw_names(

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.records import TensorKey, sanitise
+from pytest_npudump.dump.table import NEEDED
+from pytest_npudump.record.text import SIGN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from pytest_npudump.dump.table import StatsTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +37,7 @@ SEVERAL = Port("", -2)
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class GraphNode:
     """An operator as a graph has it.
 
     Attributes:
@@ -60,7 +66,7 @@ class Edges:
     told_by: str = ""
 
     @classmethod
-    def of(cls, nodes: Iterable[Node], told_by: str) -> Edges:
+    def of(cls, nodes: Iterable[GraphNode], told_by: str) -> Edges:
         """Return the edges of a graph.
 
         Operators that go by one name in file names are fed by unknown ones, and so is what they feed.
@@ -143,3 +149,72 @@ def _unknown_from(
         )
         for name, ports in feeds.items()
     }
+
+
+_MARKS: Mapping[Port | None, str] = MappingProxyType({None: "-", UNKNOWN: "?", SEVERAL: "*"})
+_MEANT: Mapping[str, Port | None] = MappingProxyType({word: port for port, word in _MARKS.items()})
+
+
+def lines_of(edges: Edges, layers: Collection[str]) -> str:
+    """Return the lines of a golden for some layers, in their order; "" where nothing is known of any of them.
+
+    They are as :mod:`pytest_npudump.record.text` has them.
+    """
+    found = edges.restricted(layers).feeds
+    lines = []
+    for layer in layers:
+        if (name := sanitise(layer)) in found:
+            ports = (
+                _MARKS[port]
+                if port is None or port in _MARKS
+                else str(TensorKey(port.layer, "output", port.slot))
+                for port in found[name]
+            )
+            lines.append(" ".join([TensorKey(layer, "", 0).name_text, SIGN, *ports]))
+    return "".join(f"{line}\n" for line in lines if line.isprintable())
+
+
+def edges_of_lines(text: str, told_by: str) -> Edges:
+    """Return the edges of lines that the reader of the golden has checked.
+
+    Args:
+        text: the block.
+        told_by: the golden file, for people.
+    """
+    nodes = []
+    for line in text.splitlines():
+        name, _, *words = line.split(" ")
+        keys = [word if word in _MEANT else TensorKey.parse(word) for word in words]
+        ports = [_MEANT[one] if isinstance(one, str) else Port(one.layer, one.slot) for one in keys]
+        nodes.append(GraphNode(TensorKey.parse(f"{name}:output.0").layer, "", tuple(ports)))
+    return Edges.of(nodes, told_by)
+
+
+def same_values(table: StatsTable) -> Edges:
+    """Return the edges that a table of a run with ``dump_mode="all"`` shows.
+
+    Type, number of elements and all statistics must be equal, and hashes where there are any. It is evidence
+    only where one output has these, and the elements are not all alike; any other input is fed by unknown.
+    """
+    outputs: dict[tuple[object, ...], list[TensorKey]] = defaultdict(list)
+    feeds: dict[TensorKey, dict[int, Port]] = defaultdict(dict)
+    for row, text in enumerate(table.keys):
+        key, values = TensorKey.parse(text), table.statistics(row)
+        alike = None in values[:NEEDED] or values[0] == values[1]
+        told: tuple[object, ...] = ()
+        if not alike and all(value == value for value in values):  # noqa: PLR0124 - NaN
+            digest = table.digests[row] if table.digests else ""
+            place = replace(key, layer="", io="", slot=0, turn=0)
+            told = (place, table.dtypes[row], table.counts[row], *values, digest)
+        if key.io == "output" and told:
+            outputs[told].append(key)
+        elif key.io == "input":
+            makers = outputs.get(told, ()) if told else ()
+            port = Port(makers[0].layer, makers[0].slot) if len(makers) == 1 else UNKNOWN
+            feeds[replace(key, io="", slot=0)][key.slot] = port
+    nodes = (
+        GraphNode(key.layer, "", tuple(ports.get(slot, UNKNOWN) for slot in range(max(ports) + 1)))
+        for key, ports in feeds.items()
+        if set(ports.values()) != {UNKNOWN}
+    )
+    return Edges.of(nodes, "equal values of inputs and outputs")

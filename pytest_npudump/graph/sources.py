@@ -1,21 +1,31 @@
-"""Which failing tensors are sources: all that feeds them passes, and what fails downstream follows."""
+"""Which failing tensors are sources: all that feeds them passes, and what fails downstream follows.
+
+From a failing tensor the change is followed back, among tensors that pass, to where it begins: by how much
+each differs on the comparison's own scale.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pytest_npudump.compare.stats.numbers import half_unit, scales
+from pytest_npudump.compare.stats.order import ABSENT
+from pytest_npudump.compare.stats.pairs import Pairs
+from pytest_npudump.compare.stats.projection_distances import norms, root_mean_square, told
 from pytest_npudump.compare.stats.verdict import FAIL
+from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
 from pytest_npudump.dump.values.dtypes import is_exact
-from pytest_npudump.graph.differences import relative_differences, share_of_allowed
 from pytest_npudump.graph.tensor_graph import TensorGraph
-from pytest_npudump.graph.walk import fed_first, nearest, walked_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
@@ -151,7 +161,7 @@ def find_sources(
                 explains=reached[number],
                 begins=None if begins == at else graph.keys[begins],
                 share=0.0 if begins == at else share_of_allowed(comparison, begins, tolerances),
-                behind=graph.keys[origins.sources[_lowest(before)]] if before else None,
+                behind=graph.keys[origins.sources[(before & -before).bit_length() - 1]] if before else None,
                 known=at not in origins.doubtful,
                 cycle=at in origins.cycles,
                 fed=bool(graph.parents[at]),
@@ -268,5 +278,156 @@ def numbers_of_bits(words: Iterable[int], width: int) -> list[int]:
     return [int(number) for number in found]
 
 
-def _lowest(bits: int) -> int:
-    return (bits & -bits).bit_length() - 1
+SHARE = 1 / 3
+"""Of an output's difference that an input must have to be followed. A healthy operator makes a relative
+difference up to 2.2 times as large in 99 % of cases, and 4 times in 99.9 % (measured on seven models)."""
+
+
+def walked_back(
+    start: int,
+    parents: Callable[[int], Sequence[int]],
+    difference: Sequence[float],
+    *,
+    any_change: Callable[[int], bool],
+    ends: Collection[int] = frozenset(),
+) -> list[int]:
+    """Return the tensors from ``start`` to where its difference comes from, the worst input each time.
+
+    Args:
+        start: the tensor that is begun with.
+        parents: what feeds a tensor.
+        difference: of each tensor, relative; 0 for none.
+        any_change: whether an input of a tensor is followed if it has changed at all. That holds for one
+            whose values are repeated bit for bit, and for one of integers: how much these differ says
+            nothing of how much their inputs did.
+        ends: tensors that nothing is looked for behind.
+    """
+    path, seen = [start], {start}
+    while True:
+        at = path[-1]
+        worst = max(parents(at), key=lambda position: difference[position], default=at)
+        if worst in seen or not difference[worst] > 0:
+            return path
+        enough = difference[worst] >= SHARE * difference[at] if math.isfinite(difference[at]) else False
+        if not (enough or any_change(at) or math.isinf(difference[worst])):
+            return path
+        path.append(worst)
+        if worst in ends:
+            return path
+        seen.add(worst)
+
+
+def fed_first(wanted: Iterable[int], parents: Sequence[Sequence[int]]) -> list[int]:
+    """Return what is wanted, and all that feeds it, each behind what feeds it but where that is a cycle."""
+    found: dict[int, None] = {}
+    seen: set[int] = set()
+    for start in wanted:
+        waiting = [start]
+        while waiting:
+            at = waiting[-1]
+            fresh = [parent for parent in parents[at] if parent not in seen] if at not in seen else []
+            seen.add(at)
+            waiting += fresh
+            if not fresh:
+                found[waiting.pop()] = None
+    return list(found)
+
+
+def nearest(start: int, parents: Sequence[Sequence[int]], changed: Collection[int]) -> list[int]:
+    """Return the nearest tensors upstream that changed, through any that did not.
+
+    Statistics may stay as they were where elements change places, or where few digits are printed.
+    """
+    found: dict[int, None] = {}
+    waiting, seen = [start], {start}
+    while waiting:
+        for parent in parents[waiting.pop()]:
+            if parent in changed:
+                found[parent] = None
+            elif parent not in seen:
+                seen.add(parent)
+                waiting.append(parent)
+    return list(found)
+
+
+def relative_differences(comparison: Comparison) -> NDArray[np.float64]:
+    """Return how much each tensor differs, in its own scale: (n,), by position in the alignment.
+
+    Where both sides have projections it is the relative l2norm of the difference that these estimate, and
+    else the largest difference of max, min, avg and l2norm, each by its scale: that says much less, as a few
+    elements make an extreme, and a sum may stay while its elements change. Infinite where a count of NaN or
+    infinities, the type or the shape differs, or where one side is no number; 0 for what only one side has.
+    """
+    alignment = comparison.alignment
+    both = (alignment.golden != ABSENT) & (alignment.actual != ABSENT)
+    pairs = Pairs(comparison.golden, comparison.actual, alignment.golden[both], alignment.actual[both])
+    here, there = pairs.golden.values[pairs.here], pairs.actual.values[pairs.there]
+    known = pairs.golden.known[pairs.here] & pairs.actual.known[pairs.there]
+    unequal = known & ~((here == there) | (np.isnan(here) & np.isnan(there)))
+    shares = np.zeros(here.shape)
+    shares[:, MEASURED:][unequal[:, MEASURED:]] = np.inf
+    rows, columns = np.nonzero(unequal[:, :MEASURED])
+    golden, actual = here[rows, columns], there[rows, columns]
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        share = np.abs(actual - golden) / scales(pairs, golden, rows, columns)
+    shares[rows, columns] = np.where(np.isfinite(golden) & np.isfinite(actual), share, np.inf)
+    distances = _distances(pairs) / np.where((norm := norms(pairs.golden)[pairs.here]) > 0, norm, np.nan)
+    counted = shares[:, MEASURED:].any(axis=1)
+    places = zip(pairs.here.tolist(), pairs.there.tolist(), strict=True)
+    one, other = pairs.golden, pairs.actual
+    kinds = ((one.dtypes[h], one.shapes[h]) != (other.dtypes[t], other.shapes[t]) for h, t in places)
+    positions, found = np.flatnonzero(both), np.zeros(len(both))
+    found[positions] = np.where(np.isnan(distances) | counted, shares.max(axis=1, initial=0.0), distances)
+    found[positions[np.fromiter(kinds, np.bool_, len(positions))]] = np.inf
+    return found
+
+
+def _distances(pairs: Pairs) -> NDArray[np.float64]:
+    """Return the l2norm of the difference as projections estimate it, (m,); NaN where a side has none."""
+    found = np.full(len(pairs.here), np.nan)
+    one, other = pairs.golden.projections, pairs.actual.projections
+    if one is None or other is None:
+        return found
+    both = told(pairs.golden)[pairs.here] & told(pairs.actual)[pairs.there]
+    with np.errstate(invalid="ignore"):
+        away = other[pairs.there[both]] - one[pairs.here[both]]
+    found[both] = root_mean_square(np.where(np.isfinite(away), away, 0.0))
+    return found
+
+
+def share_of_allowed(comparison: Comparison, position: int, tolerances: Tolerances) -> float:
+    """Return the largest difference of a tensor's statistics and projections by what each may differ by.
+
+    Args:
+        comparison: the tensors.
+        position: in its alignment, of one that both sides have.
+        tolerances: what decides.
+    """
+    row = np.array([position])
+    pairs = Pairs(
+        comparison.golden,
+        comparison.actual,
+        comparison.alignment.golden[row],
+        comparison.alignment.actual[row],
+    )
+    columns = np.flatnonzero(np.logical_and(*pairs.known())[0, :MEASURED])
+    at = np.zeros_like(columns)
+    golden, actual = pairs.golden.values[pairs.here[0], columns], pairs.actual.values[pairs.there[0], columns]
+    named = pairs.layer(0), pairs.dtype(0)
+    own = pairs.key(0), pairs.op_type(0)
+    rules = [tolerances.decide(*named, STATISTICS[c], *own) for c in columns.tolist()]
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        atol, rtol = np.array([(rule.atol, rule.rtol) for rule in rules], np.float64).reshape(-1, 2).T
+        allowed = atol + rtol * scales(pairs, golden, at, columns)
+        for table, rows, values in (
+            (pairs.golden, pairs.here, golden),
+            (pairs.actual, pairs.there, actual),
+        ):
+            allowed += half_unit(values, np.full(len(columns), table.digits[rows[0]]))
+        shares = np.abs(actual - golden) / allowed
+        rule = tolerances.decide(*named, PROJECTIONS, *own)
+        root = np.sqrt(float(pairs.golden.counts[pairs.here[0]] or 0))
+        shares = np.append(
+            shares, _distances(pairs) / (rule.atol * root + rule.rtol * norms(pairs.golden)[pairs.here])
+        )
+    return float(np.nan_to_num(shares, nan=0.0, posinf=np.inf).max(initial=0.0))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.executors import open_workers
-from pytest_npudump.cli.compare.engine import compare_sides
+from pytest_npudump.cli.compare.engine import compare_sides, terms_of
 from pytest_npudump.cli.compare.report import as_json
 from pytest_npudump.cli.compare.sides import read_dump_side, read_golden_side
 from pytest_npudump.compare.tolerances.producers import undecided
@@ -114,12 +114,12 @@ def compare_dumps(
     one, other = Path(golden), Path(actual)
     with open_workers("threads") as workers:
         sides = read_golden_side(one, workers, latest=False), read_dump_side(other, workers, latest=False)
-        result = compare_sides(*sides, judged_by, workers, layout="ND")
+        result = compare_sides(*sides, terms_of(sides[0], judged_by, "ND"), workers)
     if result.problems:
         raise DumpError("; ".join(map(str, result.problems)))
     comparison = result.comparison
     first = [comparison.first.key] if comparison.first is not None else []
-    views = tensor_views(comparison, judged_by.with_measured(sides[0].measured), first)
+    views = tensor_views(comparison, comparison.tolerances, first)
     left_out = (
         f"rule {rule.describe()} is left out: nothing tells {', '.join(untold)} of this run; producer= does"
         for rule, untold in undecided(chosen.rules, facts)

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from pytest_npudump.dump.values.small_floats import is_of_numpy
+from pytest_npudump.dump.arrays.decode import is_of_numpy
 from pytest_npudump.errors import MissingExtraError, NpudumpError
 from pytest_npudump.onnxmodels.graph import every_graph, every_name, every_node, every_tensor
 from pytest_npudump.onnxmodels.tensor_types import (

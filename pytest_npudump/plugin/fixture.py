@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.dump.selection import select_layers
 from pytest_npudump.errors import EmptyDumpError, RequestError
 from pytest_npudump.plugin.program_run import ProgramRun
-from pytest_npudump.runtime.external.run import TIMEOUT, ExternalRun, command_of
+from pytest_npudump.runtime.programs import TIMEOUT, ExternalRun, command_of
 
 if TYPE_CHECKING:
     import os
@@ -162,7 +162,7 @@ class NpuDump:
             RuntimeUnavailableError: TorchAir cannot be imported, or is a version that is not known.
         """
         self._refuse_without_acl_json("torchair_config()")
-        from pytest_npudump.config.torchair.dump_config import fill  # noqa: PLC0415 - only where TorchAir is used
+        from pytest_npudump.config.torchair import fill  # noqa: PLC0415 - only where TorchAir is used
 
         return fill(config, self.config_path, scope=scope)
 

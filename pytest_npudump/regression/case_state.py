@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.regression.attempt import Attempt
+from pytest_npudump.regression.case import origin_of
 from pytest_npudump.regression.outcome import PENDING, Escalation, Result, ThirdRun
 
 if TYPE_CHECKING:
     from pytest_npudump.golden.pair import Recording
-    from pytest_npudump.regression.calibration.series import Member
+    from pytest_npudump.regression.calibration import Member
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.first_run.settled import Settled
+    from pytest_npudump.regression.first_run import Settled
     from pytest_npudump.regression.outcome import FirstRun, Outcome
     from pytest_npudump.regression.second_run.run_plan import Plan
 
@@ -65,11 +66,19 @@ class CaseState:
         further = self.plan.further if self.plan is not None else 0
         return self.escalation is None and 0 < len(self.attempts) <= further
 
+    @property
+    def good(self) -> bool:
+        """Whether the test may pass: what it was asked to compare or record is compared or recorded."""
+        explained = self.escalation is None or not self.escalation.problem
+        return self.first is not None and self.first.outcome.good and explained
+
     def result(self, case: Case) -> Result:
         """Return what became of the test, for the reports; only behind a judgement."""
         assert self.first is not None  # noqa: S101 - the caller asks for a result of what has been judged
         runs = tuple(attempt.directory for attempt in self.attempts)
-        return Result(case, self.first.outcome, self.escalation, self.first.part, runs)
+        explained = self.escalation is not None and bool(self.escalation.directory)
+        origin = origin_of(case, with_digests=explained)
+        return Result(origin, self.first.outcome, self.escalation, self.first.part, runs)
 
     def begin(self, case: Case) -> CaseState:
         """Return the state with one more run: the first, or one that dumps what is planned."""

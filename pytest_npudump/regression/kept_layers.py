@@ -10,19 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.eager_calls import compare_runs
-from pytest_npudump.compare.tolerances.calibrated import calibrated_of
-from pytest_npudump.compare.tolerances.numerics import AUTO, SAME, numerics_of
+from pytest_npudump.compare.judge import judge
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import StatsTable, sanitised_key
-from pytest_npudump.golden.content.text import EDGES
 from pytest_npudump.golden.kept_tensors import stored_tensors
 from pytest_npudump.golden.pair import source_layers
 from pytest_npudump.golden.stamps import changed_tensors
-from pytest_npudump.graph import lines
-from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
-from pytest_npudump.regression.run.dataflow import edges_to_keep, sources_of
+from pytest_npudump.graph.edges import SEVERAL, UNKNOWN, edges_of_lines
+from pytest_npudump.record.record import EDGES, Record
+from pytest_npudump.regression.case import terms_of
+from pytest_npudump.regression.dataflow import at_hand_of, edges_to_keep, sources_of
 from pytest_npudump.request import AUTO_LAYERS, is_glob
 
 if TYPE_CHECKING:
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.dump.records import Dump
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.graph.sources import Sources
     from pytest_npudump.regression.case import Case
 
@@ -65,7 +62,7 @@ class KeptLayers:
         return tuple(dict.fromkeys(lacking))
 
 
-def layers_to_keep(case: Case, golden: Golden | None, dump: Dump) -> KeptLayers:
+def layers_to_keep(case: Case, golden: Record | None, dump: Dump) -> KeptLayers:
     """Return the layers whose tensors a recording keeps.
 
     Args:
@@ -85,29 +82,21 @@ def layers_to_keep(case: Case, golden: Golden | None, dump: Dump) -> KeptLayers:
     return KeptLayers(tuple(layer for layer in ran if layer in wanted), sources)
 
 
-def with_inherited(case: Case, golden: Golden | None, kept: KeptLayers, now: StatsTable) -> KeptLayers:
+def with_inherited(case: Case, golden: Record, kept: KeptLayers, now: StatsTable) -> KeptLayers:
     """Return the layers with what an approval of a run would take from its golden.
 
     Args:
         case: the test.
-        golden: what the run was compared with; None where there is none.
+        golden: what the run was compared with.
         kept: the layers.
         now: the run's statistics.
 
     Raises:
         GoldenError: the golden's tensors cannot be read.
     """
-    if golden is None:
-        return kept
     changed = set(changed_tensors(now, golden.table))
     same = {sanitised_key(key) for key in now.keys if key not in changed}
     return replace(kept, inherited=frozenset(same & stored_tensors(golden, store=case.goldens.store).keys()))
-
-
-def compared_patterns(case: Case) -> tuple[str, ...]:
-    """Return names and globs of layers whose golden tensors are compared: with ``auto`` all there are."""
-    patterns = case.request.golden_tensors
-    return ("*",) if AUTO_LAYERS in patterns else patterns
 
 
 def named_layers(case: Case) -> frozenset[str]:
@@ -116,7 +105,7 @@ def named_layers(case: Case) -> frozenset[str]:
     return frozenset(sanitise(pattern) for pattern in patterns if not is_glob(pattern))
 
 
-def golden_sources(golden: Golden | None) -> tuple[str, ...]:
+def golden_sources(golden: Record | None) -> tuple[str, ...]:
     """Return the layers that a golden names as sources of past failures."""
     return () if golden is None else source_layers(golden)
 
@@ -135,24 +124,19 @@ def _known(names: Iterable[str], ran: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in found if name is not None))
 
 
-def _sources_of_change(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> tuple[str, ...]:
+def _sources_of_change(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> tuple[str, ...]:
     if golden is None:
         return ()
-    facts = case.goldens.facts(case.runtime.producer())
-    differences = case.goldens.differences(golden, facts)
-    option = case.settings.numerics or AUTO
-    numerics = numerics_of(differences, facts, marker=case.request.numerics, option=option)
-    tolerances = case.tolerances.under(numerics.bounds).with_measured(calibrated_of(golden))
-    comparison = compare_runs(golden.table, table, tolerances)
-    same = numerics.bounds == SAME
-    return source_names(comparison, sources_of(case, golden, dump, comparison, tolerances, same=same)[0])
+    run = replace(Record.of(table), producer=case.goldens.facts(case.runtime.producer()))
+    comparison = judge(golden, run, terms_of(case))
+    return source_names(comparison, sources_of(golden, comparison, at_hand_of(case, dump))[0])
 
 
 def _outputs(
-    case: Case, golden: Golden | None, dump: Dump, table: StatsTable, ran: Sequence[str]
+    case: Case, golden: Record | None, dump: Dump, table: StatsTable, ran: Sequence[str]
 ) -> tuple[str, ...]:
     blocks, _ = edges_to_keep(case, golden, dump, table)
-    edges = lines.parse(blocks.get(EDGES, ""), "the run")
+    edges = edges_of_lines(blocks.get(EDGES, ""), "the run")
     ports = [port for fed in edges.feeds.values() for port in fed if port is not None and port != SEVERAL]
     feeding = {sanitise(port.layer) for port in ports}
     whole = edges.feeds.keys() >= {sanitise(layer) for layer in ran} and UNKNOWN not in ports

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tolerances.calibrated import Calibrated
     from pytest_npudump.compare.tolerances.numerics import Numerics
     from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.explain.operator_alone import JudgedOperator
+    from pytest_npudump.explain.reference import ReferenceResult
     from pytest_npudump.golden.pair import Recording
     from pytest_npudump.graph.sources import Sources
-    from pytest_npudump.reference.result import ReferenceResult
-    from pytest_npudump.reference.suspects import Isolated
-    from pytest_npudump.regression.case import Case
+    from pytest_npudump.record.record import Record
+    from pytest_npudump.regression.case import Origin
     from pytest_npudump.regression.kept_layers import KeptLayers
-    from pytest_npudump.regression.run.snapshot import Snapshot
+
 
 PASSED = mark("passed")
 FAILED = mark("failed")
@@ -128,8 +128,8 @@ class FirstRun:
     dump: Dump | None = None
     part: str = ""
     unwritten: tuple[TensorKey, ...] = ()
-    snapshot: Snapshot | None = None
-    judged_with: Golden | None = None
+    snapshot: Record | None = None
+    judged_with: Record | None = None
     to_measure: int = 0
     kept: KeptLayers | None = None
     fed: tuple[TensorRecord, ...] = ()
@@ -223,7 +223,7 @@ class Escalation:
     problem: str = ""
     notes: tuple[str, ...] = ()
     drawing: tuple[str, ...] = ()
-    isolated: tuple[Isolated, ...] = ()
+    isolated: tuple[JudgedOperator, ...] = ()
     third: ThirdRun | None = None
     alike: Mapping[str, TensorRecord] = field(default_factory=dict)
 
@@ -253,14 +253,14 @@ class Result:
     """What became of a test, for every report.
 
     Attributes:
-        case: the test.
+        origin: the test.
         outcome: what its first run showed.
         escalation: what the second run found; None without one.
         part: the rank or device that was judged, where all share one golden; "" for all of it.
         runs: where the dump of each run lies.
     """
 
-    case: Case
+    origin: Origin
     outcome: Outcome
     escalation: Escalation | None = None
     part: str = ""

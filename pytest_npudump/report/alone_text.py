@@ -5,20 +5,19 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from pytest_npudump.explain.operator_alone import ACQUITTED, CONVICTED, UPSTREAM
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
-from pytest_npudump.reference.operator_alone import ACQUITTED, CONVICTED
-from pytest_npudump.reference.upstream import UPSTREAM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_npudump.reference.suspects import Isolated
+    from pytest_npudump.explain.operator_alone import JudgedOperator
 
 _SHOWN = 2
 
 
-def isolated_lines(isolated: Sequence[Isolated], *, brief: bool) -> list[str]:
+def isolated_lines(isolated: Sequence[JudgedOperator], *, brief: bool) -> list[str]:
     """Return a line for each operator that was judged alone, the convicted first.
 
     Those upstream of suspects are counted where they are not convicted: nothing speaks against them.
@@ -46,7 +45,7 @@ def isolated_lines(isolated: Sequence[Isolated], *, brief: bool) -> list[str]:
     return lines
 
 
-def _call_sentence(one: Isolated, apart: str) -> str:
+def _call_sentence(one: JudgedOperator, apart: str) -> str:
     alone = one.alone
     if alone.verdict == ACQUITTED:
         return _(
@@ -62,7 +61,7 @@ def _call_sentence(one: Isolated, apart: str) -> str:
     ).format(call=one.call, off=off)
 
 
-def _sentence(one: Isolated) -> str:
+def _sentence(one: JudgedOperator) -> str:
     alone = one.alone
     apart = "" if math.isnan(alone.apart) else _("{apart:.2g} off").format(apart=alone.apart)
     if one.call and alone.verdict in (CONVICTED, ACQUITTED):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING
-from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.excerpt import cut
 from pytest_npudump.language.translation import speaking
 from pytest_npudump.report.origins import small_sources
@@ -14,7 +12,7 @@ from pytest_npudump.report.origins import small_sources
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_npudump.regression.case import Case
+    from pytest_npudump.regression.case import Origin
     from pytest_npudump.regression.outcome import Outcome, Result
     from pytest_npudump.report.files import ReportFiles
 
@@ -31,9 +29,9 @@ def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
     """Return what reaches the controller and JUnit: small, whatever the number of failing layers."""
     outcome, escalation = result.outcome, result.escalation
     told: dict[str, Any] = {
-        "test": result.case.nodeid,
+        "test": result.origin.test,
         "status": outcome.status if result.good or not outcome.good else "error",
-        "runtime": result.case.runtime.name,
+        "runtime": result.origin.runtime,
         "golden": str(outcome.golden) if outcome.golden else None,
         "tensors": outcome.tensors,
         "attempts": len(result.runs),
@@ -56,8 +54,8 @@ def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
     if outcome.reference is not None:
         told["reference"] = outcome.reference.summary()
         told["first"] = told.get("first") or told["reference"]["first"]
-    if result.case.exchange is not None:
-        told["rank"] = result.case.exchange.rank.number
+    if result.origin.rank is not None:
+        told["rank"] = result.origin.rank.number
     if outcome.findings:
         from pytest_npudump.report.scenes import finding_operator  # noqa: PLC0415 - only for some scenes
 
@@ -70,7 +68,7 @@ def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
         from pytest_npudump.report.terminal import headline, ways_out  # noqa: PLC0415 - only for failures
 
         told["details"] = str(details.text)
-        told |= {"artifact": f"tests/{details.text.parent.name}"} if result.case.settings.artifacts else {}
+        told |= {"artifact": f"tests/{details.text.parent.name}"} if result.origin.artifacts else {}
         told["headline"] = headline(result)
         told["way_out"] = next(iter(ways_out(result)), "")
     return told
@@ -95,16 +93,16 @@ def _cut_within(value: Any) -> Any:
 def _notes(result: Result) -> list[str]:
     """Return the notes on all runs, alike in every session: without the name of the folder of the dumps."""
     notes = result.outcome.notes + (result.escalation.notes if result.escalation is not None else ())
-    return list(dict.fromkeys(note.replace(f"{result.case.directory}/", "") for note in notes))
+    return list(dict.fromkeys(note.replace(f"{result.origin.directory}/", "") for note in notes))
 
 
 def full_json(result: Result) -> dict[str, Any]:
     """Return everything that is known of a test's runs."""
     outcome = result.outcome
     return {
-        "test": result.case.nodeid,
+        "test": result.origin.test,
         "status": outcome.status,
-        "origin": _origin(result),
+        "origin": _origin(result.origin),
         "golden": str(outcome.golden) if outcome.golden else None,
         "problems": list(outcome.problems),
         "notes": list(outcome.notes),
@@ -127,32 +125,16 @@ def _measured(outcome: Outcome) -> dict[str, Any] | None:
     return {**outcome.measured.to_json(), "bounds": outcome.measured_bounds}
 
 
-def _origin(result: Result) -> dict[str, Any]:
+def _origin(origin: Origin) -> dict[str, Any]:
     """Return what ran, for those who want to run it again."""
-    case, escalation = result.case, result.escalation
-    reference = case.reference
-    mapped = reference.map_path if reference is not None else None
     return {
-        "runtime": case.runtime.name,
-        "producer": {name: str(value) for name, value in case.goldens.facts(case.runtime.producer()).items()},
-        "models": [*map(str, case.runtime.activity.models)],
-        "digests": _digests(case) if escalation is not None and escalation.directory else {},
-        "reference": str(reference.path) if reference is not None else None,
-        "reference_map": str(mapped) if mapped is not None else None,
+        "runtime": origin.runtime,
+        "producer": dict(origin.producer),
+        "models": list(origin.models),
+        "digests": dict(origin.digests),
+        "reference": str(origin.reference) if origin.reference else None,
+        "reference_map": str(origin.reference_map) if origin.reference_map else None,
     }
-
-
-def _digests(case: Case) -> dict[str, str]:
-    """Return the SHA-256 of a run's ONNX models; "" of one that was written again after it was loaded."""
-    from pytest_npudump.onnxmodels.loaded_files import model_digest  # noqa: PLC0415 - only for failures
-    from pytest_npudump.regression.second_run.suspected import onnx_files  # noqa: PLC0415 - the same
-
-    files, found = case.runtime.activity.evidence.files, {}
-    reference = (case.reference.path,) if case.reference is not None else ()
-    for path in dict.fromkeys((*onnx_files(case), *reference)):
-        with suppress(NpudumpError):  # whoever wants to run it is told
-            found[str(path)] = model_digest(path) if files.keeps_weights(path) else ""
-    return found
 
 
 def write_details(result: Result) -> ReportFiles:
@@ -160,8 +142,8 @@ def write_details(result: Result) -> ReportFiles:
     from pytest_npudump.report.files import ReportFiles  # noqa: PLC0415 - only for failures
     from pytest_npudump.report.terminal import full_lines  # noqa: PLC0415 - the same
 
-    files = ReportFiles.named(result.case.directory, "report")
+    files = ReportFiles.named(result.origin.directory, "report")
     data = full_json(result)
-    with speaking(result.case.settings.lang):
+    with speaking(result.origin.lang):
         lines = full_lines(result)
     return files.write("the report files", lines, data)

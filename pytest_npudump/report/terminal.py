@@ -6,14 +6,14 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.first_divergence import explain_first
+from pytest_npudump.explain.operator_alone import CONVICTED
 from pytest_npudump.language.excerpt import cut
 from pytest_npudump.language.shell import typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, ngettext, spoken
 from pytest_npudump.onnxmodels.random_operators import drawing_words, draws_random
-from pytest_npudump.reference.operator_alone import CONVICTED
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.second_run.by_reference import failing_keys
+from pytest_npudump.regression.second_run.suspected import failing_keys
 from pytest_npudump.report.alone_text import isolated_lines
 from pytest_npudump.report.origins import feeds_are_seen, first_change, more_sources, origin_lines
 from pytest_npudump.report.reference_text import reference_lines, reference_sentence, way_out
@@ -53,7 +53,7 @@ def headline(result: Result) -> str:
 
 def _whose(result: Result) -> str:
     """Return which rank the failure is of, "" where there is only one."""
-    ranks = [spoken(str(result.case.exchange.rank))] if result.case.exchange is not None else []
+    ranks = [spoken(str(result.origin.rank))] if result.origin.rank is not None else []
     return "".join(f"{name}: " for name in [*ranks, result.part] if name)
 
 
@@ -73,7 +73,7 @@ def _what(result: Result) -> str:
 
 def failure_text(result: Result, details: ReportFiles, *, verbose: bool) -> str:
     """Return the text of a failing test, at most :data:`LINES` lines unless ``verbose``."""
-    place = shown(details.text, result.case.here)
+    place = shown(details.text, result.origin.here)
     behind = [spoken(details.problem) or _("details:    {text}").format(text=place)]
     behind += [*_hand_over(result, details), *ways_out(result)]
     lines = _body(result, None if verbose else LINES - len(behind))
@@ -88,7 +88,7 @@ def _hand_over(result: Result, details: ReportFiles) -> list[str]:
     convicted = [one for one in isolated if one.alone.verdict == CONVICTED]
     if details.problem or not any(one.saved is not None or not one.call for one in convicted):
         return []
-    folder = shown(details.text.parent, result.case.here)
+    folder = shown(details.text.parent, result.origin.here)
     return [_("hand over:  npudump repro {parent} -o DIR").format(parent=typed(folder))]
 
 
@@ -102,7 +102,7 @@ def verdict_lines(result: Result, *, verbose: bool) -> list[str]:
 def short_lines(result: Result) -> list[str]:
     """Return the two lines of a failure that comes when the budget of the run is spent."""
     way_out = next(
-        iter(ways_out(result)), _("details:    {text}").format(text=result.case.directory / "report.txt")
+        iter(ways_out(result)), _("details:    {text}").format(text=result.origin.directory / "report.txt")
     )
     return [plain(cut(headline(result), WIDTH)), plain(way_out)]
 
@@ -193,7 +193,7 @@ def _comparison_lines(result: Result, rows: int, *, brief: bool) -> list[str]:
         _("golden:     {count} of {expected} tensors fail against {golden}").format(
             count=len(failing),
             expected=comparison.expected,
-            golden=shown(outcome.golden, result.case.here),
+            golden=shown(outcome.golden, result.origin.here),
         ),
     ]
     lines[1:1] = [*origin_lines(outcome.sources, comparison, brief=brief), *first_change(outcome)]
@@ -231,7 +231,7 @@ def _escalation_lines(result: Result, escalation: Escalation, limit: int | None)
     for finding in _most_telling(findings, result.outcome.sources)[:limit]:
         lines += finding_lines(finding, worst=1 if limit else 5)
     lines += _listed(mark("note"), escalation.notes, limit)
-    place = shown(escalation.directory, result.case.here)
+    place = shown(escalation.directory, result.origin.here)
     return [*lines, _("tensors:    {directory}").format(directory=place)]
 
 
@@ -255,7 +255,7 @@ def _reproduction(result: Result, escalation: Escalation) -> str:
     rest = _(", but for {unseen} tensors it did not dump").format(unseen=unseen) if unseen else ""
     comparison = result.outcome.comparison
     first = comparison.first if comparison is not None else None
-    if first is not None and draws_random(first.op_type) and not result.case.isolated:
+    if first is not None and draws_random(first.op_type) and not result.origin.isolated:
         return _("it agrees{rest}, as runs of one process do whose random numbers come from one seed").format(
             rest=rest
         )
@@ -281,7 +281,7 @@ def _most_telling(findings: Iterable[Finding], sources: Sources | None) -> list[
 def ways_out(result: Result) -> list[str]:
     """Return the command that creates or approves the golden, where one would."""
     outcome = result.outcome
-    command = typed("pytest", "--npudump-update-golden", *result.case.arguments)
+    command = typed("pytest", "--npudump-update-golden", *result.origin.arguments)
     if outcome.status == status.MISSING_GOLDEN:
         return [_("to create:  {command}").format(command=command)]
     lines = [found] if (found := way_out(outcome)) else []

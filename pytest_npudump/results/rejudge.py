@@ -3,26 +3,181 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.tolerances.numerics import UNKNOWN
+from pytest_npudump.compare.judge import BY_DEFAULT, EVERY, Terms
+from pytest_npudump.compare.tolerances.numerics import AUTO, UNKNOWN
+from pytest_npudump.compare.tolerances.rules import MARKER_RULES
+from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.errors import GoldenError, NpudumpError
-from pytest_npudump.golden.content.text import EDGES, EMPTY, OP_TYPES, Golden, parse
+from pytest_npudump.golden.objects.tensor_store import store_of
+from pytest_npudump.golden.variants import ASKED, Goldens
 from pytest_npudump.language.translation import mark, said
+from pytest_npudump.record.record import OP_TYPES, Record
+from pytest_npudump.record.text import parse
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.first_run.judge_snapshot import judge_snapshot, without_golden
+from pytest_npudump.regression.case import STARTED, Origin, arguments_of
+from pytest_npudump.regression.judgement import judge_snapshot, without_golden
 from pytest_npudump.regression.outcome import Outcome, Result
-from pytest_npudump.regression.run.snapshot import Snapshot
 from pytest_npudump.report.result_json import result_json
+from pytest_npudump.request import AUTO_LAYERS, DumpRequest
 from pytest_npudump.results.entry import SKIPPED, XFAILED, ResultsError
+from pytest_npudump.settings import default_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
-    from pytest_npudump.regression.case import Case
+    from pytest_npudump.golden.objects.tensor_store import TensorStore
+    from pytest_npudump.record.record import Record
     from pytest_npudump.results.entry import Entry
     from pytest_npudump.results.folder import ResultsFolder
-    from pytest_npudump.results.terms import Terms
+
+
+_MARKER = ("marker", MARKER_RULES)
+"""Sources of rules that a test's marker gives, which has the last word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """By what kept results are judged.
+
+    Attributes:
+        root: the folder that paths in results are relative to: pytest's rootdir, here.
+        golden_dir: the folder of the golden files; None for that of each run.
+        preset: a tolerance preset in place of each test's; "" for that.
+        tolerances: in place of those of the runs' tolerance files; None for these.
+        numerics: ``same``, ``other`` or ``hf32``; "" for what decided in each run.
+    """
+
+    root: Path
+    golden_dir: Path | None = None
+    preset: str = ""
+    tolerances: Tolerances | None = None
+    numerics: str = ""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the bounds may be others than those of the runs."""
+        return bool(self.preset or self.numerics or self.tolerances is not None)
+
+    def golden_root(self, entry: Entry) -> Path:
+        """Return the folder of a test's golden file."""
+        return self.golden_dir or self.root / str(entry.data["golden"]["folder"])
+
+    def judging(self, entry: Entry) -> Terms:
+        """Return what a run was judged by, but for these terms.
+
+        Raises:
+            RequestError: a tolerance of the entry is none.
+            ResultsError: what the entry says of the test makes no sense.
+            GoldenError: the golden does not tell rightly which of its variants applies.
+        """
+        data = entry.data
+        try:
+            request, options = data["request"], data["options"]
+            kept = tuple(request.get("golden_tensors", ()))
+            facts = {name: str(value) for name, value in data["producer"].items()}
+            terms = Terms(
+                self._tolerances(data["tolerances"]).for_run(facts),
+                None if self.numerics else request.get("numerics"),
+                self.numerics or options.get("numerics") or AUTO,
+                tensors=EVERY if AUTO_LAYERS in kept else kept,
+                layers=tuple(request.get("layers", ())),
+                kept=kept,
+                fail_on=str(options.get("fail_on", "")),
+                unasked=() if request.get("dump_stats") else BY_DEFAULT,
+            )
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise _senseless(entry, error) from error
+        return replace(terms, why=self.goldens(entry).why)
+
+    def goldens(self, entry: Entry) -> Goldens:
+        """Return the golden files of a test, with the variant that applies to its run.
+
+        Raises:
+            ResultsError: what the entry says of the test makes no sense.
+            GoldenError: the golden does not tell rightly which of its variants applies.
+        """
+        data = entry.data
+        path = self.golden_root(entry) / entry.golden_file
+        named = data["golden"].get("variant")
+        variant = named or data["golden"].get("chosen")
+        common = path.with_name(f"{path.name.rpartition('@')[0]}.yaml") if variant else path
+        try:
+            request = DumpRequest(**_known(data["request"], ASKED))
+            settings = default_settings()
+            settings = settings._replace(**_known(data["options"], settings._fields))
+        except (TypeError, ValueError, AttributeError) as error:
+            raise _senseless(entry, error) from error
+        store = store_of(settings, self.root)
+        goldens = Goldens(entry.test, request, common, path if named else None, store=store)
+        return goldens.for_run(data["producer"])
+
+    def origin(self, entry: Entry) -> Origin:
+        """Return what reports say of a kept run besides what came of it."""
+        data, here = entry.data, Path.cwd()
+        started = {name: str(path) for name, path in _known(data["options"], STARTED).items()}
+        file = str(data["test_file"]["path"])
+        return Origin(
+            test=entry.test,
+            runtime=str(data["runtime"]),
+            directory=self.root,
+            here=here,
+            arguments=arguments_of(entry.test, file, self.root, here, started),
+            isolated=data["isolated"],
+            producer={name: str(value) for name, value in data["producer"].items()},
+        )
+
+    def _tolerances(self, given: Mapping[str, Any]) -> Tolerances:
+        rules = [_rule(rule) for rule in given["rules"]]
+        preset = str(given["preset"])
+        if self.tolerances is not None:
+            rules = [*self.tolerances.rules, *(rule for rule in rules if rule.source in _MARKER)]
+            preset = self.tolerances.preset
+        return Tolerances(self.preset or preset, tuple(rules))
+
+
+def terms_at(entries: Iterable[Entry], root: Path | None, golden_dir: Path | None) -> Overrides:
+    """Return the terms of the runs themselves, wherever their repository and goldens lie.
+
+    Args:
+        entries: the results.
+        root: of the repository; None for where it is found from the working directory.
+        golden_dir: the folder of the golden files; None for that of each run.
+
+    Raises:
+        ResultsError: there is no root.
+    """
+    found = root or _find_root(entries, Path.cwd())
+    return Overrides(found.absolute(), golden_dir.absolute() if golden_dir else None)
+
+
+def _find_root(entries: Iterable[Entry], start: Path) -> Path:
+    """Return the folder that results' paths are relative to: the nearest, upwards, with a test's file."""
+    files = [str(entry.data["test_file"].get("path")) for entry in entries]
+    for folder in (start, *start.parents):
+        if any((folder / file).is_file() for file in files):
+            return folder
+    raise ResultsError(
+        f"{start}: neither here nor in a folder above is {files[0] if files else 'any test'}: go to the "
+        f"repository of the tests, or name its folder with --root"
+    )
+
+
+def _known(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Return what this version knows; a field of another version is left out."""
+    return {name: value for name, value in given.items() if name in names}
+
+
+def _rule(given: Mapping[str, Any]) -> Rule:
+    producer = tuple((str(name), str(glob)) for name, glob in given.get("producer", ()))
+    return Rule(**{**given, "producer": producer})
+
+
+def _senseless(entry: Entry, error: Exception) -> ResultsError:
+    return ResultsError(f"{entry.test}: its kept result makes no sense: {error}; run it again")
+
 
 GOOD, BAD, UNJUDGED, LEFT_OUT = mark("good"), mark("bad"), mark("unjudged"), mark("left out")
 """What a test means for a gate; tests that were skipped, or are expected to fail, are left out of it."""
@@ -43,6 +198,7 @@ class Rejudged:
     result: Result | None
     word: str
     why: str = ""
+    golden: Record | None = None
 
     @property
     def is_doubtful(self) -> bool:
@@ -60,7 +216,7 @@ class Rejudged:
         return {name: data[name] for name in ("test", "status", "runtime")} | {"notes": data["notes"]}
 
 
-def rejudge(folder: ResultsFolder, entry: Entry, terms: Terms) -> Rejudged:
+def rejudge(folder: ResultsFolder, entry: Entry, terms: Overrides) -> Rejudged:
     """Judge one kept result.
 
     Args:
@@ -73,23 +229,24 @@ def rejudge(folder: ResultsFolder, entry: Entry, terms: Terms) -> Rejudged:
     if not entry.record_file:
         return _standing(entry)
     try:
-        case = terms.case(entry)
+        judging, goldens = terms.judging(entry), terms.goldens(entry)
         record = read_record(folder, entry)
-        check_types(case, record)
-        golden = case.goldens.read_if_any()
-        outcome = _judged(case, golden, snapshot_of(record, entry), entry)
+        check_types(entry, judging.tolerances, record)
+        golden = goldens.read_if_any()
+        run = replace(run_of(record, entry), test=entry.test, path=goldens.path)
+        outcome = _judged(judging, golden, run, entry, goldens.store)
     except NpudumpError as error:
         return Rejudged(entry, None, UNJUDGED, str(error))
-    result = Result(case, outcome, part=_whose(entry))
+    result = Result(terms.origin(entry), outcome, part=_whose(entry))
     word = {status.PASSED: GOOD, status.FAILED: BAD}.get(outcome.status, UNJUDGED)
     if entry.data["outcome"] == XFAILED:
-        return Rejudged(entry, result, LEFT_OUT, said("it is expected to fail"))
+        return Rejudged(entry, result, LEFT_OUT, said("it is expected to fail"), golden)
     if word == GOOD and (why := _doubt(entry, golden, terms)):
-        return Rejudged(entry, result, UNJUDGED, why)
-    return Rejudged(entry, result, word)
+        return Rejudged(entry, result, UNJUDGED, why, golden)
+    return Rejudged(entry, result, word, golden=golden)
 
 
-def read_record(folder: ResultsFolder, entry: Entry) -> Golden:
+def read_record(folder: ResultsFolder, entry: Entry) -> Record:
     """Return a run's statistics as the golden they would be, with the types of operators.
 
     Raises:
@@ -107,7 +264,7 @@ def read_record(folder: ResultsFolder, entry: Entry) -> Golden:
     return replace(golden, table=replace(golden.table, op_types=named))
 
 
-def check_types(case: Case, *records: Golden) -> None:
+def check_types(entry: Entry, tolerances: Tolerances, *records: Record) -> None:
     """Refuse rules that ask for operators' types where kept runs tell none.
 
     A run that was recorded keeps types only where its own rules ask for them.
@@ -115,34 +272,33 @@ def check_types(case: Case, *records: Golden) -> None:
     Raises:
         ResultsError: none of the records tells any.
     """
-    if case.tolerances.names_op_types and not any(any(record.table.op_types) for record in records):
+    if tolerances.names_op_types and not any(any(record.table.op_types) for record in records):
         words = "a tolerance rule names op_type, and what was kept of its run tells no types of operators"
-        raise ResultsError(f"{case.nodeid}: {words}: run it again")
+        raise ResultsError(f"{entry.test}: {words}: run it again")
 
 
-def snapshot_of(record: Golden, entry: Entry) -> Snapshot:
-    """Return what a run left, of which its record and its entry tell."""
+def run_of(record: Record, entry: Entry) -> Record:
+    """Return what a run left: its record, and what its entry tells of its reader."""
     told = entry.data["snapshot"] or {}
-    return Snapshot(
-        table=record.table,
-        facts=record.facts,
-        empty=record.extra.get(EMPTY),
+    return replace(
+        record,
+        file_names=bool(told.get("file_names")),
         problems=tuple(told.get("problems", ())),
         notes=tuple(told.get("notes", ())),
-        has_tensors=bool(told.get("has_tensors")),
-        edges=record.blocks.get(EDGES, ""),
     )
 
 
-def _judged(case: Case, golden: Golden | None, snapshot: Snapshot, entry: Entry) -> Outcome:
+def _judged(
+    judging: Terms, golden: Record | None, snapshot: Record, entry: Entry, store: TensorStore
+) -> Outcome:
     reference = entry.data["reference"]
     if golden is None and reference is not None:
         problems = (*entry.data["problems"], *_off_reference(reference))
         word = status.PASSED if reference["good"] and not problems else status.FAILED
-        return Outcome(word, case.goldens.path, problems=problems, tensors=len(snapshot.table))
+        return Outcome(word, snapshot.path, problems=problems, tensors=len(snapshot.table))
     if golden is None:
-        return without_golden(case, snapshot)
-    outcome = judge_snapshot(case, golden, snapshot)
+        return without_golden(snapshot)
+    outcome = judge_snapshot(judging, golden, snapshot, store=store)
     if reference is None or reference["good"]:
         return outcome
     found = _off_reference(reference) or tuple(entry.data["problems"])
@@ -161,7 +317,7 @@ def _off_reference(reference: Mapping[str, Any]) -> tuple[str, ...]:
     return (words,)
 
 
-def _doubt(entry: Entry, golden: Golden | None, terms: Terms) -> str:
+def _doubt(entry: Entry, golden: Record | None, terms: Overrides) -> str:
     """Say why statistics that agree do not make a test pass; "" where they do."""
     data = entry.data
     if data["incomplete"] is not None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.stats.eager_calls import number_calls
-from pytest_npudump.compare.stats.tables import compare_tables
-from pytest_npudump.compare.tolerances.numerics import AUTO, UNKNOWN, Numerics, numerics_of
+from pytest_npudump.compare.judge import RUN, Terms, judge
+from pytest_npudump.compare.tolerances.numerics import AUTO, UNKNOWN, Numerics
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.results.entry import SKIPPED
-from pytest_npudump.results.rejudge import check_types, read_record
+from pytest_npudump.results.rejudge import check_types, read_record, run_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tolerances.tolerance import Rule
     from pytest_npudump.results.entry import Entry
     from pytest_npudump.results.folder import Results, ResultsFolder
-    from pytest_npudump.results.terms import Terms
+    from pytest_npudump.results.rejudge import Overrides
 
 _ORIGIN = ("runtime", "revision")
 """What a line tells of a run's origin beside the facts of its producer."""
@@ -64,7 +63,7 @@ class Bounds:
         numerics: ``same``, ``other`` or ``hf32``; ``auto`` for what the producers of the two runs say.
     """
 
-    terms: Terms
+    terms: Overrides
     rules: Sequence[Rule] = ()
     numerics: str = AUTO
 
@@ -120,22 +119,17 @@ def _pair(
     if lacking:
         return ResultPair(name, origins, problems=tuple(lacking))
     try:
-        case, before, now = bounds.terms.case(other[1]), read_record(*one), read_record(*other)
-        check_types(case, before, now)
+        tolerances = bounds.terms.judging(other[1]).tolerances
+        before, now = read_record(*one), run_of(read_record(*other), other[1])
+        check_types(other[1], tolerances, before, now)
     except NpudumpError as error:
         return ResultPair(name, origins, problems=(str(error),))
-    ours, theirs = one[1].data["producer"], other[1].data["producer"]
-    tolerances = case.tolerances.extended(bounds.rules)
-    numerics = numerics_of(
-        _differences(ours, theirs), theirs, option=bounds.numerics, preset=tolerances.preset
-    )
-    golden, actual = before.table, now.table
-    numbered = number_calls(golden, actual)
-    comparison = compare_tables(golden, numbered.table, tolerances.under(numerics.bounds), approved=False)
+    terms = Terms(tolerances.extended(bounds.rules), option=bounds.numerics, against=RUN)
+    comparison = judge(before, now, terms)
     problems = [*_unread(*one), *_unread(*other)]
     if comparison.nothing_judged:
         problems.append("the two runs share no value that could be judged")
-    return ResultPair(name, origins, comparison, numerics, tuple(problems))
+    return ResultPair(name, origins, comparison, comparison.numerics, tuple(problems))
 
 
 def _origin(entry: Entry) -> dict[str, str]:

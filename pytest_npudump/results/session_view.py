@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.golden.content.text import EDGES
-from pytest_npudump.graph import lines
-from pytest_npudump.graph.edges import Edges
+from pytest_npudump.graph.edges import Edges, edges_of_lines
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
+from pytest_npudump.record.record import EDGES
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.report.result_json import COUNTS
 from pytest_npudump.report.terminal import full_lines, headline, ways_out
@@ -27,17 +26,17 @@ from pytest_npudump.results.rejudge import rejudge
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.outcome import Result
     from pytest_npudump.results.entry import Entry
     from pytest_npudump.results.folder import ResultsFolder
-    from pytest_npudump.results.terms import Terms
+    from pytest_npudump.results.rejudge import Overrides
 
 _ORDER = (BAD, OPEN, GOOD, LEFT_OUT)
 
 
 def session_view(
-    folder: ResultsFolder, entries: Iterable[Entry], terms: Terms, problems: Iterable[str] = ()
+    folder: ResultsFolder, entries: Iterable[Entry], terms: Overrides, problems: Iterable[str] = ()
 ) -> SessionView:
     """Return what a page shows of kept results; those that failed come first.
 
@@ -52,17 +51,17 @@ def session_view(
     return SessionView(tuple(ordered), tuple(problems), version("pytest-npudump"))
 
 
-def _test(folder: ResultsFolder, entry: Entry, terms: Terms) -> TestView:
+def _test(folder: ResultsFolder, entry: Entry, terms: Overrides) -> TestView:
     """Return one test: what its run came to stands, and its tensors are judged again to show them."""
     data = entry.data
     judged = rejudge(folder, entry, terms)
-    result, word = judged.result, _word(entry)
+    result, golden, word = judged.result, judged.golden, _word(entry)
     told: dict[str, Any] = {}
     notes = [*data["notes"]]
     if judged.why and not judged.why.startswith("as its run had it"):
         notes.append(judged.why)
     if result is not None and result.outcome.comparison is not None:
-        told = _compared(result)
+        told = _compared(result, golden)
         if word == GOOD and result.outcome.comparison.failing:
             notes.append(
                 _("the golden has changed since the test ran: tensors are judged by the one that is here")
@@ -90,7 +89,7 @@ def _test(folder: ResultsFolder, entry: Entry, terms: Terms) -> TestView:
         if numerics and preset == "default"
         else str(preset),
         when=str(data["time"]),
-        producers=_producers(result, data["producer"]),
+        producers=_producers(golden, data["producer"]),
         **told,
     )
 
@@ -109,26 +108,24 @@ def _headline(result: Result | None) -> str:
     return headline(result).removeprefix("npudump: ")
 
 
-def _compared(result: Result) -> dict[str, Any]:
+def _compared(result: Result, golden: Record | None) -> dict[str, Any]:
     """Return tensors, sources and the graph around these."""
-    case, outcome = result.case, result.outcome
-    comparison, numerics, measured = outcome.comparison, outcome.numerics, outcome.measured
+    outcome = result.outcome
+    comparison = outcome.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
-    tolerances = case.tolerances.under(numerics.bounds) if numerics is not None else case.tolerances
-    tolerances = tolerances.with_measured(measured)
     keys = [source.key for source in outcome.sources.independent] if outcome.sources is not None else []
     if not keys and comparison.first is not None and comparison.first.status == FAIL:
         keys = [comparison.first.key]
-    tensors = tensor_views(comparison, tolerances, frozenset(keys))
-    edges = _edges(case.goldens.read_if_any()) if keys else Edges()
+    tensors = tensor_views(comparison, comparison.tolerances, frozenset(keys))
+    edges = _edges(golden) if keys else Edges()
     around = neighbourhoods(comparison, edges, tensors, keys)
     return {"tensors": tensors, "sources": tuple(map(str, keys)), "neighbourhoods": around}
 
 
-def _edges(golden: Golden | None) -> Edges:
+def _edges(golden: Record | None) -> Edges:
     text = golden.blocks.get(EDGES, "") if golden is not None else ""
     try:
-        return lines.parse(text, golden.path.name) if golden is not None and text else Edges()
+        return edges_of_lines(text, golden.path.name) if golden is not None and text else Edges()
     except NpudumpError:
         return Edges()  # a note of the judgement says so
 
@@ -142,14 +139,7 @@ def _elements(entry: Entry) -> tuple[Any, str]:
     return telling, problem.replace(str(details), shown(Path(str(details))))
 
 
-def _producers(result: Result | None, producer: Any) -> tuple[tuple[str, str | None, str | None], ...]:
+def _producers(golden: Record | None, producer: Any) -> tuple[tuple[str, str | None, str | None], ...]:
     actual = {str(name): str(value) for name, value in dict(producer).items()}
-    golden: dict[str, str] = {}
-    if result is not None:
-        try:
-            found = result.case.goldens.read_if_any()
-        except NpudumpError:
-            found = None
-        golden = found.facts if found is not None else {}
-    names = dict.fromkeys([*golden, *actual])
-    return tuple((name, golden.get(name), actual.get(name)) for name in names)
+    before = golden.facts if golden is not None else {}
+    return tuple((name, before.get(name), actual.get(name)) for name in dict.fromkeys([*before, *actual]))

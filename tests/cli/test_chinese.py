@@ -50,7 +50,6 @@ LISTINGS = (
     ("compare", "a", "a"),
     ("compare", "one", "two"),
     ("check", "two", "--root", "."),
-    ("trend", "one", "two", "-v"),
     ("tolerance", "explain", GOLDEN),
     ("golden", "show", GOLDEN),
     ("golden", "verify", "golden"),

@@ -2,7 +2,7 @@
 
 Of bfloat16 only the runs without a fault are in it, which may not fail.
 
-The floors are a little below what was measured; ``python tests/benchmarks/verdicts/run.py`` prints all of it.
+The floors are a little below what was measured; ``python docs/benchmarks/verdicts/run.py`` prints all of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from pytest_npudump.onnxmodels.sessions import exposed_session
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+BENCHMARKS = Path(__file__).parents[2] / "docs/benchmarks"
 FAULTS, MEMBERS, SEED = 84, 2, 1
 
 FLOORS = [
@@ -183,7 +184,7 @@ def test_the_first_change_is_that_of_the_fault_but_where_printed_statistics_stay
     assert projected.right(0, "permutation") == 1
 
 
-@pytest.mark.parametrize(("dtype", "rule", "kind"), CALM)
+@pytest.mark.each(("dtype", "rule", "kind"), CALM)
 def test_other_numerics_are_no_fault(tallies: Any, dtype: str, rule: str, kind: str) -> None:
     tally = tallies[dtype][rule]
     assert tally.runs[kind] >= 1

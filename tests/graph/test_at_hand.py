@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.graph.at_hand import _READERS, edges_at_hand
 from pytest_npudump.graph.edges import UNKNOWN, Port
+from pytest_npudump.graph.model_files import _READERS, edges_at_hand
 from pytest_npudump.request import GRAPH_SUFFIXES
 from tests.graph.test_mindspore_ir import IR
 

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
-from pytest_npudump.graph.differences import relative_differences, share_of_allowed
+from pytest_npudump.graph.sources import relative_differences, share_of_allowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ def compared(make_table: Make, changed: dict[str, Any], dtype: str = "float32", 
     return compare_tables(*sides, TOLERANCES)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("changed", "relative", "share"),
     [
         ({}, 0, 0),

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_npudump.errors import FormatError
 from pytest_npudump.graph.edges import UNKNOWN, Edges, Port
-from pytest_npudump.graph.mindspore_ir import read_ir, read_mindspore
+from pytest_npudump.graph.model_files import read_ir, read_mindspore
 
 if TYPE_CHECKING:
     from pathlib import Path

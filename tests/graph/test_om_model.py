@@ -12,7 +12,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from pytest_npudump.errors import FormatError
 from pytest_npudump.graph.edges import Port
-from pytest_npudump.graph.om_model import read_om
+from pytest_npudump.graph.model_files import read_om
 
 if TYPE_CHECKING:
     from pathlib import Path

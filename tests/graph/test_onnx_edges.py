@@ -8,7 +8,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from pytest_npudump.graph.edges import UNKNOWN, Port
-from pytest_npudump.graph.onnx_edges import read_onnx
+from pytest_npudump.graph.model_files import read_onnx
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,13 +10,13 @@ import pytest
 from pytest_npudump.dump.records import TensorKey, TensorRecord
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.graph.edges import UNKNOWN, Port
-from pytest_npudump.graph.onnx_edges import read_onnx
-from pytest_npudump.graph.same_values import same_values
+from pytest_npudump.graph.edges import UNKNOWN, Port, same_values
+from pytest_npudump.graph.model_files import read_onnx
 from pytest_npudump.onnxmodels import model_cache
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 A: dict[str, Any] = {"count": 4, "max": 2.5, "min": -1.0, "avg": 0.5, "nan": 0, "neg_inf": 0, "pos_inf": 0}
 B = A | {"avg": 0.25}
@@ -31,7 +31,7 @@ def test_an_input_that_holds_what_one_output_held_came_from_there(make_table: An
     assert same_values(table).feeds == {"c": (Port("b", 1), Port("a"))}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "before",
     [
         [("a:output.0", A), ("b:output.0", A)],

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.graph.walk import fed_first, nearest, walked_back
+from pytest_npudump.graph.sources import fed_first, nearest, walked_back
 
 PARENTS = [[], [0], [1], [1, 2], [3]]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("difference", "path"),
     [
         ([0, 0, 0, 0, 1.0], [4]),

@@ -12,9 +12,9 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 PACKAGE = TESTS.parent / "pytest_npudump"
 NO_ROOMS = {
-    "benchmarks": "run by hand",
     "data": "samples",
     "docs": "what the documentation says, of the whole package",
+    "frozen": "what commands and sessions print and leave",
     "mindspore": "needs the real MindSpore",
     "project": "of the repository itself",
 }
@@ -59,7 +59,7 @@ def test_modules_of_one_name_are_of_one_kind() -> None:
     families = {
         "command": "what a folder of cli/ runs",
         "show": "the action of that name of two commands",
-        "judge": "the flow's, and those of scenes",
+        "overflow": "the scene, and what the emulator dumps for it",
         "checker": "of a configuration, by who reads it",
         "registry": "an index of what other packages may add to",
         "reader": "of a dump, and a file that formats have",
@@ -80,8 +80,7 @@ def test_modules_of_one_name_are_of_one_kind() -> None:
 
 
 def test_scripts_that_are_run_by_hand_import_what_is_there() -> None:
-    scripts = [*(TESTS / "benchmarks").rglob("*.py"), *(TESTS.parent / "docs").rglob("*.py")]
-    for script in scripts:
+    for script in (TESTS.parent / "docs").rglob("*.py"):
         for node in ast.walk(ast.parse(script.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE.name):
                 assert find_spec(str(node.module)) is not None, (script, node.module)

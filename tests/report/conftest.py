@@ -15,7 +15,7 @@ from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.variants import Goldens
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.case import Case
+from pytest_npudump.regression.case import Case, origin_of
 from pytest_npudump.regression.outcome import Outcome, Result
 from pytest_npudump.request import DumpRequest
 
@@ -63,6 +63,12 @@ def failed(tmp_path: Path, defaults: Settings) -> Callable[..., Result]:
             arguments=("test_a.py::test_b",),
             here=tmp_path,
         )
-        return Result(case, replace(told, **outcome), escalation, runs=(directory / "run1",))
+        explained = escalation is not None and escalation.directory is not None
+        return Result(
+            origin_of(case, with_digests=explained),
+            replace(told, **outcome),
+            escalation,
+            runs=(directory / "run1",),
+        )
 
     return make

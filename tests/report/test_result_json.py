@@ -53,7 +53,7 @@ def odd_escalation() -> Escalation:
 def test_what_travels_is_small_whatever_the_number_of_layers(failed: Callable[..., Result]) -> None:
     test = failed(10_000)
     result = result_json(
-        test, ReportFiles(test.case.directory / "report.txt", test.case.directory / "report.json")
+        test, ReportFiles(test.origin.directory / "report.txt", test.origin.directory / "report.json")
     )
     assert len(json.dumps(result)) < 1000
     assert {
@@ -69,7 +69,7 @@ def test_what_travels_is_small_whatever_the_number_of_layers(failed: Callable[..
         "extra": 0,
     }
     assert result["first"] == "net/layer_0:output.0"
-    assert result["details"] == str(test.case.directory / "report.txt")
+    assert result["details"] == str(test.origin.directory / "report.txt")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_file_is_strict_json_with_every_verdict_and_finding(failed: Callable[...
     assert found[0]["differences"] == {"max": [1.0, "nan"]}
     assert found[1]["differences"] == {"min": ["-inf", None]}
     assert found[1]["tensor"]["nan"] == 1
-    assert data["runs"] == [str(test.case.directory / "run1")]
+    assert data["runs"] == [str(test.origin.directory / "run1")]
 
 
 def test_both_files_say_the_same_layers(failed: Callable[..., Result]) -> None:
@@ -129,7 +129,7 @@ def test_files_that_cannot_be_written_are_a_problem_not_an_exception(
     failed: Callable[..., Result],
 ) -> None:
     test = failed(1)
-    test.case.directory.rmdir()
-    test.case.directory.touch()
+    test.origin.directory.rmdir()
+    test.origin.directory.touch()
     details = write_details(test)
     assert details.problem.startswith("the report files could not be written: ")

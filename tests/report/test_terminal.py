@@ -31,7 +31,7 @@ LINES = 30
 
 
 def text_of(test: Result, *, verbose: bool = False) -> list[str]:
-    details = ReportFiles(test.case.directory / "report.txt", test.case.directory / "report.json")
+    details = ReportFiles(test.origin.directory / "report.txt", test.origin.directory / "report.json")
     return failure_text(test, details, verbose=verbose).split("\n")
 
 
@@ -114,7 +114,7 @@ def test_ten_thousand_failing_layers_with_everything_else_stay_within_thirty_lin
 def test_lines_are_cut_but_not_those_to_be_copied(failed: Callable[..., Result]) -> None:
     test = failed(["n" * 5000, "m" * 5000], problems=("p" * 9000,))
     name = "test_a.py::test_b[" + "x" * 2000 + "]"
-    test = replace(test, case=replace(test.case, arguments=(name,)))
+    test = replace(test, origin=replace(test.origin, arguments=(name,)))
     lines = text_of(test)
     assert max(map(len, lines[:-2])) <= 500
     assert lines[-1] == f"to approve: pytest --npudump-update-golden {shlex.quote(name)}"

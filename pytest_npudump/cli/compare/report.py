@@ -33,7 +33,7 @@ def as_json(result: Result) -> dict[str, Any]:
     data["summary"]["notes"] += [*result.notes, *_element_notes(result, None)]
     data["summary"]["problems"] = [str(problem) for problem in result.problems]
     for position, verdict in enumerate(data["verdicts"]):
-        found = result.elements.get(position)
+        found = result.comparison.elements.get(position)
         if found is not None:
             verdict["elements"] = _elements_json(found)
         if position in result.patterns:
@@ -137,18 +137,19 @@ def _measures(found: Elements | None) -> tuple[str, ...]:
 def _by_key(result: Result) -> dict[TensorKey, Elements]:
     comparison = result.comparison
     keys = [key for key, _ in aligned_keys(comparison.golden, comparison.actual, comparison.alignment)]
-    return {keys[position]: found for position, found in result.elements.items()}
+    return {keys[position]: found for position, found in result.comparison.elements.items()}
 
 
 def _compared(result: Result) -> int:
     return sum(
-        found.difference is not None or found.unequal_bytes is not None for found in result.elements.values()
+        found.difference is not None or found.unequal_bytes is not None
+        for found in result.comparison.elements.values()
     )
 
 
 def _element_notes(result: Result, limit: int | None) -> Iterator[str]:
     """What was not compared as asked, tensor by tensor."""
-    if not any(found.note for found in result.elements.values()):
+    if not any(found.note for found in result.comparison.elements.values()):
         return
     noted = [(key, found.note) for key, found in _by_key(result).items() if found.note]
     for key, note in noted[:limit]:

@@ -16,16 +16,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_npudump.compare.stats.alignment import ALONE, LIMIT, gaps, inverse, longest_common, slide
-from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.dump.tree.eager import is_eager
+from pytest_npudump.dump.tree.keys import is_eager
 from pytest_npudump.language.excerpt import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.dump.table import StatsTable
 
@@ -105,14 +102,6 @@ def number_calls(golden: StatsTable, actual: StatsTable) -> Numbered:
         if new != old
     }
     return Numbered(replace(actual, keys=tuple(keys)) if own else actual, own, tuple(dict.fromkeys(notes)))
-
-
-def compare_runs(golden: StatsTable, actual: StatsTable, tolerances: Tolerances) -> Comparison:
-    """Judge a run against its golden, as :func:`compare_tables` does, with its eager calls numbered first."""
-    numbered = number_calls(golden, actual)
-    comparison = compare_tables(golden, numbered.table, tolerances)
-    remarks = (*numbered.notes, *comparison.remarks)
-    return replace(comparison, remarks=remarks, own_keys=numbered.own)
 
 
 def under_golden_keys(

@@ -106,6 +106,7 @@ def compare_tables(
         first=first,
         origin=origin_of(first, [golden.keys[row] for row in pairs.here.tolist()] if first else ()),
         remarks=(*alignment.notes, *notes, *projections.remarks, *digests.remarks),
+        tolerances=tolerances,
         doubts=doubts_of(
             pairs,
             judged,

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from dataclasses import dataclass
 
     from pytest_npudump.compare.stats.order import Alignment
+    from pytest_npudump.compare.tolerances.numerics import Numerics
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.table import StatsTable
 else:
     from pytest_npudump.dump.unguarded import dataclass
@@ -119,6 +121,7 @@ class Comparison:
         origin: what is known of where it comes from: ``layer``, ``unseen``, ``before`` or ``structure``,
             see :func:`pytest_npudump.compare.stats.first_divergence.explain_first`; "" without one.
         remarks: what was decided about pairing, and which statistics were not compared.
+        tolerances: what decided, with what was measured with the golden.
         doubts: what was not judged, or not in full.
         differing: positions in the alignment of tensors both sides have that are not the same digit for
             digit, whether they pass or fail.
@@ -128,6 +131,10 @@ class Comparison:
         repeats: whether the golden is known to repeat, but for those; None where it says nothing of it.
         own_keys: keys of the dump as read, by the key they got here where eager calls were numbered as the
             golden's, see :mod:`pytest_npudump.compare.stats.eager_calls`.
+        numerics: which bounds fit golden and run; None where the tolerances were taken as they are.
+        elements: what was compared element by element, by position in the alignment, as ``Elements``.
+        alone: the same of tensors that only one side has the elements of, whose statistics these gave.
+        pairs: the tensors that both are of, as ``Pair``.
     """
 
     golden: StatsTable
@@ -140,12 +147,23 @@ class Comparison:
     first: Verdict | None
     origin: str
     remarks: tuple[str, ...]
+    tolerances: Tolerances
     doubts: tuple[Doubt, ...] = ()
     differing: frozenset[int] = frozenset()
     within_noise: frozenset[int] = frozenset()
     unsteady: frozenset[int] = frozenset()
     repeats: bool | None = None
     own_keys: Mapping[TensorKey, TensorKey] = field(default_factory=dict)
+    numerics: Numerics | None = None
+    elements: Mapping[int, Any] = field(default_factory=dict)
+    alone: Mapping[int, Any] = field(default_factory=dict)
+    pairs: Mapping[int, Any] = field(default_factory=dict)
+
+    @property
+    def unreadable(self) -> dict[int, tuple[Any, ...]]:
+        """What could not be read of tensors whose elements were wanted, as errors, by position."""
+        examined = {**self.elements, **self.alone}
+        return {at: examined[at].problems for at in sorted(examined) if examined[at].problems}
 
     @property
     def ok(self) -> bool:

@@ -1,172 +1,316 @@
-"""Which key each tensor of a dump gets: qualifiers only where they tell tensors apart."""
+"""Which key each tensor of a dump gets: qualifiers only where they tell tensors apart.
+
+The order is that of the time of the dump, then the task id, then inputs before outputs by slot. A ``Data``
+operator, an input of the graph, stands before its consumer: CANN dumps it with the consumer's task, and maybe
+after it. A layer that ran several times in a step gets turns by time. So do operators whose raw names differ
+only in characters that CANN replaces in file names, where only file names are known.
+
+CANN puts a counter of the process into the names of eager calls, which a golden must not see. An operator of
+``aclnn`` is dumped outside of any model under these types and names (opbase, ``op_dfx.cpp`` and
+``indv_dump.cpp``), where 17 is the counter, inputs and outputs in one file or in two::
+
+    aclnnAdd_17_L2.aclnnAdd             the call of the API
+    aclnnAdd_17_L0.Add                  a kernel that the call ran
+    L2DfxAbscent_17_L0.L0DfxAbscent     where CANN does not know the API, or the kernel
+    L2DfxAbscent_17._L0BnInference      a kernel of the older interface
+
+They go by API and kernel, and get turns by the counter.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from operator import attrgetter
+import re
+from array import array
+from collections import Counter, defaultdict
+from itertools import islice
+from operator import lt
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.columns import Qualifiers
-from pytest_npudump.dump.execution import IO_ORDER, Execution
+from pytest_npudump.dump.columns import ColumnRecords, FileColumns, Qualifiers
+from pytest_npudump.dump.execution import IO_ORDER
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
-from pytest_npudump.dump.tree.eager import without_counters
-from pytest_npudump.dump.tree.occurrences import number_turns
 from pytest_npudump.language.excerpt import first_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from pytest_npudump.dump.parts import TensorPart
+    from pytest_npudump.dump.columns import TensorColumns
+    from pytest_npudump.dump.execution import Execution
     from pytest_npudump.dump.places import Place
+    from pytest_npudump.dump.tree.find import TableFolder
 
-GRAPH_INPUT = "Data"
+    Slots = Callable[[int], Sequence[tuple[str, int]]]
+    """Directions and slots of the tensors of a file."""
+
+_GRAPH_INPUT = "Data"
+_UNKNOWN_API = "L2DfxAbscent"
+_CALLS = ">"
+_COUNTED = re.compile(r"(?P<api>[A-Za-z]\w*)_(?P<counter>\d{1,20})_(?P<level>L[02])", re.ASCII)
+_INDIVIDUAL = re.compile(rf"{_UNKNOWN_API}_(?P<counter>\d{{1,20}})", re.ASCII)
+_INDIVIDUAL_NAME = "_L0"
+_EAGER_LAYER = re.compile(rf"(?:aclnn\w*|{_UNKNOWN_API})\Z|[A-Za-z]\w*{_CALLS}", re.ASCII)
+
+
+def is_eager(layer: str) -> bool:
+    """Whether ``layer`` is the name that an eager call or its kernel has in a key."""
+    return _EAGER_LAYER.match(layer) is not None
 
 
 def records_of(executions: Iterable[Execution]) -> tuple[tuple[TensorRecord, ...], list[str]]:
-    """Return the records of all executions, in execution order, and notes.
-
-    The order is that of the time of the dump, then the task id, then inputs before outputs by slot. A
-    ``Data`` operator, an input of the graph, stands before its consumer: CANN dumps it with the consumer's
-    task, and maybe after it.
-    A layer that ran several times in a step gets turns by time. So do operators whose raw names differ
-    only in characters that CANN replaces in file names, where only file names are known.
-    Eager calls go by API and kernel, and get turns by the counter in their names.
-    """
-    named = _with_raw_names(without_counters(executions))
-    consumers = _consumers(named)
-    ordered = sorted(named, key=lambda execution: _order(execution, consumers))
-    places = _qualifiers_of(ordered)
-    groups: defaultdict[tuple[int, str], list[Execution]] = defaultdict(list)
-    for execution, place in zip(ordered, places, strict=True):
-        groups[id(place), execution.layer].append(execution)
-    repeated = [group for group in groups.values() if len(group) > 1 and not _once(group)]
-    turns = {
-        id(execution): turn
-        for group in repeated
-        for execution, turn in zip(group, number_turns(group), strict=True)
-    }
-    records: list[TensorRecord] = []
-    for execution, place in zip(ordered, places, strict=True):
-        records += _records(execution, place, turns.get(id(execution), 0))
-    return tuple(records), shared_names(groups.values())
-
-
-def _qualifiers_of(executions: Sequence[Execution]) -> list[Qualifiers]:
-    """Return the qualifiers of each execution, equal ones as one object.
-
-    Places are looked up by identity first: there is one object a directory, and a hash of it takes longer
-    than all else that is done with an execution here.
-    """
-    objects = {id(execution.place): execution.place for execution in executions}
-    numbered = number_places(set(objects.values()))
-    single: dict[Qualifiers, Qualifiers] = {}
-    found = {key: single.setdefault(numbered[place], numbered[place]) for key, place in objects.items()}
-    return [found[id(execution.place)] for execution in executions]
-
-
-def _once(group: Sequence[Execution]) -> bool:
-    """Whether a group is one turn at a glance: rows of one tensor each, all of one task and all different.
-
-    Most operators of merged statistics are.
-    """
-    first = group[0]
-    tensors = set()
-    for execution in group:
-        if not execution.single or execution.thread is not None or execution.call >= 0:
-            return False
-        if execution.op_type != first.op_type or len(execution.parts) != 1:
-            return False
-        tensors.add(execution.parts[0][:2])
-    return len(tensors) == len(group)
-
-
-def _consumers(executions: Collection[Execution]) -> dict[object, int]:
-    """Return when each task was first dumped, graph inputs apart; nothing if there are none of these."""
-    times: dict[object, int] = {}
-    if GRAPH_INPUT not in map(attrgetter("op_type"), executions):
-        return times
-    for execution in executions:
-        if execution.op_type != GRAPH_INPUT:
-            task = (execution.place, execution.task, execution.stream)
-            times[task] = min(execution.time, times.get(task, execution.time))
-    return times
-
-
-def _order(execution: Execution, consumers: Mapping[object, int]) -> tuple[int, bool, int, int, int, str]:
-    first = execution.parts[0] if execution.parts else None
-    io, slot = (IO_ORDER[first.io], first.slot) if first is not None else (0, 0)
-    task = -1 if execution.task is None else execution.task
-    time, consumer = execution.time, execution.op_type != GRAPH_INPUT
-    if not consumer:
-        time = min(time, consumers.get((execution.place, execution.task, execution.stream), time))
-    return (time, consumer, task, io, slot, execution.layer)
-
-
-def _records(execution: Execution, place: Qualifiers, turn: int) -> list[TensorRecord]:
-    """Return the records of one execution; tuples are unpacked and arguments positional for speed."""
-    _, path, op_type, layer, _, time, task, stream, parts, *_ = execution
-    if len(parts) > 1:
-        parts = tuple(sorted(parts, key=_part_order))
-    return [
-        TensorRecord(
-            TensorKey(layer, io, slot, turn, *place),
-            op_type,
-            dtype,
-            shape,
-            path if payload is None or payload.kind == "raw" else payload.path,
-            layout,
-            size,
-            stats,
-            time,
-            task,
-            stream,
-            payload,
-            original_shape,
-            sub_format,
-            note,
-            digest,
-        )
-        for (
-            io,
-            slot,
-            dtype,
-            shape,
-            layout,
-            size,
-            stats,
-            note,
-            payload,
-            original_shape,
-            sub_format,
-            digest,
-        ) in parts
-    ]
-
-
-def _part_order(part: TensorPart) -> tuple[int, int]:
-    return (IO_ORDER[part.io], part.slot)
-
-
-def _with_raw_names(executions: Iterable[Execution]) -> list[Execution]:
-    """Give executions known by a sanitised name the raw one, where tensor files tell exactly one."""
+    """Return the records of all executions, in execution order, and notes."""
     found = list(executions)
+    objects = {id(execution.place): execution.place for execution in found}  # one a directory; a hash is slow
+    numbers = {place: at for at, place in enumerate(dict.fromkeys(objects.values()))}
+    folders = {key: numbers[place] for key, place in objects.items()}
+    files = FileColumns(
+        list(numbers),
+        [folders[id(execution.place)] for execution in found],
+        [execution.op_type for execution in found],
+        [execution.layer for execution in found],
+        [execution.task for execution in found],
+        [execution.stream for execution in found],
+        [execution.time for execution in found],
+        {at for at, execution in enumerate(found) if execution.raw},
+        {at for at, execution in enumerate(found) if execution.single},
+        {at: execution.thread for at, execution in enumerate(found) if execution.thread is not None},
+    )
+    order, notes = _give_keys(files, range(len(found)), lambda at: [part[:2] for part in found[at].parts])
+    records: list[TensorRecord] = []
+    for at in order:  # tuples are unpacked and arguments positional for speed
+        place = files.turn.get(at, 0), *files.qualifiers[files.folder[at]]
+        path, parts = found[at].path, found[at].parts
+        if len(parts) > 1:
+            parts = tuple(sorted(parts, key=lambda part: (IO_ORDER[part.io], part.slot)))
+        for io, slot, dtype, shape, layout, size, stats, note, payload, original, sub_format, digest in parts:
+            records.append(
+                TensorRecord(
+                    TensorKey(files.layer[at], io, slot, *place),
+                    files.op_type[at],
+                    dtype,
+                    shape,
+                    path if payload is None or payload.kind == "raw" else payload.path,
+                    layout,
+                    size,
+                    stats,
+                    files.time[at],
+                    files.task[at],
+                    files.stream[at],
+                    payload,
+                    original,
+                    sub_format,
+                    note,
+                    digest,
+                )
+            )
+    return tuple(records), notes
+
+
+def table_records(
+    folders: Sequence[TableFolder], tensors: TensorColumns
+) -> tuple[Sequence[TensorRecord], list[str]]:
+    """Return the records of statistics CSV, in execution order, and notes.
+
+    Args:
+        folders: where the files are.
+        tensors: what they hold; files are numbered through from the first folder on.
+    """
+    files = FileColumns()
+    for at, folder in enumerate(folders):
+        files.places.append(folder.place)
+        files.directories.append(str(folder.directory))
+        files.folder += [at] * len(folder.names)
+        files.name += folder.names
+        files.op_type += folder.op_types
+        files.layer += folder.layers
+        files.task += folder.tasks
+        files.stream += folder.streams
+        files.time += folder.times
+    # Of each file the first tensor, as that is put in last.
+    first = dict(zip(reversed(tensors.file), reversed(range(len(tensors))), strict=True))
+
+    def slots(file: int) -> list[tuple[str, int]]:
+        start = stop = first[file]
+        while stop < len(tensors) and tensors.file[stop] == file:
+            stop += 1
+        return list(zip(tensors.io[start:stop], tensors.slot[start:stop], strict=True))
+
+    order, notes = _give_keys(files, sorted(first), slots)
+    rank = [0] * len(files.name)
+    for at, file in enumerate(order):
+        rank[file] = at
+    keys = list(zip(map(rank.__getitem__, tensors.file), tensors.io, tensors.slot, strict=True))
+    rows: Sequence[int] = range(len(keys))
+    if not all(map(lt, keys, islice(keys, 1, None))):
+        rows = array("q", sorted(rows, key=keys.__getitem__))
+    return ColumnRecords(files, tensors, rows), notes
+
+
+def _give_keys(files: FileColumns, present: Sequence[int], slots: Slots) -> tuple[list[int], list[str]]:
+    """Put what keys consist of into ``files``.
+
+    Args:
+        files: of a dump.
+        present: those that could be read.
+        slots: tells the tensors of one.
+
+    Returns:
+        ``present`` in execution order, and notes.
+    """
+    _drop_counters(files, present)
     raw: defaultdict[str, set[str]] = defaultdict(set)
-    for execution in found:
-        if execution.raw:
-            raw[sanitise(execution.layer)].add(execution.layer)
-    if not raw or all(execution.raw for execution in found):
-        return found
-    return [_renamed(execution, raw.get(execution.layer, ())) for execution in found]
+    for at in files.raw:
+        raw[sanitise(files.layer[at])].add(files.layer[at])
+    for at in present if raw and len(files.raw) < len(present) else ():
+        names = raw.get(files.layer[at], ())
+        if at not in files.raw and len(names) == 1:
+            (files.layer[at],) = names
+            files.raw.add(at)
+    order = _in_order(files, present, slots)
+    numbered = _number_places(
+        {files.places[folder] for folder in frozenset(files.folder[at] for at in order)}
+    )
+    blank = next(iter(numbered.values()), Qualifiers(0, "", 0, -1, -1))
+    files.qualifiers = [numbered.get(place, blank) for place in files.places]
+    alike = {found: at for at, found in enumerate(files.qualifiers)}
+    steps = [alike[found] for found in files.qualifiers]
+    layers = [(steps[files.folder[at]], files.layer[at]) for at in order]
+    if len(frozenset(layers)) == len(layers):
+        return order, []
+    groups: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
+    for at, layer in zip(order, layers, strict=True):
+        groups[layer].append(at)
+    repeated = [group for group in groups.values() if len(group) > 1]
+    for group in repeated:
+        files.turn.update(zip(group, _turns(files, group, slots), strict=True))
+    shared = sorted({files.layer[group[0]] for group in repeated if _is_shared(files, group)})
+    if not shared:
+        return order, []
+    note = (
+        "several operators go by one file name, and are told apart by time as turn 0, 1 ...: "
+        f"{first_of(shared)} (CANN replaces space, '.', '/' and '\\' in names; "
+        "a tensor dump has the raw ones)"
+    )
+    return order, [note]
 
 
-def _renamed(execution: Execution, names: Collection[str]) -> Execution:
-    if execution.raw or len(names) != 1:
-        return execution
-    (name,) = names
-    return execution._replace(layer=name, raw=True)
+def _drop_counters(files: FileColumns, present: Iterable[int]) -> None:
+    """Take the counters of eager calls out of names: the layer becomes the API, or ``API>kernel``."""
+    loose = {at for at, place in enumerate(files.places) if not place.model and place.iteration < 0}
+    for at in present if loose else ():
+        counted = _COUNTED.fullmatch(files.op_type[at]) or _INDIVIDUAL.fullmatch(files.op_type[at])
+        if counted is None or files.folder[at] not in loose:
+            continue
+        api, level, kernel = _UNKNOWN_API, "L0", files.layer[at]
+        if counted.re is _COUNTED:
+            api, level = counted["api"], counted["level"]
+        elif kernel.startswith(_INDIVIDUAL_NAME):
+            kernel = kernel.removeprefix(_INDIVIDUAL_NAME)
+        else:
+            continue
+        files.layer[at] = api if level == "L2" else f"{api}{_CALLS}{kernel}"
+        files.op_type[at] = f"{api}_{level}"
+        files.call[at] = int(counted["counter"])
+        # These names are identifiers, in which CANN has nothing to replace: as good as a header's.
+        files.raw.add(at)
 
 
-def number_places(places: Collection[Place]) -> dict[Place, Qualifiers]:
+def _in_order(files: FileColumns, present: Sequence[int], slots: Slots) -> list[int]:
+    times, types = files.time, files.op_type
+    inputs = {at for at in present if types[at] == _GRAPH_INPUT} if _GRAPH_INPUT in types else set()
+    if not inputs and len({times[at] for at in present}) == len(present):
+        return sorted(present, key=times.__getitem__)
+    same = {place: at for at, place in enumerate(files.places)}
+    consumed: dict[object, int] = {}
+    tasks = {
+        at: (same[files.places[files.folder[at]]], files.task[at], files.stream[at])
+        for at in (present if inputs else ())
+    }
+    for at, task in tasks.items():
+        if at not in inputs:
+            consumed[task] = min(times[at], consumed.get(task, times[at]))
+
+    def place_in_order(at: int) -> tuple[int, bool, int, int, int, str]:
+        io, slot = next(iter(slots(at)), ("input", 0))
+        time, task = times[at], files.task[at]
+        if at in inputs:
+            time = min(time, consumed.get(tasks[at], time))
+        return time, at not in inputs, -1 if task is None else task, IO_ORDER[io], slot, files.layer[at]
+
+    return sorted(present, key=place_in_order)
+
+
+def _turns(files: FileColumns, group: Sequence[int], slots: Slots) -> list[int]:
+    """Return the turn of each file of one layer in one step; ``group`` is in order of time.
+
+    * FFTS+ slices of one operator run at the same time, so they are counted by their thread, not by time.
+    * A collective operator has two files, its inputs from before and its outputs from after: one turn.
+    * Where each tensor has a file or row of its own, a turn ends when one of its tensors comes again.
+    * Eager calls are counted by the counter in their names: the order in which the process made them, which
+      is the same in every run where the order of their times on several streams is not. Inputs and outputs of
+      a call may have a file and a task each; a call may run one kernel twice.
+    """
+    order = list(range(len(group)))
+    turns = [0] * len(group)
+    if not files.call.keys().isdisjoint(group):
+        order.sort(key=lambda at: (files.call.get(group[at], -1), at))
+    elif not files.thread.keys().isdisjoint(group):
+        seen: Counter[object] = Counter()
+        ranks = []
+        for at, file in enumerate(group):
+            thread = files.thread.get(file)
+            slice_ = files.task[file], files.stream[file], thread
+            ranks.append((seen[slice_], thread or (-1, -1, -1), at))
+            seen[slice_] += 1
+        for turn, (*_, at) in enumerate(sorted(ranks)):
+            turns[at] = turn
+        return turns
+    turn, held = -1, set[tuple[str, int]]()
+    previous = -1
+    for at in order:
+        tensors = set(slots(group[at]))
+        if previous < 0 or held & tensors or not _continues(files, previous, group[at], held, tensors):
+            turn, held = turn + 1, tensors
+        else:
+            held |= tensors
+        previous = group[at]
+        turns[at] = turn
+    return turns
+
+
+def _continues(
+    files: FileColumns,
+    previous: int,
+    file: int,
+    held: Iterable[tuple[str, int]],
+    tensors: Iterable[tuple[str, int]],
+) -> bool:
+    """Whether two files, neither of which has a tensor of the other, are of one turn."""
+    if previous in files.call or file in files.call:
+        return files.call.get(previous) == files.call.get(file)
+    if previous in files.single and file in files.single:
+        return files.op_type[previous] == files.op_type[file]
+    one, other = ((files.op_type[at], files.task[at], files.stream[at]) for at in (previous, file))
+    return one == other and {io for io, _ in held} == {"input"} and {io for io, _ in tensors} == {"output"}
+
+
+def _is_shared(files: FileColumns, group: Sequence[int]) -> bool:
+    """Whether a name stands for several operators: told by different types or task ids in one step.
+
+    An input of the graph has the task id of each operator that reads it.
+    """
+    if group[0] in files.raw:
+        return False
+    operators = {
+        (
+            files.op_type[at],
+            *((files.task[at], files.stream[at]) if files.op_type[at] != _GRAPH_INPUT else ()),
+        )
+        for at in group
+    }
+    return len(operators) > 1
+
+
+def _number_places(places: Collection[Place]) -> dict[Place, Qualifiers]:
     """Number steps from the first one, loads by model id; drop what all places share.
 
     Where no directory names the program's step, it is the execution of the model. Where one does, executions
@@ -212,33 +356,3 @@ def _counter(place: Place) -> object:
 def _model_name(place: Place, graphs: Collection[int]) -> str:
     """A net of MindSpore holds several graphs, whose operators may share names."""
     return f"{place.model}/{place.model_id}" if place.mindspore and len(graphs) > 1 else place.model
-
-
-def shared_names(groups: Iterable[Sequence[Execution]]) -> list[str]:
-    """Say which names stand for several operators: told by different types or task ids in one step.
-
-    An input of the graph has the task id of each operator that reads it.
-    """
-    shared = sorted(
-        {
-            group[0].layer
-            for group in groups
-            if len(group) > 1
-            and not group[0].raw
-            and len(
-                {
-                    (found.op_type, *((found.task, found.stream) if found.op_type != GRAPH_INPUT else ()))
-                    for found in group
-                }
-            )
-            > 1
-        }
-    )
-    if not shared:
-        return []
-    note = (
-        "several operators go by one file name, and are told apart by time as turn 0, 1 ...: "
-        f"{first_of(shared)} (CANN replaces space, '.', '/' and '\\' in names; "
-        "a tensor dump has the raw ones)"
-    )
-    return [note]

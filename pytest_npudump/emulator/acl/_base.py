@@ -14,11 +14,9 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_npudump.config.acl import ge
-from pytest_npudump.config.acl.adump import checker as adump
-from pytest_npudump.config.acl.config_file import read_config_file
-from pytest_npudump.config.acl.path_checks import remote_path
-from pytest_npudump.config.text.strict_json import StrictJsonError, parse
+from pytest_npudump.config import adump, ge
+from pytest_npudump.config.acl_keys import remote_path
+from pytest_npudump.config.json_file import StrictJsonError, parse, read_config_file
 from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._calls import ACL, CODE, MDL, destroy
 from pytest_npudump.emulator.codes import RefusedError

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.config.acl.dump_keys import SCENE_TYPES
-from pytest_npudump.config.acl.path_checks import exception_path
-from pytest_npudump.dump.files.container.proto import dump_data_class
+from pytest_npudump.config.acl_keys import SCENE_TYPES, exception_path
+from pytest_npudump.dump.files.proto import dump_data_class
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.emulator.dumps.writer import append
 

@@ -16,6 +16,7 @@ from pytest_npudump.plugin.runtest.item_state import BAD, KEPT, OURS, RESULT, ma
 from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
+    from pytest_npudump.regression.outcome import Result
     from pytest_npudump.regression.session import CaseSession
 
 _NOTE_LINES = 20
@@ -134,7 +135,7 @@ def _after_failed_body(item: pytest.Item, test: CaseSession) -> str:
 
 
 def _not_compared(test: CaseSession) -> str:
-    from pytest_npudump.regression.run.diagnose import full_words, what_ran  # noqa: PLC0415 - after a run
+    from pytest_npudump.regression.diagnose import full_words, what_ran  # noqa: PLC0415 - after a run
 
     case = test.case
     known = filter(None, (what_ran(case.runtime.activity), *_notes(test), full_words(case.directory)))
@@ -155,7 +156,8 @@ def conclude(item: pytest.Item, test: CaseSession) -> None:
         raise pytest.fail.Exception(_recorded_failure(item, test), pytrace=False) from None
     from pytest_npudump.report.result_json import result_json  # noqa: PLC0415 - after a run
 
-    _keep_result(item, test, result_json(test.result, None))
+    result = test.result
+    _keep_result(item, test, result, result_json(result, None))
 
 
 def _write_ahead(test: CaseSession) -> None:
@@ -173,31 +175,31 @@ def _recorded_failure(item: pytest.Item, test: CaseSession) -> str:
     from pytest_npudump.report.result_json import result_json, write_details  # noqa: PLC0415 - the same
     from pytest_npudump.report.terminal import failure_text, short_lines  # noqa: PLC0415 - the same
 
-    details = write_details(test.result)
-    _keep_result(item, test, result_json(test.result, details))
-    item.stash[RESULT]["short"] = short_lines(test.result)
-    verbose = item.config.option.verbose > 0
-    text = failure_text(test.result, details, verbose=verbose)
-    spoken = spoken_failure(test.result, details, text, test.case.settings.lang, verbose=verbose)
+    result, verbose = test.result, item.config.option.verbose > 0
+    details = write_details(result)
+    _keep_result(item, test, result, result_json(result, details))
+    item.stash[RESULT]["short"] = short_lines(result)
+    text = failure_text(result, details, verbose=verbose)
+    spoken = spoken_failure(result, details, text, test.case.settings.lang, verbose=verbose)
     item.stash[RESULT].update(spoken)
     item.stash[BAD] = text
     return text
 
 
-def _keep_result(item: pytest.Item, test: CaseSession, result: dict[str, Any]) -> None:
+def _keep_result(item: pytest.Item, test: CaseSession, result: Result, told: dict[str, Any]) -> None:
     from pytest_npudump.report.ci.junit import is_ours, junit_properties  # noqa: PLC0415 - after a run
 
     others = [(name, value) for name, value in item.user_properties if not is_ours(name)]
-    item.user_properties[:] = [*others, *junit_properties(result)]
+    item.user_properties[:] = [*others, *junit_properties(told)]
     # In place: a plugin that repeats a failed body may go on using the report of the first time.
     kept = item.stash.setdefault(RESULT, {})
     kept.clear()
-    kept.update(result)
+    kept.update(told)
     settings = test.case.settings
     if test.state.first is not None and keeps_results(item.config, settings):
         from pytest_npudump.results.kept import keep  # noqa: PLC0415 - after a run
 
-        item.stash[KEPT] = keep(test.result, test.state.first, golden_root(item.config, settings))
+        item.stash[KEPT] = keep(test.case, result, test.state.first, golden_root(item.config, settings))
 
 
 def first_line(text: str) -> str:

@@ -1,33 +1,28 @@
-"""The operators under suspicion: the sources of a failure, what feeds them, and each of them alone."""
+"""The operators under suspicion: what fails, by the golden and the reference, and what these read."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
-from pytest_npudump.compare.stats.verdict import aligned_keys
-from pytest_npudump.compare.tolerances.numerics import SAME
+from pytest_npudump.compare.patterns.tensor_patterns import SEARCHED
 from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.language.excerpt import first_of
-from pytest_npudump.reference.name_map import NameMap
-from pytest_npudump.reference.operator_alone import ACQUITTED, CONVICTED, UNKNOWN, Alone
-from pytest_npudump.reference.reference_model import ReferenceModel
-from pytest_npudump.reference.suspects import Bench, Isolated
-from pytest_npudump.reference.upstream import UPSTREAM
-from pytest_npudump.regression.second_run.by_reference import failing_keys
-from pytest_npudump.regression.second_run.inputs_wanted import edges_of_device
+from pytest_npudump.explain.operator_alone import UPSTREAM, nearest_first
+from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
+from pytest_npudump.graph.model_files import read_onnx
+from pytest_npudump.regression.dataflow import edges_kept, edges_of_models
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
     from pytest_npudump.graph.edges import Edges
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.outcome import FirstRun, Outcome
-
-_ADVICE = "reference= names the ONNX model by which an operator can be judged alone"
+    from pytest_npudump.regression.outcome import Finding, FirstRun, Outcome
 
 
 def suspects_of(outcome: Outcome) -> tuple[TensorKey, ...]:
@@ -42,114 +37,188 @@ def suspects_of(outcome: Outcome) -> tuple[TensorKey, ...]:
     return tuple(outputs if found else outputs[:1])
 
 
-def isolate_suspects(
-    case: Case, first: FirstRun, suspects: tuple[TensorKey, ...], records: Sequence[TensorRecord]
-) -> tuple[tuple[Isolated, ...], tuple[str, ...]]:
-    """Judge the suspects by the inputs that the second run dumped; where none can be, others that fail.
+def known_keys(outcome: Outcome) -> tuple[str, ...]:
+    """Return the texts of the keys that the golden and the reference know, with the raw names of layers."""
+    found = (outcome.comparison, outcome.reference.comparison if outcome.reference is not None else None)
+    return tuple(key for comparison in found if comparison is not None for key in comparison.golden.keys)
 
-    The ONNX model is the test's reference, or else the one that ran, or that lies beside what ran; of several
-    the one that the tensor's key names.
+
+def failing_layers(outcome: Outcome) -> tuple[str, ...]:
+    """Layers with values to look at: a missing one has none, a new one has nothing to be compared with.
+
+    Each is there once, under its raw name where the golden or the reference knows that.
+    """
+    names: dict[str, str] = {}
+    for key in failing_keys(outcome):
+        plain = sanitise(key.layer)
+        if names.get(plain, plain) == plain:
+            names[plain] = key.layer
+    return tuple(names.values())
+
+
+def failing_keys(outcome: Outcome) -> tuple[TensorKey, ...]:
+    """Return the tensors that differ from the golden or from the reference, in execution order."""
+    golden = outcome.comparison
+    found = outcome.reference.comparison if outcome.reference is not None else None
+    here = [v.key for v in golden.failing if v.status == "fail"] if golden else []
+    there = [v.key for v in found.failing if v.status == "fail"] if found else []
+    if not here or not there:
+        return (*here, *there)
+    order = {str(key.sanitised): place for place, key in enumerate(_keys(outcome))}
+    known = {str(key.sanitised) for key in here}
+    both = [*here, *(key for key in there if str(key.sanitised) not in known)]
+    return tuple(sorted(both, key=lambda key: order.get(str(key.sanitised), len(order))))
+
+
+def _keys(outcome: Outcome) -> list[TensorKey]:
+    assert outcome.comparison is not None  # noqa: S101 - the caller has failing tensors of it
+    return [verdict.key for verdict in outcome.comparison.verdicts()]
+
+
+def with_reference(
+    case: Case, first: FirstRun, findings: Sequence[Finding], records: Mapping[str, TensorRecord]
+) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+    """Add to the findings what the elements are off from the reference's.
+
+    The reference runs again, on what the second run was fed, for just these layers.
 
     Args:
         case: the test.
         first: its first run.
-        suspects: the outputs under suspicion.
-        records: the second run's tensors.
+        findings: one a failing tensor.
+        records: the second run's tensors by sanitised key.
 
     Returns:
-        The verdicts, and a note where there can be none.
+        The findings, and a note where the reference could not be computed.
     """
-    if not suspects or first.dump is None:
-        return (), ()
-    present, edges = first.dump.records, edges_of_device(case, first, first.dump)
+    result = first.outcome.reference
+    if case.reference is None or result is None or result.comparison is None or not result.failing:
+        return tuple(findings), ()
+    failing = {str(verdict.key.sanitised) for verdict in result.comparison.failing}
+    layers = {sanitise(verdict.key.layer) for verdict in result.comparison.failing}
+    wanted = [record for record in records.values() if sanitise(record.key.layer) in layers]
+    dumped = first.dump.records if first.dump is not None else ()
+    case.reference.settle(case.goldens.facts(case.runtime.producer()))  # this may be another process
+    try:
+        compared = case.reference.compare(wanted, dumped=dumped, patterns=SEARCHED)
+    except NpudumpError as error:
+        return tuple(findings), (f"the second run was not compared with the reference: {error}",)
+    found = {str(e.actual.key.sanitised): e for e in compared.expected}
+    added = []
+    for finding in findings:
+        key = str(finding.key.sanitised)
+        expected = found.get(key) if key in failing else None
+        if expected is not None and expected.elements is not None:
+            told = replace(finding, reference=expected.elements.difference)
+            added.append(replace(told, reference_pattern=expected.pattern))
+        else:
+            added.append(replace(finding, reference=None))
+    return tuple(added), compared.notes
+
+
+def edges_of_device(case: Case, first: FirstRun, dump: Dump) -> Edges:
+    """Return which tensor feeds which in the first run, by what is at hand of what ran."""
+    return edges_of_models(case, dump.root, _table(first, dump))[0]
+
+
+def edges_of_run(case: Case, first: FirstRun, dump: Dump) -> Edges:
+    """Return which tensor feeds which in the first run, by its golden and its reference too."""
+    edges = edges_of_device(case, first, dump)
+    edges = edges.completed(edges_kept(first.judged_with, _table(first, dump)))
     if case.reference is not None:
-        try:
-            if not case.runtime.activity.evidence.files.keeps_weights(case.reference.path):
-                return _unknown(suspects, case.reference.path, own=False), ()
-            bench = case.reference.bench(plain=case.runtime.name == "emulator", edges=edges)
-            layers = {record.key.layer for record in present}
-            judged = bench.isolate(suspects, records, layers, _changed(first))
-            if {one.alone.verdict for one in judged} & {CONVICTED, ACQUITTED}:
-                return judged, ()
-            known = {one.key for one in judged}
-            others = [key for key in failing_keys(first.outcome) if key.io == "output" and key not in known]
-            further = bench.isolate(others[:UPSTREAM], records, layers, _changed(first))
-            return (*judged, *(one for one in further if one.alone.verdict == CONVICTED)), ()
-        except NpudumpError as error:
-            return (), (f"no operator was judged alone: {error}",)
-    files = onnx_files(case)
-    found: list[Isolated] = []
-    notes = [*_untold(suspects, files)]
-    for file in files:
-        own = tuple(key for key in suspects if _file_of(key, files) == file)
-        here = [record for record in records if _file_of(record.key, files) == file]
-        layers = {record.key.layer for record in present if _file_of(record.key, files) == file}
-        try:
-            if not own:
-                continue
-            if not case.runtime.activity.evidence.files.keeps_weights(file):
-                found += _unknown(own, file, own=True)
-                continue
-            found += _bench_of(case, file, edges).isolate(own, here, layers, _changed(first))
-        except NpudumpError as error:
-            notes.append(f"no operator was judged alone: {error}")
-    return tuple(found), tuple(notes)
+        with suppress(NpudumpError):  # judging by it has told
+            edges = edges.completed(read_onnx(case.reference.path))
+    return edges
 
 
-def _unknown(suspects: Iterable[TensorKey], file: Path, *, own: bool) -> tuple[Isolated, ...]:
-    """Return that operators are not judged, as nobody has the model any more that they ran in."""
-    why = f"{file.name} was written again after it was loaded, and may be another model"
-    alone = Alone(UNKNOWN, why=why)
-    return tuple(Isolated(key, "", file.name, own, alone) for key in suspects)
+def _table(first: FirstRun, dump: Dump) -> StatsTable:
+    comparison = first.outcome.comparison
+    return StatsTable.from_records(dump.records) if comparison is None else comparison.actual
 
 
-def _bench_of(case: Case, file: Path, edges: Edges) -> Bench:
-    """Return what operators of a model that ran, or that lies beside one, are recomputed with."""
-    plain = case.runtime.name == "emulator"
-    converted = not plain and file not in case.runtime.activity.models
-    graph = edges if converted else None
-    return Bench(
-        ReferenceModel.read(file), NameMap(), own=True, converted=converted, plain=plain, edges=graph
-    )
+def feeders_of(edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> tuple[str, ...]:
+    """Return the layers whose outputs are what the suspects read, as far as that is known, nearest first.
 
-
-def _file_of(key: TensorKey, files: Sequence[Path]) -> Path | None:
-    """Return the ONNX model that a tensor is of; None where several ran and its key does not tell."""
-    named = [file for file in files if len(files) == 1 or sanitise(file.stem) == sanitise(key.model)]
-    return named[0] if len(named) == 1 else None
-
-
-def _untold(suspects: Iterable[TensorKey], files: Sequence[Path]) -> Iterator[str]:
-    """Say which suspects cannot be judged, as nothing tells which of several models they are of."""
-    untold = [key for key in suspects if len(files) > 1 and _file_of(key, files) is None]
-    if untold:
-        models, keys = ", ".join(file.name for file in files), first_of(untold)
-        yield f"not judged alone: {keys}, as several models ran ({models}); {_ADVICE}"
-
-
-def _changed(first: FirstRun) -> frozenset[str]:
-    """Return the sanitised keys of tensors that changed, of a golden that repeats in the run's numerics."""
-    comparison, numerics = first.outcome.comparison, first.outcome.numerics
-    if comparison is None or not comparison.repeats or numerics is None or numerics.bounds != SAME:
-        return frozenset()
-    rows = aligned_keys(comparison.golden, comparison.actual, comparison.alignment)
-    differing = comparison.differing - comparison.unsteady
-    return frozenset(str(key.sanitised) for at, (key, _) in enumerate(rows) if at in differing)
-
-
-def with_graph_inputs(
-    records: Iterable[TensorRecord], layers: Iterable[str], dump: Dump
-) -> tuple[TensorRecord, ...]:
-    """Return ``records`` and all inputs of graphs among ``layers``.
-
-    CANN dumps one with each operator that reads it, under one name.
+    Args:
+        edges: of the first run.
+        dump: that run's; what it has not dumped is left out.
+        suspects: the outputs under suspicion.
     """
-    wanted = {sanitise(layer) for layer in layers}
-    inputs = (r for r in dump.records if r.op_type == GRAPH_INPUT and sanitise(r.key.layer) in wanted)
-    return (*(record for record in records if record.op_type != GRAPH_INPUT), *inputs)
+    dumped = {sanitise(record.key.layer): record.key.layer for record in dump.records}
+    ports = (port for key in suspects for port in edges.feeds.get(sanitise(key.layer), ()))
+    layers = (sanitise(port.layer) for port in ports if port not in (None, UNKNOWN, SEVERAL))
+    return tuple(dict.fromkeys(dumped[layer] for layer in layers if layer in dumped))
 
 
-def onnx_files(case: Case) -> list[Path]:
-    """Return the ONNX models that ran, or lie beside what ran."""
-    files = (path.with_suffix(".onnx") for path in case.runtime.activity.models)
-    return [file for file in dict.fromkeys(files) if file.is_file()]
+def upstream_of(edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> tuple[str, ...]:
+    """Return the layers that the suspects depend on, nearest first: what feeds them, and a number beyond.
+
+    Args:
+        edges: of the first run.
+        dump: that run's; what it has not dumped is looked through, and left out.
+        suspects: the outputs under suspicion.
+    """
+    dumped = {sanitise(record.key.layer): record.key.layer for record in dump.records}
+    starts = list(dict.fromkeys(sanitise(key.layer) for key in suspects))
+
+    def feeding(layer: str) -> Sequence[str]:
+        ports = edges.feeds.get(layer, ())
+        return [sanitise(port.layer) for port in ports if port is not None and port.slot >= 0]
+
+    direct = {layer for start in starts for layer in feeding(start)}.intersection(dumped) - {*starts}
+    every = nearest_first("", lambda layer: feeding(layer) if layer else starts)
+    found = (dumped[layer] for layer in every if layer in dumped and layer not in starts)
+    return tuple(islice(found, len(direct) + UPSTREAM))
+
+
+def needs_inputs(case: Case, edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> bool:
+    """Whether a suspect reads what no dumped output is known to be: it is dumped as an input, then.
+
+    Args:
+        case: the test.
+        edges: of its first run.
+        dump: that run's.
+        suspects: the outputs under suspicion.
+    """
+    if (case.request.scene, case.request.dump_mode) != ("model", "output"):
+        return False
+    sizes = _output_sizes(dump)
+    return any(size is None for key in suspects for size in _input_sizes(key.layer, edges, sizes))
+
+
+def _output_sizes(dump: Dump) -> dict[tuple[str, int], int]:
+    """Return the bytes of each output that was dumped, by its layer as file names spell it, and its slot."""
+    return {
+        (sanitise(record.key.layer), record.key.slot): record.size or 0
+        for record in dump.records
+        if record.key.io == "output"
+    }
+
+
+def _input_sizes(layer: str, edges: Edges, outputs: Mapping[tuple[str, int], int]) -> tuple[int | None, ...]:
+    """Return the bytes of what a layer reads, constants left out; None where no dumped one is known."""
+    ports = edges.feeds.get(sanitise(layer), (UNKNOWN,))
+    return tuple(outputs.get((sanitise(port.layer), port.slot)) for port in ports if port is not None)
+
+
+def sizes_of(dump: Dump) -> dict[str, int]:
+    """Return the bytes that a dump has of each layer, as file names spell it."""
+    sizes: dict[str, int] = {}
+    for record in dump.records:
+        layer = sanitise(record.key.layer)
+        sizes[layer] = sizes.get(layer, 0) + (record.size or 0)
+    return sizes
+
+
+def largest_of(dump: Dump) -> int:
+    """Return the bytes of the largest tensor of a dump, which stand for those of a tensor that it lacks."""
+    return max((record.size or 0 for record in dump.records), default=0)
+
+
+def sizes_with_inputs(edges: Edges, dump: Dump, wanted: Iterable[str]) -> dict[str, int]:
+    """Return the bytes of layers by file names, what they read included, as far as the dump tells."""
+    sizes, unknown, outputs = sizes_of(dump), largest_of(dump), _output_sizes(dump)
+    for layer in wanted:
+        read = (unknown if size is None else size for size in _input_sizes(layer, edges, outputs))
+        sizes[sanitise(layer)] = sizes.get(sanitise(layer), unknown) + sum(read)
+    return sizes

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_npudump.compare.judge import judge_tables
 from pytest_npudump.compare.stats.alignment import ALONE, LIMIT, gaps, inverse, longest_common
-from pytest_npudump.compare.stats.eager_calls import compare_runs, number_calls, under_golden_keys
+from pytest_npudump.compare.stats.eager_calls import number_calls, under_golden_keys
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import TensorKey, TensorRecord
@@ -86,7 +87,7 @@ def runs(make_table: Callable[..., StatsTable]) -> Any:
         return make_table(*rows)
 
     def run(golden: Sequence[Call], actual: Sequence[Call]) -> Comparison:
-        return compare_runs(table(golden), table(actual), Tolerances("exact"))
+        return judge_tables(table(golden), table(actual), Tolerances("exact"))
 
     return run
 
@@ -181,7 +182,7 @@ def test_each_rank_is_a_sequence_of_its_own(make_table: Callable[..., StatsTable
         "aclnnAdd#rank=0", "aclnnMul#rank=0", "aclnnMul#rank=1", "aclnnAdd#rank=1", "aclnnAdd#rank=1,turn=1"
     )
     assert number_calls(golden, actual).own == {}
-    comparison = compare_runs(golden, actual, Tolerances("exact"))
+    comparison = judge_tables(golden, actual, Tolerances("exact"))
     assert found(comparison) == [("extra", "aclnnMul#rank=1:output.0")]
 
 
@@ -222,7 +223,7 @@ def test_numbering_never_makes_a_comparison_pass_or_fail(
 
     one, other = table(golden), table(actual)
     plain = compare_tables(one, other, Tolerances("exact"))
-    numbered = compare_runs(one, other, Tolerances("exact"))
+    numbered = judge_tables(one, other, Tolerances("exact"))
     assert numbered.ok is plain.ok
     assert numbered.ok is ([*golden] == [*actual] or plain.ok)
     assert numbered.passed + numbered.count("fail") + numbered.count("extra") == len(actual)

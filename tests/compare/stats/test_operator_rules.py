@@ -16,7 +16,7 @@ from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.stats.projections import project
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import PROJECTIONS, StatsTable, layer_of
-from pytest_npudump.graph.differences import share_of_allowed
+from pytest_npudump.graph.sources import share_of_allowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,14 +10,15 @@ import numpy as np
 import torch
 from saved_calls import wrongs
 
-from pytest_npudump.reference.call_alone import judge_call
-from pytest_npudump.runtime.aten.call_copies import WantedOutput, digest_of
+from pytest_npudump.explain.called_operators import CalledOperator
+from pytest_npudump.explain.operator_alone import judge_alone
 from pytest_npudump.runtime.aten.host_copy import array_of
-from pytest_npudump.runtime.aten.kept_calls import KeptCalls
+from pytest_npudump.runtime.aten.kept_calls import KeptCalls, WantedOutput, digest_of
 from pytest_npudump.runtime.aten.recompute import NotRecomputedError, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
 
 X = torch.arange(12, dtype=torch.float32).reshape(3, 4) / 7
 Y = torch.linspace(-1, 1, 12).reshape(3, 4)
@@ -159,12 +160,12 @@ def case(api: str, function: Callable[[], Any]) -> Any:
             wrong.append("no call gave it")
         for call, place in at:
             dtype = str(tensor.dtype).rpartition(".")[2]
-            alone = judge_call(call, place, dtype, array, plain=True)
+            alone = judge_alone(CalledOperator(call, place, dtype, array, plain=True))
             if alone.verdict != "acquitted":
                 wrong.append(f"{call.name} {alone}")
             wrong += wrongs(call, place, dtype, array)
             if array.dtype.kind == "f" and dtype == "float32" and array.any():
-                alone = judge_call(call, place, dtype, array * np.float32(1.001), plain=True)
+                alone = judge_alone(CalledOperator(call, place, dtype, array * np.float32(1.001), plain=True))
                 if alone.verdict != "convicted":
                     wrong.append(f"wrong: {call.name} {alone}")
     return wrong

@@ -16,15 +16,16 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from pytest_npudump.reference.call_alone import judge_call
-from pytest_npudump.runtime.aten.call_copies import KeptCall, WantedOutput
+from pytest_npudump.explain.called_operators import CalledOperator
+from pytest_npudump.explain.operator_alone import judge_alone
 from pytest_npudump.runtime.aten.host_copy import array_of
-from pytest_npudump.runtime.aten.kept_calls import KeptCalls
+from pytest_npudump.runtime.aten.kept_calls import KeptCall, KeptCalls, WantedOutput
 from pytest_npudump.runtime.aten.operators import is_view, results_of
 from pytest_npudump.runtime.aten.recompute import NotRecomputedError, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
 
 warnings.simplefilter("ignore")
 F = torch.nn.functional
@@ -261,13 +262,15 @@ def judged() -> dict[str, Any]:
             type_, native = str(result.dtype).rpartition(".")[2], array_of(result.contiguous())
             where = [name, call.name, place, str(dtype), kind]
             for device, output in devices(call, place, type_, native):
-                alone = judge_call(call, place, type_, output, plain=True)
+                alone = judge_alone(CalledOperator(call, place, type_, output, plain=True))
                 count(found["healthy"], f"{dtype} {alone.verdict}")
                 if alone.verdict == "convicted":
                     found["convicted"].append([*where, device, alone.apart, alone.allowed, alone.why])
             usual = kind.startswith(("plain", "strided", "offset")) and type_ == "float32"
             if dtype == torch.float32 and usual and native.any() and np.isfinite(native).all():
-                alone = judge_call(call, place, type_, native * np.float32(1.001), plain=True)
+                alone = judge_alone(
+                    CalledOperator(call, place, type_, native * np.float32(1.001), plain=True)
+                )
                 count(found["faulty"], alone.verdict)
                 if alone.verdict != "convicted":
                     found["missed"].append([*where, alone.verdict, alone.apart, alone.allowed, alone.why])

@@ -17,7 +17,7 @@ from elftools.elf.elffile import ELFFile
 from onnx import TensorProto, helper
 
 from pytest_npudump.dump.bytes.rawfile import raw_bytes
-from pytest_npudump.dump.files.core.reader import read_core
+from pytest_npudump.dump.files.core import read_core
 from pytest_npudump.dump.files.mapping import read_mapping
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.values.dtypes import BY_PROTO
@@ -36,6 +36,7 @@ from pytest_npudump.onnxmodels.tensor_types import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
 
 SAMPLES = Path(__file__).parents[2] / "data" / "trees" / "acl-exception"
 SCENES = ("aic_err_norm_dump", "aic_err_brief_dump", "lite_exception")

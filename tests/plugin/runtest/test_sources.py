@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from conftest import Project
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[3] / "docs/benchmarks"
 FED_BY = {"left/a": ["image"], "left/b": ["left/a"], "right/a": ["image"], "right/b": ["right/a"]}
 
 

@@ -1,0 +1,304 @@
+"""The judge: two records under terms make a comparison, for pytest, the command, kept results, the reference.
+
+It is the one caller of the comparison of tables and of tensors. It pairs eager calls, has tensors compared
+where both records have them, computes the statistics that a record of tensors lacks, and decides by which
+bounds.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pytest_npudump.compare.stats.eager_calls import number_calls
+from pytest_npudump.compare.stats.order import ABSENT, align
+from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.tensors.element_verdict import with_elements
+from pytest_npudump.compare.tolerances.calibrated import calibrated_of
+from pytest_npudump.compare.tolerances.numerics import AUTO, Numerics, numerics_of
+from pytest_npudump.compare.tolerances.tolerance import Tolerances
+from pytest_npudump.dump.columns import ColumnRecords
+from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
+from pytest_npudump.dump.selection import layers_meant
+from pytest_npudump.dump.table import STATISTICS, StatsTable, layer_of, sanitised_key, shape_of
+from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.record.record import UNWRITTEN, Record, rows_of
+from pytest_npudump.record.unwritten_entries import LEFT_OUT, entries_of, left_out_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.compare.tensors.tensor_pair import Elements, Pair
+
+    Compute = Callable[[Sequence[Pair]], Iterable[Elements]]
+
+GOLDEN, RUN, REFERENCE = "golden", "run", "reference"
+"""What the first record is: approved; another run, which may tell less; or computed by a reference."""
+EVERY = ("*",)
+BY_DEFAULT = ("l2norm",)
+"""Statistics that CANN computes on some chips only, where a test names none."""
+AS_GIVEN = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """All that a verdict depends on besides the two records.
+
+    Attributes:
+        tolerances: preset and rules for a run of this producer.
+        marker, option: who says which bounds stand for the preset ``default``; with ``auto`` the records'
+            facts do, and with an option of :data:`AS_GIVEN` the tolerances are taken as they are.
+        against: what the first record is.
+        tensors: names and globs of the layers whose elements are judged where both records have them.
+        layout: in which they are compared.
+        layers: what the test names, all of which have to be there.
+        kept: names and globs of layers whose tensors the golden is to keep.
+        fail_on: ``change`` where values within tolerance fail as well.
+        unasked: statistics that the test does not ask for by their names, and that CANN prints on some chips:
+            they are judged where the golden has any of them.
+        why: why this golden counts.
+    """
+
+    tolerances: Tolerances = field(default_factory=Tolerances)
+    marker: str | None = None
+    option: str = AUTO
+    against: str = GOLDEN
+    tensors: tuple[str, ...] = EVERY
+    layout: str = "ND"
+    layers: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    fail_on: str = ""
+    unasked: tuple[str, ...] = ()
+    why: str = ""
+
+    def numerics(self, golden: Record, run: Record) -> Numerics | None:
+        """Decide by what produced the two; the marker, then the option, may have decided."""
+        if self.option == AS_GIVEN:
+            return None
+        return numerics_of(
+            golden.differences(run),
+            run.facts,
+            marker=self.marker,
+            option=self.option,
+            preset=self.tolerances.preset,
+        )
+
+
+def judge(
+    golden: Record,
+    run: Record,
+    terms: Terms,
+    *,
+    elements: Mapping[int, Elements] | None = None,
+    compute: Compute | None = None,
+) -> Comparison:
+    """Judge a run: statistics of every tensor, and elements where both records have them.
+
+    Args:
+        golden: what counts.
+        run: what is judged.
+        terms: by what.
+        elements: what is known of them already, by row, of a reference whose tensors nobody can keep.
+        compute: looks at pairs of tensors, by workers perhaps; None for here and now.
+
+    Raises:
+        GoldenError: what the golden says of its noise is not as it is written.
+    """
+    numerics, tolerances = terms.numerics(golden, run), terms.tolerances
+    if numerics is not None:
+        tolerances = tolerances.under(numerics.bounds)
+    if terms.against == GOLDEN:
+        tolerances = tolerances.with_measured(calibrated_of(golden) or tolerances.measured)
+    run, left_out = seen_by(golden, run, terms)
+    numbered = number_calls(golden.table, run.table)
+    tables = golden.table, numbered.table
+    tensors = golden.tensors, run.tensors
+    pairs: dict[int, Pair] = {}
+    examined: dict[int, Elements] = {}
+    if elements is None and any(map(_holds_elements, tensors)):
+        alignment = align(tables[0].keys, tables[1].keys)
+        rows = alignment.golden.tolist(), alignment.actual.tolist()
+        pairs = dict(_pairs(tensors, tables, rows, terms, tolerances))
+        examined = dict(zip(pairs, (compute or _compute_here)([*pairs.values()]), strict=True))
+        tables = (
+            _with_computed(tables[0], tensors[0], rows[0], {at: one.golden for at, one in examined.items()}),
+            _with_computed(tables[1], tensors[1], rows[1], {at: one.actual for at, one in examined.items()}),
+        )
+    compared = {at: one for at, one in examined.items() if pairs[at].golden and pairs[at].actual}
+    found = compared if elements is None else dict(elements)
+    comparison = compare_tables(*tables, tolerances, approved=terms.against != RUN)
+    return replace(
+        with_elements(comparison, found, tolerances),
+        remarks=(*left_out, *numbered.notes, *comparison.remarks),
+        own_keys=numbered.own,
+        numerics=numerics,
+        tolerances=tolerances,
+        elements=found,
+        alone={at: one for at, one in examined.items() if at not in compared},
+        pairs=pairs,
+    )
+
+
+def seen_by(golden: Record, run: Record, terms: Terms) -> tuple[Record, tuple[str, ...]]:
+    """Return a run as its golden sees it, and notes on tensors that are left out.
+
+    A layer of which the run knows only the name of its files has the golden's raw name. A statistic that CANN
+    printed unasked, and the golden has of no tensor, is left out: a golden that was recorded without l2norm
+    is compared without it. So is a tensor that nothing wrote when the golden was recorded, unless the golden
+    has it all the same.
+
+    Args:
+        golden: what counts.
+        run: all that it left.
+        terms: by what it is judged.
+    """
+    named = _under_names_of(golden.table, run.table, guessed=run.file_names)
+    if named is not run.table:
+        run = replace(run, table=named)
+    columns = [STATISTICS.index(name) for name in terms.unasked]
+    left_out = [at for at in columns if not golden.table.known[:, at].any() and run.table.known[:, at].any()]
+    printed = np.flatnonzero(run.table.digits)
+    if left_out and len(printed):
+        known, values = run.table.known.copy(), run.table.values.copy()
+        cells = np.ix_(printed, np.array(left_out))
+        known[cells], values[cells] = False, np.nan
+        run = replace(run, table=replace(run.table, known=known, values=values))
+    if terms.against != GOLDEN or UNWRITTEN not in golden.extra:
+        return run, ()
+    entries = left_out_of(golden, run.facts)
+    if not entries and LEFT_OUT in entries_of(golden).values():
+        note = (
+            f"{golden.path.name}: {UNWRITTEN!r} applies only to the MindSpore version on a CPU that recorded "
+            f"it; all tensors of this run are compared"
+        )
+        return run, (note,)
+    keys = [sanitised_key(key) for key in run.table.keys]
+    missing = {*map(sanitised_key, entries)}.intersection(keys)
+    missing.difference_update(map(sanitised_key, golden.table.keys))
+    if not missing:
+        return run, ()
+    rows = [row for row, key in enumerate(keys) if key not in missing]
+    table = (
+        rows_of((run.table, run.table), [(0, row) for row in rows]) if rows else StatsTable.from_records(())
+    )
+    tensors = [run.tensors[row] for row in rows] if run.tensors else ()
+    names = first_of(key for key in entries if sanitised_key(key) in missing)
+    why = "as nothing wrote them when the golden was recorded"
+    note = f"{len(missing)} tensors are not judged, {why}: {names}"
+    return replace(run, table=table, tensors=tensors), (note,)
+
+
+def _under_names_of(golden: StatsTable, run: StatsTable, *, guessed: bool) -> StatsTable:
+    """Return a run's table under the raw names that a golden has for names of files.
+
+    Args:
+        golden: whose names they are: where it has one alone for a name of files.
+        run: what is named.
+        guessed: whether raw names of the run are only what something had for names of its files.
+    """
+    known = set(golden.keys)
+    if golden.keys == run.keys or known.issuperset(run.keys):
+        return run
+    raw: defaultdict[str, set[str]] = defaultdict(set)
+    for layer in dict.fromkeys(map(layer_of, golden.keys)):
+        raw[sanitise(layer)].add(layer)
+    names: dict[str, str] = {}
+    for layer in dict.fromkeys(map(layer_of, run.keys)):
+        found = raw.get(sanitise(layer), set())
+        if len(found) == 1 and layer not in found and (guessed or sanitise(layer) == layer):
+            names[layer] = min(found)
+    if not names:
+        return run
+    layers = [names.get(layer_of(key)) for key in run.keys]
+    pairs = zip(run.keys, layers, strict=True)
+    keys = [key if name is None else str(replace(TensorKey.parse(key), layer=name)) for key, name in pairs]
+    return replace(run, keys=tuple(keys))
+
+
+def judge_tables(
+    golden: StatsTable, run: StatsTable, tolerances: Tolerances, against: str = GOLDEN
+) -> Comparison:
+    """Judge statistics of which nothing else is known, by tolerances as they are."""
+    return judge(Record.of(golden), Record.of(run), Terms(tolerances, option=AS_GIVEN, against=against))
+
+
+def _compute_here(pairs: Sequence[Pair]) -> Iterable[Elements]:
+    from pytest_npudump.compare.tensors.tensor_pair import compare_pair  # noqa: PLC0415 - only where elements are
+
+    return map(compare_pair, pairs)
+
+
+def _holds_elements(tensors: Sequence[Any]) -> bool:
+    return not isinstance(tensors, ColumnRecords) and any(map(_has_elements, tensors))
+
+
+def _has_elements(tensor: Any) -> bool:
+    return tensor.payload is not None if isinstance(tensor, TensorRecord) else tensor is not None
+
+
+def _pairs(
+    tensors: tuple[Sequence[Any], Sequence[Any]],
+    tables: tuple[StatsTable, StatsTable],
+    rows: tuple[list[int], list[int]],
+    terms: Terms,
+    tolerances: Tolerances,
+) -> Iterator[tuple[int, Pair]]:
+    """Yield what is to be looked at, by position in the alignment: two tensors, or one without statistics."""
+    from pytest_npudump.compare.tensors.tensor_pair import Pair  # noqa: PLC0415 - as above
+
+    golden, actual = tables
+    projections = golden.projections is not None
+    every = terms.tensors == EVERY
+    wanted = set[str]() if every else layers_meant(terms.tensors, map(layer_of, golden.keys))
+    tolerances = tolerances.for_layers_of(golden.keys, actual.keys)
+    for position, (here, there) in enumerate(zip(*rows, strict=True)):
+        one: Any = tensors[0][here] if here != ABSENT and tensors[0] else None
+        other: Any = tensors[1][there] if there != ABSENT and tensors[1] else None
+        if _has_elements(one) and _has_elements(other):
+            layer = layer_of(golden.keys[here])
+            if not (every or layer in wanted):
+                continue
+            if sanitise(layer) == layer:  # the dump may know the raw name
+                layer = layer_of(actual.keys[there])
+            dtype = (one if isinstance(one, TensorRecord) else other).dtype
+            op_type = actual.op_types[there] or golden.op_types[here]
+            bounds = tolerances.elements(layer, dtype, golden.keys[here], op_type)
+            yield position, Pair(one, other, terms.layout, *bounds, projections=projections)
+        elif _needs_statistics(one):
+            shape = None if there == ABSENT else shape_of(actual.shapes[there])
+            yield position, Pair(one, None, terms.layout, shape=shape)
+        elif _needs_statistics(other, projections=projections):
+            shape = None if here == ABSENT else shape_of(golden.shapes[here])
+            yield position, Pair(None, other, terms.layout, shape=shape, projections=projections)
+
+
+def _needs_statistics(tensor: Any, *, projections: bool = False) -> bool:
+    if not isinstance(tensor, TensorRecord) or tensor.payload is None or tensor.shape is None:
+        return False
+    return tensor.stats is None or (projections and tensor.stats.projections is None)
+
+
+def _with_computed(
+    table: StatsTable, tensors: Sequence[Any], rows: Sequence[int], records: Mapping[int, TensorRecord | None]
+) -> StatsTable:
+    """Return a table with the statistics that came with the elements, in the layout these were compared in.
+
+    Args:
+        table: of one side.
+        tensors: of that side, row by row.
+        rows: of that side, by position in the alignment.
+        records: as they came, by position.
+    """
+    new = {rows[at]: one for at, one in records.items() if one is not None and one is not tensors[rows[at]]}
+    if not new:
+        return table
+    computed = replace(StatsTable.from_records(new.values()), keys=tuple([table.keys[row] for row in new]))
+    if len(new) == len(table):
+        places = {row: at for at, row in enumerate(new)}
+        return rows_of((computed, computed), [(0, places[row]) for row in range(len(table))])
+    at = {row: number for number, row in enumerate(new)}
+    return rows_of((table, computed), [(1, at[row]) if row in at else (0, row) for row in range(len(table))])

@@ -1,0 +1,169 @@
+"""The judge: a run is read as its golden asks for, whatever golden it was read with before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_npudump.compare.judge import BY_DEFAULT, RUN, Terms, judge, seen_by
+from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.table import StatsTable, layer_of
+from pytest_npudump.record.record import UNWRITTEN, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULTS = Terms(unasked=BY_DEFAULT)
+BY_NAME = Terms()
+CPU = {"runtime": "mindspore", "device_target": "CPU", "mindspore": "2.9.0"}
+
+
+def record(
+    rows: Mapping[str, tuple[float, float | None]],
+    *,
+    digits: int | None = 6,
+    producer: Mapping[str, str] | None = None,
+    unwritten: Mapping[str, object] | None = None,
+) -> Record:
+    """A record of tensors by key: the value of max, min and avg, and the l2norm or None for none."""
+    records = [
+        TensorRecord(
+            TensorKey.parse(key),
+            "Conv",
+            "float32",
+            (4,),
+            Path("a.csv"),
+            stats=Stats(4, value, value, value, norm, 0, 0, 0, None, digits),
+        )
+        for key, (value, norm) in rows.items()
+    ]
+    extra = {} if unwritten is None else {UNWRITTEN: unwritten}
+    return Record("", producer or {}, StatsTable.from_records(records), Path("golden.yaml"), extra)
+
+
+def told(golden: Record, run: Record, terms: Terms = DEFAULTS) -> tuple[list[str], list[str]]:
+    """What fails, and the notes."""
+    comparison = judge(golden, run, terms)
+    return [f"{verdict.key} {verdict.status}" for verdict in comparison.failing], [*comparison.notes]
+
+
+def test_l2norm_that_nobody_asked_for_counts_where_the_golden_has_it() -> None:
+    without, having, off = (
+        record({"a:output.0": (1, None)}),
+        record({"a:output.0": (1, 2)}),
+        record({"a:output.0": (1, 3)}),
+    )
+    note = "not compared, as the golden does not have it (1 tensors, first: a:output.0): l2norm"
+    lost = "not compared, as no tensor of this dump has it but the golden does: l2norm"
+    assert told(without, having) == ([], [])
+    assert told(without, having, BY_NAME) == ([], [note])
+    assert told(having, off)[0] == told(having, off, BY_NAME)[0] == ["a:output.0 fail"]
+    assert told(having, without) == told(having, without, BY_NAME) == ([], [lost])
+    computed = record({"a:output.0": (1, 2)}, digits=None)  # of a tensor, which costs nothing
+    assert told(without, computed) == ([], [note])
+
+
+def test_l2norm_of_one_tensor_of_the_golden_makes_all_of_it_count() -> None:
+    golden = record({"a:output.0": (1, 2), "b:output.0": (1, None)})
+    run = record({"a:output.0": (1, 3), "b:output.0": (1, 5)})
+    failing, (note,) = told(golden, run)
+    assert failing == ["a:output.0 fail"]
+    assert note == "not compared, as the golden does not have it (1 tensors, first: b:output.0): l2norm"
+    assert seen_by(golden, run, DEFAULTS) == (run, ())  # as it is, not a copy
+
+
+ELSEWHERE = "golden.yaml: 'unwritten' applies only to the MindSpore version on a CPU"
+LEFT_OUT = {"a": {"output.1": "left out"}}
+
+
+@pytest.mark.parametrize(
+    ("unwritten", "golden_rows", "run_facts", "failing", "note"),
+    [
+        (
+            LEFT_OUT,
+            ["a:output.0"],
+            CPU,
+            [],
+            "1 tensors are not judged, as nothing wrote them when the golden was recorded: a:output.1",
+        ),
+        ({"a": {"output.1": "judged"}}, ["a:output.0"], CPU, ["a:output.1 extra"], ""),
+        (LEFT_OUT, ["a:output.0", "a:output.1"], CPU, ["a:output.1 fail"], ""),
+        (
+            LEFT_OUT,
+            ["a:output.0"],
+            CPU | {"mindspore": "2.8.0"},
+            ["a:output.1 extra"],
+            "golden.yaml: 'unwritten'",
+        ),
+        (LEFT_OUT, ["a:output.0"], CPU | {"device_target": "Ascend"}, ["a:output.1 extra"], "golden.yaml: "),
+        (None, ["a:output.0"], CPU, ["a:output.1 extra"], ""),
+    ],
+)
+def test_unwritten_tensors_are_left_out_by_the_golden_that_judges(
+    unwritten: Mapping[str, object] | None,
+    golden_rows: list[str],
+    run_facts: Mapping[str, str],
+    failing: list[str],
+    note: str,
+) -> None:
+    golden = record(dict.fromkeys(golden_rows, (1.0, None)), producer=CPU, unwritten=unwritten)
+    run = record({"a:output.0": (1, None), "a:output.1": (7, None)}, producer=run_facts)
+    found, notes = told(golden, run)
+    assert found == failing
+    assert [one for one in notes if one.startswith(note)] if note else not notes
+
+
+def test_what_a_golden_leaves_out_whole_is_no_comparison() -> None:
+    golden = record({"b:output.0": (1, None)}, producer=CPU, unwritten={"a": {"output.0": "left out"}})
+    comparison = judge(golden, record({"a:output.0": (1, None)}, producer=CPU), DEFAULTS)
+    assert not len(comparison.actual)
+    assert [verdict.status for verdict in comparison.failing] == ["missing"]
+
+
+def test_another_run_leaves_nothing_out() -> None:
+    one = record({"a:output.0": (1, None)}, producer=CPU, unwritten=LEFT_OUT)
+    other = record({"a:output.0": (1, None), "a:output.1": (7, None)}, producer=CPU)
+    assert told(one, other, replace(DEFAULTS, against=RUN))[0] == ["a:output.1 extra"]
+
+
+@pytest.mark.parametrize(
+    ("golden_layers", "run_layers", "seen", "seen_if_known"),
+    [
+        (["a/b"], ["a_b"], ["a/b"], ["a/b"]),
+        (["a/b"], ["a.b"], ["a/b"], ["a.b"]),
+        (["a/b", "a.b"], ["a_b"], ["a_b"], ["a_b"]),  # it may be either
+        (["a_b"], ["a_b"], ["a_b"], ["a_b"]),
+        (["a_b"], ["a/b"], ["a_b"], ["a/b"]),
+        (["a/b", "c"], ["a_b", "d_e"], ["a/b", "d_e"], ["a/b", "d_e"]),
+    ],
+)
+def test_a_run_has_the_raw_names_of_the_golden_that_judges(
+    golden_layers: list[str], run_layers: list[str], seen: list[str], seen_if_known: list[str]
+) -> None:
+    golden, run = (
+        record({f"{layer}:output.{slot}": (1, None) for layer in layers for slot in range(slots)})
+        for layers, slots in ((golden_layers, 1), (run_layers, 2))
+    )
+    for file_names, expected in ((True, seen), (False, seen_if_known)):
+        comparison = judge(golden, replace(run, file_names=file_names), DEFAULTS)
+        assert list(dict.fromkeys(layer_of(key) for key in comparison.actual.keys)) == expected
+        extra = {str(verdict.key) for verdict in comparison.failing if verdict.status == "extra"}
+        assert {f"{layer}:output.1" for layer in expected} <= extra
+
+
+def test_names_of_an_earlier_golden_make_no_verdict() -> None:
+    """A kept run may have the names of the golden that it was first judged by."""
+    runs = [
+        replace(record({f"{name}:output.0": (value, None)}), file_names=True)
+        for name in ("a_b", "a/b")
+        for value in (1, 2)
+    ]
+    for name in ("a_b", "a/b", "a.b"):
+        golden = record({f"{name}:output.0": (1, None)})
+        assert [told(golden, run)[0] for run in runs] == 2 * [[], [f"{name}:output.0 fail"]]
+    renamed = record({"a/b:output.0": (1, None)})  # which a header of its files says, so that it is so
+    failing = told(record({"a.b:output.0": (1, None)}), renamed)[0]
+    assert failing == ["a.b:output.0 missing", "a/b:output.0 extra"]

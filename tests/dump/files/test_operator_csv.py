@@ -1,0 +1,589 @@
+from __future__ import annotations
+
+import contextlib
+import csv
+import math
+import random
+import re
+from array import array
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from pytest_npudump.dump.columns import TensorColumns
+from pytest_npudump.dump.files.operator_csv import parse_operator_csv, read_operator_csv
+from pytest_npudump.dump.files.stats_cells import DIGITS
+from pytest_npudump.dump.records import Stats
+from pytest_npudump.errors import FormatError
+
+if TYPE_CHECKING:
+    from pytest_npudump.dump.execution import TensorPart
+    from tests.dump.conftest import Each
+
+DATA = Path(__file__).parents[2] / "data" / "trees"
+BASE = "Input/Output,Index,Data Size,Data Type,Format,Shape"
+DEFAULT = f"{BASE},Max Value,Min Value,Avg Value,Count,Nan Count,Negative Inf Count,Positive Inf Count"
+CUSTOM = f"{BASE},Count,Max Value,Min Value,Avg Value,Nan Count,Negative Inf Count,Positive Inf Count,l2norm"
+STICKY = (
+    f"{BASE},Count,Max Value,Min Value,Avg Value,Count,Nan Count,Negative Inf Count,Positive Inf Count,l2norm"
+)
+
+
+def by_file(columns: TensorColumns, count: int) -> list[list[TensorPart]]:
+    parts = columns.parts()
+    return [parts.get(at, []) for at in range(count)]
+
+
+def parse_bytes(data: bytes) -> list[TensorPart]:
+    columns, problems = parse_operator_csv({0: data}, lambda _: Path("x.csv"))
+    for problem in problems.values():
+        raise problem
+    return by_file(columns, 1)[0]
+
+
+def read(path: Path) -> list[TensorPart]:
+    columns, problems = read_operator_csv(str(path.parent), [path.name])
+    for problem in problems:
+        raise problem
+    return by_file(columns, 1)[0]
+
+
+def parse(*lines: str) -> list[TensorPart]:
+    return parse_bytes("".join(f"{line}\n" for line in lines).encode())
+
+
+def only(*lines: str) -> TensorPart:
+    (row,) = parse(*lines)
+    return row
+
+
+def stats_of(row: TensorPart) -> Stats:
+    assert row.stats is not None
+    return row.stats
+
+
+def host_files(name: str) -> list[tuple[str, ...]]:
+    """The files that one process of CANN's converter wrote, in order (see the samples' README)."""
+    text = (DATA / "acl-stats-host" / name).read_text()
+    return [tuple(part.splitlines()) for part in re.split(r"\[.* ok=1\]\n", text)[1:]]
+
+
+def test_a_real_file_of_the_device_is_read_to_the_cell() -> None:
+    (path,) = DATA.joinpath("acl-stats").rglob("MatMul.net_MatMul@0.*.csv")
+    lines = [line.split(",") for line in path.read_text().splitlines()[1:]]
+    rows = read(path)
+    assert [(row.io, row.slot, row.size, row.dtype, row.format) for row in rows] == [
+        (line[0].lower(), int(line[1]), int(line[2]), "float16", line[4]) for line in lines
+    ]
+    assert [row.shape for row in rows] == [tuple(map(int, line[5].split("x"))) for line in lines]
+    assert [stats_of(row).max for row in rows] == [float(line[6]) for line in lines]
+    assert [stats_of(row).avg for row in rows] == [float(line[8]) for line in lines]
+    assert {stats_of(row).digits for row in rows} == {6}
+
+
+def test_what_the_device_printed_is_what_numpy_finds_in_its_tensor(each: Each) -> None:
+    for folder, dtype in each(
+        [
+            ("1_FLOAT", "float32"),
+            ("2_FLOAT16", "float16"),
+            ("3_INT8", "int8"),
+            ("4_UINT8", "uint8"),
+            ("5_INT16", "int16"),
+            ("6_UINT16", "uint16"),
+            ("7_INT32", "int32"),
+            ("8_INT64", "int64"),
+            ("9_UINT32", "uint32"),
+            ("10_UINT64", "uint64"),
+            ("11_BOOL", "bool"),
+            ("12_DOUBLE", "float64"),
+        ]
+    ):
+        files = list((DATA / "acl-dtypes" / folder).iterdir())
+        (table,) = (path for path in files if path.suffix == ".csv")
+        (tensor,) = (path for path in files if path.suffix != ".csv")
+        row = read(table)[0]
+        kind = np.uint8 if dtype == "bool" else np.dtype(dtype)
+        values = np.frombuffer(tensor.read_bytes()[-240:], kind)
+        stats = stats_of(row)
+        assert row.dtype == dtype
+        assert row.shape == values.shape
+        assert stats.count == values.size
+        known = values[~np.isnan(values)] if values.dtype.kind == "f" else values
+        if values.dtype.kind == "f":
+            assert stats.max == float(f"{known.max():.6g}")
+            assert stats.min == float(f"{known.min():.6g}")
+            assert stats.nan == values.size - known.size
+        else:
+            assert stats.max == int(values.max())
+            assert stats.min == int(values.min())
+            assert isinstance(stats.max, int)
+            assert stats.avg == pytest.approx(sum(map(int, values)) / values.size, rel=1e-5)
+
+
+def test_trap_13_all_spellings_of_the_headers_mean_the_same() -> None:
+    row = "Input,0,8,DT_FLOAT,ND,2,2,1,1.5,0,0,0,2.23607"
+    expected = Stats(None, 2.0, 1.0, 1.5, 2.23607, 0, 0, 0, None, 6)
+    for nan in ("Nan Count", "NaN Count"):
+        for norm in ("l2norm", "L2Norm Value", "L2 Value"):
+            header = (
+                f"{BASE},Max Value,Min Value,Avg Value,{nan},Negative Inf Count,Positive Inf Count,{norm}"
+            )
+            assert stats_of(only(header, row)) == expected
+    assert only(f"{BASE},Max Value", "output,3,8,DT_FLOAT,ND,2,2").io == "output"
+
+
+@pytest.mark.parametrize("mark", ["", "NA", "-", "UNKNOW", "null"])
+def test_trap_14_each_no_value_mark_is_unknown(mark: str) -> None:
+    cells = ",".join([mark] * 7)
+    row = only(DEFAULT, f"Input,0,8,DT_FLOAT,ND,2,{cells}")
+    assert row.stats is None
+    assert "no statistics" in row.note
+    named = only(DEFAULT, f"Input,0,8,{mark or '-'},{mark or '-'},-,{cells}")
+    assert named.format == ""
+    assert named.shape == ()
+
+
+def test_trap_15_types_without_statistics_keep_what_is_known_of_them() -> None:
+    path = next(DATA.joinpath("acl-dtypes", "27_BF16").glob("*.csv"))
+    (bf16,) = read(path)
+    assert (bf16.dtype, bf16.shape, bf16.size, bf16.stats) == ("-", (120,), 240, None)
+    (pair,) = read(next(DATA.joinpath("acl-dtypes", "16_COMPLEX64").glob("*.csv")))
+    assert (pair.dtype, pair.shape, pair.stats) == ("complex64", (30,), None)
+    host = parse(*host_files("one_process_sticky.txt")[0])[1]
+    assert (host.dtype, stats_of(host).max, stats_of(host).min) == ("bfloat16", 3.14159, -math.inf)
+
+
+def test_trap_16_a_failed_row_of_a_chosen_set_is_one_cell_short() -> None:
+    good, failed = parse(*host_files("fresh_process_custom.txt")[0])
+    assert stats_of(good) == Stats(4, 1.0, -1.0, 0.5, 1.5, 0, 0, 0, None, 6)
+    assert failed.stats is None
+    assert failed.shape == (4,)
+
+
+def test_trap_16_after_a_default_set_count_moves_and_the_header_has_it_twice() -> None:
+    _, _, wide, narrow = host_files("one_process_sticky.txt")
+    good, failed = parse(*wide)
+    assert stats_of(good) == Stats(4, 1.0, -1.0, 0.5, 1.5, 0, 0, 0, None, 6)
+    assert stats_of(failed) == Stats(4, None, None, None, None, None, None, None, None, 6)
+    assert stats_of(only(*narrow)) == Stats(None, 1.0, -1.0, None, 1.5, digits=6)
+
+
+def test_trap_16_a_header_may_come_again_in_the_middle() -> None:
+    rows = parse(
+        DEFAULT,
+        *(f"Input,{slot},4,DT_INT32,ND,1,7,7,7,1,0,0,0" for slot in range(10)),
+        DEFAULT,
+        "Output,10,4,DT_INT32,ND,1,8,8,8,1,0,0,0",
+    )
+    assert [row.slot for row in rows] == list(range(11))
+    assert stats_of(rows[-1]).max == 8
+
+
+def test_trap_16_a_later_chunk_may_lay_its_cells_out_otherwise_than_the_header_says() -> None:
+    fresh = [f"Input,{slot},16,DT_FLOAT,ND,4,4,1,-1,0.5,0,0,0,1.5" for slot in range(10)]
+    late = "Output,0,16,DT_FLOAT,ND,4,9,-1,0.5,4,0,0,0,1.5"
+    assert stats_of(parse(CUSTOM, *fresh, late)[-1]) == Stats(4, 9.0, -1.0, 0.5, 1.5, 0, 0, 0, None, 6)
+    with pytest.raises(FormatError, match=r"line 2: .*no reading agrees with the shape"):
+        parse(CUSTOM, late)
+
+
+def test_a_row_that_two_layouts_read_differently_is_refused() -> None:
+    fresh = [f"Input,{slot},16,DT_FLOAT,ND,4,4,1,-1,0.5,0,0,0,1.5" for slot in range(10)]
+    with pytest.raises(FormatError, match=r"line 12: .*two readings agree with the shape"):
+        parse(CUSTOM, *fresh, "Output,0,16,DT_FLOAT,ND,4,4,7,-1,4,0,0,0,1.5")
+    same = parse(CUSTOM, *fresh, "Output,0,16,DT_FLOAT,ND,4,4,4,4,4,0,0,0,8")[-1]
+    assert stats_of(same).max == 4.0
+
+
+def test_a_row_whose_cells_cannot_be_assigned_is_an_error_with_its_place(each: Each) -> None:
+    for header, row in each(
+        [
+            (DEFAULT, "Input,0,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0"),
+            (DEFAULT, "Input,0,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0,0,0"),
+            (DEFAULT, "Input,0,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0,0,"),
+            (DEFAULT, "Input,0,8"),
+            (CUSTOM, "Input,0,16,DT_FLOAT,ND,4,1,-1,0.5,0,0,0,1.5"),
+            (CUSTOM, "Input,0,16,DT_FLOAT,ND,4,5,1,-1,0.5,0,0,0,1.5"),
+            (STICKY, "Input,0,16,DT_FLOAT,ND,4,4,1,-1,0.5,4,0,0,0,1.5"),
+            (STICKY, "Input,0,16,DT_FLOAT,ND,4,1,-1,0.5,5,0,0,0,1.5"),
+        ]
+    ):
+        with pytest.raises(FormatError, match=rf"x\.csv, byte {len(header) + 1}: line 2: ") as caught:
+            parse(header, row)
+        assert caught.value.offset == len(header) + 1
+
+
+def test_a_cell_of_the_wrong_kind_is_an_error_with_its_line(each: Each) -> None:
+    for row in each(
+        [
+            "Input,0,8,DT_FLOAT,ND,2,x,1,1.5,2,0,0,0",
+            "Input,0,8,DT_FLOAT,ND,2,2_0,1,1.5,2,0,0,0",
+            "Input,0,8,DT_FLOAT,ND,2,2,1,1.5,-2,0,0,0",
+            "Input,0,8,DT_FLOAT,ND,2,2,1,1.5,2.0,0,0,0",
+            "Input,0,8,DT_FLOAT,ND,2y,2,1,1.5,2,0,0,0",
+            "Input,0,8,DT_FLOAT,ND,2x-3,2,1,1.5,2,0,0,0",
+            "Input,a,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0,0",
+            "Input,,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0,0",
+            "Inputs,0,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0,0",
+            "Input,0,big,DT_FLOAT,ND,2,2,1,1.5,2,0,0,0",
+        ]
+    ):
+        with pytest.raises(FormatError, match=r"line 2: "):
+            parse(DEFAULT, row)
+
+
+def test_an_unknown_header_is_an_error(each: Each) -> None:
+    for header in each(
+        [
+            "",
+            "Input,0,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0,0",
+            "Input/Output,Index,Data Size,Format,Data Type,Shape,Max Value",
+            f"{BASE},Max Value,Max Value",
+            f"{BASE},Count,Max Value,Count,Nan Count,Count",
+            f"{BASE},Max Value,Count,Count",
+        ]
+    ):
+        with pytest.raises(FormatError, match=r"line 1: "):
+            parse(header)
+
+
+def test_a_header_without_rows_is_a_file_cut_short() -> None:
+    with pytest.raises(FormatError, match="a header and no row"):
+        parse(DEFAULT)
+
+
+def test_an_unknown_column_is_named_and_the_others_are_read() -> None:
+    row = only(f"{BASE},Max Value,Median Value,Min Value", "Input,0,8,DT_FLOAT,ND,2,2,1.5,1")
+    assert (stats_of(row).max, stats_of(row).min) == (2.0, 1.0)
+    assert row.note == "unknown columns were not read: Median Value"
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "the file is empty"),
+        (DEFAULT.encode(), "no line feed"),
+        (f"{DEFAULT}\nInput,0,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0,1".encode(), "no line feed"),
+        (f"{DEFAULT}\nInput,0,8,DT_FLOAT,ND,2\xff\n".encode("latin-1"), "expected ASCII"),
+        (b"\0" * 100 + b"\n", "expected a header"),
+    ],
+)
+def test_a_file_that_is_cut_short_or_no_text_is_an_error(data: bytes, reason: str) -> None:
+    with pytest.raises(FormatError, match=reason):
+        parse_bytes(data)
+
+
+def test_a_trailing_nul_and_carriage_returns_are_taken() -> None:
+    text = f"{DEFAULT}\r\nInput,0,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0,0\r\n"
+    (row,) = parse_bytes(text.encode() + b"\0")
+    assert stats_of(row).pos_inf == 0
+
+
+@pytest.mark.parametrize("header_marks_host", [True, False])
+def test_trap_17_garbled_extremes_of_the_host_converter_are_unknown(*, header_marks_host: bool) -> None:
+    if header_marks_host:
+        row = only(f"{BASE},Count,Max Value,Min Value", "Output,1,64,DT_UINT64,NCHW,8,8,705032704,1")
+    else:
+        row = only(DEFAULT, "Output,1,64,DT_UINT64,NCHW,8,705032704,1,2.5e+09,8,0,0,0")
+    assert (stats_of(row).max, stats_of(row).min, stats_of(row).count) == (None, None, 8)
+    assert "32 bits" in row.note
+
+
+def test_trap_17_the_real_host_file_gives_no_wrong_extreme() -> None:
+    rows = parse(*host_files("one_process_sticky.txt")[0])
+    by_type = {row.dtype: stats_of(row) for row in rows}
+    assert by_type["uint64"].max is None  # 5000000000 was printed as 705032704
+    assert by_type["float64"].max is None
+    assert by_type["-"].max is None
+    assert (by_type["int64"].max, by_type["int64"].count) == (100, 80000)
+
+
+def test_trap_17_a_uint32_printed_as_signed_is_known_modulo_2_to_the_32() -> None:
+    row = only(DEFAULT, "Input,0,12,DT_UINT32,ND,3,-1,0,1.43166e+09,3,0,0,0")
+    assert (stats_of(row).max, stats_of(row).min) == (4294967295, 0)
+    assert "signed" in row.note
+    device = only(DEFAULT, "Input,0,12,DT_UINT32,ND,3,4294967295,0,1.43166e+09,3,0,0,0")
+    assert (stats_of(device).max, device.note) == (4294967295, "")
+
+
+def test_trap_17_a_double_is_kept_where_only_the_device_can_have_written_it() -> None:
+    row = only(DEFAULT, "Input,0,240,DT_DOUBLE,ND,30,1.33818e+306,-1.50058e+231,4.46061e+304,30,0,0,0")
+    assert stats_of(row).max == 1.33818e306
+    cut = only(DEFAULT, "Input,0,240,DT_DOUBLE,ND,30,12,-7,4.46061e+304,30,0,0,0")
+    assert stats_of(cut).max is None
+
+
+def test_trap_17_values_that_may_be_right_are_kept() -> None:
+    kept = only(f"{BASE},Max Value,Min Value", "Input,0,8,DT_UINT64,ND,1,7,7")
+    assert stats_of(kept).max == 7
+    averages = only(f"{BASE},Avg Value", "Input,0,8,DT_UINT64,ND,1,7")
+    assert (stats_of(averages).avg, averages.note) == (7.0, "")
+    negative = only(DEFAULT, "Input,0,1,DT_BOOL,ND,1,-1,0,0.5,1,0,0,0")
+    assert stats_of(negative).max is None
+
+
+def test_trap_18_a_nan_in_front_and_a_nan_later_are_both_kept_as_printed() -> None:
+    rows = read(next(DATA.joinpath("acl-stats-mixed-dtypes").rglob("*.csv")))
+    first = stats_of(rows[0])
+    assert first.max is not None
+    assert math.isnan(first.max)
+    assert (first.nan, first.neg_inf, first.pos_inf) == (1, 1, 1)
+    later = read(next(DATA.joinpath("acl-dtypes", "2_FLOAT16").glob("*.csv")))[0]
+    assert (stats_of(later).max, stats_of(later).nan) == (61248.0, 2)
+    assert stats_of(later).digits == 6
+
+
+def test_trap_19_the_device_s_count_need_not_be_the_product_of_the_shape() -> None:
+    rows = read(next(DATA.joinpath("acl-stats-mixed-dtypes").rglob("*.csv")))
+    assert (rows[-1].shape, stats_of(rows[-1]).count) == ((3,), 6)
+    assert (rows[5].shape, rows[5].size, rows[5].stats) == ((0,), 0, None)
+
+
+@pytest.mark.parametrize("text", ["nan", "-nan", "NaN", "NAN"])
+def test_every_spelling_of_nan_is_nan(text: str) -> None:
+    value = stats_of(only(f"{BASE},Max Value", f"Input,0,8,DT_FLOAT,ND,2,{text}")).max
+    assert value is not None
+    assert math.isnan(value)
+
+
+@pytest.mark.parametrize(("text", "value"), [("inf", math.inf), ("-inf", -math.inf), ("Inf", math.inf)])
+def test_every_spelling_of_infinity_keeps_its_sign(text: str, value: float) -> None:
+    assert stats_of(only(f"{BASE},Max Value", f"Input,0,8,DT_FLOAT,ND,2,{text}")).max == value
+
+
+def test_an_empty_shape_cell_of_the_tlv_writer_is_a_scalar_and_too_many_dims_are_unknown() -> None:
+    assert only(f"{BASE},Max Value", "Input,0,4,DT_FLOAT,ND,,2").shape == ()
+    assert only(f"{BASE},Max Value", "Input,0,4,DT_FLOAT,ND,NA,2").shape is None
+
+
+def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"gone\.csv: cannot be read"):
+        read(tmp_path / "gone.csv")
+
+
+def test_a_file_beyond_all_measure_is_not_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(FormatError, match="no text file of a dump"):
+        read(path)
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**63))
+def test_wide_integers_stay_exact(value: int, count: int) -> None:
+    row = only(DEFAULT, f"Input,0,8,DT_INT64,ND,1,{value},{value},1.5,{count},0,0,0")
+    assert (stats_of(row).max, stats_of(row).min, stats_of(row).count) == (value, value, count)
+
+
+@pytest.mark.parametrize("before", ["", f"{DEFAULT}\n", f"{CUSTOM}\n"])
+@given(st.binary(max_size=300))
+def test_no_bytes_make_the_reader_fail_otherwise_than_by_a_format_error(before: str, data: bytes) -> None:
+    with contextlib.suppress(FormatError):
+        parse_bytes(before.encode() + data + b"\n")
+
+
+@given(st.data())
+def test_a_row_cut_anywhere_is_never_read_as_other_numbers(data: st.DataObject) -> None:
+    line = "Input,0,16,DT_FLOAT,ND,4,4,1.25,-1.5,0.5,0,0,0,1.75"
+    cut = data.draw(st.integers(0, len(line) - 1))
+    with pytest.raises(FormatError):
+        parse_bytes(f"{CUSTOM}\n{line[:cut]}".encode())
+
+
+@pytest.mark.parametrize("dtype", ["DT_", ""])
+def test_a_row_without_the_name_of_a_type_is_damaged(dtype: str) -> None:
+    with pytest.raises(FormatError, match=r"line 2: .* is no data type"):
+        parse_bytes(f"{DEFAULT}\nInput,0,8,{dtype},ND,1,1,1,1.5,1,0,0,0\n".encode())
+
+
+HEADERS = (
+    DEFAULT,
+    f"{BASE},Count,Max Value,Min Value,Avg Value,Nan Count",
+    f"{BASE},Count,Max Value,Min Value,l2norm",
+    f"{BASE},Count,Max Value,Min Value,Count,Nan Count",
+    f"{BASE},Max Value,Min Value,MD5",
+    f"{BASE},Count,l2norm",
+    f"{BASE},Max Value,Median Value",
+    BASE,
+    BASE.lower(),
+    f"{BASE},Max Value,Max Value",
+)
+SHAPES = {"3x4": "12", "-": "1", "0x3": "0", "NA": "1", "(2,3)": "6", "": "1"}
+NUMBERS = (
+    "1.5",
+    "-2",
+    "nan",
+    "-inf",
+    "1e+30",
+    "",
+    "NA",
+    "-",
+    "1_0",
+    "٣",
+    "0x1",
+    "9007199254740993",
+    "1" * 400,
+)
+COUNTS = ("0", "3", "", "NA", "-1", "+1", "2.0")
+TYPES = (
+    "DT_FLOAT",
+    "DT_FLOAT16",
+    "DT_INT64",
+    "DT_INT8",
+    "DT_BF16",
+    "DT_BOOL",
+    "DT_UINT32",
+    "DT_DOUBLE",
+    "-",
+    "x",
+)
+usual = st.integers(0, 9)
+
+
+@st.composite
+def rows(draw: st.DrawFn, header: str) -> str:
+    """Draw a row: mostly a plain one, with any oddity now and then."""
+    shape = draw(st.sampled_from(tuple(SHAPES))) if not draw(usual) else "3x4"
+    cells = [draw(st.sampled_from(("Input", "Output")))]
+    cells += [draw(st.sampled_from(("0", "1", "2")) if draw(usual) else st.sampled_from(COUNTS))]
+    cells += ["8", draw(st.sampled_from(TYPES) if not draw(st.integers(0, 3)) else st.just("DT_FLOAT"))]
+    cells += [draw(st.sampled_from(("ND", "NCHW", "-", "UNKNOW"))), shape]
+    for title in header.split(",")[6:]:
+        if title == "Count":
+            cells.append(SHAPES[shape] if draw(usual) else draw(st.sampled_from(COUNTS)))
+        elif "Count" in title:
+            cells.append(draw(st.sampled_from(COUNTS)) if not draw(usual) else "0")
+        else:
+            number = f"{draw(st.floats(-1e6, 1e6)):g}"
+            cells.append(draw(st.sampled_from(NUMBERS)) if not draw(usual) else number)
+    if not draw(usual):
+        cells = cells[: draw(st.integers(0, len(cells)))] if draw(st.booleans()) else [*cells, "0"]
+    if not draw(usual):
+        cells[6:] = [""] * len(cells[6:])
+    return ",".join(cells)
+
+
+@st.composite
+def contents(draw: st.DrawFn) -> bytes:
+    """Draw the bytes of a file: mostly whole, under the default header."""
+    header = DEFAULT if draw(st.integers(0, 2)) else draw(st.sampled_from(HEADERS))
+    found = draw(st.lists(rows(header), min_size=0 if not draw(usual) else 1, max_size=4))
+    if not draw(usual):
+        found = (found * 6)[: draw(st.integers(8, 13))]
+    if not draw(usual):
+        found.insert(draw(st.integers(0, len(found))), header)
+    data = "".join(f"{line}\n" for line in (header, *found)).encode()
+    odd = draw(st.sampled_from(("", "", "", "", "nul", "crlf", "cut", "cr", "empty", "headless")))
+    return {
+        "nul": data + b"\0",
+        "crlf": data.replace(b"\n", b"\r\n"),
+        "cut": data[: draw(st.integers(0, len(data)))],
+        "cr": data.replace(b",", b"\r,", 20),
+        "empty": b"",
+        "headless": data[data.find(b"\n") + 1 :],
+    }.get(odd, data)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(contents(), min_size=1, max_size=6))
+@example([f"{DEFAULT}\nInput,0,8,DT_INT64,ND,2,9007199254740993,-9007199254740993,0,2,0,0,0\n".encode()])
+@example(
+    [f"{DEFAULT}\nOutput,0,8,DT_FLOAT,ND,2,1,1,1,2,0,0,0\nInput,0,8,DT_FLOAT,ND,2,1,1,1,2,0,0,0\n".encode()]
+)
+@example([f"{DEFAULT}\nInput,0,8,DT_UINT32,ND,2,-inf,-inf,-inf,2,0,0,0\n".encode()])
+@example([f"{DEFAULT}\nInput,0,8,DT_BF16,ND,2,,,,,,,\n".encode()] * 2)
+def test_many_files_at_once_say_what_each_says_by_itself(folder: Path, files: list[bytes]) -> None:
+    for old in folder.iterdir():
+        old.unlink()
+    names = [f"{at}.csv" for at in range(len(files))]
+    for name, data in zip(names, files, strict=True):
+        (folder / name).write_bytes(data)
+    columns, problems = read_operator_csv(str(folder), names)
+    parts: list[list[TensorPart]] = []
+    expected: list[str] = []
+    for name in names:
+        one, failed = read_operator_csv(str(folder), [name])
+        parts += by_file(one, 1)
+        expected += map(str, failed)
+    # repr tells 1 from 1.0, and takes NaN for NaN.
+    assert repr(by_file(columns, len(files))) == repr(parts)
+    assert list(map(str, problems)) == expected
+
+
+def test_the_values_are_those_that_csv_and_float_read(tmp_path: Path) -> None:
+    generator = random.Random(0)  # noqa: S311 - values for a test
+    names = []
+    for number in range(600):
+        values = [generator.gauss(0, 10.0 ** generator.randint(-30, 30)) for _ in range(3)]
+        line = f"8,DT_FLOAT,ND,3,{values[0]:g},{values[1]:g},{values[2]:g},3,0,0,{number}"
+        names.append(f"{number}.csv")
+        (tmp_path / names[-1]).write_text(f"{DEFAULT}\nInput,0,{line}\nOutput,{number},{line}\n")
+    columns, problems = read_operator_csv(str(tmp_path), names)
+    assert not problems
+    at = 0
+    for name in names:
+        with (tmp_path / name).open(newline="") as file:
+            for row in csv.DictReader(file):
+                stats = columns.stats_of(at)
+                assert stats is not None
+                assert (stats.max, stats.min, stats.avg) == tuple(
+                    float(row[title]) for title in ("Max Value", "Min Value", "Avg Value")
+                )
+                assert (stats.pos_inf, columns.slot[at]) == (
+                    int(row["Positive Inf Count"]),
+                    int(row["Index"]),
+                )
+                at += 1
+    assert at == len(columns) == 1200
+
+
+def test_a_file_that_cannot_be_opened_is_a_problem_and_costs_no_other(tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text(f"{DEFAULT}\nInput,0,8,DT_FLOAT,ND,2,nan,1,1,2,1,0,0\n")
+    columns, (problem,) = read_operator_csv(str(tmp_path), ["0.csv", "1.csv"])
+    assert str(problem) == f"{tmp_path / '0.csv'}: cannot be read: No such file or directory"
+    assert list(columns.file) == [1]
+    stats = columns.stats_of(0)
+    assert stats is not None
+    assert math.isnan(stats.max or 0)
+
+
+def test_columns_of_pieces_are_put_behind_each_other_whatever_their_kind() -> None:
+    def piece(values: list[float | None]) -> TensorColumns:
+        count = len(values)
+        told = values if any(value is not None for value in values) else None
+        return TensorColumns(
+            DIGITS,
+            array("q", [0] * count),
+            ["input"] * count,
+            list(range(count)),
+            ["float32"] * count,
+            [(1,)] * count,
+            [""] * count,
+            [None] * count,
+            [""] * count,
+            [""] * count,
+            [True] * count,
+            (None, told, *([None] * 7)),
+        )
+
+    whole = TensorColumns(DIGITS)
+    pieces: list[list[float | None]] = [[1.0], [None], [2.0, None], [], [3.0]]
+    for number, values in enumerate(pieces):
+        whole.append(piece(values), number)
+    assert [found.max for at in range(len(whole)) if (found := whole.stats_of(at))] == [
+        1.0,
+        None,
+        2.0,
+        None,
+        3.0,
+    ]
+    assert list(whole.file) == [0, 1, 2, 2, 4]
