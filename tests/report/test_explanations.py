@@ -10,7 +10,7 @@ import pytest
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.reference.operator_alone import Alone
 from pytest_npudump.reference.suspects import Isolated
-from pytest_npudump.report.alone_text import isolated_lines
+from pytest_npudump.report.explanations import isolated_lines
 
 
 def one(alone: Alone, name: str = "conv", *, own: bool = False, **given: Any) -> Isolated:
