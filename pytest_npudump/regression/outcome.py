@@ -65,8 +65,6 @@ class Outcome:
         problems: what went wrong besides verdicts, in words; any of them fails the test.
         notes: what a reader of the report should know.
         tensors: number of tensors that were dumped and selected.
-        numerics: which bounds fit the golden and this run; None where nothing was compared.
-        measured: what was measured with the golden; None where nothing was, or nothing was compared.
         measured_bounds: number of tensors of which such a bound decides, as it is wider than the preset's.
         environment: facts in which this run differs from the golden's, as ``name: (golden, actual)``.
         findings: what scenes other than ``model`` and ``op`` found, in execution order.
@@ -84,8 +82,6 @@ class Outcome:
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     tensors: int = 0
-    numerics: Numerics | None = None
-    measured: Calibrated | None = None
     measured_bounds: int = 0
     environment: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     findings: tuple[SceneFinding, ...] = ()
@@ -99,6 +95,16 @@ class Outcome:
     def good(self) -> bool:
         """Whether the test may pass."""
         return self.status in GOOD
+
+    @property
+    def numerics(self) -> Numerics | None:
+        """Which bounds fit the golden and this run; None where nothing was compared."""
+        return self.comparison.numerics if self.comparison is not None else None
+
+    @property
+    def measured(self) -> Calibrated | None:
+        """What was measured with the golden; None where nothing was, or nothing was compared."""
+        return self.comparison.tolerances.measured if self.comparison is not None else None
 
 
 def recorded(recording: Recording, *, notes: tuple[str, ...], tensors: int = 0) -> Outcome:
