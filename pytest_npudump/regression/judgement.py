@@ -58,7 +58,7 @@ def without_golden(run: Record) -> Outcome:
     return Outcome(status.MISSING_GOLDEN, run.path, problems=(problem,), notes=notes, tensors=len(run.table))
 
 
-def judge_snapshot(
+def judge_run(
     terms: Terms,
     golden: Record,
     run: Record,

@@ -122,7 +122,7 @@ class FirstRun:
         dump: what it left; None where it cannot be read, or a scene with a judge of its own has read it.
         part: the rank or device of the dump that was judged, where all share one golden; "" for all of it.
         unwritten: tensors of the dump that nothing writes, which a recording leaves out.
-        snapshot: what was compared with the golden; None where nothing was.
+        record: what was compared with the golden; None where nothing was.
         judged_with: the golden that decided; None where there was none.
         to_measure: how many further runs are to measure how far the test strays.
         kept: layers whose tensors a recording of it keeps, or an approval; None where none is asked for.
@@ -133,7 +133,7 @@ class FirstRun:
     dump: Dump | None = None
     part: str = ""
     unwritten: tuple[TensorKey, ...] = ()
-    snapshot: Record | None = None
+    record: Record | None = None
     judged_with: Record | None = None
     to_measure: int = 0
     kept: KeptLayers | None = None
