@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 
 _FLOATS = frozenset({"float16", "float32", "float64"})
+_SHAPE_TYPE = BY_GE[9]
+"""int64."""
 
 
 def distorted_model(source: Path | bytes, faults: Sequence[Distortion]) -> Any:
@@ -76,10 +78,6 @@ def _distort(source: Path | bytes, proto: Any, fault: Distortion) -> None:
         proto.graph.node.append(make("Mul", [healthy, f"{name}/factor"], [scaled], name=scaled))
         proto.graph.node.append(make("Add", [scaled, f"{name}/offset"], [name], name=f"{name}/distorted"))
     proto.graph.node.extend(behind)
-
-
-_SHAPE_TYPE = BY_GE[9]
-"""int64."""
 
 
 @dataclass(frozen=True, slots=True)

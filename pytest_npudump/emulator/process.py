@@ -28,6 +28,8 @@ T = TypeVar("T")
 
 _FIRST = 0x5000_0000_0000
 _STEP = 0x40
+DEVICES = 8
+"""Devices of the emulated machine."""
 
 
 class Handles:
@@ -58,10 +60,6 @@ class Handles:
         if value is not None:
             del self._objects[handle]
         return value
-
-
-DEVICES = 8
-"""Devices of the emulated machine."""
 
 
 @dataclass(slots=True)

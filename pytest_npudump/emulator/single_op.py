@@ -21,6 +21,17 @@ if TYPE_CHECKING:
 
 _OPSET = 17
 _IR_VERSION = 8
+_ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        "RealDiv": "Div",
+        "Maximum": "Max",
+        "Minimum": "Min",
+        "LogicalNot": "Not",
+        "LogicalAnd": "And",
+        "TransposeD": "Transpose",
+    }
+)
+"""CANN's types that ONNX has under another name."""
 
 
 class OperatorNotFoundError(Exception):
@@ -150,18 +161,6 @@ def _concat(inputs: Names, outputs: Names, attributes: Attributes) -> list[Any]:
     renamed = {"axis" if key == "concat_dim" else key: value for key, value in attributes.items()}
     return [_node("Concat", inputs, outputs, renamed)]
 
-
-_ALIASES: Mapping[str, str] = MappingProxyType(
-    {
-        "RealDiv": "Div",
-        "Maximum": "Max",
-        "Minimum": "Min",
-        "LogicalNot": "Not",
-        "LogicalAnd": "And",
-        "TransposeD": "Transpose",
-    }
-)
-"""CANN's types that ONNX has under another name."""
 
 _SPECIAL: Mapping[str, Callable[..., list[Any]]] = MappingProxyType(
     {

@@ -34,6 +34,10 @@ _LOOK_AGAIN = 0.1
 DEFAULT_STREAM = 0
 FOR_EVER = -1
 """The time limit of a wait without one; every other is in milliseconds."""
+TIME_LINE = 0x8
+"""Flag of an event that keeps the time (``ACL_EVENT_TIME_LINE``)."""
+DEFAULT = 0xE
+"""Flags of an event created without any (``RT_EVENT_DEFAULT``)."""
 
 
 class Step(Protocol):
@@ -197,12 +201,6 @@ class Streams:
                 stream.steps.clear()
             self._held_up.clear()
             self.changed.notify_all()
-
-
-TIME_LINE = 0x8
-"""Flag of an event that keeps the time (``ACL_EVENT_TIME_LINE``)."""
-DEFAULT = 0xE
-"""Flags of an event created without any (``RT_EVENT_DEFAULT``)."""
 
 
 @dataclass(slots=True, eq=False)

@@ -40,6 +40,15 @@ if TYPE_CHECKING:
 
 ERRORS_ONLY = 3
 _PROVIDERS = ("CPUExecutionProvider",)
+LIMIT = 2**31 - 1
+"""Bytes of the largest protobuf message, which is what onnxruntime is given."""
+_BYTES = 4
+_FLOAT, _FLOAT16, _HALVES = 1, 10, frozenset({10, 16})
+"""``FLOAT``, ``FLOAT16``, and that with ``BFLOAT16``, of ``TensorProto.DataType``."""
+_TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_datatype", "output_dtype", "stash_type"})
+"""Attributes of ONNX operators whose value is a data type."""
+_EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
+_HALF = "tensor(float16)"
 
 
 class ModelError(NpudumpError):
@@ -165,18 +174,6 @@ def named(source: Path | bytes) -> str:
     return str(source) if isinstance(source, Path) else f"a model of {len(source)} bytes in memory"
 
 
-LIMIT = 2**31 - 1
-"""Bytes of the largest protobuf message, which is what onnxruntime is given."""
-
-_BYTES = 4
-_FLOAT = 1
-_HALVES = frozenset({10, 16})
-"""``FLOAT``, ``FLOAT16`` and ``BFLOAT16`` of ``TensorProto.DataType``."""
-
-_TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_datatype", "output_dtype", "stash_type"})
-"""Attributes of ONNX operators whose value is a data type."""
-
-
 def holds_halves(model: Any) -> bool:
     """Whether ``model``, an ONNX ``ModelProto``, holds anything that :func:`to_float32` would replace."""
     values = (value for graph in every_graph(model) for value in _values(graph))
@@ -235,12 +232,6 @@ def _convert_type(kind: Any) -> None:
     for name in ("sequence_type", "optional_type"):
         if kind.HasField(name):
             _convert_type(getattr(kind, name).elem_type)
-
-
-_EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
-_HALF = "tensor(float16)"
-_FLOAT16 = 10
-"""Of ``TensorProto.DataType``."""
 
 
 def exposed_session(

@@ -18,6 +18,9 @@ from pytest_npudump.dump.stats.tensor import tensor_stats
 if TYPE_CHECKING:
     from pytest_npudump.onnxmodels.tensor_types import Tensor
 
+INPUTS, THREADS, OPTIMISATION = "inputs", "threads", "optimisation"
+"""What a runtime may be able to vary, as a golden keeps it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Variation:
@@ -49,10 +52,6 @@ class Variation:
 
 
 PLAIN = Variation()
-
-
-INPUTS, THREADS, OPTIMISATION = "inputs", "threads", "optimisation"
-"""What a runtime may be able to vary, as a golden keeps it."""
 
 
 @dataclass(slots=True)

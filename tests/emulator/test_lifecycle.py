@@ -92,11 +92,52 @@ def test_bad_argument_list_is_a_type_error_that_names_the_call(acl: Any) -> None
             operator.attrgetter(call)(acl)(*arguments)
 
 
-def test_functions_without_parameters_ignore_arguments(acl: Any) -> None:
-    assert acl.init() == 0
-    assert acl.mdl.init_dump("ignored") == 0
-    assert acl.mdl.finalize_dump(1, 2) == 0
-    assert acl.finalize("ignored") == 0
+WITHOUT_ARGUMENTS = """
+    finalize finalize_reference get_recent_err_msg get_soc_name get_version
+    mdl.create_config_handle mdl.create_dataset mdl.create_desc mdl.finalize_dump mdl.init_dump op.create_attr
+    rt.create_event rt.create_stream rt.get_context rt.get_device rt.get_device_count rt.get_device_sat_mode
+    rt.get_run_mode rt.synchronize_device
+"""
+
+
+def test_only_functions_without_parameters_ignore_arguments(acl: Any) -> None:
+    ignoring = WITHOUT_ARGUMENTS.split()
+    for home in ("", "mdl.", "op.", "rt.", "util."):
+        module = operator.attrgetter(home.rstrip("."))(acl) if home else acl
+        for name in sorted({*module.__all__} - {"mdl", "op", "rt", "util"}):
+            if home + name in ignoring:
+                getattr(module, name)(*[0] * 20)
+            else:
+                with pytest.raises(TypeError, match=f"^acl.{home}{name} args parse failed!$"):
+                    getattr(module, name)(*[0] * 20)
+
+
+def test_a_call_that_is_refused_says_so_and_answers_as_pyacl_does(acl: Any) -> None:
+    unknown = 0x5000_0000_0001
+    answers: dict[str, tuple[tuple[Any, ...], Any]] = {
+        "destroy_data_buffer": ((unknown,), 100000),
+        "get_data_buffer_addr": ((unknown,), 0),
+        "get_tensor_desc_type": ((unknown,), -1),
+        "get_tensor_desc_name": ((unknown,), ""),
+        "get_tensor_desc_dim_v2": ((unknown, 0), (0, 100000)),
+        "set_tensor_const": ((unknown, 0, 0), 100000),
+        "mdl.add_dataset_buffer": ((unknown, unknown), (unknown, 100000)),
+        "mdl.set_dataset_tensor_desc": ((unknown, unknown, 0), (unknown, 100000)),
+        "mdl.get_num_inputs": ((unknown,), 0),
+        "mdl.get_output_data_type": ((unknown, 0), -1),
+        "mdl.get_input_dims": ((unknown, 0), ({}, 100000)),
+        "mdl.get_desc_from_file": ((unknown, "no.onnx"), 100000),
+        "mdl.get_tensor_real_name": ((unknown, "x"), None),
+        "op.set_attr_data_type": ((unknown, "dtype", 0), (unknown, 100000)),
+        "op.execute_with_handle": ((unknown, [], [], 0), 100000),
+        "rt.set_context": ((unknown,), 100000),
+        "rt.stream_query": ((0,), (65535, 107002)),
+        "rt.get_mem_info": ((1,), (0, 0, 107002)),
+        "rt.event_elapsed_time": ((0, 0), (0.0, 100000)),
+    }
+    for name, (arguments, answer) in answers.items():
+        assert operator.attrgetter(name)(acl)(*arguments) == answer, name
+        assert acl.get_recent_err_msg().startswith(f"acl.{name}: "), name
 
 
 FILES = {

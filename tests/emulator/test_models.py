@@ -36,17 +36,15 @@ def loaded(started: Any, small_model: Path) -> int:
 
 
 @pytest.fixture
-def execute(started: Any) -> Any:
+def execute(program: Any) -> Any:
     """Executes with buffers of given sizes; None stands for an empty buffer."""
 
     def run(model_id: int, inputs: list[int | None], outputs: list[int | None]) -> int:
-        datasets = []
-        for sizes in (inputs, outputs):
-            datasets.append(started.mdl.create_dataset())
-            for size in sizes:
-                address = started.rt.malloc(size, 0)[0] if size else 0
-                started.mdl.add_dataset_buffer(datasets[-1], started.create_data_buffer(address, size or 0))
-        return int(started.mdl.execute(model_id, *datasets))
+        places = [
+            [(program.acl.rt.malloc(size, 0)[0] if size else 0, size or 0) for size in sizes]
+            for sizes in (inputs, outputs)
+        ]
+        return int(program.acl.mdl.execute(model_id, *(program.dataset(*side) for side in places)))
 
     return run
 
@@ -150,13 +148,11 @@ def test_buffers_have_to_be_large_enough(loaded: int, execute: Any) -> None:
 
 
 def test_execution_refuses_unknown_models_datasets_and_memory(
-    started: Any, loaded: int, execute: Any
+    started: Any, program: Any, loaded: int, execute: Any
 ) -> None:
     assert execute(99, [24], [24]) == 145003
     assert started.mdl.execute(loaded, 0, 0) == 100000
-    datasets = [started.mdl.create_dataset() for _ in range(2)]
-    for dataset in datasets:
-        started.mdl.add_dataset_buffer(dataset, started.create_data_buffer(4096, 24))
+    datasets = [program.dataset((4096, 24)) for _ in range(2)]
     assert started.mdl.execute(loaded, *datasets) == 145000
     assert "0x1000" in started.get_recent_err_msg()
     assert started.mdl.execute_async(loaded, *datasets, 77) == 107000
@@ -195,11 +191,8 @@ def test_one_varying_dimension_follows_from_the_buffer(started: Any, dynamic: in
     assert execute(dynamic, [12], [None]) == 0
 
 
-def test_shape_that_does_not_fit_is_refused(started: Any, dynamic: int) -> None:
-    address, _ = started.rt.malloc(24, 0)
-    source, target = started.mdl.create_dataset(), started.mdl.create_dataset()
-    for dataset in (source, target):
-        started.mdl.add_dataset_buffer(dataset, started.create_data_buffer(address, 24))
+def test_shape_that_does_not_fit_is_refused(started: Any, program: Any, dynamic: int) -> None:
+    source, target, _ = program.datasets()
     for shape, code in (([2, 3], 0), ([2, 4], 145000), ([2], 145000), ([-1, 3], 145000), ([3, 3], 145000)):
         desc = started.create_tensor_desc(0, shape, 2)
         assert started.mdl.set_dataset_tensor_desc(source, desc, 0) == (source, 0)
@@ -207,17 +200,15 @@ def test_shape_that_does_not_fit_is_refused(started: Any, dynamic: int) -> None:
     assert started.mdl.set_dataset_tensor_desc(source, desc, 1) == (source, 100000)
 
 
-def test_model_that_fails_in_the_middle_is_an_error_code(started: Any, save_graph: Any) -> None:
+def test_model_that_fails_in_the_middle_is_an_error_code(started: Any, program: Any, save_graph: Any) -> None:
     x = helper.make_tensor_value_info("x", TensorProto.INT64, [1])
     y = helper.make_tensor_value_info("y", TensorProto.INT64, [1])
     table = helper.make_tensor("table", TensorProto.INT64, [2], [10, 20])
     node = helper.make_node("Gather", ["table", "x"], ["y"])
     path = save_graph(helper.make_graph([node], "g", [x], [y], [table]), "gather.onnx")
     model_id, _ = started.mdl.load_from_file(str(path))
-    address, _ = started.rt.malloc(8, 0)
-    datasets = [started.mdl.create_dataset() for _ in range(2)]
-    for dataset in datasets:
-        started.mdl.add_dataset_buffer(dataset, started.create_data_buffer(address, 8))
+    address = program.memory([0], np.int64)
+    datasets = [program.dataset((address, 8)) for _ in range(2)]
     assert started.mdl.execute(model_id, *datasets) == 0
     assert started.util.ptr_to_bytes(address, 1) == b"\n"
     assert started.mdl.execute(model_id, *datasets) == 507011
@@ -347,28 +338,23 @@ def test_a_model_without_gears_lists_none(program: Any, small_model: Path) -> No
     assert mdl.get_input_index_by_name(desc, "ascend_mbatch_shape_data") == (0, 100000)
 
 
-def _run(acl: Any, device: int, path: Path, times: int) -> list[int]:
-    """Load and run a model of one float32 [2, 3] input on a device, in the calling thread."""
+def _run(program: Any, device: int, path: Path, times: int) -> list[int]:
+    """Load and run the small model on a device, in the calling thread."""
+    acl = program.acl
     assert acl.rt.set_device(device) == 0
-    model_id, ret = acl.mdl.load_from_file(str(path))
-    assert ret == 0
-    data = np.full(6, device + 1, np.float32).tobytes()
-    address, _ = acl.rt.malloc(24, 0)
-    acl.rt.memcpy(address, 24, acl.util.bytes_to_ptr(data), 24, 1)
-    datasets = [acl.mdl.create_dataset() for _ in range(2)]
-    for dataset, room in zip(datasets, (address, acl.rt.malloc(24, 0)[0]), strict=True):
-        acl.mdl.add_dataset_buffer(dataset, acl.create_data_buffer(room, 24))
-    codes = [acl.mdl.execute(model_id, *datasets) for _ in range(times)]
+    model_id = program.load(path)
+    source, target, _ = program.datasets(device + 1)
+    codes = [acl.mdl.execute(model_id, source, target) for _ in range(times)]
     assert acl.rt.get_device() == (device, 0)
     return codes
 
 
 def test_models_on_two_devices_have_a_directory_and_keys_each(
-    started: Any, set_dump: Callable[..., Path], small_model: Path
+    program: Any, set_dump: Callable[..., Path], small_model: Path
 ) -> None:
     root = set_dump(dump_data="stats")
     for device in (0, 1):
-        assert _run(started, device, small_model, 2) == [0, 0]
+        assert _run(program, device, small_model, 2) == [0, 0]
     (stamp,) = root.iterdir()
     assert sorted(path.name for path in stamp.iterdir()) == ["0", "1"]
     found = {str(r.key): r.stats.max for r in read_dump(root).records if r.stats and r.key.layer == "scale"}
@@ -381,11 +367,11 @@ def test_models_on_two_devices_have_a_directory_and_keys_each(
 
 
 def test_threads_on_devices_of_their_own_dump_side_by_side(
-    started: Any, set_dump: Callable[..., Path], small_model: Path
+    program: Any, set_dump: Callable[..., Path], small_model: Path
 ) -> None:
     root = set_dump()
     with ThreadPoolExecutor(4) as workers:
-        jobs = [workers.submit(_run, started, device, small_model, 5) for device in range(4)]
+        jobs = [workers.submit(_run, program, device, small_model, 5) for device in range(4)]
         assert [job.result() for job in jobs] == [[0] * 5] * 4
     dump = read_dump(root)
     assert dump.problems == ()
@@ -395,16 +381,18 @@ def test_threads_on_devices_of_their_own_dump_side_by_side(
 
 
 def test_a_process_without_a_device_of_its_own_keeps_plain_keys(
-    started: Any, set_dump: Callable[..., Path], small_model: Path
+    program: Any, set_dump: Callable[..., Path], small_model: Path
 ) -> None:
     root = set_dump()
-    assert _run(started, 3, small_model, 1) == [0]
+    assert _run(program, 3, small_model, 1) == [0]
     (stamp,) = root.iterdir()
     assert [path.name for path in stamp.iterdir()] == ["3"]
     assert {r.key.device for r in read_dump(root).records} == {-1}
 
 
-def test_exceptions_on_two_devices_lie_below_each(started: Any, small_model: Path, tmp_path: Path) -> None:
+def test_exceptions_on_two_devices_lie_below_each(
+    started: Any, program: Any, small_model: Path, tmp_path: Path
+) -> None:
     config = tmp_path / "acl.json"
     section = {"dump_scene": "aic_err_norm_dump", "dump_path": str(tmp_path)}
     config.write_text(json.dumps({"dump": section}))
@@ -412,7 +400,7 @@ def test_exceptions_on_two_devices_lie_below_each(started: Any, small_model: Pat
     assert started.mdl.set_dump(str(config)) == 0
     fail("scale")
     with ThreadPoolExecutor(2) as workers:
-        jobs = [workers.submit(_run, started, device, small_model, 1) for device in (0, 1)]
+        jobs = [workers.submit(_run, program, device, small_model, 1) for device in (0, 1)]
         assert [job.result() for job in jobs] == [[507011], [507011]]
     root = tmp_path / "extra-info" / "data-dump"
     assert sorted(path.name for path in root.iterdir()) == ["0", "1"]

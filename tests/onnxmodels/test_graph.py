@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from onnx import GraphProto, helper, numpy_helper
 
 from pytest_npudump.onnxmodels.graph import operators
@@ -19,21 +18,19 @@ def graph(*names: tuple[str, str]) -> GraphProto:
     return helper.make_graph(nodes, "graph", [], [])
 
 
-@pytest.mark.parametrize(
-    ("nodes", "expected"),
-    [
-        ([("Relu", ""), ("Neg", ""), ("Relu", "")], ["Relu_0", "Neg_1", "Relu_2"]),
-        ([("Constant", ""), ("Relu", ""), ("Constant", ""), ("Neg", "")], ["Relu_1", "Neg_3"]),
-        ([("Relu", "a"), ("Constant", "c"), ("Neg", ""), ("Relu", "b")], ["a", "Neg_0", "b"]),
-        ([("Relu", "a"), ("Neg", "a")], ["a", "a_1"]),
-        ([("Relu", ""), ("Neg", "Relu_0")], ["Relu_0_1", "Relu_0"]),
-        ([("Constant", "a"), ("Relu", "a")], ["a"]),
-    ],
-    ids=["unnamed", "constants count", "named do not", "twice", "taken", "constant of the name"],
-)
-def test_unnamed_nodes_are_counted_over_the_whole_file(
-    nodes: list[tuple[str, str]], expected: list[str]
-) -> None:
-    found = operators(graph(*nodes))
-    assert [operator.name for operator in found] == expected
-    assert [operator.task for operator in found] == list(range(1, len(expected) + 1))
+def test_unnamed_nodes_are_counted_over_the_whole_file() -> None:
+    files = {
+        "unnamed": ([("Relu", ""), ("Neg", ""), ("Relu", "")], ["Relu_0", "Neg_1", "Relu_2"]),
+        "constants count": (
+            [("Constant", ""), ("Relu", ""), ("Constant", ""), ("Neg", "")],
+            ["Relu_1", "Neg_3"],
+        ),
+        "named do not": ([("Relu", "a"), ("Constant", "c"), ("Neg", ""), ("Relu", "b")], ["a", "Neg_0", "b"]),
+        "twice": ([("Relu", "a"), ("Neg", "a")], ["a", "a_1"]),
+        "taken": ([("Relu", ""), ("Neg", "Relu_0")], ["Relu_0_1", "Relu_0"]),
+        "constant of the name": ([("Constant", "a"), ("Relu", "a")], ["a"]),
+    }
+    for name, (nodes, expected) in files.items():
+        found = operators(graph(*nodes))
+        assert [operator.name for operator in found] == expected, name
+        assert [operator.task for operator in found] == list(range(1, len(expected) + 1)), name

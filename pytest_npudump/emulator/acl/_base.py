@@ -29,6 +29,12 @@ from pytest_npudump.onnxmodels.tensor_types import from_acl_type, nbytes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_UNDEFINED = -1
+R = TypeVar("R")
+SOC_NAME = "Emulator"
+"""What ``acl.get_soc_name`` says: no name of a chip, so that no golden claims to come from one."""
+_LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
+
 
 @dataclass(slots=True)
 class DataBuffer:
@@ -53,9 +59,6 @@ ACL.table(
         "get_data_buffer_size_v2": (DataBuffer, 0, lambda buffer: buffer.size),
     }
 )
-
-
-_UNDEFINED = -1
 
 
 @dataclass(slots=True)
@@ -132,9 +135,6 @@ for _name, _value in (
     ("set_tensor_const", "kk"),
 ):
     ACL.table({_name: ((TensorDesc, _value), CODE, lambda *_: None)})
-
-
-R = TypeVar("R")
 
 
 def _locked(call: Callable[..., R]) -> Callable[..., R]:
@@ -303,9 +303,6 @@ def _apply(text: bytes, call: str) -> int:
     return codes.SUCCESS
 
 
-SOC_NAME = "Emulator"
-"""What ``acl.get_soc_name`` says: no name of a chip, so that no golden claims to come from one."""
-_LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 _log = logging.getLogger("acl")
 
 

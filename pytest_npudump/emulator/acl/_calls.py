@@ -39,6 +39,16 @@ T = TypeVar("T")
 
 CODE: Any = object()
 """Stands for the code in what a call answers."""
+_CALLED = {
+    "DeviceContext": "context",
+    "DataBuffer": "data buffer",
+    "LoadConfig": "configuration",
+    "ModelDesc": "model description",
+    "OperatorAttributes": "operator attribute",
+    "OperatorHandle": "operator handle",
+    "Stream": "stream",
+    "TensorDesc": "tensor description",
+}
 
 
 def _masked(bits: int) -> Callable[[Any], int]:
@@ -106,18 +116,6 @@ def parse(call: str, kinds: str, args: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(CONVERTERS[kind](value) for kind, value in zip(every, args, strict=False))
     except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{call} args parse failed!") from None
-
-
-_CALLED = {
-    "DeviceContext": "context",
-    "DataBuffer": "data buffer",
-    "LoadConfig": "configuration",
-    "ModelDesc": "model description",
-    "OperatorAttributes": "operator attribute",
-    "OperatorHandle": "operator handle",
-    "Stream": "stream",
-    "TensorDesc": "tensor description",
-}
 
 
 def known(kind: type[T], handle: int) -> T:

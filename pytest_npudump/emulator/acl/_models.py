@@ -33,6 +33,7 @@ _LIMITS: Mapping[int, tuple[int, int]] = MappingProxyType({_PRIORITY: (0, 7), _T
 _READ_AS: Mapping[int, str] = MappingProxyType({_PRIORITY: "i", _TYPE: "K", _PATH: "s"})
 _WEIGHT_PATH = 14
 """The last attribute that pyACL has (``ACL_MDL_WEIGHT_PATH_PTR``)."""
+_UNDEFINED = -1
 
 
 def check_ready() -> None:
@@ -163,9 +164,6 @@ MDL.table(
         "destroy_config_handle": ("k", CODE, destroy(LoadConfig)),
     }
 )
-
-
-_UNDEFINED = -1
 
 
 @dataclass(slots=True)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _COMPLETE, _NOT_READY, _RESERVED = 0, 1, 0xFFFF
 """``aclrtStreamStatus``."""
+_NANOSECONDS = 1_000_000
+_BLOCK_TYPES = (0, 1)
 
 
 def here() -> DeviceContext:
@@ -139,9 +141,6 @@ RT.table(
 )
 
 
-_NANOSECONDS = 1_000_000
-
-
 def event(handle: int) -> Event:
     """Return an event; 100000 for NULL, 107000 for what is none."""
     if not handle:
@@ -238,9 +237,6 @@ RT.table(
         "synchronize_event": (event, CODE, _synchronize),
     }
 )
-
-
-_BLOCK_TYPES = (0, 1)
 
 
 def _stream(handle: int) -> Stream:

@@ -38,6 +38,16 @@ if TYPE_CHECKING:
     from pytest_npudump.emulator.memory import Bytes
     from pytest_npudump.emulator.onnx_model import Model, ModelPort
 
+_EVERY_INPUT = (1 << 64) - 1
+_SHORT, _LONG = 4, 8
+"""Bytes of one value: a buffer too small for the long ones gets the short ones."""
+_MOST_GEARS = 4096
+_QUEUES = "a model with queues takes its data from the device's own scheduler"
+_NO_GEARS = (
+    "an ONNX file has no gears; say with emulator.gears.compile_for what ATC was told, or tell the shape "
+    "with acl.mdl.set_dataset_tensor_desc"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class InputPlace:
@@ -211,17 +221,6 @@ def _prepare(model_id: int, inputs: int, outputs: int, *, allocate: bool) -> Cal
         store(model, target, results)
 
     return run
-
-
-_EVERY_INPUT = (1 << 64) - 1
-_SHORT, _LONG = 4, 8
-"""Bytes of one value: a buffer too small for the long ones gets the short ones."""
-_MOST_GEARS = 4096
-_QUEUES = "a model with queues takes its data from the device's own scheduler"
-_NO_GEARS = (
-    "an ONNX file has no gears; say with emulator.gears.compile_for what ATC was told, or tell the shape "
-    "with acl.mdl.set_dataset_tensor_desc"
-)
 
 
 @MDL("IkkK")

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _RUN_MODE_HOST = 1
 _INF_NAN_MODE = 1
+_HOST_TO_HOST = 0
+_LAST_MEMCPY_KIND = 5
+"""``ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE``; 4 is ``ACL_MEMCPY_DEFAULT``."""
 
 
 def _check(device: int) -> None:
@@ -134,11 +137,6 @@ RT.table(
         "get_device_sat_mode": ((), (0, CODE), lambda: _INF_NAN_MODE),  # that is how a CPU computes
     }
 )
-
-
-_HOST_TO_HOST = 0
-_LAST_MEMCPY_KIND = 5
-"""``ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE``; 4 is ``ACL_MEMCPY_DEFAULT``."""
 
 
 def _allocate(size: int, kind: str) -> int:

@@ -46,6 +46,17 @@ _SECTION_TYPES = {
     ".shstrtab": 3,
 }
 
+NORM = "EXCEPTION"
+BRIEF = "ARGS_EXCEPTION"
+DETAIL = "AIC_ERR_DETAIL_DUMP"
+_HERE = "./"
+_READ_ONLY = 0o400
+_FAILURE = 1
+_NAME_LIMIT = 255
+_MILLISECOND = 1000
+_SCENES = ("aic_err_brief_dump", "aic_err_norm_dump", "aic_err_detail_dump")
+"""Values that ``ASCEND_DUMP_SCENE`` takes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Argument:
@@ -177,19 +188,6 @@ def _elf(sections: Sequence[tuple[str, bytes, int]]) -> bytes:
         "<HHIQQQIHHHHHH", 4, 0x1029, 1, 0, 0, 64 + len(body), 0, 64, 0, 0, 64, count, count - 1
     )
     return head + body + rows
-
-
-NORM = "EXCEPTION"
-BRIEF = "ARGS_EXCEPTION"
-DETAIL = "AIC_ERR_DETAIL_DUMP"
-
-_HERE = "./"
-_READ_ONLY = 0o400
-_FAILURE = 1
-_NAME_LIMIT = 255
-_MILLISECOND = 1000
-_SCENES = ("aic_err_brief_dump", "aic_err_norm_dump", "aic_err_detail_dump")
-"""Values that ``ASCEND_DUMP_SCENE`` takes."""
 
 
 @dataclass(frozen=True, slots=True)

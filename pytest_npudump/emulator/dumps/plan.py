@@ -26,6 +26,8 @@ EVERY_MODEL = ""
 _POSITION = re.compile(r"(input|output)(\d+)\Z")
 
 Blacklist = dict[str, set[tuple[str, int]]]
+STREAM = 3
+"""Stream id of every task of a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +117,6 @@ def steps(text: str) -> tuple[tuple[int, int], ...]:
     """Return the intervals of ``dump_step``, both ends included: ``0|2-5`` is ``((0, 0), (2, 5))``."""
     pairs = (interval.partition("-") for interval in text.split("|") if interval)
     return tuple((int(first), int(last or first)) for first, _, last in pairs)
-
-
-STREAM = 3
-"""Stream id of every task of a model."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,13 @@ _KEPT = 4096
 """How many headers are kept, but for the time in them."""
 NO_OFFSET = 2**64 - 1
 """``offset`` of a tensor of a single operator."""
+_MASK = (1 << 64) - 1
+_MULTIPLIER = 0xC6A4A7935BD1E995
+_SEED = 0xC70F6907
+_SHIFT = 47
+_WORD = 8
+_CHUNKS = 1024
+"""``IOV_MAX`` of Linux: how many chunks one call takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +97,6 @@ def _rest(op_name: str, inputs: tuple[_Described, ...], outputs: tuple[_Describe
 def prefix(header: bytes) -> bytes:
     """Return what precedes the payload: the header's length as u64 little-endian, and the header."""
     return struct.pack("<Q", len(header)) + header
-
-
-_MASK = (1 << 64) - 1
-_MULTIPLIER = 0xC6A4A7935BD1E995
-_SEED = 0xC70F6907
-_SHIFT = 47
-_WORD = 8
-_CHUNKS = 1024
-"""``IOV_MAX`` of Linux: how many chunks one call takes."""
 
 
 class Clock:

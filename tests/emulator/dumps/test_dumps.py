@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from pytest_npudump.emulator.dumps.plan import DumpSettings, plan
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.emulator.dumps.plan import DumpSettings, plan, settings
 from pytest_npudump.onnxmodels.graph import Operator
 from pytest_npudump.onnxmodels.model_cache import prepare
 
@@ -127,45 +128,38 @@ def test_statistics_that_were_asked_for_once_stay_for_the_process(dump: Any) -> 
     assert new.read_text().splitlines()[1] == "Output,0,24,DT_FLOAT,ND,2x3,6,1.5,-10"
 
 
-@pytest.mark.parametrize(
-    ("dump_list", "expected"),
-    [
+def test_dump_list_chooses_layers_by_their_exact_raw_names(small_model: Path) -> None:
+    relu, add = "block/relu.1", "Add_0"
+
+    def ranged(begin: str, end: str) -> dict[str, Any]:
+        return {"model_name": "small", "opname_range": [{"begin": begin, "end": end}]}
+
+    chosen: list[tuple[list[dict[str, Any]], set[str]]] = [
         ([{}], EVERY),
         ([{"layer": ["scale"]}], {"Mul.scale", "Data.x"}),
-        ([{"layer": ["block/relu.1", "no such layer"]}], {"Relu.block_relu_1"}),
+        ([{"layer": [relu, "no such layer"]}], {"Relu.block_relu_1"}),
         ([{"layer": ["block_relu_1"]}], set()),
         ([{"model_name": "small"}], EVERY),
-        ([{"model_name": "small graph", "layer": ["block/relu.1"]}], {"Relu.block_relu_1"}),
+        ([{"model_name": "small graph", "layer": [relu]}], {"Relu.block_relu_1"}),
         ([{"model_name": "other"}], set()),
         ([{"model_name": "other"}, {"model_name": "small", "layer": ["Add_1"]}], {"Add.Add_1"}),
         ([{"model_name": "small", "layer": ["Add_1"]}, {}], EVERY),
         ([{"model_name": "small", "layer": ["Add_1"]}, {"layer": ["scale"]}], {"Mul.scale", "Data.x"}),
-        (
-            [{"model_name": "small", "layer": ["Add_1"]}, {"model_name": "small", "layer": ["block/relu.1"]}],
-            {"Relu.block_relu_1"},
-        ),
-    ],
-)
-def test_dump_list_chooses_layers_by_their_exact_raw_names(
-    dump: Any, dump_list: list[dict[str, Any]], expected: set[str]
-) -> None:
-    assert set(dump(dump_list=dump_list)) == expected
+        ([{"model_name": "small", "layer": [layer]} for layer in ("Add_1", relu)], {"Relu.block_relu_1"}),
+        ([ranged(relu, add)], {"Relu.block_relu_1", "Add.Add_0", "Data.x"}),  # both ends
+        ([ranged(add, relu)], set()),  # it ends before it begins
+        ([ranged(relu, relu)], {"Relu.block_relu_1"}),
+    ]
+    prepared = prepare(small_model)
+    for dump_list, expected in chosen:
+        asked = settings({"dump_list": dump_list}, "d/", 0)
+        tasks = plan(asked, ("small", prepared.name), prepared.operators, prepared.inputs).tasks
+        assert {f"{task.op_type}.{sanitise(task.op_name)}" for task in tasks} == expected, dump_list
 
 
 def test_opname_range_is_dumped_with_both_ends(dump: Any) -> None:
     item = {"model_name": "small", "opname_range": [{"begin": "block/relu.1", "end": "Add_0"}]}
     assert set(dump(dump_list=[item], dump_level="op")) == {"Relu.block_relu_1", "Add.Add_0", "Data.x"}
-
-
-@pytest.mark.parametrize(
-    ("begin", "end", "expected"),
-    [("Add_0", "block/relu.1", set()), ("block/relu.1", "block/relu.1", {"Relu.block_relu_1"})],
-)
-def test_opname_range_that_ends_before_it_begins_is_empty(
-    dump: Any, begin: str, end: str, expected: set[str]
-) -> None:
-    item = {"model_name": "small", "opname_range": [{"begin": begin, "end": end}]}
-    assert set(dump(dump_list=[item], dump_level="op")) == expected
 
 
 def test_blacklists_take_slots_away_and_the_rest_moves_up(dump: Any, wire: Any) -> None:
@@ -411,15 +405,12 @@ def test_operator_names_are_stable_and_unique(save_graph: Any) -> None:
 
 
 def test_unwritable_directory_is_an_error_of_the_execution(
-    set_dump: Any, started: Any, small_model: Path
+    set_dump: Any, started: Any, program: Any, small_model: Path
 ) -> None:
     root = set_dump()
     model_id, _ = started.mdl.load_from_file(str(small_model))
     os.rmdir(root)  # noqa: PTH106 - pairs with the file put in its place
     root.write_text("a file where the directory was")
-    address, _ = started.rt.malloc(24, 0)
-    datasets = [started.mdl.create_dataset() for _ in range(2)]
-    for dataset in datasets:
-        started.mdl.add_dataset_buffer(dataset, started.create_data_buffer(address, 24))
-    assert started.mdl.execute(model_id, *datasets) == 500000
+    source, target, _ = program.datasets()
+    assert started.mdl.execute(model_id, source, target) == 500000
     assert "cannot be written" in started.get_recent_err_msg()

@@ -101,17 +101,12 @@ def exceptions(started: Any, tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def run(started: Any) -> Callable[..., int]:
+def run(program: Any) -> Callable[..., int]:
     """Executes a model of one float32 [2, 3] input and output once, and returns the code."""
 
     def execute(model_id: int) -> int:
-        address, _ = started.rt.malloc(24, 0)
-        datasets = [started.mdl.create_dataset() for _ in range(2)]
-        data = np.arange(6, dtype=np.float32).tobytes()
-        started.rt.memcpy(address, 24, started.util.bytes_to_ptr(data), 24, 1)
-        for dataset in datasets:
-            started.mdl.add_dataset_buffer(dataset, started.create_data_buffer(address, 24))
-        code: int = started.mdl.execute(model_id, *datasets)
+        place = (program.memory(range(6)), 24)
+        code: int = program.acl.mdl.execute(model_id, program.dataset(place), program.dataset(place))
         return code
 
     return execute
@@ -191,7 +186,7 @@ def test_a_brief_dump_has_ids_in_its_name_and_no_types(
 
 
 def test_the_weights_and_the_index_of_a_gather_that_really_fails_are_in_the_dump(
-    started: Any, exceptions: Any, save_graph: Any
+    started: Any, program: Any, exceptions: Any, save_graph: Any
 ) -> None:
     nodes = [
         helper.make_node("Abs", ["x"], ["a"], name="abs"),
@@ -203,13 +198,8 @@ def test_the_weights_and_the_index_of_a_gather_that_really_fails_are_in_the_dump
     path = save_graph(helper.make_graph(nodes, "g", [x], [y], [table]), "gather.onnx")
     folder = exceptions("aic_err_norm_dump")
     model_id, _ = started.mdl.load_from_file(str(path))
-    address, _ = started.rt.malloc(8, 0)
-    data = np.array([-7], np.int64).tobytes()
-    started.rt.memcpy(address, 8, started.util.bytes_to_ptr(data), 8, 1)
-    datasets = [started.mdl.create_dataset() for _ in range(2)]
-    for dataset in datasets:
-        started.mdl.add_dataset_buffer(dataset, started.create_data_buffer(address, 8))
-    assert started.mdl.execute(model_id, *datasets) == 507011
+    place = (program.memory([-7], np.int64), 8)
+    assert started.mdl.execute(model_id, program.dataset(place), program.dataset(place)) == 507011
     assert "Gather operator 'pick' failed (task 2): onnxruntime" in started.get_recent_err_msg()
     records = read_dump(folder.parents[2]).records
     values = {str(r.key): raw_bytes(r.payload).view(np.int64).tolist() for r in records if r.payload}
