@@ -82,7 +82,7 @@ def _configure_show(parser: argparse.ArgumentParser) -> None:
 
 
 def _version(text: str) -> str:
-    from pytest_npudump.config.acl.profile import profile_for  # noqa: PLC0415 - only for this command
+    from pytest_npudump.config.cann import profile_for  # noqa: PLC0415 - only for this command
 
     try:
         profile_for(text)

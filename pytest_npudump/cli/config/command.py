@@ -13,7 +13,7 @@ from pytest_npudump.language.translation import spoken
 if TYPE_CHECKING:
     import argparse
 
-    from pytest_npudump.config.checker_verdict import CheckerVerdict
+    from pytest_npudump.config.verdict import CheckerVerdict
 
 _TARGETS = {
     "acl": "aclmdlSetDump",
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from pytest_npudump.config.acl.installed import rules_version  # noqa: PLC0415 - the same
+    from pytest_npudump.config.cann import rules_version  # noqa: PLC0415 - the same
     from pytest_npudump.config.check import check_file  # noqa: PLC0415 - only for this command
 
     version = args.cann or rules_version()
@@ -45,11 +45,12 @@ def _described(verdict: CheckerVerdict, target: str, version: str) -> str:
         reader += _(" of CANN {version}").format(version=version)
     elif target == "ge" and getattr(verdict, "code", 0) != 0:
         reader = _("aclmdlSetDump, so that GE never sees it")
-    lines = [
-        _("accepted by {reader}: {effect}").format(reader=reader, effect=_effect(verdict))
-        if verdict.accepted
-        else _("refused by {reader}: {effect}").format(reader=reader, effect=_effect(verdict))
-    ]
+    if verdict.accepted:
+        lines = [_("accepted by {reader}: {effect}").format(reader=reader, effect=_effect(verdict))]
+    elif verdict.accepted is None:
+        lines = [_("neither accepted nor refused: {reader} alone can say").format(reader=reader)]
+    else:
+        lines = [_("refused by {reader}: {effect}").format(reader=reader, effect=_effect(verdict))]
     lines += [_("error: {reason}").format(reason=spoken(str(reason))) for reason in verdict.reasons]
     lines += [_("warning: {warning}").format(warning=spoken(warning)) for warning in verdict.warnings]
     return "\n".join(lines)

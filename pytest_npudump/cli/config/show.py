@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.collection import collect
 from pytest_npudump.cli.common.output import emit, to_stderr
-from pytest_npudump.doctor.dump_path import default_place
+from pytest_npudump.doctor.pytest_config import default_place
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.language.translation import gettext as _
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-    from pytest_npudump.config.checker_verdict import CheckerVerdict
+    from pytest_npudump.config.verdict import CheckerVerdict
 
 _NAMED = 5
 _NUMBER = "/pytest-N/"
@@ -108,7 +108,7 @@ def _unmarked(names: list[str]) -> str:
 
 
 def _errors(dump: Mapping[str, Any]) -> Iterator[str]:
-    from pytest_npudump.config.acl.ge import validate_dump  # noqa: PLC0415 - only for this command
+    from pytest_npudump.config.ge import validate_dump  # noqa: PLC0415 - only for this command
 
     for reason in validate_dump(dump).reasons:
         yield _("error: no model is dumped, for GE refuses silently: {reason}").format(
@@ -117,10 +117,12 @@ def _errors(dump: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _warnings(test: Mapping[str, Any], rootdir: Path) -> Iterator[str]:
-    from pytest_npudump.config.acl.adump.checker import validate  # noqa: PLC0415 - only for this command
-    from pytest_npudump.config.acl.collect_path import collecting_words  # noqa: PLC0415 - the same
-    from pytest_npudump.config.acl.installed import rules_version  # noqa: PLC0415 - the same
-    from pytest_npudump.config.acl.soc import soc_warnings  # noqa: PLC0415 - the same
+    from pytest_npudump.config.adump import validate  # noqa: PLC0415 - only for this command
+    from pytest_npudump.config.cann import (  # noqa: PLC0415 - the same
+        collecting_words,
+        rules_version,
+        soc_warnings,
+    )
 
     # The folder of the dump is made when the test runs; any that exists stands in for it.
     text = json.dumps({"dump": test["dump"] | {"dump_path": "."}}).encode()
@@ -150,7 +152,7 @@ def _mindspore_warnings(settings: Mapping[str, Any], device: str) -> Iterator[st
 
 
 def _mindspore(settings: Mapping[str, Any], device: str) -> CheckerVerdict:
-    from pytest_npudump.config.mindspore.data_dump import rules_version  # noqa: PLC0415 - only for this command
-    from pytest_npudump.config.mindspore.parser import validate  # noqa: PLC0415 - the same
+    from pytest_npudump.config.data_dump import rules_version  # noqa: PLC0415 - only for this command
+    from pytest_npudump.config.mindspore import validate  # noqa: PLC0415 - the same
 
     return validate(json.dumps(settings).encode(), device=device, environ={}, version=rules_version())

@@ -156,16 +156,24 @@ def test_a_deeply_nested_file_is_refused_by_its_own_code(npudump: Run) -> None:
     assert (code, json.loads(out)["acl_code"]) == (1, 100006)
 
 
-def test_readers_whose_parser_is_not_recursive_follow_any_nesting(npudump: Run) -> None:
-    deep = "[" * 1_500 + "]" * 1_500
-    settings = {"op_debug_mode": 0, "dump_mode": 0, "path": "/d", "net_name": "n", "iteration": "0"}
-    settings |= {"saved_data": "tensor", "input_output": 0, "kernels": [], "support_device": [0]}
+def test_json_that_python_cannot_follow_is_refused_in_words_of_its_own(npudump: Run) -> None:
+    deep = "[" * 100_000 + "]" * 100_000
+    for target in ("mindspore", "torchair"):
+        code, out = npudump(f'{{"other": {deep}}}', "--for", target)
+        assert code == 1
+        assert "error: nested more deeply than Python follows, so that it cannot be checked here; " in out
+
+
+def test_a_regular_expression_that_cannot_be_checked_is_neither_accepted_nor_refused(npudump: Run) -> None:
+    settings = {"op_debug_mode": 0, "dump_mode": 1, "path": "/d", "net_name": "n", "iteration": "0"}
+    settings |= {"input_output": 0, "kernels": ["name-regex(a{2})"], "support_device": [0]}
     content = json.dumps({"common_dump_settings": settings, "e2e_dump_settings": {"enable": True}})
-    content = f'{{"other": {deep}, {content[1:]}'
-    code, out = npudump(content, "--for", "mindspore", "--device", "CPU")
-    assert (code, out.splitlines()[0]) == (0, "accepted by MindSpore: switches on sync")
-    code, out = npudump(f'{{"dump_mode": {deep}, "dump_mode": "all"}}', "--for", "torchair")
-    assert (code, out.splitlines()[0]) == (0, "accepted by TorchAir: nothing is switched on")
+    code, out = npudump(content, "--for", "mindspore")
+    assert (code, out.splitlines()[0]) == (1, "neither accepted nor refused: MindSpore alone can say")
+    assert out.count("cannot be checked here") == 1
+    code, out = npudump(content, "--for", "mindspore", "--json")
+    told = json.loads(out)
+    assert (code, told["accepted"], told["need_dump"], len(told["reasons"])) == (1, None, False, 1)
 
 
 def test_the_installed_release_decides_unless_one_is_named(
