@@ -16,9 +16,9 @@ import yaml
 from onnx import TensorProto, helper, numpy_helper
 
 from pytest_npudump import __version__
-from pytest_npudump.cli.init import survey as looks
-from pytest_npudump.cli.init.attributes import with_goldens
-from pytest_npudump.cli.init.pytest_keys import with_keys
+from pytest_npudump.cli import survey as looks
+from pytest_npudump.cli.init import with_goldens
+from pytest_npudump.cli.survey import with_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable

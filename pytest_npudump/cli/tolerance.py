@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.options import chosen_tolerances
 from pytest_npudump.cli.common.output import columns, emit, write_json
-from pytest_npudump.cli.tolerance.kept_run import as_it_ran
 from pytest_npudump.compare.stats.allowances import allowances
 from pytest_npudump.compare.stats.blind_bounds import blind_keys, describe_blind
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.compare.tolerances.tolerance import ANY
 from pytest_npudump.dump.selection import layers_meant, suggest
-from pytest_npudump.dump.table import is_count, layer_of
+from pytest_npudump.dump.table import is_count, layer_of, sanitised_key
 from pytest_npudump.errors import RequestError
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark
 from pytest_npudump.report.verdicts import number
+from pytest_npudump.results.folder import ResultsFolder
+from pytest_npudump.results.rejudge import read_record
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from pytest_npudump.compare.stats.allowances import Allowance
     from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
     from pytest_npudump.golden.content.text import Golden
+
 
 _WIDTH = (mark("allowed"), mark("steps"), mark("% of tensor"), mark("rule"))
 _EACH = (mark("tensor"), "dtype", mark("statistic"), mark("golden"), *_WIDTH)
@@ -36,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the bounds, or write JSON; 0."""
     golden = read_golden(arguments.golden)
     if arguments.results:
-        golden = as_it_ran(golden, arguments.results)
+        golden = _as_it_ran(golden, arguments.results)
     tolerances = _tolerances(arguments, golden).with_measured(calibrated_of(golden))
     layers = dict.fromkeys(map(layer_of, golden.table.keys))
     found = list(allowances(golden.table, tolerances, layers_meant([arguments.layer or "*"], layers)))
@@ -129,3 +133,26 @@ def _as_json(allowance: Allowance) -> dict[str, Any]:
         "rule": allowance.rule.describe(),
         "blind": allowance.blind,
     }
+
+
+def _as_it_ran(golden: Golden, results: Path) -> Golden:
+    """Return a golden with the types of operators and the producer of the last kept run of its test.
+
+    Args:
+        golden: as it was read.
+        results: the folder of a session's results.
+
+    Raises:
+        RequestError: the results hold no statistics of the test.
+        ResultsError: they, or those of the test, cannot be read.
+    """
+    folder = ResultsFolder(results)
+    entries = [entry for entry in folder.read().entries if entry.test == golden.test and entry.record_file]
+    if not entries:
+        words = _("{results} holds no statistics of {test}: run it, or name other results")
+        raise RequestError(words.format(results=results, test=golden.test))
+    last = max(entries, key=lambda entry: str(entry.data["time"]))
+    run = read_record(folder, last)
+    ran = dict(zip(map(sanitised_key, run.table.keys), run.table.op_types, strict=True))
+    types = tuple(ran.get(sanitised_key(key), "") for key in golden.table.keys)
+    return replace(golden, producer=run.producer, table=replace(golden.table, op_types=types))

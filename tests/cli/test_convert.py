@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from pytest_npudump.cli.convert import command, targets
-from pytest_npudump.cli.convert import tasks as convert_tasks
+from pytest_npudump.cli import convert as command
 from pytest_npudump.dump.files.mapping import read_mapping
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     Run = Callable[..., Any]
 
-DATA = Path(__file__).parents[2] / "data"
+DATA = Path(__file__).parents[1] / "data"
 TENSORS = DATA / "trees" / "acl-tensor"
 FORMATS = DATA / "dump" / "formats"
 DTYPES = DATA / "dump" / "dtypes"
@@ -224,7 +223,7 @@ def test_a_file_that_becomes_shorter_is_named_and_leaves_nothing_behind(
         os.truncate(path, path.stat().st_size - 100)
         return array
 
-    monkeypatch.setattr(convert_tasks, "host_values", shorten)
+    monkeypatch.setattr(command, "host_values", shorten)
     done = run("convert", path, "-o", tmp_path / "out")
     assert done.code == 2
     assert "npudump: not converted: " in done.err
@@ -455,7 +454,7 @@ def test_names_are_told_where_the_mapping_cannot_be_written(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(targets, "write_whole", full)
+    monkeypatch.setattr(command, "write_whole", full)
     done = run("convert", long_and_short, "-o", tmp_path / "out")
     assert done.code == 2
     assert "2 tensors" in done.out

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.cli.config import command, configure
+from pytest_npudump.cli import config
+from pytest_npudump.cli.arguments import CONFIGURE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +26,8 @@ def npudump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         if content is not None:
             (tmp_path / name).write_text(content)
         parser = argparse.ArgumentParser(prog="npudump config")
-        configure(parser)
-        code = command.run(parser.parse_args(["check", name, *words]))
+        CONFIGURE["config"](parser)
+        code = config.check(parser.parse_args(["check", name, *words]))
         return code, capsys.readouterr().out
 
     return run
