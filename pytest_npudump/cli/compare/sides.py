@@ -118,7 +118,7 @@ def _store_of(golden: Golden) -> TensorStore | None:
 
     if not is_stored(golden):
         return None
-    from pytest_npudump.cli.common.tensor_place import tensor_place  # noqa: PLC0415 - only where there is one
+    from pytest_npudump.cli.common.pytest_folder import tensor_place  # noqa: PLC0415 - only where there is one
 
     return tensor_place(golden.path.parent)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import emit, to_stderr, write_json
-from pytest_npudump.cli.common.pytest_settings import golden_folder
+from pytest_npudump.cli.common.pytest_folder import golden_folder
 from pytest_npudump.cli.init import DRIVER, git_attributes
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of
@@ -135,7 +135,7 @@ class _Revision:
 
 
 def log(arguments: argparse.Namespace) -> int:
-    """Print it, or write JSON, the latest first; 0.
+    """Print the history, or write JSON, the latest first; 0.
 
     Raises:
         RequestError: it is a folder, git does not know the file, or no tensor of the history is of the layer.

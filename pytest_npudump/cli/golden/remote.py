@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import emit, to_stderr, write_json
 from pytest_npudump.cli.common.progress import progress
-from pytest_npudump.cli.common.tensor_place import tensor_place
+from pytest_npudump.cli.common.pytest_folder import tensor_place
 from pytest_npudump.cli.golden.verify import golden_files, named_or_usual
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.golden.integrity import SUFFIX

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def split_all(arguments: argparse.Namespace) -> int:
-    """Write them; 2 where one cannot be."""
+    """Write variants as what differs; 2 where one cannot be."""
     good = True
     for path in arguments.variants:
         try:
@@ -39,7 +39,7 @@ def split_all(arguments: argparse.Namespace) -> int:
 
 
 def fold_all(arguments: argparse.Namespace) -> int:
-    """Take them back; 1 where one waits for ``--yes``, 2 where one cannot be taken back."""
+    """Take variants back; 1 where one waits for ``--yes``, 2 where one cannot be."""
     codes = [_folded(path, whole=arguments.whole, yes=arguments.yes) for path in arguments.variants]
     return max(codes)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.common.collection import collect
 from pytest_npudump.cli.common.output import columns, emit, to_stderr, write_json
+from pytest_npudump.cli.common.pytest_folder import collect
 from pytest_npudump.compare.tolerances.rules import load_tolerances
 from pytest_npudump.compare.tolerances.tolerance import ANY, GOLDEN
 from pytest_npudump.errors import GoldenError
@@ -75,7 +75,7 @@ def _as_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
 
 
 def list_all(arguments: argparse.Namespace) -> int:
-    """List them; 0."""
+    """List the goldens that tests have; 0."""
     used = _take_stock().census.used
     if arguments.json:
         write_json([{"path": str(one.path), "test": one.why} for one in used], arguments.json)
@@ -86,7 +86,7 @@ def list_all(arguments: argparse.Namespace) -> int:
 
 
 def stale(arguments: argparse.Namespace) -> int:
-    """List them, and what cannot be judged; 1 where there are any."""
+    """List files that no test reads, and what cannot be judged; 1 where there are any."""
     stock = _take_stock(arguments.variant)
     found, rules = stock.census, _idle_rules(stock)
     if arguments.json:
@@ -107,7 +107,7 @@ def stale(arguments: argparse.Namespace) -> int:
 
 
 def prune(arguments: argparse.Namespace) -> int:
-    """Remove them, or say what would be; 1 where something is left for ``--yes``, 2 where a file stays."""
+    """Remove files that no test reads, or say which; 1 where some wait for ``--yes``, 2 where one stays."""
     stale = _take_stock(arguments.variant).census.stale
     if not arguments.yes:
         emit(_lines(stale, _("would be removed with --yes:")))

@@ -102,11 +102,11 @@ def _chosen(pending: Sequence[Pending], names: Sequence[str], tests: KnownNames)
     return tuple(one for one in pending if one.entry.test in chosen)
 
 
-_HEADER = (mark("test"), mark("tensors"), mark("differ"), mark("largest"), mark("first"), mark("refused"))
+_COLUMNS = (mark("test"), mark("tensors"), mark("differ"), mark("largest"), mark("first"), mark("refused"))
 
 
 def pending(arguments: argparse.Namespace) -> int:
-    """List them; 1 where there are any."""
+    """List the waiting runs; 1 where there are any."""
     waiting = read_waiting(arguments)
     if arguments.json:
         write_json([*map(as_json, waiting.chosen)], arguments.json)
@@ -121,7 +121,7 @@ def _list(pending: Sequence[Pending]) -> Iterator[str]:
     if not pending:
         yield _("no run waits for a decision")
         return
-    yield from columns([_list_row(one) for one in pending], _HEADER)
+    yield from columns([_list_row(one) for one in pending], _COLUMNS)
     yield _("npudump golden diff TEST shows what differs; accept and reject decide")
 
 
@@ -169,7 +169,7 @@ def as_json(pending: Pending) -> dict[str, Any]:
 
 
 def diff(arguments: argparse.Namespace) -> int:
-    """Show it; 1 where anything differs."""
+    """Show what differs in waiting runs; 1 where there are any."""
     waiting = read_waiting(arguments)
     if arguments.json:
         data = [
@@ -224,7 +224,7 @@ def _sources(pending: Pending) -> Sources | None:
 
 
 def accept_all(arguments: argparse.Namespace) -> int:
-    """Write the goldens; 2 where one was refused.
+    """Make the waiting runs goldens; 2 where one was refused.
 
     Raises:
         ResultsError: a layer that is named differs in none of the runs: nothing is written.
@@ -278,7 +278,7 @@ def accept(folder: ResultsFolder, pending: Pending, layers: Sequence[str], reaso
 
 
 def reject_all(arguments: argparse.Namespace) -> int:
-    """Take them off; 2 where results cannot be read."""
+    """Take waiting runs off the list; 2 where results cannot be read."""
     waiting = read_waiting(arguments)
     if not waiting.is_readable:
         return 2
