@@ -11,7 +11,7 @@ from pytest_npudump.cli.golden.verify import golden_files, named_or_usual
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.golden.integrity import SUFFIX
 from pytest_npudump.golden.named_objects import look, move, named_objects, pull, push
-from pytest_npudump.golden.objects.cache_size import cached_objects, remove
+from pytest_npudump.golden.objects.object_cache import cached_objects, remove
 from pytest_npudump.language.excerpt import byte_size
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, spoken

@@ -8,17 +8,17 @@ the markers of git around that line, and around nothing else.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pytest_npudump.dump.table import PROJECTIONS, StatsTable
+from pytest_npudump.dump.table import PROJECTIONS, StatsTable, layer_of
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.applicable import VARIANTS
-from pytest_npudump.golden.merge.joins import Conflict, joined, joined_order
-from pytest_npudump.golden.merge.noise_joins import joined_repeats, under_one_calibration
 from pytest_npudump.golden.pair import KEY, SOURCES
 from pytest_npudump.record import rows
-from pytest_npudump.record.noise import REPEATS
+from pytest_npudump.record.noise import CALIBRATION, REPEATS, Repeats, repeats_of
 from pytest_npudump.record.record import (
     BLOCKS,
     EDGES,
@@ -41,8 +41,11 @@ from pytest_npudump.record.unwritten_entries import LEFT_OUT, entries_of
 from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from pytest_npudump.record.record import Record
+
 
 _VERSION = "npudump-golden"
 _NO_KEY = "'': []\n"
@@ -281,3 +284,137 @@ def _flat(order: Iterable[list[str] | Conflict[list[str]]]) -> list[str]:
 
 def _side(row: Any, *, is_ours: bool) -> str:
     return str((row.ours if is_ours else row.theirs) if isinstance(row, Conflict) else row)
+
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict(Generic[Value]):
+    """What both sides have, where neither is the base's.
+
+    Attributes:
+        ours: of the side that is merged into.
+        theirs: of the other one.
+    """
+
+    ours: Value
+    theirs: Value
+
+
+def joined(base: Value, ours: Value, theirs: Value) -> Value | Conflict[Value]:
+    """Return what becomes of one value; None may stand for its absence."""
+    if ours in (base, theirs):
+        return theirs
+    return ours if theirs == base else Conflict(ours, theirs)
+
+
+def joined_order(
+    base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]
+) -> list[list[str] | Conflict[list[str]]]:
+    """Return names in runs, whose order is known, and conflicts, where both sides put others at one place.
+
+    No name stands twice in a sequence. Names that both sides have are in the result once, or once a side.
+    """
+    chunks = [joined(*chunk) for chunk in _chunks(base, ours, theirs)]
+    placed = [name for chunk in chunks if isinstance(chunk, list) for name in chunk]
+    placed += [
+        name for chunk in chunks if isinstance(chunk, Conflict) for name in {*chunk.ours, *chunk.theirs}
+    ]
+    expected = {*ours, *theirs} - ({*base} - ({*ours} & {*theirs}))
+    if len(placed) > len(set(placed)) or not expected <= {*placed}:
+        return [Conflict([*ours], [*theirs])]  # a name that both have moved, each to another place
+    return chunks
+
+
+def _chunks(
+    base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]
+) -> Iterator[tuple[list[str], list[str], list[str]]]:
+    """Yield what lies between names that all three have in the same order, and these names."""
+    in_ours, in_theirs = _matches(base, ours), _matches(base, theirs)
+    common = [row for row in range(len(base)) if row in in_ours and row in in_theirs]
+    ends = [(row, in_ours[row], in_theirs[row]) for row in common]
+    for (b0, o0, t0), (b1, o1, t1) in pairwise([(-1, -1, -1), *ends, (len(base), len(ours), len(theirs))]):
+        if b0 >= 0:
+            yield [base[b0]], [ours[o0]], [theirs[t0]]
+        yield [*base[b0 + 1 : b1]], [*ours[o0 + 1 : o1]], [*theirs[t0 + 1 : t1]]
+
+
+def _matches(base: Sequence[str], side: Sequence[str]) -> dict[int, int]:
+    """Return the positions in ``side`` of names of ``base``, of as many as keep their order."""
+    blocks = SequenceMatcher(None, base, side, autojunk=False).get_matching_blocks()
+    return {at + i: to + i for at, to, size in blocks for i in range(size)}
+
+
+_NOTHING = "-"
+
+
+def under_one_calibration(base: Record, ours: Record, theirs: Record) -> tuple[Record, Record, Record]:
+    """Return the three files with one calibration, and only the noise that was measured under it.
+
+    The calibration is that of the side that has changed it; of ours, where both have.
+    """
+    found = [one.extra.get(CALIBRATION) for one in (base, ours, theirs)]
+    if found[1] == found[2]:
+        return base, ours, theirs
+    leading = theirs if found[1] == found[0] else ours
+    first, second, third = (
+        one if one is leading else _measured_as(one, leading) for one in (base, ours, theirs)
+    )
+    return first, second, third
+
+
+def joined_repeats(
+    sides: Sequence[tuple[Record, Mapping[str, str]]], rows: Mapping[str, object]
+) -> dict[str, Any] | None:
+    """Return the key ``repeats`` of the joined golden: the fewest runs, and of how many rows they tell.
+
+    Args:
+        sides: ours and theirs, each with its lines by key.
+        rows: the lines of the result by key; a row in conflict has something else.
+
+    Raises:
+        GoldenError: what a side says is not as it is written.
+    """
+    told = [(repeats_of(golden.extra, golden.path), lines) for golden, lines in sides]
+    for repeats, lines in told:
+        if lines == rows:  # the result is that side's
+            return None if repeats is None else repeats.to_head()
+    if all(repeats is None for repeats, _ in told):
+        return None
+    known = [(repeats, lines) for repeats, lines in told if repeats is not None and repeats.runs > 1]
+    compared = sum(_is_known(key, row, known) for key, row in rows.items())
+    unknown = sum(len(lines) - repeats.compared for repeats, lines in known if repeats.compared is not None)
+    if compared <= unknown:
+        return Repeats(1).to_head()
+    layers = set(map(layer_of, rows))
+    named = dict.fromkeys(layer for repeats, _ in known for layer in repeats.not_deterministic)
+    count = compared - unknown
+    return Repeats(
+        min(repeats.runs for repeats, _ in known),
+        tuple(layer for layer in named if layer in layers),
+        None if count == len(rows) else count,
+    ).to_head()
+
+
+def _is_known(key: str, row: object, known: Sequence[tuple[Repeats, Mapping[str, str]]]) -> bool:
+    return any(lines.get(key) == row for _, lines in known)
+
+
+def _measured_as(golden: Record, leading: Record) -> Record:
+    """Return a golden with the calibration of another one, and noise in the rows that are that one's too."""
+    columns = common_columns([golden.table, leading.table])
+    kept = lines_by_key(leading.table, columns)
+    own = golden.table.noise or (_NOTHING,) * len(golden.table)
+    lines = lines_by_key(golden.table, columns)
+    cells = tuple(
+        [
+            cell if kept.get(key) == line else _NOTHING
+            for (key, line), cell in zip(lines.items(), own, strict=True)
+        ]
+    )
+    head = {name: value for name, value in golden.extra.items() if name != CALIBRATION}
+    if CALIBRATION in leading.extra:
+        head[CALIBRATION] = leading.extra[CALIBRATION]
+    noise = cells if set(cells) - {_NOTHING} else ()
+    return replace(golden, table=replace(golden.table, noise=noise), extra=head)
