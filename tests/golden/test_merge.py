@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.merge import merge
+from pytest_npudump.golden.approval_merge import merge
 from pytest_npudump.record.text import parse, render
 
 PATH = Path("golden/test_a.yaml")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.golden.merge import Conflict, joined, joined_order
+from pytest_npudump.golden.approval_merge import Conflict, joined, joined_order
 
 if TYPE_CHECKING:
     from pathlib import Path

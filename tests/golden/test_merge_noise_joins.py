@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from tests.golden.test_merge import BASE, PATH, golden
-
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
-from pytest_npudump.golden.merge import merge
+from pytest_npudump.golden.approval_merge import merge
 from pytest_npudump.record.noise import calibration_of, repeats_of
 from pytest_npudump.record.text import Golden, parse
+from tests.golden.test_merge import BASE, PATH, golden
 
 FIVE = "calibration:\n  members: 5\n  factor: 5\n  varied:\n  - repeats\n"
 WIDE = "calibration:\n  members: 20\n  factor: 20\n  varied:\n  - inputs\n"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import to_stderr
 from pytest_npudump.errors import GoldenError, RequestError
-from pytest_npudump.golden.merge import merge
+from pytest_npudump.golden.approval_merge import merge
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.storage.atomic import refuse_link, write_whole

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from pytest_npudump.errors import GoldenError, StoreError
+from pytest_npudump.golden.approval_merge import merge
 from pytest_npudump.golden.integrity import faults
 from pytest_npudump.golden.kept_tensors import read_tensors, stored_tensors
-from pytest_npudump.golden.merge import merge
 from pytest_npudump.golden.objects.object_store import ObjectStore
 from pytest_npudump.golden.objects.stored_golden import fetch_tensors, stage_stored
 from pytest_npudump.golden.objects.tensor_store import TensorStore
