@@ -7,6 +7,6 @@ what a test keeps there, ``pair`` both files replaced as one. ``applicable`` tel
 run may be written over one.
 
 Beside a run: ``census`` says which files are whose, ``integrity`` what is wrong with them, ``revisions`` what
-changed between two; ``approval_merge`` makes one of two approvals. ``objects/`` are tensors that lie in a store,
-``named_objects`` what all goldens name of them, for whoever looks after one.
+changed between two; ``approval_merge`` makes one of two approvals. ``objects/`` are tensors that lie in a
+store, ``named_objects`` what all goldens name of them, for whoever looks after one.
 """
