@@ -6,15 +6,10 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.acl import ge
-from pytest_npudump.config.acl.adump import checker as adump
-from pytest_npudump.config.acl.collect_path import DATA_DUMPS, collecting_words
-from pytest_npudump.config.acl.config_file import read_config_file, read_plain_file
-from pytest_npudump.config.acl.profile import DEFAULT_VERSION
-from pytest_npudump.config.acl.soc import soc_warnings
-from pytest_npudump.config.checker_verdict import AdumpVerdict, CheckerVerdict, Refusal
-from pytest_npudump.config.mindspore import parser as mindspore
-from pytest_npudump.config.torchair import checker as torchair
+from pytest_npudump.config import adump, ge, mindspore, torchair
+from pytest_npudump.config.cann import DATA_DUMPS, DEFAULT_VERSION, collecting_words, soc_warnings
+from pytest_npudump.config.json_file import read_config_file, read_plain_file
+from pytest_npudump.config.verdict import AdumpVerdict, CheckerVerdict, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

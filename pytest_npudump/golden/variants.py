@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.config.acl.installed import installed_cann, installed_driver
+from pytest_npudump.config.cann import installed_cann, installed_driver
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden import pair
 from pytest_npudump.golden.applicable import VARIANTS, Choice, choose, names_variants, variant_path

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.torchair.graph_dump import GRAPHS, OPTIMISED
+from pytest_npudump.config.torchair import GRAPHS, OPTIMISED
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import NpudumpError

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.config.acl.acl_json import dump_section
+from pytest_npudump.config.acl_json import dump_section
 from pytest_npudump.plugin.marker.item import Identity, request_of
 from pytest_npudump.plugin.marker.marks import is_marked
 from pytest_npudump.plugin.paths import Paths
@@ -89,7 +89,7 @@ class _Describer:
             "isolated": _is_isolated(request, self._settings),
         }
         if settings.runtime == "mindspore" and SCENES[request.scene].data_dump is not None:
-            from pytest_npudump.config.mindspore import data_dump  # noqa: PLC0415 - 40 ms that only MindSpore needs
+            from pytest_npudump.config import data_dump  # noqa: PLC0415 - 40 ms that only MindSpore needs
 
             described = data_dump.data_dump_settings(run, version=data_dump.rules_version())
             return {**found, "data_dump": described}

@@ -162,7 +162,7 @@ class NpuDump:
             RuntimeUnavailableError: TorchAir cannot be imported, or is a version that is not known.
         """
         self._refuse_without_acl_json("torchair_config()")
-        from pytest_npudump.config.torchair.dump_config import fill  # noqa: PLC0415 - only where TorchAir is used
+        from pytest_npudump.config.torchair import fill  # noqa: PLC0415 - only where TorchAir is used
 
         return fill(config, self.config_path, scope=scope)
 

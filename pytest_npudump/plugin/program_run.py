@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.acl.collect_path import collecting_words
+from pytest_npudump.config.cann import collecting_words
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.runtime.external.placed_config import placed
 from pytest_npudump.runtime.external.run import ExternalRun, run_program

@@ -6,10 +6,8 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.acl.acl_json import dump_section, request_warnings
-from pytest_npudump.config.acl.collect_path import collecting_words
-from pytest_npudump.config.acl.installed import rules_version
-from pytest_npudump.config.acl.soc import soc_notes
+from pytest_npudump.config.acl_json import dump_section, request_warnings
+from pytest_npudump.config.cann import collecting_words, rules_version, soc_notes
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.request import RunRequest

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
-from pytest_npudump.config.acl.soc import default_statistics
+from pytest_npudump.config.cann import default_statistics
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.selection import (
     absent_layers,

@@ -16,13 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from pytest_npudump.config.acl import ge
-from pytest_npudump.config.acl.adump import checker as adump
-from pytest_npudump.config.mindspore import parser as mindspore
-from pytest_npudump.config.torchair import checker as torchair
+from pytest_npudump.config import adump, ge, mindspore, torchair
 
 if TYPE_CHECKING:
-    from pytest_npudump.config.checker_verdict import CheckerVerdict
+    from pytest_npudump.config.verdict import CheckerVerdict
 
 TABLE = Path(__file__).parents[1] / "data" / "config_cases.yaml"
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -104,7 +101,7 @@ def test_mindspore_answers_as_its_parser_does(case: dict[str, Any], tmp_path: Pa
 CHILD = """
 import json, os, sys
 from pathlib import Path
-from pytest_npudump.config.acl.adump.checker import validate
+from pytest_npudump.config.adump import validate
 text = sys.stdin.buffer.read()
 if os.geteuid() == 0:
     os.setgroups([])

@@ -9,16 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_npudump.config.acl import ge
-from pytest_npudump.config.acl.adump import checker as adump
-from pytest_npudump.config.acl.profile import PROFILES
+from pytest_npudump.config import adump, ge, mindspore
+from pytest_npudump.config.cann import PROFILES
 from pytest_npudump.config.check import check_file
-from pytest_npudump.config.mindspore import parser as mindspore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_npudump.config.checker_verdict import CheckerVerdict
+    from pytest_npudump.config.verdict import CheckerVerdict
 
 OLD = ("8.5.0", "9.0.0")
 NEW = ("9.1.0-beta.3", "9.1.0")

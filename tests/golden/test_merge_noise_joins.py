@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.golden.approval_merge import merge
 from pytest_npudump.record.noise import calibration_of, repeats_of
-from pytest_npudump.record.text import Golden, parse
+from pytest_npudump.record.text import parse
 from tests.golden.test_merge import BASE, PATH, golden
+
+if TYPE_CHECKING:
+    from pytest_npudump.record.record import Record
 
 FIVE = "calibration:\n  members: 5\n  factor: 5\n  varied:\n  - repeats\n"
 WIDE = "calibration:\n  members: 20\n  factor: 20\n  varied:\n  - inputs\n"
 CELLS = dict.fromkeys(BASE, "1e-3,1e-3,-,-")
 
 
-def joined(base: str, ours: str, theirs: str) -> Golden:
+def joined(base: str, ours: str, theirs: str) -> Record:
     found = merge(PATH, base, ours, theirs)
     assert found.conflicts == ()
     return parse(found.text, PATH)
 
 
-def noise_of(found: Golden) -> dict[str, str]:
+def noise_of(found: Record) -> dict[str, str]:
     cells = found.table.noise or ("-",) * len(found.table)
     return {key.partition(":")[0]: cell for key, cell in zip(found.table.keys, cells, strict=True)}
 

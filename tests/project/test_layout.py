@@ -15,6 +15,7 @@ NO_ROOMS = {
     "benchmarks": "run by hand",
     "data": "samples",
     "docs": "what the documentation says, of the whole package",
+    "frozen": "what commands and sessions print and leave",
     "mindspore": "needs the real MindSpore",
     "project": "of the repository itself",
 }
@@ -57,10 +58,15 @@ def test_tests_lie_in_folders() -> None:
 
 def test_modules_of_one_name_are_of_one_kind() -> None:
     families = {
+        "arguments": "of the marker, and of the command",
         "command": "what a folder of cli/ runs",
-        "show": "the action of that name of two commands",
-        "overflow": "the scene, and what the emulator dumps for it",
-        "checker": "of a configuration, by who reads it",
+        "config": "a command, and a file that each runtime has",
+        "mindspore": "what it reads, and what it writes",
+        "report": "a command, and what another one says",
+        "tolerance": "a command, and what it shows",
+        "torchair": "what it reads, and what it writes",
+        "verdict": "of a reader of configurations, and of a comparison",
+        "overflow": "a command, a scene, and what the emulator dumps for it",
         "registry": "an index of what other packages may add to",
         "reader": "of a dump, and a file that formats have",
         "executions": "a file that formats have",

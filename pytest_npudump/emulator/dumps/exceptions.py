@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.acl.dump_keys import SCENE_TYPES
-from pytest_npudump.config.acl.path_checks import exception_path
+from pytest_npudump.config.acl_keys import SCENE_TYPES, exception_path
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.emulator.dumps.exception_files import brief_header, container, core, norm_header
 from pytest_npudump.emulator.dumps.writer import append

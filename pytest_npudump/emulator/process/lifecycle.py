@@ -9,11 +9,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.config.acl import ge
-from pytest_npudump.config.acl.adump import checker as adump
-from pytest_npudump.config.acl.config_file import read_config_file
-from pytest_npudump.config.acl.path_checks import remote_path
-from pytest_npudump.config.text.strict_json import StrictJsonError, parse
+from pytest_npudump.config import adump, ge
+from pytest_npudump.config.acl_keys import remote_path
+from pytest_npudump.config.json_file import StrictJsonError, parse, read_config_file
 from pytest_npudump.emulator.dumps.dump_settings import DumpSettings, settings, statistics_mask
 from pytest_npudump.emulator.dumps.exceptions import ExceptionDump
 from pytest_npudump.emulator.dumps.writer import data_directory
@@ -22,7 +20,7 @@ from pytest_npudump.emulator.machine import codes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_npudump.config.checker_verdict import AdumpVerdict
+    from pytest_npudump.config.verdict import AdumpVerdict
     from pytest_npudump.emulator.process.state import Process
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.acl.collect_path import collecting
+from pytest_npudump.config.cann import collecting
 from pytest_npudump.emulator.dumps.exceptions import ExceptionDump, from_environment
 from pytest_npudump.emulator.dumps.writer import Clock
 from pytest_npudump.emulator.machine.fault_injection import Faults

@@ -70,7 +70,7 @@ def check_item(item: pytest.Item, settings: Settings) -> str:
 def _check_config(request: DumpRequest, runtime: str) -> None:
     """Have the rules of what will read the configuration judge it, as far as they are known at collection."""
     if runtime == "mindspore":
-        from pytest_npudump.config.mindspore import data_dump  # noqa: PLC0415 - only where chosen
+        from pytest_npudump.config import data_dump  # noqa: PLC0415 - only where chosen
 
         data_dump.check_request(request, version=data_dump.rules_version())
         return
@@ -78,8 +78,8 @@ def _check_config(request: DumpRequest, runtime: str) -> None:
         raise RequestError(
             "data_dump: keys of MindSpore's data_dump.json, only with --npudump-runtime=mindspore"
         )
-    from pytest_npudump.config.acl.acl_json import check_request  # noqa: PLC0415 - only for marked tests
-    from pytest_npudump.config.acl.installed import rules_version  # noqa: PLC0415 - the same
+    from pytest_npudump.config.acl_json import check_request  # noqa: PLC0415 - only for marked tests
+    from pytest_npudump.config.cann import rules_version  # noqa: PLC0415 - the same
 
     somewhere_writable = Path(tempfile.gettempdir())  # the folder of the dump is made when the test runs
     check_request(request, version=rules_version(), cwd=somewhere_writable, runtime=runtime)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.acl.acl_json import asks_for_statistics, dump_section, write_acl_json
-from pytest_npudump.config.acl.collect_path import collecting_words
+from pytest_npudump.config.acl_json import asks_for_statistics, dump_section, write_acl_json
+from pytest_npudump.config.cann import collecting_words
 from pytest_npudump.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.config.acl.config_file import read_config_file
-from pytest_npudump.config.text.strict_json import StrictJsonError, parse
+from pytest_npudump.config.json_file import StrictJsonError, parse, read_config_file
 from pytest_npudump.errors import ConfigError
 from pytest_npudump.runtime.external.processes import interruptible
 from pytest_npudump.runtime.external.read_trace import Placed

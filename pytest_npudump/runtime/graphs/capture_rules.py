@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.acl.profile import profile_for
+from pytest_npudump.config.cann import profile_for
 from pytest_npudump.language.translation import mark
 
 if TYPE_CHECKING:

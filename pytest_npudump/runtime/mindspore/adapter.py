@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pytest_npudump.config.acl.acl_json import dump_section, write_acl_json
-from pytest_npudump.config.mindspore.data_dump import (
+from pytest_npudump.config.acl_json import dump_section, write_acl_json
+from pytest_npudump.config.data_dump import (
     check_request,
     data_dump_settings,
     version_of,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.config.acl.installed import rules_version
+from pytest_npudump.config.cann import rules_version
 from pytest_npudump.runtime.acl.config import AclJson
 from pytest_npudump.runtime.acl.overflow_mode import MODE_UNKNOWN, look_at_mode
 from pytest_npudump.runtime.acl.return_codes import check

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.config.acl.dump_keys import SCENE_TYPES
+from pytest_npudump.config.acl_keys import SCENE_TYPES
 from pytest_npudump.runtime.acl.return_codes import (
     DUMP_NOT_RUN,
     ENDED_BY_TEST,

@@ -16,8 +16,8 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pytest_npudump.config.acl.acl_json import refuse_operator_overflow
-from pytest_npudump.config.acl.installed import rules_version
+from pytest_npudump.config.acl_json import refuse_operator_overflow
+from pytest_npudump.config.cann import rules_version
 from pytest_npudump.config.check import check_file
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
 from pytest_npudump.runtime.acl.config import AclJson

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch_npu
 
-from pytest_npudump.config.acl.acl_json import write_acl_json
+from pytest_npudump.config.acl_json import write_acl_json
 from pytest_npudump.errors import CapturedGraphError
 from pytest_npudump.runtime.torch_npu.adapter import TorchNpuRuntime
 

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from pytest_npudump.config.torchair.dump_config import fill
+from pytest_npudump.config.torchair import fill
 from pytest_npudump.errors import ConfigError
 
 

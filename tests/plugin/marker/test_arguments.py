@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.config.acl.acl_json import dump_section
+from pytest_npudump.config.acl_json import dump_section
 from pytest_npudump.errors import RequestError
 from pytest_npudump.plugin.marker.arguments import CHECKS, parse_marker
 from pytest_npudump.plugin.marker.combinations import check_combination

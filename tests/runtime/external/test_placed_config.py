@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_npudump.config.acl.adump.checker import validate
+from pytest_npudump.config.adump import validate
 from pytest_npudump.errors import ConfigError
 from pytest_npudump.runtime.external.placed_config import LeftBehindWarning, placed
 

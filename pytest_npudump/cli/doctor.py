@@ -1,0 +1,67 @@
+"""``npudump doctor``: what is installed, which runtimes work, and whether a dump can be written here."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_npudump.cli.common.output import columns, emit, write_json
+from pytest_npudump.doctor.checks import examine
+from pytest_npudump.doctor.machine import OK, System
+from pytest_npudump.doctor.pytest_config import DumpPlace, dump_place
+from pytest_npudump.language.text_width import width
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark, spoken
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from pytest_npudump.doctor.machine import Report
+
+_HEADER = (mark("area"), mark("what"), mark("state"), mark("found"))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Examine this machine and print the table; 0 if a test could run under dump here, else 1."""
+    place = DumpPlace(arguments.dump_dir) if arguments.dump_dir else dump_place(Path.cwd(), os.environ)
+    return report_on(System(), place.path, arguments.json, place.origin, Path.cwd())
+
+
+def report_on(
+    system: System, directory: Path, json_target: str | None, origin: str = "", tests: Path | None = None
+) -> int:
+    """Examine ``system``, print the table or write JSON, and return the exit code."""
+    absolute = Path(os.path.abspath(directory))  # noqa: PTH100 - links stay, as a path is written
+    report = examine(system, absolute, origin, tests)
+    if json_target:
+        write_json(report.to_json(), json_target)
+    if json_target != "-":
+        emit(_table(report))
+    return 0 if report.good else 1
+
+
+def _table(report: Report) -> Iterator[str]:
+    rows = [
+        (_(finding.area), _(finding.name), _(finding.state), spoken(finding.text))
+        for finding in report.findings
+    ]
+    lines = columns(rows, _HEADER)
+    indent = " " * width(lines[0][: lines[0].rindex(_(_HEADER[-1]))])
+    yield lines[0]
+    for finding, line in zip(report.findings, lines[1:], strict=True):
+        yield line
+        if finding.state != OK:
+            yield f"{indent}-> {spoken(finding.remedy)}"
+    yield ""
+    yield _conclusion(report)
+
+
+def _conclusion(report: Report) -> str:
+    if not report.runtimes:
+        return _("No runtime works here: no test with the marker can run.")
+    works = _(" and ").join(report.runtimes)
+    if not report.can_write:
+        return _("Runtimes that work: {works}; but a dump cannot be written.").format(works=works)
+    return _("Runtimes that work: {works}; a dump can be written.").format(works=works)
