@@ -54,14 +54,14 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.pair import recorded_tensors, stage_pair
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.golden.tensors import load_tensors
-from pytest_npudump.record.text import Golden
+from pytest_npudump.record.record import Record
 
 folder = Path(sys.argv[1])
 
 def write(path, value):
     stats = Stats(2, value, value, value, value, 0, 0, 0)
     record = TensorRecord(TensorKey("conv", "output", 0), "Conv", "float32", (2,), path, stats=stats)
-    golden = Golden("test_a.py::test_a", {"scene": "model"}, StatsTable.from_records([record]), path)
+    golden = Record("test_a.py::test_a", {"scene": "model"}, StatsTable.from_records([record]), path)
     stage_pair(golden, {"conv:output.0": (np.full(2, value, np.float32), "float32")}, {}).commit()
 
 def read(path):

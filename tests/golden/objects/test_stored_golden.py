@@ -225,7 +225,7 @@ import numpy as np
 from killed import killed
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.record.text import Golden
+from pytest_npudump.record.record import Record
 from pytest_npudump.golden.kept_tensors import read_tensors
 from pytest_npudump.golden.objects.stored_golden import stage_stored
 from pytest_npudump.golden.objects.tensor_store import TensorStore
@@ -240,7 +240,7 @@ def place(cache):
 def write(path, value):
     stats = Stats(2, value, value, value, value, 0, 0, 0)
     record = TensorRecord(TensorKey("conv", "output", 0), "Conv", "float32", (2,), path, stats=stats)
-    golden = Golden("test_a.py::test_a", {"scene": "model"}, StatsTable.from_records([record]), path)
+    golden = Record("test_a.py::test_a", {"scene": "model"}, StatsTable.from_records([record]), path)
     tensors = {"conv:output.0": (np.full(2, value, np.float32), "float32")}
     stage_stored(golden, tensors, (), place("cache")).commit()
 
