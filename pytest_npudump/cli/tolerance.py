@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.allowances import Allowance
     from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.record import Record
 
 
 _WIDTH = (mark("allowed"), mark("steps"), mark("% of tensor"), mark("rule"))
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tolerances(arguments: argparse.Namespace, golden: Golden) -> Tolerances:
+def _tolerances(arguments: argparse.Namespace, golden: Record) -> Tolerances:
     facts = golden.facts
     tolerances = chosen_tolerances(arguments, facts)
     typed = next((rule for rule in tolerances.rules if rule.op_type != ANY), None)
@@ -135,7 +135,7 @@ def _as_json(allowance: Allowance) -> dict[str, Any]:
     }
 
 
-def _as_it_ran(golden: Golden, results: Path) -> Golden:
+def _as_it_ran(golden: Record, results: Path) -> Record:
     """Return a golden with the types of operators and the producer of the last kept run of its test.
 
     Args:

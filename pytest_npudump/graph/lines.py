@@ -1,4 +1,4 @@
-"""Edges as lines of a golden file, see :mod:`pytest_npudump.golden.content.edge_lines`."""
+"""Edges as lines of a golden file, see :mod:`pytest_npudump.record.text`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.records import TensorKey, sanitise
-from pytest_npudump.golden.content.edge_lines import SIGN
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN, Edges, Node, Port
+from pytest_npudump.record.text import SIGN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -16,13 +16,13 @@ from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, GoldenMissingError
-from pytest_npudump.golden.content.unwritten_entries import left_out_of
 from pytest_npudump.golden.kept_tensors import missing_tensors, stored_tensors
 from pytest_npudump.golden.objects.stored_golden import fetch_tensors
 from pytest_npudump.golden.pair import left_out
 from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.graph.lines import parse
 from pytest_npudump.record.record import EDGES, EMPTY
+from pytest_npudump.record.unwritten_entries import left_out_of
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.dataflow import sources_of
 from pytest_npudump.regression.outcome import Outcome
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.judge import Terms
     from pytest_npudump.compare.stats.verdict import Comparison, Verdict
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.objects.tensor_store import TensorStore
     from pytest_npudump.golden.tensors import GoldenTensor
     from pytest_npudump.graph.edges import Edges
@@ -59,7 +58,7 @@ def without_golden(run: Record) -> Outcome:
     return Outcome(status.MISSING_GOLDEN, run.path, problems=(problem,), notes=notes, tensors=len(run.table))
 
 
-def judge_snapshot(
+def judge_run(
     terms: Terms,
     golden: Record,
     run: Record,
@@ -104,7 +103,6 @@ def judge_snapshot(
         key = key_at(comparison.golden, comparison.actual, int(here), int(there))
         lacking = lacking or (f"the elements of {key} cannot be compared: {unread.reason}",)
     comparison = replace(comparison, elements={}, alone={}, pairs={})  # which would travel with the result
-    numerics, tolerances = comparison.numerics, comparison.tolerances
     judged = replace(run, table=comparison.actual)
     known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
     known |= {sanitise(layer_of(key)) for key in left_out_of(golden, run.facts)}
@@ -132,9 +130,7 @@ def judge_snapshot(
         problems=(*problems, *lacking),
         notes=(*(note for group in notes for note in group), *doubtful, *comparison.notes, *unread),
         tensors=len(comparison.actual),
-        numerics=numerics,
-        measured=tolerances.measured,
-        measured_bounds=bounds_by_measurement(comparison, tolerances),
+        measured_bounds=bounds_by_measurement(comparison, comparison.tolerances),
         environment=golden.differences(run),
         sources=sources,
         changes=changes.found,
@@ -166,7 +162,7 @@ def _idle_rules(terms: Terms, comparison: Comparison) -> tuple[str, ...]:
     return tuple(rule.describe() for rule in of_files.unmatched(told_by_both(comparison)[1]))
 
 
-def _lost_tensors(golden: Golden, missing: tuple[str, ...]) -> tuple[str, ...]:
+def _lost_tensors(golden: Record, missing: tuple[str, ...]) -> tuple[str, ...]:
     """Say which tensors the marker wants kept and the golden has not, lost or never recorded."""
     if not missing:
         return ()
@@ -178,7 +174,7 @@ def _lost_tensors(golden: Golden, missing: tuple[str, ...]) -> tuple[str, ...]:
     return (problem,)
 
 
-def _nothing_kept(golden: Golden) -> str:
+def _nothing_kept(golden: Record) -> str:
     return (
         f"golden_tensors is 'auto', and {golden.path.name} keeps no tensors: restore it from version "
         f"control, or approve anew with --npudump-update-golden"
@@ -212,7 +208,7 @@ class Changes:
     following: int = 0
 
 
-def changes_of(comparison: Comparison, golden: Golden) -> Changes:
+def changes_of(comparison: Comparison, golden: Record) -> Changes:
     """Return what has changed within tolerance, judged once more by no tolerance at all.
 
     Args:
@@ -236,7 +232,7 @@ def _layers(comparison: Comparison, positions: Iterable[int]) -> set[str]:
     return {sanitise(verdict.key.layer) for at, verdict in every if at in wanted}
 
 
-def _following(golden: Golden, layers: set[str]) -> set[str]:
+def _following(golden: Record, layers: set[str]) -> set[str]:
     """Return the layers that some read, or read what these give, and so on."""
     if not layers or not (block := golden.blocks.get(EDGES)):
         return set()

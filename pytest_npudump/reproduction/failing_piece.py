@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from pytest_npudump.dump.records import TensorKey
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.record import Record
     from pytest_npudump.reference.operator_alone import Alone
     from pytest_npudump.reproduction.failure import Failure
 
@@ -48,7 +48,7 @@ class FailingPiece:
     inputs: Mapping[str, Array]
     criterion: str
     reference: bytes | None = None
-    golden: Golden | None = None
+    golden: Record | None = None
     expected: Mapping[str, Array] = field(default_factory=dict)
     got: Mapping[str, Array] = field(default_factory=dict)
     alone: Alone | None = None

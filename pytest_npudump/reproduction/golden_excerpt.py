@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.errors import RequestError
-from pytest_npudump.golden.content.noise import CALIBRATION, REPEATS
-from pytest_npudump.golden.content.table_rows import rows_of
 from pytest_npudump.golden.store import read_golden
+from pytest_npudump.record.noise import CALIBRATION, REPEATS
+from pytest_npudump.record.record import rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.record import Record
 
 _KEPT = (REPEATS, CALIBRATION)
 
 
-def excerpt_of(path: Path, key: TensorKey, test: str, target: Path) -> Golden:
+def excerpt_of(path: Path, key: TensorKey, test: str, target: Path) -> Record:
     """Return a golden of the outputs of one execution of a layer.
 
     Args:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.dump.values.dtypes import BY_NAME
-from pytest_npudump.golden.content.text import render
 from pytest_npudump.golden.path import golden_path
+from pytest_npudump.record.text import render
 from pytest_npudump.reproduction import readme, test_file
 from pytest_npudump.reproduction.failing_piece import FailingPiece
 from pytest_npudump.reproduction.golden_excerpt import excerpt_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pytest_npudump.dump.records import TensorKey
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.record import Record
     from pytest_npudump.reproduction.trial import Trial
 
     Array = np.ndarray[Any, np.dtype[Any]]
@@ -68,7 +68,7 @@ class Reproduction(FailingPiece):
         return run_trial(folder, test_file.FILE, runtime)
 
 
-def golden_of(path: Path, key: TensorKey) -> Golden:
+def golden_of(path: Path, key: TensorKey) -> Record:
     """Return the golden that a reproduction has in a folder; its path is relative to that.
 
     Raises:

@@ -21,7 +21,6 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import alike_layers
 from pytest_npudump.dump.table import sanitised_key
 from pytest_npudump.errors import GoldenError, NpudumpError
-from pytest_npudump.golden.content.text import render
 from pytest_npudump.golden.kept_tensors import KeptTensors
 from pytest_npudump.golden.objects.stored_golden import naming
 from pytest_npudump.golden.objects.tensor_store import content_of
@@ -30,6 +29,7 @@ from pytest_npudump.golden.pair import HASH, STORED, facts_of
 from pytest_npudump.golden.store import content_digest, read_golden
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.record.record import EMPTY, OP_TYPES
+from pytest_npudump.record.text import render
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.case import Case, terms_of
 from pytest_npudump.regression.kept_layers import named_layers
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pytest_npudump.dump.records import Dump, TensorRecord
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.tensors import Tensor
     from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
@@ -236,11 +235,11 @@ def _judged_with(first: FirstRun, golden_root: Path) -> dict[str, str | None]:
 
 
 def _snapshot(first: FirstRun) -> dict[str, Any] | None:
-    snapshot = first.snapshot
-    if snapshot is None:
+    run = first.record
+    if run is None:
         return None
-    told = {"problems": [*snapshot.problems], "notes": [*snapshot.notes]}
-    return {**told, "has_tensors": bool(snapshot.tensors), "file_names": snapshot.file_names}
+    told = {"problems": [*run.problems], "notes": [*run.notes]}
+    return {**told, "has_tensors": bool(run.tensors), "file_names": run.file_names}
 
 
 _COLUMNS = ("keys", "dtypes", "shapes", "counts", "wide", "digests")
@@ -248,7 +247,7 @@ _ARRAYS = ("values", "known", "digits", "projections", "projected")
 
 
 def record_text(
-    case: Case, first: FirstRun, name_tensors: Callable[[Golden], Golden] | None = None
+    case: Case, first: FirstRun, name_tensors: Callable[[Record], Record] | None = None
 ) -> tuple[bytes | None, tuple[str, ...]]:
     """Return the text of what a run left, and why there is none.
 
@@ -257,14 +256,14 @@ def record_text(
         first: its run.
         name_tensors: returns the record with the tensors that are kept with it; None where none are.
     """
-    snapshot, before = first.snapshot, first.judged_with
-    if snapshot is None:
+    run, before = first.record, first.judged_with
+    if run is None:
         return None, ()
-    types = snapshot.table.op_types
-    alike = name_tensors is None and before is not None and _is_alike(snapshot, before)
+    types = run.table.op_types
+    alike = name_tensors is None and before is not None and _is_alike(run, before)
     if alike and before is not None and (text := _content(before)):
         return text + _block_of(types), ()
-    golden = as_golden(case, snapshot, before)
+    golden = as_golden(case, run, before)
     golden = golden if name_tensors is None else name_tensors(golden)
     lines = "".join([f"{_line(name)}\n" for name in types])
     try:
@@ -278,7 +277,7 @@ def types_by_key(records: Iterable[TensorRecord]) -> dict[str, str]:
     return {str(record.key.sanitised): record.op_type for record in records if record.op_type}
 
 
-def types_block(golden: Golden, types: Mapping[str, str]) -> bytes:
+def types_block(golden: Record, types: Mapping[str, str]) -> bytes:
     """Return the block of types for the end of a golden's file.
 
     Args:
@@ -293,12 +292,12 @@ def _block_of(names: Iterable[str]) -> bytes:
     return f"{OP_TYPES}: |\n{lines}".encode()
 
 
-def _is_alike(snapshot: Record, golden: Golden) -> bool:
+def _is_alike(run: Record, golden: Record) -> bool:
     """Whether a run would be its golden once more: most runs are, and a text that is there costs least."""
-    one, other = snapshot.table, golden.table
+    one, other = run.table, golden.table
     return (
-        dict(snapshot.facts) == dict(golden.producer)
-        and snapshot.extra.get(EMPTY) == golden.extra.get(EMPTY)
+        dict(run.facts) == dict(golden.producer)
+        and run.extra.get(EMPTY) == golden.extra.get(EMPTY)
         and all(getattr(one, name) == getattr(other, name) for name in _COLUMNS)
         and all(_is_equal(getattr(one, name), getattr(other, name)) for name in _ARRAYS)
     )
@@ -310,7 +309,7 @@ def _is_equal(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
     return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
 
 
-def _content(golden: Golden) -> bytes:
+def _content(golden: Record) -> bytes:
     """Return the golden's file, where it is as it was read and a block may stand behind it; else nothing."""
     try:
         content = read_regular(golden.path)
@@ -340,16 +339,16 @@ def refusals_of(case: Case, result: Result, first: FirstRun) -> tuple[str, ...]:
 
 def _reasons(case: Case, result: Result, first: FirstRun) -> Iterator[str]:
     outcome = result.outcome
-    if first.snapshot is None:
+    if first.record is None:
         if outcome.status not in status.GOOD:
             yield _unseen(case, result)
         return
-    yield from problems_of(terms_of(case), first.snapshot)
+    yield from problems_of(terms_of(case), first.record)
     if case.exchange is not None or first.part:
         yield f"several ranks or devices have one golden, of which one was kept: {_UPDATE}"
     if outcome.reference is not None and not outcome.reference.good:
         yield f"its layers are not shown to agree with the reference {outcome.reference.model.name}"
-    if first.judged_with is None and first.snapshot.facts.get("device_target") == "CPU":
+    if first.judged_with is None and first.record.facts.get("device_target") == "CPU":
         yield f"which outputs MindSpore's CPU kernels leave unwritten takes runs of its own: {_UPDATE}"
 
 
@@ -377,7 +376,7 @@ class PendingTensors:
     inherited: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
 
-    def named_by(self, record: Golden, found: dict[str, Tensor]) -> Golden:
+    def named_by(self, record: Record, found: dict[str, Tensor]) -> Record:
         """Return a run's record that names the tensors.
 
         Args:
@@ -403,8 +402,8 @@ def pending_tensors(case: Case, result: Result, first: FirstRun) -> PendingTenso
         result: what became of the test.
         first: the run that decided.
     """
-    dump, snapshot = first.dump, first.snapshot
-    if not case.request.golden_tensors or snapshot is None or result.outcome.status not in _WAITING:
+    dump, run = first.dump, first.record
+    if not case.request.golden_tensors or run is None or result.outcome.status not in _WAITING:
         return None
     if dump is None or first.kept is None:
         return PendingTensors(refusals=(f"its golden keeps tensors, which only a run has: {_UPDATE}",))

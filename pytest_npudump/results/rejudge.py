@@ -11,14 +11,14 @@ from pytest_npudump.compare.tolerances.numerics import AUTO, UNKNOWN
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.errors import GoldenError, NpudumpError
-from pytest_npudump.golden.content.text import Golden, parse
 from pytest_npudump.golden.objects.tensor_store import store_of
 from pytest_npudump.golden.variants import ASKED, Goldens
 from pytest_npudump.language.translation import mark, said
-from pytest_npudump.record.record import OP_TYPES
+from pytest_npudump.record.record import OP_TYPES, Record
+from pytest_npudump.record.text import parse
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.case import STARTED, Origin, arguments_of
-from pytest_npudump.regression.judgement import judge_snapshot, without_golden
+from pytest_npudump.regression.judgement import judge_run, without_golden
 from pytest_npudump.regression.outcome import Outcome, Result
 from pytest_npudump.report.result_json import result_json
 from pytest_npudump.request import AUTO_LAYERS, DumpRequest
@@ -198,7 +198,7 @@ class Rejudged:
     result: Result | None
     word: str
     why: str = ""
-    golden: Golden | None = None
+    golden: Record | None = None
 
     @property
     def is_doubtful(self) -> bool:
@@ -246,7 +246,7 @@ def rejudge(folder: ResultsFolder, entry: Entry, terms: Overrides) -> Rejudged:
     return Rejudged(entry, result, word, golden=golden)
 
 
-def read_record(folder: ResultsFolder, entry: Entry) -> Golden:
+def read_record(folder: ResultsFolder, entry: Entry) -> Record:
     """Return a run's statistics as the golden they would be, with the types of operators.
 
     Raises:
@@ -264,7 +264,7 @@ def read_record(folder: ResultsFolder, entry: Entry) -> Golden:
     return replace(golden, table=replace(golden.table, op_types=named))
 
 
-def check_types(entry: Entry, tolerances: Tolerances, *records: Golden) -> None:
+def check_types(entry: Entry, tolerances: Tolerances, *records: Record) -> None:
     """Refuse rules that ask for operators' types where kept runs tell none.
 
     A run that was recorded keeps types only where its own rules ask for them.
@@ -288,17 +288,15 @@ def run_of(record: Record, entry: Entry) -> Record:
     )
 
 
-def _judged(
-    judging: Terms, golden: Golden | None, snapshot: Record, entry: Entry, store: TensorStore
-) -> Outcome:
+def _judged(judging: Terms, golden: Record | None, run: Record, entry: Entry, store: TensorStore) -> Outcome:
     reference = entry.data["reference"]
     if golden is None and reference is not None:
         problems = (*entry.data["problems"], *_off_reference(reference))
         word = status.PASSED if reference["good"] and not problems else status.FAILED
-        return Outcome(word, snapshot.path, problems=problems, tensors=len(snapshot.table))
+        return Outcome(word, run.path, problems=problems, tensors=len(run.table))
     if golden is None:
-        return without_golden(snapshot)
-    outcome = judge_snapshot(judging, golden, snapshot, store=store)
+        return without_golden(run)
+    outcome = judge_run(judging, golden, run, store=store)
     if reference is None or reference["good"]:
         return outcome
     found = _off_reference(reference) or tuple(entry.data["problems"])
@@ -317,7 +315,7 @@ def _off_reference(reference: Mapping[str, Any]) -> tuple[str, ...]:
     return (words,)
 
 
-def _doubt(entry: Entry, golden: Golden | None, terms: Overrides) -> str:
+def _doubt(entry: Entry, golden: Record | None, terms: Overrides) -> str:
     """Say why statistics that agree do not make a test pass; "" where they do."""
     data = entry.data
     if data["incomplete"] is not None:

@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.content.text import Golden, parse, render
 from pytest_npudump.golden.overlay import VARIANT, as_written, differing, laid_over
 from pytest_npudump.golden.store import read_golden, write_golden
+from pytest_npudump.record.text import parse, render
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pytest_npudump.record.record import Record
 
 COLUMNS = "tensor dtype shape max min avg l2norm nan -inf +inf"
 FIVE = "calibration: {members: 5, factor: 5, varied: [repeats]}\n"
@@ -44,7 +46,7 @@ def text(
     )
 
 
-def written(folder: Path, base: str, whole: str) -> tuple[Golden, Golden]:
+def written(folder: Path, base: str, whole: str) -> tuple[Record, Record]:
     """Write both, the variant as what differs, and return its file as it is and as it is read."""
     folder.joinpath("test_a.yaml").write_text(base, encoding="utf-8")
     path = folder / "test_a@x.yaml"

@@ -19,7 +19,7 @@ from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.reference.reference import Reference
 from pytest_npudump.reference.tolerances import ReferenceTolerances
-from pytest_npudump.report.reference_text import reference_lines, reference_sentence
+from pytest_npudump.report.explanations import reference_lines, reference_sentence
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.storage.regular_file import open_regular
 
