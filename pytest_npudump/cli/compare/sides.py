@@ -1,32 +1,30 @@
 """What ``npudump compare`` is given: a dump, one file of one, or a golden file with its tensors."""
 
 from __future__ import annotations
+
 from collections import Counter
 from dataclasses import replace
+from typing import TYPE_CHECKING
+
 from pytest_npudump.cli.common.source import read_source
 from pytest_npudump.dump.columns import ColumnRecords
 from pytest_npudump.dump.files.stats_cells import NOT_READ
-from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.dump.table import sanitised_key
-from pytest_npudump.errors import DumpError
-from pytest_npudump.errors import GoldenError
-from pytest_npudump.errors import RequestError
+from pytest_npudump.dump.table import StatsTable, sanitised_key
+from pytest_npudump.errors import DumpError, GoldenError, RequestError
 from pytest_npudump.language.shell import typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import said
 from pytest_npudump.record.record import Record
 from pytest_npudump.results.entry import LINES
 from pytest_npudump.storage.regular_file import open_regular
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
+
     from pytest_npudump.cli.common.executors import Workers
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.golden.objects.tensor_store import TensorStore
-
 
 
 _HEAD = 4096

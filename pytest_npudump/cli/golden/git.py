@@ -1,40 +1,35 @@
 """What git has to do with goldens: ``npudump golden init``, ``merge`` and ``log``."""
 
 from __future__ import annotations
+
 import os
 import subprocess
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from pytest_npudump.cli.common.output import emit
-from pytest_npudump.cli.common.output import to_stderr
-from pytest_npudump.cli.common.output import write_json
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.cli.common.output import emit, to_stderr, write_json
 from pytest_npudump.cli.common.pytest_folder import golden_folder
-from pytest_npudump.cli.init import DRIVER
-from pytest_npudump.cli.init import git_attributes
+from pytest_npudump.cli.init import DRIVER, git_attributes
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of
-from pytest_npudump.errors import GoldenError
-from pytest_npudump.errors import RequestError
+from pytest_npudump.errors import GoldenError, RequestError
 from pytest_npudump.golden.approval_merge import merge
-from pytest_npudump.golden.revisions import Change
-from pytest_npudump.golden.revisions import changes
+from pytest_npudump.golden.revisions import Change, changes
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.record.record import REASON
 from pytest_npudump.record.text import parse
-from pytest_npudump.storage.atomic import refuse_link
-from pytest_npudump.storage.atomic import write_whole
+from pytest_npudump.storage.atomic import refuse_link, write_whole
 from pytest_npudump.storage.regular_file import read_regular
-from typing import Any
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
-    from pytest_npudump.record.record import Record
 
+    from pytest_npudump.record.record import Record
 
 
 def init(arguments: argparse.Namespace) -> int:

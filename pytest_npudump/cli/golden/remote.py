@@ -1,39 +1,28 @@
 """``npudump golden remote``: golden tensors in a store: what is there, and what brings it there or here."""
 
 from __future__ import annotations
-from pytest_npudump.cli.common.output import emit
-from pytest_npudump.cli.common.output import to_stderr
-from pytest_npudump.cli.common.output import write_json
+
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.cli.common.output import emit, to_stderr, write_json
 from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.cli.common.pytest_folder import tensor_place
-from pytest_npudump.cli.golden.verify import golden_files
-from pytest_npudump.cli.golden.verify import named_or_usual
-from pytest_npudump.errors import NpudumpError
-from pytest_npudump.errors import RequestError
+from pytest_npudump.cli.golden.verify import golden_files, named_or_usual
+from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.golden.integrity import SUFFIX
-from pytest_npudump.golden.named_objects import look
-from pytest_npudump.golden.named_objects import move
-from pytest_npudump.golden.named_objects import named_objects
-from pytest_npudump.golden.named_objects import pull
-from pytest_npudump.golden.named_objects import push
-from pytest_npudump.golden.objects.object_cache import cached_objects
-from pytest_npudump.golden.objects.object_cache import remove
+from pytest_npudump.golden.named_objects import look, move, named_objects, pull, push
+from pytest_npudump.golden.objects.object_cache import cached_objects, remove
 from pytest_npudump.language.excerpt import byte_size
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark
-from pytest_npudump.language.translation import spoken
-from typing import Any
-from typing import TYPE_CHECKING
+from pytest_npudump.language.translation import mark, spoken
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
-    from pytest_npudump.golden.named_objects import Named
-    from pytest_npudump.golden.named_objects import State
-    from pytest_npudump.golden.objects.tensor_store import TensorStore
 
+    from pytest_npudump.golden.named_objects import Named, State
+    from pytest_npudump.golden.objects.tensor_store import TensorStore
 
 
 _SHOWN = 5
