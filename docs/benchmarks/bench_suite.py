@@ -159,7 +159,7 @@ def rows(base: Path, tensors: int = 100_000) -> None:
     from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.golden.store import read_golden, write_golden
-    from pytest_npudump.record.text import Golden
+    from pytest_npudump.record.record import Record
 
     path = base / "golden.yaml"
     values = np.random.default_rng(0).normal(size=(tensors, 4))
@@ -177,7 +177,7 @@ def rows(base: Path, tensors: int = 100_000) -> None:
         ]
     )
     steps = {
-        "written": lambda: write_golden(path, Golden("t", {}, table, path)),
+        "written": lambda: write_golden(path, Record("t", {}, table, path)),
         "read": lambda: read_golden(path),
         "compared": lambda: compare_tables(read_golden(path).table, table, Tolerances()),
     }

@@ -89,9 +89,9 @@ def csv_trees(work: Path) -> None:
     table = StatsTable.from_records(read_dump(work / "csv_golden").records)
     path = work / "csv_golden.yaml"
     from pytest_npudump.golden.store import write_golden
-    from pytest_npudump.record.text import Golden  # an older checkout may not have it
+    from pytest_npudump.record.text import Record  # an older checkout may not have it
 
-    write_golden(path, Golden("test_model.py::test_model", {"runtime": "acl"}, table, path))
+    write_golden(path, Record("test_model.py::test_model", {"runtime": "acl"}, table, path))
 
 
 def merged_statistics(work: Path) -> None:

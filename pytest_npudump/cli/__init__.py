@@ -1,7 +1,8 @@
 """The command ``npudump``: what the plugin does, for dumps collected elsewhere, without CANN or pytest.
 
-A folder is a sub-command: its parser in the folder itself, its work in a module that is imported when it is
-asked for. ``common/`` has what they share; the table below is the index.
+A module is a command, or a folder where it takes several. It is imported when it is to work: ``arguments``
+has the words of all of them, ``common/`` what they share. ``init`` makes a ``survey`` and a ``first_test``.
+The table below is the index.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pytest_npudump import __version__
+from pytest_npudump.cli.arguments import CONFIGURE
 from pytest_npudump.cli.common.exit_code import INTERRUPTED, exit_code, leave_threads_behind
 from pytest_npudump.cli.common.spoken_parser import SpokenParser, asked_language, parse
 from pytest_npudump.language.translation import speaking
@@ -41,11 +43,7 @@ COMMANDS = {
     "init": "write what a repository needs for its first test: keys, a test, .gitattributes, a CI job",
     "demo": "write a small test project, record its golden, pass, change a weight, and show the failure",
 }
-"""The commands and their help.
-
-The folder of each has ``configure(parser)``, which imports nothing that a command needs for its work, and in
-``command`` what does it: ``run(arguments) -> exit code``.
-"""
+"""The commands and their help."""
 
 _READING = frozenset(
     {
@@ -100,11 +98,12 @@ def _without_blas_threads() -> Iterator[None]:
 
 
 def _work(arguments: argparse.Namespace) -> int:
-    command = importlib.import_module(f"{__name__}.{arguments.command}.command")
+    module, _, function = arguments.work.partition(":")
+    work = getattr(importlib.import_module(f"{__name__}.{module}"), function)
     collecting = gc.isenabled()
     gc.disable()  # records are no cycles, and looking through ten thousands of them takes a sixth of the time
     try:
-        code: int = command.run(arguments)
+        code: int = work(arguments)
     finally:
         if collecting:
             gc.enable()
@@ -112,7 +111,7 @@ def _work(arguments: argparse.Namespace) -> int:
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """Build the parser; only the folders of commands among ``words`` are imported."""
+    """Build the parser; only commands among ``words`` get their arguments."""
     parser = SpokenParser(prog="npudump", description=_DESCRIPTION)
     parser.lang.help = _LANG
     parser.add_argument("--version", action="version", version=f"npudump {__version__}")
@@ -120,7 +119,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
         if name in words:
-            folder = importlib.import_module(f"{__name__}.{name}")
-            command.description = getattr(folder, "DESCRIPTION", summary)
-            folder.configure(command)
+            command.description = summary
+            command.set_defaults(work=f"{name}:run")
+            CONFIGURE[name](command)
     return parser

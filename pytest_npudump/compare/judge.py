@@ -17,16 +17,15 @@ from pytest_npudump.compare.stats.eager_calls import number_calls
 from pytest_npudump.compare.stats.order import ABSENT, align
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tensors.element_verdict import with_elements
-from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.compare.tolerances.numerics import AUTO, Numerics, numerics_of
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.columns import ColumnRecords
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
-from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import STATISTICS, StatsTable, layer_of, sanitised_key, shape_of
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.record.record import UNWRITTEN, Record, rows_of
 from pytest_npudump.record.unwritten_entries import LEFT_OUT, entries_of, left_out_of
+from pytest_npudump.request import KnownNames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -111,7 +110,9 @@ def judge(
     numerics, tolerances = terms.numerics(golden, run), terms.tolerances
     if numerics is not None:
         tolerances = tolerances.under(numerics.bounds)
-    if terms.against == GOLDEN:
+    if terms.against == GOLDEN and (golden.extra or golden.table.noise):
+        from pytest_npudump.compare.tolerances.calibrated import calibrated_of  # noqa: PLC0415 - of goldens only
+
         tolerances = tolerances.with_measured(calibrated_of(golden) or tolerances.measured)
     run, left_out = seen_by(golden, run, terms)
     numbered = number_calls(golden.table, run.table)
@@ -253,7 +254,7 @@ def _pairs(
     golden, actual = tables
     projections = golden.projections is not None
     every = terms.tensors == EVERY
-    wanted = set[str]() if every else layers_meant(terms.tensors, map(layer_of, golden.keys))
+    wanted = set[str]() if every else KnownNames(map(layer_of, golden.keys), sanitise).meant(terms.tensors)
     tolerances = tolerances.for_layers_of(golden.keys, actual.keys)
     for position, (here, there) in enumerate(zip(*rows, strict=True)):
         one: Any = tensors[0][here] if here != ABSENT and tensors[0] else None

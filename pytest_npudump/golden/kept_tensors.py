@@ -14,8 +14,7 @@ from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.objects.stored_golden import fetch_tensors, pointed_tensors
 from pytest_npudump.golden.objects.tensor_store import TensorStore
 from pytest_npudump.golden.pair import is_stored, left_out, other_recording, recorded_tensors
-from pytest_npudump.golden.tensor_content import copies_of
-from pytest_npudump.golden.tensors import StoredTensor, load_tensors, read_metadata
+from pytest_npudump.golden.tensors import StoredTensor, copies_of, load_tensors, read_metadata
 from pytest_npudump.language.excerpt import first_of
 
 if TYPE_CHECKING:

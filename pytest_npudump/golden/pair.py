@@ -25,8 +25,7 @@ from pytest_npudump.golden.store import (
     refuse_others,
     stage_golden,
 )
-from pytest_npudump.golden.tensor_content import tensors_digest
-from pytest_npudump.golden.tensors import read_metadata, save_tensors
+from pytest_npudump.golden.tensors import read_metadata, save_tensors, tensors_digest
 from pytest_npudump.storage.atomic import locked, move_file
 
 if TYPE_CHECKING:

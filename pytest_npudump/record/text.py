@@ -35,9 +35,6 @@ _TABLE = "tensors"
 _RESERVED = ("npudump-golden", "test", "producer", "columns", _TABLE)
 
 
-Golden = Record
-
-
 def render(golden: Record) -> str:
     """The file's text, ending in a newline; equal goldens give equal text.
 

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.golden.objects.tensor_store import TensorStore
-from pytest_npudump.golden.tensor_content import chunks, portable
+from pytest_npudump.golden.tensors import chunks, portable
 from pytest_npudump.results.entry import (
     FAILED,
     LINES,

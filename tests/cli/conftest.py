@@ -15,8 +15,8 @@ from pytest_npudump.dump.files.proto import dump_data_class
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.dump.values.dtypes import BY_NAME, FORMATS
-from pytest_npudump.record.record import OP_TYPES
-from pytest_npudump.record.text import Golden, render
+from pytest_npudump.record.record import OP_TYPES, Record
+from pytest_npudump.record.text import render
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.folder import ResultsFolder, record_name
 from pytest_npudump.results.kept import blank_line
@@ -128,7 +128,7 @@ def kept(tmp_path: Path) -> Callable[..., Path]:
         nodeid, file = f"test_a.py::{test}", f"test_a/{test}.yaml"
         types = "".join("Conv\n" if "conv" in key else "Relu\n" for key in statistics.keys)
         blocks = {OP_TYPES: types} if op_types else {}
-        record = render(Golden(nodeid, told, statistics, tmp_path / file, blocks=blocks)).encode()
+        record = render(Record(nodeid, told, statistics, tmp_path / file, blocks=blocks)).encode()
         name = record_name(file, record)
         line = blank_line(nodeid, DumpRequest(), default_settings(), file, None) | {
             "session": "s",

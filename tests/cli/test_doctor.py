@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.cli import main
-from pytest_npudump.cli.doctor import command as doctor
+from pytest_npudump.cli import doctor, main
 from pytest_npudump.config.cann import ROOTS
 from pytest_npudump.doctor.machine import System
 from pytest_npudump.runtime.registry import Probe

@@ -200,7 +200,7 @@ def test_every_executor_finds_the_same(
     def progress(_: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: told.append((done, total))
 
-    monkeypatch.setattr("pytest_npudump.cli.overflow.command.progress", progress)
+    monkeypatch.setattr("pytest_npudump.cli.overflow.progress", progress)
     root = tree(f"{TIME}/0/m/1/0", _operator(f"{TIME}/0/m/1/0", "own"))
     source = root / TIME / "0/m/1/0" / REAL.name
     for number in range(1, 100):

@@ -10,13 +10,14 @@ import pytest
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.applicable import choose, names_variants, variants_of
-from pytest_npudump.record.text import Golden, render
+from pytest_npudump.record.record import Record
+from pytest_npudump.record.text import render
 
 
-def common(**variants: Any) -> Golden:
+def common(**variants: Any) -> Record:
     table = StatsTable.from_records([])
     producer = {"runtime": "acl", "soc": "A", "cann": "8.0"}
-    return Golden("t.py::t", producer, table, Path("golden/t.yaml"), {"variants": variants})
+    return Record("t.py::t", producer, table, Path("golden/t.yaml"), {"variants": variants})
 
 
 def facts(soc: str = "A", cann: str = "8.0", runtime: str = "acl") -> dict[str, str]:

@@ -19,7 +19,7 @@ from pytest_npudump.golden.objects.stored_golden import stage_stored
 from pytest_npudump.golden.objects.tensor_store import TensorStore
 from pytest_npudump.golden.pair import stage_pair, tensors_path, waiting_path
 from pytest_npudump.golden.store import read_golden
-from pytest_npudump.record.text import Golden
+from pytest_npudump.record.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ def golden(make_table: Callable[..., StatsTable], tmp_path: Path) -> Callable[[s
     def make(name: str) -> Path:
         table = make_table(("conv:output.0", "float32", (2,), {"max": 1.0}))
         path = tmp_path / "golden" / name
-        recording = Golden(f"test_gone.py::{name}", {"scene": "model"}, table, path)
+        recording = Record(f"test_gone.py::{name}", {"scene": "model"}, table, path)
         stage_pair(recording, {"conv:output.0": (np.ones(2, np.float32), "float32")}, {}).commit()
         return path
 

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.overlay import VARIANT, as_written, differing, laid_over
 from pytest_npudump.golden.store import read_golden, write_golden
-from pytest_npudump.record.text import Golden, parse, render
+from pytest_npudump.record.text import parse, render
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pytest_npudump.record.record import Record
 
 
 COLUMNS = "tensor dtype shape max min avg l2norm nan -inf +inf"
@@ -45,7 +47,7 @@ def text(
     )
 
 
-def written(folder: Path, base: str, whole: str) -> tuple[Golden, Golden]:
+def written(folder: Path, base: str, whole: str) -> tuple[Record, Record]:
     """Write both, the variant as what differs, and return its file as it is and as it is read."""
     folder.joinpath("test_a.yaml").write_text(base, encoding="utf-8")
     path = folder / "test_a@x.yaml"

@@ -13,7 +13,7 @@ from pytest_npudump.golden import pair
 from pytest_npudump.golden.pair import left_out, recorded_tensors, stage_pair, tensors_path
 from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.golden.tensors import load_tensors, save_tensors
-from pytest_npudump.record.text import Golden
+from pytest_npudump.record.record import Record
 from pytest_npudump.storage.atomic import move_file
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ Make = Any
 def recording(make_table: Callable[..., StatsTable], tmp_path: Path) -> Make:
     """Golden and tensors of one value; the statistics of every recording are alike but for ``max``."""
 
-    def make(value: float, rows: float = 1.0) -> tuple[Golden, dict[str, tuple[np.ndarray, str]]]:
+    def make(value: float, rows: float = 1.0) -> tuple[Record, dict[str, tuple[np.ndarray, str]]]:
         table = make_table(("conv:output.0", "float32", (2,), {"max": rows}))
-        golden = Golden("test_a.py::test_a", {"scene": "model"}, table, tmp_path / "a.yaml")
+        golden = Record("test_a.py::test_a", {"scene": "model"}, table, tmp_path / "a.yaml")
         return golden, {"conv:output.0": (np.full(2, value, np.float32), "float32")}
 
     return make
@@ -54,14 +54,14 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.pair import recorded_tensors, stage_pair
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.golden.tensors import load_tensors
-from pytest_npudump.record.text import Golden
+from pytest_npudump.record.record import Record
 
 folder = Path(sys.argv[1])
 
 def write(path, value):
     stats = Stats(2, value, value, value, value, 0, 0, 0)
     record = TensorRecord(TensorKey("conv", "output", 0), "Conv", "float32", (2,), path, stats=stats)
-    golden = Golden("test_a.py::test_a", {"scene": "model"}, StatsTable.from_records([record]), path)
+    golden = Record("test_a.py::test_a", {"scene": "model"}, StatsTable.from_records([record]), path)
     stage_pair(golden, {"conv:output.0": (np.full(2, value, np.float32), "float32")}, {}).commit()
 
 def read(path):
@@ -162,7 +162,7 @@ def test_a_golden_that_cannot_be_written_leaves_the_old_pair(
 ) -> None:
     stage_pair(*recording(1.0), {}).commit()
 
-    def full(_path: Path, _golden: Golden) -> None:
+    def full(_path: Path, _golden: Record) -> None:
         raise GoldenError("no space left on device")
 
     monkeypatch.setattr(pair, "stage_golden", full)

@@ -17,7 +17,8 @@ from pytest_npudump.golden.origin import revision
 from pytest_npudump.golden.stamps import Stamp, stamped
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.golden.variants import Goldens
-from pytest_npudump.record.text import Golden, parse, render
+from pytest_npudump.record.record import Record
+from pytest_npudump.record.text import parse, render
 from pytest_npudump.request import DumpRequest
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ def table(values: Mapping[str, float]) -> StatsTable:
     )
 
 
-def golden(values: Mapping[str, float], *, cann: str = "9.0.0", **extra: object) -> Golden:
-    return Golden("test_a.py::test_a", {"cann": cann}, table(values), PATH, extra)
+def golden(values: Mapping[str, float], *, cann: str = "9.0.0", **extra: object) -> Record:
+    return Record("test_a.py::test_a", {"cann": cann}, table(values), PATH, extra)
 
 
 FIRST = stamped(golden(LAYERS), None, THEN)

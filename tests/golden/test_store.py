@@ -16,7 +16,8 @@ import pytest
 
 from pytest_npudump.errors import GoldenError, GoldenMissingError
 from pytest_npudump.golden.store import is_there, read_golden, stage_golden, write_golden
-from pytest_npudump.record.text import Golden, render
+from pytest_npudump.record.record import Record
+from pytest_npudump.record.text import render
 from pytest_npudump.storage import atomic
 
 if TYPE_CHECKING:
@@ -31,24 +32,24 @@ def golden(make_table: Callable[..., StatsTable]) -> Any:
         table = make_table(
             *[(f"layer{i}:output.0", "float32", (2,), {"max": value + i}) for i in range(rows)]
         )
-        return Golden("tests/test_a.py::test_a", {"runtime": "emulator"}, table, Path("unused"))
+        return Record("tests/test_a.py::test_a", {"runtime": "emulator"}, table, Path("unused"))
 
     return make
 
 
-def test_what_was_written_is_read(tmp_path: Path, golden: Callable[..., Golden]) -> None:
+def test_what_was_written_is_read(tmp_path: Path, golden: Callable[..., Record]) -> None:
     path = tmp_path / "deep" / "er" / "a.yaml"
     assert write_golden(path, golden()) is True
     back = read_golden(path)
     assert (back.path, back.test, back.table.keys) == (path, golden().test, golden().table.keys)
 
 
-def test_the_folder_holds_nothing_but_the_golden(tmp_path: Path, golden: Callable[..., Golden]) -> None:
+def test_the_folder_holds_nothing_but_the_golden(tmp_path: Path, golden: Callable[..., Record]) -> None:
     write_golden(tmp_path / "a.yaml", golden())
     assert [path.name for path in tmp_path.iterdir()] == ["a.yaml"]
 
 
-def test_the_same_content_leaves_the_file_untouched(tmp_path: Path, golden: Callable[..., Golden]) -> None:
+def test_the_same_content_leaves_the_file_untouched(tmp_path: Path, golden: Callable[..., Record]) -> None:
     path = tmp_path / "a.yaml"
     write_golden(path, golden())
     before = path.stat()
@@ -84,7 +85,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path, content: bytes, mess
         read_golden(path)
 
 
-def test_a_directory_in_its_place_is_an_error(tmp_path: Path, golden: Callable[..., Golden]) -> None:
+def test_a_directory_in_its_place_is_an_error(tmp_path: Path, golden: Callable[..., Record]) -> None:
     path = tmp_path / "a.yaml"
     path.mkdir()
     with pytest.raises(GoldenError, match="cannot be read"):
@@ -94,7 +95,7 @@ def test_a_directory_in_its_place_is_an_error(tmp_path: Path, golden: Callable[.
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_pipe_in_its_place_is_an_error_and_no_wait(tmp_path: Path, golden: Callable[..., Golden]) -> None:
+def test_a_pipe_in_its_place_is_an_error_and_no_wait(tmp_path: Path, golden: Callable[..., Record]) -> None:
     os.mkfifo(tmp_path / "a.yaml")
     with pytest.raises(GoldenError, match="cannot be read: it is a pipe, a socket or a device; move it"):
         read_golden(tmp_path / "a.yaml")
@@ -113,7 +114,7 @@ def test_a_file_too_large_for_a_golden_is_not_read_whole(
         read_golden(path)
 
 
-def test_a_byte_order_mark_is_read_over(tmp_path: Path, golden: Callable[..., Golden]) -> None:
+def test_a_byte_order_mark_is_read_over(tmp_path: Path, golden: Callable[..., Record]) -> None:
     path = tmp_path / "a.yaml"
     path.write_bytes(b"\xef\xbb\xbf" + render(golden()).encode())
     assert len(read_golden(path).table) == 1
@@ -121,7 +122,7 @@ def test_a_byte_order_mark_is_read_over(tmp_path: Path, golden: Callable[..., Go
 
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o664])
 def test_an_existing_files_permissions_are_kept(
-    tmp_path: Path, golden: Callable[..., Golden], mode: int
+    tmp_path: Path, golden: Callable[..., Record], mode: int
 ) -> None:
     path = tmp_path / "a.yaml"
     write_golden(path, golden())
@@ -131,7 +132,7 @@ def test_an_existing_files_permissions_are_kept(
 
 
 def test_a_file_that_nobody_may_read_can_be_read_once_it_is_replaced(
-    tmp_path: Path, golden: Callable[..., Golden]
+    tmp_path: Path, golden: Callable[..., Record]
 ) -> None:
     path = tmp_path / "a.yaml"
     write_golden(path, golden())
@@ -153,7 +154,7 @@ def test_a_folder_that_may_not_be_entered_is_no_missing_golden(
 
 
 def test_a_link_to_a_device_is_neither_read_nor_replaced(
-    tmp_path: Path, golden: Callable[..., Golden]
+    tmp_path: Path, golden: Callable[..., Record]
 ) -> None:
     path = tmp_path / "a.yaml"
     path.symlink_to(os.devnull)
@@ -164,7 +165,7 @@ def test_a_link_to_a_device_is_neither_read_nor_replaced(
 
 
 def test_a_new_files_permissions_are_those_of_any_new_file(
-    tmp_path: Path, golden: Callable[..., Golden]
+    tmp_path: Path, golden: Callable[..., Record]
 ) -> None:
     write_golden(tmp_path / "a.yaml", golden())
     (tmp_path / "b").touch()
@@ -173,7 +174,7 @@ def test_a_new_files_permissions_are_those_of_any_new_file(
 
 @pytest.mark.parametrize("there", [True, False], ids=["to a file", "to nothing"])
 def test_nothing_is_written_through_a_symbolic_link(
-    tmp_path: Path, golden: Callable[..., Golden], *, there: bool
+    tmp_path: Path, golden: Callable[..., Record], *, there: bool
 ) -> None:
     real, link = tmp_path / "real" / "a.yaml", tmp_path / "a.yaml"
     real.parent.mkdir()
@@ -190,7 +191,7 @@ def test_nothing_is_written_through_a_symbolic_link(
 
 
 def test_a_folder_of_goldens_may_be_a_link_and_none_below_it(
-    tmp_path: Path, golden: Callable[..., Golden]
+    tmp_path: Path, golden: Callable[..., Record]
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / "other").mkdir(parents=True)
@@ -206,7 +207,7 @@ def test_a_folder_of_goldens_may_be_a_link_and_none_below_it(
 
 
 def test_a_failing_disk_leaves_the_old_golden(
-    tmp_path: Path, golden: Callable[..., Golden], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, golden: Callable[..., Record], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a.yaml"
     write_golden(path, golden())
@@ -222,12 +223,12 @@ def test_a_failing_disk_leaves_the_old_golden(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_really_full_disk_leaves_nothing_half_written(golden: Callable[..., Golden]) -> None:
+def test_a_really_full_disk_leaves_nothing_half_written(golden: Callable[..., Record]) -> None:
     with pytest.raises(GoldenError, match="cannot be written"):
         write_golden(Path("/proc/npudump/a.yaml"), golden())
 
 
-def test_what_a_killed_writer_left_is_swept(tmp_path: Path, golden: Callable[..., Golden]) -> None:
+def test_what_a_killed_writer_left_is_swept(tmp_path: Path, golden: Callable[..., Record]) -> None:
     path = tmp_path / "a.yaml"
     own = tmp_path / f"{atomic._own_prefix(path)}0123.tmp"
     young, old = tmp_path / ".npudump-other-1.tmp", tmp_path / ".npudump-other-2.tmp"
@@ -239,7 +240,7 @@ def test_what_a_killed_writer_left_is_swept(tmp_path: Path, golden: Callable[...
 
 
 def test_a_lock_held_by_another_is_an_error_after_a_while(
-    tmp_path: Path, golden: Callable[..., Golden], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, golden: Callable[..., Record], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(atomic, "_LOCK_SECONDS", 0.05)
     path = tmp_path / "a.yaml"
@@ -248,7 +249,7 @@ def test_a_lock_held_by_another_is_an_error_after_a_while(
 
 
 def test_writers_with_other_temporary_directories_exclude_each_other(
-    tmp_path: Path, golden: Callable[..., Golden], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, golden: Callable[..., Record], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(atomic, "_LOCK_SECONDS", 0.05)
     path = tmp_path / "a.yaml"
@@ -259,7 +260,7 @@ def test_writers_with_other_temporary_directories_exclude_each_other(
 
 
 def test_a_lock_that_a_killed_writer_left_holds_nobody_up(
-    tmp_path: Path, golden: Callable[..., Golden], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, golden: Callable[..., Record], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(atomic, "_LOCK_SECONDS", 0.05)
     path = tmp_path / "a.yaml"
@@ -271,7 +272,7 @@ def test_a_lock_that_a_killed_writer_left_holds_nobody_up(
 
 
 def test_a_waiting_writer_takes_over_from_one_whose_lock_is_gone(
-    tmp_path: Path, golden: Callable[..., Golden]
+    tmp_path: Path, golden: Callable[..., Record]
 ) -> None:
     path = tmp_path / "a.yaml"
     with holding(path, tmp_path) as child:
@@ -283,7 +284,7 @@ def test_a_waiting_writer_takes_over_from_one_whose_lock_is_gone(
 
 
 def test_a_golden_that_is_the_same_needs_no_lock(
-    tmp_path: Path, golden: Callable[..., Golden], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, golden: Callable[..., Record], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a.yaml"
     write_golden(path, golden())
@@ -358,7 +359,7 @@ def test_no_kill_tears_or_loses_a_golden(tmp_path: Path) -> None:
     assert [left.name for left in tmp_path.iterdir()] == ["a.yaml"]
 
 
-def test_writers_in_parallel_each_leave_a_whole_file(tmp_path: Path, golden: Callable[..., Golden]) -> None:
+def test_writers_in_parallel_each_leave_a_whole_file(tmp_path: Path, golden: Callable[..., Record]) -> None:
     path = tmp_path / "a.yaml"
     command = [sys.executable, "-c", WRITER, str(path)]
     children = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]

@@ -57,10 +57,15 @@ def test_tests_lie_in_folders() -> None:
 
 def test_modules_of_one_name_are_of_one_kind() -> None:
     families = {
+        "arguments": "of the marker, and of the command",
         "command": "what a folder of cli/ runs",
-        "show": "the action of that name of two commands",
-        "overflow": "the scene, and what the emulator dumps for it",
-        "checker": "of a configuration, by who reads it",
+        "config": "a command, and a file that each runtime has",
+        "mindspore": "what it reads, and what it writes",
+        "report": "a command, and what another one says",
+        "tolerance": "a command, and what it shows",
+        "torchair": "what it reads, and what it writes",
+        "verdict": "of a reader of configurations, and of a comparison",
+        "overflow": "a command, a scene, and what the emulator dumps for it",
         "registry": "an index of what other packages may add to",
         "reader": "of a dump, and a file that formats have",
         "executions": "a file that formats have",

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.errors import GoldenError
+from pytest_npudump.record.record import Record
 from pytest_npudump.record.rows import RowError
-from pytest_npudump.record.text import Golden, check_edge_lines, parse, render
+from pytest_npudump.record.text import check_edge_lines, parse, render
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +53,7 @@ def test_any_other_is_damage(text: str, row: int, reason: str) -> None:
 def test_a_golden_with_damaged_edges_is_refused_by_its_line(make_table: Callable[..., Any]) -> None:
     table = make_table(*[(key, "float32", (4,), {"count": 4, "max": 1.0}) for key in KEYS])
     path = Path("test_ocr.yaml")
-    golden = Golden("t", {}, table, path, blocks={"edges": TEXT})
+    golden = Record("t", {}, table, path, blocks={"edges": TEXT})
     text = render(golden)
     assert parse(text, path).blocks == {"edges": TEXT}
     damaged = render(replace(golden, blocks={"edges": TEXT.replace("conv1 <", "conv1 >")}))

@@ -12,8 +12,9 @@ import pytest
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
+from pytest_npudump.record.record import Record
 from pytest_npudump.record.rows import render_projections
-from pytest_npudump.record.text import Golden, parse, render
+from pytest_npudump.record.text import parse, render
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +30,8 @@ def record(layer: str, dtype: str, sums: Sequence[float] | None) -> TensorRecord
     return TensorRecord(TensorKey(layer, "output", 0), "", dtype, (4,), Path("f"), stats=stats)
 
 
-def golden(*records: TensorRecord) -> Golden:
-    return Golden("t", {"runtime": "acl"}, StatsTable.from_records(records), PATH)
+def golden(*records: TensorRecord) -> Record:
+    return Record("t", {"runtime": "acl"}, StatsTable.from_records(records), PATH)
 
 
 def test_a_line_a_tensor_stands_behind_the_table_under_its_key() -> None:

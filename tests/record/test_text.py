@@ -20,7 +20,8 @@ from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.dump.values.dtypes import ALL
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.record.text import Golden, parse, render
+from pytest_npudump.record.record import Record
+from pytest_npudump.record.text import parse, render
 from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:
@@ -72,18 +73,18 @@ def test_the_designs_example_is_written_as_it_was() -> None:
 def test_a_real_model_comes_back_to_the_bit(ppocr_cls: Callable[[str], StatsTable]) -> None:
     for name in ("golden", "regressed", "nan"):
         table = ppocr_cls(name)
-        text = render(Golden("t", {"runtime": "acl"}, table, PATH))
+        text = render(Record("t", {"runtime": "acl"}, table, PATH))
         assert "producer: {runtime: acl, digits: 6}\n" in text
         assert same(parse(text, PATH).table, table)
 
 
 def test_numbers_stand_as_cann_printed_them(ppocr_cls: Callable[[str], StatsTable]) -> None:
-    text = render(Golden("t", {}, ppocr_cls("golden"), PATH))
+    text = render(Record("t", {}, ppocr_cls("golden"), PATH))
     assert "  net_Conv@0:output.0 float16 1x8x24x96 5.03125 -4.875 0.000659452 - 0 0 0\n" in text
 
 
 def test_a_diff_touches_only_lines_of_tensors_that_changed(ppocr_cls: Callable[[str], StatsTable]) -> None:
-    before, after = (render(Golden("t", {}, ppocr_cls(name), PATH)) for name in ("golden", "regressed"))
+    before, after = (render(Record("t", {}, ppocr_cls(name), PATH)) for name in ("golden", "regressed"))
     changed = [
         line[3:].split()[0]
         for line in difflib.unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm="")
@@ -94,7 +95,7 @@ def test_a_diff_touches_only_lines_of_tensors_that_changed(ppocr_cls: Callable[[
 
 
 def test_the_file_is_plain_yaml(ppocr_cls: Callable[[str], StatsTable]) -> None:
-    data = yaml.safe_load(render(Golden("t", {}, ppocr_cls("golden"), PATH)))
+    data = yaml.safe_load(render(Record("t", {}, ppocr_cls("golden"), PATH)))
     assert len(data["tensors"].splitlines()) == 551
     assert list(data) == ["npudump-golden", "test", "producer", "columns", "tensors"]
 
@@ -120,7 +121,7 @@ def test_further_keys_are_kept_in_their_order() -> None:
 
 def test_values_that_look_like_other_types_stay_text() -> None:
     producer = {"cann": "8.2", "soc": "310", "flag": "yes", "time": "1:30", "empty": "", "odd": "a: {b"}
-    golden = Golden("t[1:2]", producer, parse(TEXT, PATH).table, PATH)
+    golden = Record("t[1:2]", producer, parse(TEXT, PATH).table, PATH)
     assert parse(render(golden), PATH).producer == producer
 
 
@@ -134,7 +135,7 @@ def test_lines_padded_by_hand_read_the_same() -> None:
 
 def test_a_count_that_is_not_the_shapes_has_a_column(make_table: Callable[..., StatsTable]) -> None:
     table = make_table(("a:output.0", "int8", (2, 3), {"count": 8}), ("b:output.0", "int8", None, {}))
-    text = render(Golden("t", {}, table, PATH))
+    text = render(Record("t", {}, table, PATH))
     assert "nan -inf +inf count\n" in text
     assert "  a:output.0 int8 2x3 - - - - - - - 8\n  b:output.0 int8 ? - - - - - - - -\n" in text
     assert same(parse(text, PATH).table, table)
@@ -143,14 +144,14 @@ def test_a_count_that_is_not_the_shapes_has_a_column(make_table: Callable[..., S
 def test_mixed_precision_has_a_column(make_table: Callable[..., StatsTable]) -> None:
     stats = {"max": 1.0, "digits": 6}
     table = make_table(("a:output.0", "float16", (1,), stats), ("b:output.0", "float16", (1,), {"max": 1.0}))
-    text = render(Golden("t", {}, table, PATH))
+    text = render(Record("t", {}, table, PATH))
     assert "+inf digits\n" in text
     assert "digits:" not in text
     assert same(parse(text, PATH).table, table)
 
 
 def test_an_empty_table_reads_back_empty(make_table: Callable[..., StatsTable]) -> None:
-    assert len(parse(render(Golden("t", {}, make_table(), PATH)), PATH).table) == 0
+    assert len(parse(render(Record("t", {}, make_table(), PATH)), PATH).table) == 0
 
 
 def test_integers_and_floats_are_told_apart_by_dtype(make_table: Callable[..., StatsTable]) -> None:
@@ -159,7 +160,7 @@ def test_integers_and_floats_are_told_apart_by_dtype(make_table: Callable[..., S
         ("b:output.0", "float32", (1,), {"max": 2.0**63, "min": 4.0}),
         ("c:output.0", "-", (1,), {"max": 2**64 - 1}),
     )
-    text = render(Golden("t", {}, table, PATH))
+    text = render(Record("t", {}, table, PATH))
     assert "9223372036854775807 -9223372036854775808" in text
     assert "9.223372036854776e+18 4 " in text
     back = parse(text, PATH).table
@@ -203,14 +204,14 @@ def records(draw: st.DrawFn) -> Any:
 @given(st.lists(records(), max_size=8, unique_by=lambda record: str(record.key)))
 def test_any_table_comes_back_to_the_bit(rows: Any) -> None:
     table = StatsTable.from_records(rows)
-    text = render(Golden("t", {}, table, PATH))
+    text = render(Record("t", {}, table, PATH))
     assert same(parse(text, PATH).table, table)
     assert render(parse(text, PATH)) == text
 
 
 @given(st.text())
 def test_any_test_id_comes_back_or_is_refused(test: str) -> None:
-    golden = Golden(test, {}, parse(TEXT, PATH).table, PATH)
+    golden = Record(test, {}, parse(TEXT, PATH).table, PATH)
     assert parse(render(golden), PATH).test == test
 
 
@@ -221,9 +222,9 @@ def test_a_precision_that_no_producer_has_is_neither_written_nor_read(
     rows = [("a:output.0", "float16", (1,), {"max": 1.0, "digits": n}) for n in (6, digits)]
     rows[1] = ("b:output.0", *rows[1][1:])
     with pytest.raises(GoldenError, match=rf"b:output.0 carries {digits} digits, expected 6 to 17"):
-        render(Golden("t", {}, make_table(*rows), PATH))
+        render(Record("t", {}, make_table(*rows), PATH))
     rows[1] = (*rows[1][:3], {"max": 1.0})
-    text = render(Golden("t", {}, make_table(*rows), PATH)).removesuffix("0\n") + f"{digits}\n"
+    text = render(Record("t", {}, make_table(*rows), PATH)).removesuffix("0\n") + f"{digits}\n"
     with pytest.raises(GoldenError, match=rf"line 7: '{digits}' in column digits, expected 6 to 17"):
         parse(text, PATH)
 
@@ -325,11 +326,11 @@ def test_a_billion_laughs_are_refused_at_once() -> None:
 @pytest.mark.each(
     ("golden", "message"),
     [
-        (lambda t: Golden("t", {}, t, PATH, {"tensors": "x"}), "'tensors' is a key of the file itself"),
-        (lambda t: Golden("t", {"a": (1, 2)}, t, PATH), "expected text, finite numbers"),
-        (lambda t: Golden("t", {}, t, PATH, {"x": float("nan")}), "'x' would not be read back"),
-        (lambda t: Golden("t", {}, t, PATH, {"x": object()}), "expected text, finite numbers"),
-        (lambda t: Golden("t", {}, t, PATH, {"x": {1: 2}}), "a key must be text"),
+        (lambda t: Record("t", {}, t, PATH, {"tensors": "x"}), "'tensors' is a key of the file itself"),
+        (lambda t: Record("t", {"a": (1, 2)}, t, PATH), "expected text, finite numbers"),
+        (lambda t: Record("t", {}, t, PATH, {"x": float("nan")}), "'x' would not be read back"),
+        (lambda t: Record("t", {}, t, PATH, {"x": object()}), "expected text, finite numbers"),
+        (lambda t: Record("t", {}, t, PATH, {"x": {1: 2}}), "a key must be text"),
     ],
 )
 def test_what_would_not_be_read_back_is_not_written(golden: Any, message: str) -> None:
@@ -339,14 +340,14 @@ def test_what_would_not_be_read_back_is_not_written(golden: Any, message: str) -
 
 def test_one_object_in_two_places_is_written_out_twice() -> None:
     shared = ["a"]
-    golden = Golden("t", {}, parse(TEXT, PATH).table, PATH, {"x": shared, "y": shared})
+    golden = Record("t", {}, parse(TEXT, PATH).table, PATH, {"x": shared, "y": shared})
     assert parse(render(golden), PATH).extra == {"x": ["a"], "y": ["a"]}
 
 
 def test_a_key_with_a_control_character_is_not_written(make_table: Callable[..., StatsTable]) -> None:
     table = make_table(("a:output.0", "float16", (1,), {}))
     with pytest.raises(GoldenError, match=r"is not a tensor key, .* the golden was not written"):
-        render(Golden("t", {}, replace(table, keys=("a\x1b:output.0",)), PATH))
+        render(Record("t", {}, replace(table, keys=("a\x1b:output.0",)), PATH))
 
 
 @pytest.mark.each("form", ["\r\n", "  # a remark\n", "-\n", "2\n"], ids=ascii)
@@ -364,7 +365,7 @@ def test_a_table_deeper_in_the_file_than_the_rest_may_reach_is_refused_at_once()
 
 def test_a_dtype_that_would_break_a_line_is_not_written(make_table: Callable[..., StatsTable]) -> None:
     with pytest.raises(GoldenError, match="is not a dtype, the golden was not written"):
-        render(Golden("t", {}, make_table(("a:output.0", "a b", (1,), {})), PATH))
+        render(Record("t", {}, make_table(("a:output.0", "a b", (1,), {})), PATH))
 
 
 def test_hashes_stand_in_a_column_of_their_own() -> None:

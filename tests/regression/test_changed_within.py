@@ -10,8 +10,8 @@ from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.record.record import EDGES
-from pytest_npudump.record.text import SIGN, Golden
+from pytest_npudump.record.record import EDGES, Record
+from pytest_npudump.record.text import SIGN
 from pytest_npudump.regression.judgement import changes_of
 
 LAYERS = ("noisy", "follows", "apart")
@@ -28,12 +28,12 @@ def table(*averages: float, dtype: str = "float32") -> StatsTable:
     )
 
 
-def golden(noise: str = "-", edges: str = EDGE_LINES) -> Golden:
+def golden(noise: str = "-", edges: str = EDGE_LINES) -> Record:
     values = replace(table(0.5, 0.5, 0.5), noise=(noise, "-", "-"))
-    return Golden("t.py::t", {}, values, Path("t.yaml"), blocks={EDGES: edges} if edges else {})
+    return Record("t.py::t", {}, values, Path("t.yaml"), blocks={EDGES: edges} if edges else {})
 
 
-def found(approved: Golden, actual: StatsTable) -> tuple[list[str], int]:
+def found(approved: Record, actual: StatsTable) -> tuple[list[str], int]:
     cells = approved.table.noise
     measured = Calibrated.of(approved.table.keys, cells, repeats=True, widens=False)
     comparison = judge_tables(approved.table, actual, Tolerances("same", measured=measured))

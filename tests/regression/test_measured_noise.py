@@ -11,7 +11,7 @@ import pytest
 from pytest_npudump.compare.stats.deviations import Deviations
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.record.text import Golden
+from pytest_npudump.record.record import Record
 from pytest_npudump.regression.measured_noise import (
     Measured,
     calibrated,
@@ -129,7 +129,7 @@ def test_a_run_of_its_own_says_why_only_where_somebody_wanted_another() -> None:
 
 def test_a_calibration_stays_with_the_values_that_it_was_made_of() -> None:
     noisy = replace(table(1.0, 2.0), noise=("1e-5,-,-,-", "-"))
-    before = Golden("t", {}, noisy, Path("g.yaml"), {"calibration": HEAD})
+    before = Record("t", {}, noisy, Path("g.yaml"), {"calibration": HEAD})
     fresh = Measured((), {"repeats": {"runs": 2}})
     kept = fresh.with_calibration_of(before, table(1.0, 2.0))
     assert (kept.cells, kept.head["calibration"], kept.notes) == (noisy.noise, HEAD, ())

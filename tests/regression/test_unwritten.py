@@ -11,7 +11,7 @@ from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Dump, Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.record.text import Golden
+from pytest_npudump.record.record import Record
 from pytest_npudump.record.unwritten_entries import entries_of, left_out_of
 from pytest_npudump.regression.recording import golden_to_start_from
 from pytest_npudump.regression.unwritten import (
@@ -49,12 +49,12 @@ def found(first: Dump, probe: Dump, again: Dump) -> tuple[list[str], list[str]]:
     return [*map(str, result.left_out)], [*map(str, result.varying)]
 
 
-def golden(entries: object, *keys: str) -> Golden:
+def golden(entries: object, *keys: str) -> Record:
     rows = StatsTable.from_records(
         TensorRecord(TensorKey.parse(key), "", "float32", (1,), ROOT, stats=Stats(1, 1.0, 1.0, 1.0, 1.0))
         for key in keys
     )
-    return Golden("test", {}, rows, Path("a.yaml"), {"unwritten": entries} if entries is not None else {})
+    return Record("test", {}, rows, Path("a.yaml"), {"unwritten": entries} if entries is not None else {})
 
 
 def test_what_differs_in_other_memory_and_only_there_is_unwritten() -> None:
@@ -129,7 +129,7 @@ def test_entries_that_are_none_are_an_error_that_names_the_file_and_the_way_out(
 
 
 def test_entries_that_are_none_stand_in_the_way_of_a_comparison_and_not_of_an_update() -> None:
-    def start(*, update: bool) -> Golden | None:
+    def start(*, update: bool) -> Record | None:
         damaged = golden({"a": "left out"})
         settings = SimpleNamespace(update_golden=update)
         test: Any = SimpleNamespace(goldens=SimpleNamespace(read_if_any=lambda: damaged), settings=settings)

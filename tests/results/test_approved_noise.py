@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.record.noise import repeats_of
-from pytest_npudump.record.text import Golden, parse, render
+from pytest_npudump.record.record import Record
+from pytest_npudump.record.text import parse, render
 from pytest_npudump.results.acceptance import after_all_rows, after_some_rows
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ PATH = Path("golden.yaml")
 CALIBRATION = {"members": 20, "factor": 5, "varied": ["repeats", "inputs"]}
 
 
-def golden(values: Sequence[float], cells: Sequence[str] = (), **extra: Any) -> Golden:
+def golden(values: Sequence[float], cells: Sequence[str] = (), **extra: Any) -> Record:
     records = [
         TensorRecord(
             *(TensorKey(f"layer{at}", "output", 0), "", "float32", (2,)),
@@ -33,7 +34,7 @@ def golden(values: Sequence[float], cells: Sequence[str] = (), **extra: Any) -> 
         for at, value in enumerate(values)
     ]
     table = replace(StatsTable.from_records(records), noise=tuple(cells))
-    return Golden("test_a.py::test_a", {"runtime": "acl"}, table, PATH, extra)
+    return Record("test_a.py::test_a", {"runtime": "acl"}, table, PATH, extra)
 
 
 def test_a_golden_that_told_nothing_of_noise_does_not_begin_to() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.cli.common.output import to_stderr
-from pytest_npudump.cli.common.output_file import output_name
+from pytest_npudump.cli.common.output import output_name, to_stderr
 from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_npudump.cli.common.executors import Workers
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.golden.objects.tensor_store import TensorStore
-    from pytest_npudump.record.text import Golden
+
 
 _HEAD = 4096
 _MARK = b"npudump-golden:"
@@ -113,12 +113,12 @@ def _golden_side(path: Path) -> Record:
     return replace(golden, tensors=tuple(tensors))
 
 
-def _store_of(golden: Golden) -> TensorStore | None:
+def _store_of(golden: Record) -> TensorStore | None:
     from pytest_npudump.golden.pair import is_stored  # noqa: PLC0415 - goldens only
 
     if not is_stored(golden):
         return None
-    from pytest_npudump.cli.common.tensor_place import tensor_place  # noqa: PLC0415 - only where there is one
+    from pytest_npudump.cli.common.pytest_folder import tensor_place  # noqa: PLC0415 - only where there is one
 
     return tensor_place(golden.path.parent)
 

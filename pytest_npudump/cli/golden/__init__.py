@@ -1,7 +1,8 @@
-"""``npudump golden``: what golden files hold, and what becomes of them, one module of this folder a verb.
+"""``npudump golden``: what golden files hold, and what becomes of them: the words of its verbs.
 
-``waiting_runs`` are what the verbs about results share, ``owners`` what those about files do;
-``idle_rules`` are what ``stale`` says of tolerances.
+``waiting`` has the verbs about results and ``review`` asks about these; ``stale`` looks at files by the tests
+that read them, ``split`` at variants; ``git`` is told and asked, ``verify`` and ``show`` look into files,
+``remote`` is the store of their tensors.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-DESCRIPTION = "Look at golden files and at what may take their place. Exit 0; 2 where a file cannot be read."
+_GOLDEN = "Look at golden files and at what may take their place. Exit 0; 2 where a file cannot be read."
 _PENDING = (
     "List the runs that differ from their goldens, or have none, and wait for a decision: the largest change "
     "first. Exit 0: there are none; 1: there are; 2: results that cannot be read."
@@ -97,10 +98,13 @@ _LOG = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's verbs; :data:`VERBS` has what adds the arguments of each."""
+    """Add the command's verbs."""
+    parser.description = _GOLDEN
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    for name, (summary, description, add) in VERBS.items():
-        add(verbs.add_parser(name, help=summary, description=description))
+    for name, (work, summary, description, add) in _VERBS.items():
+        verb = verbs.add_parser(name, help=summary, description=description)
+        verb.set_defaults(work=f"golden.{work}")
+        add(verb)
 
 
 def _show(parser: argparse.ArgumentParser) -> None:
@@ -266,23 +270,32 @@ def _add_layers(parser: argparse.ArgumentParser) -> None:
     )
 
 
-VERBS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {
-    "pending": ("the runs that differ from their goldens and wait for a decision", _PENDING, _pending),
-    "diff": ("what differs between these runs and their goldens", _DIFF, _diff),
-    "accept": ("make these runs the goldens, without running again", _ACCEPT, _accept),
-    "review": ("decide about these runs one by one", _REVIEW, _review),
-    "reject": ("keep the goldens, and take these runs off the list", _REJECT, _add_tests),
-    "verify": ("whether golden files can be read and belong together", _VERIFY, _verify),
-    "merge": ("join two approvals of a golden, as git's merge driver", _MERGE, _merge),
-    "remote": ("golden tensors in a store: status, push, pull, move, clear", _REMOTE, _remote),
-    "init": ("tell git how goldens are merged and kept", _INIT, _init),
-    "split": ("write a variant as what differs from the common golden", _SPLIT, _split),
-    "fold": ("take a variant back", _FOLD, _fold),
-    "log": ("a golden's history from git, layer by layer", _LOG, _log),
-    "list": ("the goldens of the tests of this folder", _LIST, add_json_option),
-    "stale": ("files of goldens that no test reads", _STALE, _stale),
-    "prune": ("remove the files that no test reads", _PRUNE, _prune),
-    "show": ("what a golden says of its origin and of its noise", _SHOW, _show),
+_VERBS: dict[str, tuple[str, str, str, Callable[[argparse.ArgumentParser], None]]] = {
+    "pending": (
+        "waiting:pending",
+        "the runs that differ from their goldens and wait for a decision",
+        _PENDING,
+        _pending,
+    ),
+    "diff": ("waiting:diff", "what differs between these runs and their goldens", _DIFF, _diff),
+    "accept": ("waiting:accept_all", "make these runs the goldens, without running again", _ACCEPT, _accept),
+    "review": ("review:run", "decide about these runs one by one", _REVIEW, _review),
+    "reject": (
+        "waiting:reject_all",
+        "keep the goldens, and take these runs off the list",
+        _REJECT,
+        _add_tests,
+    ),
+    "verify": ("verify:run", "whether golden files can be read and belong together", _VERIFY, _verify),
+    "merge": ("git:merge_files", "join two approvals of a golden, as git's merge driver", _MERGE, _merge),
+    "remote": ("remote:run", "golden tensors in a store: status, push, pull, move, clear", _REMOTE, _remote),
+    "init": ("git:init", "tell git how goldens are merged and kept", _INIT, _init),
+    "split": ("split:split_all", "write a variant as what differs from the common golden", _SPLIT, _split),
+    "fold": ("split:fold_all", "take a variant back", _FOLD, _fold),
+    "log": ("git:log", "a golden's history from git, layer by layer", _LOG, _log),
+    "list": ("stale:list_all", "the goldens of the tests of this folder", _LIST, add_json_option),
+    "stale": ("stale:stale", "files of goldens that no test reads", _STALE, _stale),
+    "prune": ("stale:prune", "remove the files that no test reads", _PRUNE, _prune),
+    "show": ("show:run", "what a golden says of its origin and of its noise", _SHOW, _show),
 }
-"""By the name of a module of this folder with ``run(arguments) -> exit code``: summary, description, and what
-adds its arguments."""
+"""By verb: module and function that work, summary, description, and what adds its arguments."""

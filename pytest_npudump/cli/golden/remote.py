@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import emit, to_stderr, write_json
 from pytest_npudump.cli.common.progress import progress
-from pytest_npudump.cli.common.tensor_place import tensor_place
+from pytest_npudump.cli.common.pytest_folder import tensor_place
 from pytest_npudump.cli.golden.verify import golden_files, named_or_usual
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.golden.integrity import SUFFIX
 from pytest_npudump.golden.named_objects import look, move, named_objects, pull, push
-from pytest_npudump.golden.objects.cache_size import cached_objects, remove
+from pytest_npudump.golden.objects.object_cache import cached_objects, remove
 from pytest_npudump.language.excerpt import byte_size
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, spoken
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.golden.named_objects import Named, State
     from pytest_npudump.golden.objects.tensor_store import TensorStore
+
 
 _SHOWN = 5
 

@@ -10,9 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import emit, end_output, to_stderr
-from pytest_npudump.cli.golden import diff
-from pytest_npudump.cli.golden.accept import accept, refuse_in_ci
-from pytest_npudump.cli.golden.waiting_runs import read_waiting
+from pytest_npudump.cli.golden.waiting import accept, difference, read_waiting, refuse_in_ci
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, spoken
 from pytest_npudump.results.acceptance import refuse_idle, reject
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from pytest_npudump.cli.golden.waiting_runs import WaitingRuns
+    from pytest_npudump.cli.golden.waiting import WaitingRuns
     from pytest_npudump.results.acceptance import Pending
 
 _LINES = 15
@@ -97,7 +95,7 @@ def _answer(pending: Pending, left: int) -> tuple[str, tuple[str, ...]]:
     while True:
         words = (_key(_(_QUESTION)) if keys else _line(_(_QUESTION))).split()
         if words == ["d"]:
-            emit(diff.lines(pending))
+            emit(difference(pending))
         elif words[:1] == ["l"]:
             layers = words[1:] or _line(_("layers to accept (names or globs): ")).split()
             if layers:
@@ -137,7 +135,7 @@ def _key(question: str) -> str:
 
 
 def _shown(pending: Pending) -> Iterator[str]:
-    lines = list(diff.lines(pending))
+    lines = list(difference(pending))
     yield from lines[:_LINES]
     if len(lines) > _LINES:
         yield "  " + _("... and {left} more lines (d shows all)").format(left=len(lines) - _LINES)

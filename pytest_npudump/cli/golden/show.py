@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.allowances import Allowance
     from pytest_npudump.compare.tolerances.calibrated import Calibrated
-    from pytest_npudump.record.text import Golden
+    from pytest_npudump.record.record import Record
 
 _HEADER = (mark("tensor"), "dtype", mark("repeats"), *(f"{name} %" for name in MEASURABLE))
 
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _lines(golden: Golden, measured: Calibrated | None, limit: int | None) -> Iterator[str]:
+def _lines(golden: Record, measured: Calibrated | None, limit: int | None) -> Iterator[str]:
     facts = ", ".join(f"{name} {value}" for name, value in golden.producer.items())
     yield _("test:        {test}").format(test=golden.test)
     yield _("producer:    {facts}").format(facts=facts)
@@ -81,7 +81,7 @@ def _lines(golden: Golden, measured: Calibrated | None, limit: int | None) -> It
     yield from _noise_lines(golden, measured, limit)
 
 
-def _noise_lines(golden: Golden, measured: Calibrated, limit: int) -> Iterator[str]:
+def _noise_lines(golden: Record, measured: Calibrated, limit: int) -> Iterator[str]:
     """Yield where measured bounds hold; without a calibration the spread that is no change."""
     tolerances = _tolerances(measured)
     held = _held(golden, tolerances)
@@ -110,7 +110,7 @@ def _noise_lines(golden: Golden, measured: Calibrated, limit: int) -> Iterator[s
         yield blind
 
 
-def _changes(golden: Golden) -> Iterator[str]:
+def _changes(golden: Record) -> Iterator[str]:
     """Yield when tensors changed since, the latest first, and why."""
     stamps = [golden.changed[key] for key in golden.table.keys if key in golden.changed]
     for stamp, count in sorted(Counter(stamps).items(), reverse=True):
@@ -119,7 +119,7 @@ def _changes(golden: Golden) -> Iterator[str]:
         yield _("reason:      {reason}").format(reason=reason)
 
 
-def _repeats(golden: Golden) -> str:
+def _repeats(golden: Record) -> str:
     found = repeats_of(golden.extra, golden.path)
     if found is None or found.runs == 1:
         return _("not known: it was recorded from one run")
@@ -139,7 +139,7 @@ def _repeats(golden: Golden) -> str:
     )
 
 
-def _calibration(golden: Golden) -> str:
+def _calibration(golden: Record) -> str:
     found = calibration_of(golden.extra, golden.path)
     if found is None:
         return _("none")
@@ -162,7 +162,7 @@ def _tolerances(measured: Calibrated | None) -> Tolerances:
     return Tolerances().under(SAME).with_measured(measured)
 
 
-def _held(golden: Golden, tolerances: Tolerances) -> Mapping[str, Mapping[str, Allowance]]:
+def _held(golden: Record, tolerances: Tolerances) -> Mapping[str, Mapping[str, Allowance]]:
     """Return what each statistic of the tensors with noise may differ by, by key."""
     noise = tolerances.measured.noise if tolerances.measured is not None else {}
     layers = frozenset(map(layer_of, noise))
@@ -174,7 +174,7 @@ def _held(golden: Golden, tolerances: Tolerances) -> Mapping[str, Mapping[str, A
 
 
 def _widest(
-    golden: Golden, tolerances: Tolerances, held: Mapping[str, Mapping[str, Allowance]]
+    golden: Record, tolerances: Tolerances, held: Mapping[str, Mapping[str, Allowance]]
 ) -> Sequence[_Strayed]:
     """Return the tensors with noise, by the widest measured bound that holds, then by their noise."""
     if tolerances.measured is None:
@@ -212,7 +212,7 @@ def _cell(tolerances: Tolerances, allowance: Allowance | None) -> str:
     return percent if tolerances.is_measured(allowance.rule) else f"({percent})"
 
 
-def _as_json(golden: Golden, measured: Calibrated | None, *, noise: bool) -> dict[str, Any]:
+def _as_json(golden: Record, measured: Calibrated | None, *, noise: bool) -> dict[str, Any]:
     repeats = repeats_of(golden.extra, golden.path)
     calibration = calibration_of(golden.extra, golden.path)
     told: dict[str, Any] = {
@@ -230,7 +230,7 @@ def _as_json(golden: Golden, measured: Calibrated | None, *, noise: bool) -> dic
     return told
 
 
-def _noise_json(golden: Golden, measured: Calibrated) -> Iterator[dict[str, Any]]:
+def _noise_json(golden: Record, measured: Calibrated) -> Iterator[dict[str, Any]]:
     tolerances = _tolerances(measured)
     held = _held(golden, tolerances)
     blind = frozenset(blind_keys(golden.table, tolerances))

@@ -1,4 +1,4 @@
-"""``npudump golden split``: variants become what differs from the common golden, which names them."""
+"""Variants as what differs from a common golden: ``npudump golden split`` and ``fold``."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.variant_files import split
+from pytest_npudump.golden.variant_files import fold, split
 from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
     import argparse
+    from pathlib import Path
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Write them; 2 where one cannot be."""
+def split_all(arguments: argparse.Namespace) -> int:
+    """Write variants as what differs; 2 where one cannot be."""
     good = True
     for path in arguments.variants:
         try:
@@ -35,3 +36,38 @@ def run(arguments: argparse.Namespace) -> int:
             ]
         )
     return 0 if good else 2
+
+
+def fold_all(arguments: argparse.Namespace) -> int:
+    """Take variants back; 1 where one waits for ``--yes``, 2 where one cannot be."""
+    codes = [_folded(path, whole=arguments.whole, yes=arguments.yes) for path in arguments.variants]
+    return max(codes)
+
+
+def _folded(path: Path, *, whole: bool, yes: bool) -> int:
+    try:
+        part = fold(path, whole=whole, dry=True)
+        count = _("{differing} of {tensors} tensors differ from {name}").format(
+            differing=part.differing, tensors=part.tensors, name=part.base.name
+        )
+        waits = bool(part.differing) and not (yes or whole)
+        if waits:
+            emit(
+                [
+                    _(
+                        "would be removed with --yes: {path}: {count}, with which its runs are compared then"
+                    ).format(path=path, count=count)
+                ]
+            )
+            return 1
+        fold(path, whole=whole)
+    except GoldenError as error:
+        to_stderr(f"npudump: {error}")
+        return 2
+    words = (
+        _("a golden of its own")
+        if whole
+        else _("removed; its runs are compared with {name}").format(name=part.base.name)
+    )
+    emit([_("folded: {path}: {words} ({count})").format(path=path, words=words, count=count)])
+    return 0

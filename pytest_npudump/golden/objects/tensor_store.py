@@ -12,7 +12,7 @@ import numpy as np
 from pytest_npudump.errors import StoreError
 from pytest_npudump.golden.objects.object_cache import ObjectCache, default_folder
 from pytest_npudump.golden.objects.object_store import UnreachableError, object_store
-from pytest_npudump.golden.tensor_content import chunks, portable, viewed
+from pytest_npudump.golden.tensors import chunks, portable, viewed
 
 if TYPE_CHECKING:
     from pytest_npudump.golden.objects.object_store import ObjectStore

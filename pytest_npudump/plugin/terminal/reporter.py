@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.settings import Settings
 
+
 UNKEPT = "npudump_results"
 """Attribute of a test's report that says why its result is not kept."""
 
@@ -305,7 +306,7 @@ class Reporter:
         """Keep the tensors that this machine has of a store within their limit."""
         if not self._settings.tensor_store:
             return
-        from pytest_npudump.golden.objects.cache_size import trim  # noqa: PLC0415 - only with a store
+        from pytest_npudump.golden.objects.object_cache import trim  # noqa: PLC0415 - only with a store
         from pytest_npudump.golden.objects.tensor_store import store_of  # noqa: PLC0415 - the same
 
         trim(store_of(self._settings, self._config.rootpath).cache, self._settings.tensor_cache_limit)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.cli import main
-from pytest_npudump.cli.stats import command as stats
+from pytest_npudump.cli import main, stats
 from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:

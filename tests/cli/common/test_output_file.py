@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.cli.common.output_file import write_output
+from pytest_npudump.cli.common.output import write_output
 from pytest_npudump.errors import NpudumpError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def test_a_kill_midway_leaves_the_old_file(tmp_path: Path) -> None:
     target.write_text("old")
     dying = """
 import os, signal, sys
-from pytest_npudump.cli.common.output_file import write_output
+from pytest_npudump.cli.common.output import write_output
 from pytest_npudump.storage import atomic
 atomic.os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
 write_output("--json", sys.argv[1], b"new" * 100000)

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_npudump.dump.files.proto import dump_data_class
 from pytest_npudump.golden.pair import stage_pair
-from pytest_npudump.record.text import Golden
+from pytest_npudump.record.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -408,7 +408,7 @@ def test_tensors_of_another_recording_than_the_golden_file_are_unreadable(
     run: Run, dump_file: Run, tmp_path: Path, make_table: Callable[..., StatsTable]
 ) -> None:
     facts = ("net/relu:output.0", "float32", (4096,), {"max": 5.0})
-    golden = Golden("t", {}, make_table(facts), tmp_path / "g.yaml")
+    golden = Record("t", {}, make_table(facts), tmp_path / "g.yaml")
     stage_pair(golden, {"net/relu:output.0": (VALUES, "float32")}, {}).commit()
     before = (tmp_path / "g.safetensors").read_bytes()
     stage_pair(golden, {"net/relu:output.0": (VALUES + 1, "float32")}, {}).commit()

@@ -10,7 +10,7 @@ import pytest
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.store import write_golden
-from pytest_npudump.record.text import Golden
+from pytest_npudump.record.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ def golden_of(tmp_path: Path, dump_file: Run, *, projections: bool = True) -> Pa
     dump_file(tmp_path / "before", "net/relu", VALUES)
     table = StatsTable.from_records(read_dump(tmp_path / "before", projections=projections).records)
     path = tmp_path / "golden.yaml"
-    write_golden(path, Golden("t", {"runtime": "acl"}, table, path))
+    write_golden(path, Record("t", {"runtime": "acl"}, table, path))
     return path
 
 

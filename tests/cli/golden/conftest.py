@@ -12,7 +12,8 @@ import pytest
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.store import read_golden, write_golden
-from pytest_npudump.record.text import Golden, render
+from pytest_npudump.record.record import Record
+from pytest_npudump.record.text import render
 from pytest_npudump.results.folder import ResultsFolder, record_name
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Repository:
         producer = {"runtime": extra.pop("runtime", "acl"), "scene": "model", "dump_mode": "output"}
         told = replace(table(values), noise=extra.pop("noise", ()))
         path = self.golden(name)
-        write_golden(path, Golden(f"test_a.py::{name}", producer, told, path, extra))
+        write_golden(path, Record(f"test_a.py::{name}", producer, told, path, extra))
 
     def values(self, name: str) -> Values:
         """What a golden holds: the maximum of each layer."""
@@ -66,7 +67,7 @@ class Repository:
         """Keep a run that has these values."""
         path = self.golden(name)
         producer = {"runtime": changes.pop("runtime", "acl"), "scene": "model", "dump_mode": "output"}
-        golden = Golden(f"test_a.py::{name}", producer, table(values), path)
+        golden = Record(f"test_a.py::{name}", producer, table(values), path)
         known = read_golden(path) if path.exists() else None
         if known is not None:
             golden = replace(golden, extra=known.extra)

@@ -22,7 +22,8 @@ from pytest_npudump.dump.stats.projections import project
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable, layer_of
 from pytest_npudump.errors import RequestError
-from pytest_npudump.record.text import Golden, parse, render
+from pytest_npudump.record.record import Record
+from pytest_npudump.record.text import parse, render
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Comparison
@@ -41,7 +42,7 @@ def record(array: np.ndarray, layer: str = "fc", *, projections: bool = True) ->
 
 def approved(*records: TensorRecord) -> StatsTable:
     """A golden's table, as it is read from its file."""
-    return parse(render(Golden("t", {}, StatsTable.from_records(records), PATH)), PATH).table
+    return parse(render(Record("t", {}, StatsTable.from_records(records), PATH)), PATH).table
 
 
 def judged(golden: np.ndarray, actual: np.ndarray, tolerances: Tolerances | None = None) -> Comparison:

@@ -10,7 +10,7 @@ import pytest
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.calibrated import Calibrated, calibrated_of
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
-from pytest_npudump.record.text import Golden
+from pytest_npudump.record.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,6 +107,6 @@ def test_a_scale_of_zero_gets_no_bound() -> None:
 def test_only_a_golden_that_says_so_is_known_to_repeat(
     make_table: Make, extra: dict[str, Any], *, known: bool | None
 ) -> None:
-    golden = Golden("t", {}, make_table((KEY, "float32", (4,), BASE)), Path("g.yaml"), extra)
+    golden = Record("t", {}, make_table((KEY, "float32", (4,), BASE)), Path("g.yaml"), extra)
     found = calibrated_of(golden)
     assert (found.repeats if found is not None else None) == known

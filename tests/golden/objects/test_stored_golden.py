@@ -11,16 +11,17 @@ import numpy as np
 import pytest
 
 from pytest_npudump.errors import GoldenError, StoreError
+from pytest_npudump.golden.approval_merge import merge
 from pytest_npudump.golden.integrity import faults
 from pytest_npudump.golden.kept_tensors import read_tensors, stored_tensors
-from pytest_npudump.golden.merge.approval_merge import merge
 from pytest_npudump.golden.objects.object_store import ObjectStore
 from pytest_npudump.golden.objects.stored_golden import fetch_tensors, stage_stored
 from pytest_npudump.golden.objects.tensor_store import TensorStore
 from pytest_npudump.golden.pair import source_layers
 from pytest_npudump.golden.revisions import Change, changes
 from pytest_npudump.golden.store import read_golden
-from pytest_npudump.record.text import Golden, parse, render
+from pytest_npudump.record.record import Record
+from pytest_npudump.record.text import parse, render
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +46,7 @@ def record(make_table: Callable[..., StatsTable], tmp_path: Path, store: TensorS
     def make(conv: float = 1, relu: float = 2, fc: float = 3, **stage: Any) -> Any:
         values = dict(zip(KEYS, (conv, relu, fc), strict=True))
         table = make_table(*((key, "float32", (2,), {"max": value}) for key, value in values.items()))
-        golden = Golden("test_a.py::test_a", {"scene": "model"}, table, tmp_path / "a.yaml")
+        golden = Record("test_a.py::test_a", {"scene": "model"}, table, tmp_path / "a.yaml")
         arrays = {key: (np.full(2, value, np.float32), "float32") for key, value in values.items()}
         return stage_stored(
             golden, stage.get("tensors", arrays), stage.get("left_out", ()), store, stage.get("sources", ())
@@ -54,7 +55,7 @@ def record(make_table: Callable[..., StatsTable], tmp_path: Path, store: TensorS
     return make
 
 
-def held(golden: Golden, store: TensorStore) -> dict[str, float]:
+def held(golden: Record, store: TensorStore) -> dict[str, float]:
     """Return the value of each tensor that belongs to a golden."""
     return {key.partition(":")[0]: float(array[1]) for key, array in read_tensors(golden, store).items()}
 
@@ -224,7 +225,7 @@ import numpy as np
 from killed import killed
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.record.text import Golden
+from pytest_npudump.record.record import Record
 from pytest_npudump.golden.kept_tensors import read_tensors
 from pytest_npudump.golden.objects.stored_golden import stage_stored
 from pytest_npudump.golden.objects.tensor_store import TensorStore
@@ -239,7 +240,7 @@ def place(cache):
 def write(path, value):
     stats = Stats(2, value, value, value, value, 0, 0, 0)
     record = TensorRecord(TensorKey("conv", "output", 0), "Conv", "float32", (2,), path, stats=stats)
-    golden = Golden("test_a.py::test_a", {"scene": "model"}, StatsTable.from_records([record]), path)
+    golden = Record("test_a.py::test_a", {"scene": "model"}, StatsTable.from_records([record]), path)
     tensors = {"conv:output.0": (np.full(2, value, np.float32), "float32")}
     stage_stored(golden, tensors, (), place("cache")).commit()
 

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Project
-    from pytest_npudump.record.text import Golden
+    from pytest_npudump.record.record import Record
 
 
-def alone(path: Path) -> Golden:
+def alone(path: Path) -> Record:
     """What a file holds, and not what it stands for."""
     return parse(path.read_text(encoding="utf-8"), path)
 

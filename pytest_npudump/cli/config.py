@@ -1,0 +1,211 @@
+"""``npudump config``: what a runtime would say of a configuration, and the configuration of a test."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.cli.common.output import emit, to_stderr
+from pytest_npudump.cli.common.pytest_folder import collect
+from pytest_npudump.doctor.pytest_config import default_place
+from pytest_npudump.errors import RequestError
+from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark, spoken
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Mapping
+
+    from pytest_npudump.config.verdict import CheckerVerdict
+
+
+_TARGETS = {
+    "acl": "aclmdlSetDump",
+    "ge": "GE",
+    "torchair": "TorchAir",
+    "mindspore": "MindSpore",
+}
+
+
+def check(args: argparse.Namespace) -> int:
+    """Judge a file as its reader would; return 0 if the configuration is accepted, else 1."""
+    from pytest_npudump.config.cann import rules_version  # noqa: PLC0415 - the same
+    from pytest_npudump.config.check import check_file  # noqa: PLC0415 - only for this command
+
+    version = args.cann or rules_version()
+    verdict = check_file(args.file, args.target, version=version, device=args.device, soc=args.soc)
+    text = json.dumps(verdict.to_json(), indent=2) if args.json else _described(verdict, args.target, version)
+    emit([text])
+    return 0 if verdict.accepted else 1
+
+
+def _described(verdict: CheckerVerdict, target: str, version: str) -> str:
+    reader = _TARGETS[target]
+    if target == "acl":
+        reader += _(" of CANN {version}").format(version=version)
+    elif target == "ge" and getattr(verdict, "code", 0) != 0:
+        reader = _("aclmdlSetDump, so that GE never sees it")
+    if verdict.accepted:
+        lines = [_("accepted by {reader}: {effect}").format(reader=reader, effect=_effect(verdict))]
+    elif verdict.accepted is None:
+        lines = [_("neither accepted nor refused: {reader} alone can say").format(reader=reader)]
+    else:
+        lines = [_("refused by {reader}: {effect}").format(reader=reader, effect=_effect(verdict))]
+    lines += [_("error: {reason}").format(reason=spoken(str(reason))) for reason in verdict.reasons]
+    lines += [_("warning: {warning}").format(warning=spoken(warning)) for warning in verdict.warnings]
+    return "\n".join(lines)
+
+
+def _effect(verdict: CheckerVerdict) -> str:
+    code = getattr(verdict, "code", 0)
+    if not verdict.accepted or code:
+        return _("it returns {code}").format(code=code) if code else _("see below")
+    if not verdict.need_dump:
+        return _("nothing is switched on")
+    place = getattr(verdict, "dump_path", "")
+    what = (
+        _("switches on {dump_type}").format(dump_type=verdict.dump_type)
+        if verdict.dump_type
+        else _("switches the dump on")
+    )
+    return _("{what}, into {place}").format(what=what, place=place) if place else what
+
+
+_NAMED = 5
+_NUMBER = "/pytest-N/"
+_NOT_ISOLATED = mark(
+    "warning: TorchAir reads its dump setting with the first graph of a process: give the "
+    "test isolation='process'"
+)
+
+
+def show(arguments: argparse.Namespace) -> int:
+    """Print the file to standard output, warnings to standard error; 0 unless CANN or the test refuses it.
+
+    Raises:
+        RequestError: the test is unknown, unmarked or not the only one, or cannot be collected.
+    """
+    found = _collect(arguments.test, arguments.target)
+    test = _only_test(found, arguments.test)
+    if "data_dump" in test and arguments.target not in {None, "mindspore"}:
+        raise RequestError(_("this project's runtime is mindspore, which reads no acl.json: leave --for out"))
+    if arguments.target == "torchair" and found["runtime"] == "mindspore":
+        refusal = _("this project's runtime is mindspore, which has no acl.json to hand on")
+        to_stderr(_("error: npu_dump.torchair_config() refuses: {refusal}").format(refusal=refusal))
+        return 1
+    emit([json.dumps(_shown(test, arguments.target), indent=2)])
+    if "data_dump" in test:
+        errors = list(_mindspore_errors(test["data_dump"], arguments.device))
+        warnings = list(_mindspore_warnings(test["data_dump"], arguments.device))
+    else:
+        errors = list(_errors(test["dump"]))
+        warnings = list(_warnings(test, Path(found["rootdir"])))
+    if arguments.target == "torchair" and not test["isolated"]:
+        warnings.append(_(_NOT_ISOLATED))
+    note = _("note: N in the path is the number of pytest's run; the folder is made when the test runs")
+    for line in (*errors, *warnings, *([note] if _NUMBER in _path(test) else [])):
+        to_stderr(line)
+    return 1 if errors else 0
+
+
+def _path(test: Mapping[str, Any]) -> str:
+    section = test["data_dump"]["common_dump_settings"] if "data_dump" in test else test["dump"]
+    path: str = section["path" if "data_dump" in test else "dump_path"]
+    return path
+
+
+def _shown(test: Mapping[str, Any], target: str | None) -> Any:
+    if target == "torchair":
+        return {"enable_dump": False, "dump_config_path": str(Path(_path(test)).with_name("acl.json"))}
+    return test["data_dump"] if "data_dump" in test else {"dump": test["dump"]}
+
+
+def _collect(test: str | None, target: str | None) -> dict[str, Any]:
+    runtime = ["--npudump-runtime=mindspore"] if target == "mindspore" else []
+    temporary = f"--npudump-describe-temporary={default_place()}"
+    plugin = "pytest_npudump.plugin.collected"
+    return collect(plugin, "--npudump-describe-to", [temporary, *runtime], test)
+
+
+def _only_test(found: Mapping[str, Any], test: str | None) -> dict[str, Any]:
+    tests: list[dict[str, Any]] = found["tests"]
+    if len(tests) == 1:
+        return tests[0]
+    if tests:
+        names = first_of((entry["nodeid"] for entry in tests), _NAMED)
+        raise RequestError(
+            _("{count} tests with the marker npu_dump: name one of {names}").format(
+                count=len(tests), names=names
+            )
+        )
+    if found["unmarked"]:
+        raise RequestError(_unmarked(found["unmarked"]))
+    if found["deselected"]:
+        raise RequestError(
+            _("{test} is deselected, by -k, -m or a plugin (see addopts)").format(test=found["deselected"][0])
+        )
+    if test:
+        raise RequestError(_("pytest collects no test in {test}; name one as FILE::TEST").format(test=test))
+    raise RequestError(_("pytest collects no test here; name one as FILE::TEST"))
+
+
+def _unmarked(names: list[str]) -> str:
+    if len(names) == 1:
+        return _("{test} is without the marker npu_dump: add @pytest.mark.npu_dump").format(test=names[0])
+    return _("all {count} tests are without the marker npu_dump: add @pytest.mark.npu_dump").format(
+        count=len(names)
+    )
+
+
+def _errors(dump: Mapping[str, Any]) -> Iterator[str]:
+    from pytest_npudump.config.ge import validate_dump  # noqa: PLC0415 - only for this command
+
+    for reason in validate_dump(dump).reasons:
+        yield _("error: no model is dumped, for GE refuses silently: {reason}").format(
+            reason=spoken(str(reason))
+        )
+
+
+def _warnings(test: Mapping[str, Any], rootdir: Path) -> Iterator[str]:
+    from pytest_npudump.config.adump import validate  # noqa: PLC0415 - only for this command
+    from pytest_npudump.config.cann import (  # noqa: PLC0415 - the same
+        collecting_words,
+        rules_version,
+        soc_warnings,
+    )
+
+    # The folder of the dump is made when the test runs; any that exists stands in for it.
+    text = json.dumps({"dump": test["dump"] | {"dump_path": "."}}).encode()
+    for warning in validate(text, version=rules_version(), cwd=rootdir).warnings:
+        yield _("warning: {warning}").format(warning=spoken(warning))
+    for warning in soc_warnings(test["dump"], ""):
+        yield _("warning: {warning}").format(warning=spoken(warning))
+    if refused := collecting_words(os.environ):
+        yield _("warning: {warning}").format(warning=spoken(refused))
+    if test["globs"]:
+        globs = ", ".join(map(repr, test["globs"]))
+        yield _("warning: CANN takes no globs: every layer is dumped, and {globs} selects afterwards").format(
+            globs=globs
+        )
+
+
+def _mindspore_errors(settings: Mapping[str, Any], device: str) -> Iterator[str]:
+    for reason in _mindspore(settings, device).reasons:
+        yield _("error: MindSpore refuses it on {device}: {reason}").format(
+            device=device, reason=spoken(str(reason))
+        )
+
+
+def _mindspore_warnings(settings: Mapping[str, Any], device: str) -> Iterator[str]:
+    for warning in _mindspore(settings, device).warnings:
+        yield _("warning: {warning}").format(warning=spoken(warning))
+
+
+def _mindspore(settings: Mapping[str, Any], device: str) -> CheckerVerdict:
+    from pytest_npudump.config.data_dump import rules_version  # noqa: PLC0415 - only for this command
+    from pytest_npudump.config.mindspore import validate  # noqa: PLC0415 - the same
+
+    return validate(json.dumps(settings).encode(), device=device, environ={}, version=rules_version())

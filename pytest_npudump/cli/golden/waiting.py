@@ -1,0 +1,288 @@
+"""Waiting runs and what becomes of them: ``npudump golden pending``, ``diff``, ``accept`` and ``reject``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.cli.common.output import columns, emit, to_stderr, write_json
+from pytest_npudump.compare.stats.not_finite import describe_not_finite
+from pytest_npudump.errors import NpudumpError, RequestError
+from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark, spoken
+from pytest_npudump.report.origins import source_lines
+from pytest_npudump.report.verdicts import COLUMNS, row, shown
+from pytest_npudump.request import KnownNames
+from pytest_npudump.results.acceptance import Pending, approve, pending_of, refuse_idle, reject
+from pytest_npudump.results.entry import LINES, ResultsError
+from pytest_npudump.results.folder import ResultsFolder
+from pytest_npudump.results.rejudge import terms_at
+from pytest_npudump.settings import ci_variable
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+
+    from pytest_npudump.compare.stats.verdict import Verdict
+    from pytest_npudump.graph.sources import Sources
+    from pytest_npudump.results.folder import Results
+
+
+_CACHED = Path(".pytest_cache/d/npudump/results")
+"""Where pytest's cache has them, unless ``cache_dir`` says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRuns:
+    """What a folder of results holds for a decision.
+
+    Attributes:
+        folder: where it lies.
+        results: all that it holds.
+        chosen: the runs that the command is about, the largest change first.
+    """
+
+    folder: ResultsFolder
+    results: Results
+    chosen: tuple[Pending, ...]
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether all results can be read; says on standard error what cannot."""
+        for problem in self.results.problems:
+            to_stderr(f"npudump: {problem}")
+        return not self.results.problems
+
+
+def read_waiting(arguments: argparse.Namespace) -> WaitingRuns:
+    """Return what the arguments name.
+
+    Raises:
+        ResultsError: there are no results, or an argument names no waiting run.
+    """
+    folder = ResultsFolder(arguments.results or _cached(Path.cwd()))
+    results = folder.read()
+    pending = pending_of(folder, results, terms_at(results.entries, arguments.root, arguments.golden_dir))
+    tests = KnownNames((entry.test for entry in results.entries), choices=False)
+    return WaitingRuns(folder, results, _chosen(pending, arguments.tests, tests))
+
+
+def _cached(start: Path) -> Path:
+    for folder in (start, *start.parents):
+        if (folder / _CACHED / LINES).is_file():
+            return folder / _CACHED
+    raise ResultsError(
+        _(
+            "{start}: neither here nor in a folder above are results in {cached}: run the tests, or "
+            "name the folder of results with --results"
+        ).format(start=start, cached=_CACHED)
+    )
+
+
+def _chosen(pending: Sequence[Pending], names: Sequence[str], tests: KnownNames) -> tuple[Pending, ...]:
+    """Return the runs of tests, of files, of classes, or of globs of one; ``tests`` are all that were run."""
+    if not names:
+        return tuple(pending)
+    chosen: set[str] = set()
+    for name in names:
+        within = (f"{name}::", f"{name}[")
+        meant = tests.called(name) or tests.meant([name]).union(
+            one.entry.test for one in pending if one.entry.test.startswith(within)
+        )
+        chosen |= meant
+        if not any(one.entry.test in meant for one in pending):
+            known = first_of(one.entry.test for one in pending) or "none"
+            raise ResultsError(
+                _("{name}: names no run that waits for a decision; these do: {known}").format(
+                    name=name, known=known
+                )
+            )
+    return tuple(one for one in pending if one.entry.test in chosen)
+
+
+_COLUMNS = (mark("test"), mark("tensors"), mark("differ"), mark("largest"), mark("first"), mark("refused"))
+
+
+def pending(arguments: argparse.Namespace) -> int:
+    """List the waiting runs; 1 where there are any."""
+    waiting = read_waiting(arguments)
+    if arguments.json:
+        write_json([*map(as_json, waiting.chosen)], arguments.json)
+    if arguments.json != "-":
+        emit(_list(waiting.chosen))
+    if not waiting.is_readable:
+        return 2
+    return 1 if waiting.chosen else 0
+
+
+def _list(pending: Sequence[Pending]) -> Iterator[str]:
+    if not pending:
+        yield _("no run waits for a decision")
+        return
+    yield from columns([_list_row(one) for one in pending], _COLUMNS)
+    yield _("npudump golden diff TEST shows what differs; accept and reject decide")
+
+
+def _list_row(pending: Pending) -> tuple[str, ...]:
+    comparison = pending.comparison
+    refused = spoken(pending.refusals[0]) if pending.refusals else ""
+    count = str(pending.entry.data["tensors"])
+    if comparison is None:
+        return (
+            pending.entry.test,
+            count,
+            "-",
+            _("no golden") if pending.golden is None else "-",
+            "",
+            refused,
+        )
+    first = comparison.first
+    return (
+        *(pending.entry.test, count, str(len(comparison.failing)), size(pending)),
+        *(str(first.key) if first is not None else "", refused),
+    )
+
+
+def size(pending: Pending) -> str:
+    """Return how far a run is off: its worst value in allowances, and what cannot be told so."""
+    times = [f"{pending.largest:.3g}x"] if pending.largest else []
+    others = [_("{count} not comparable").format(count=pending.incomparable)] if pending.incomparable else []
+    return ", ".join(times + others) or "-"
+
+
+def as_json(pending: Pending) -> dict[str, Any]:
+    """Return a waiting run as plain JSON data."""
+    comparison = pending.comparison
+    return {
+        "test": pending.entry.test,
+        "status": pending.entry.status,
+        "golden": str(pending.path),
+        "has_golden": pending.golden is not None,
+        "largest": pending.largest,
+        "incomparable": pending.incomparable,
+        "refusals": list(pending.refusals),
+        "comparison": None if comparison is None else comparison.to_json()["summary"],
+        "first": str(comparison.first.key) if comparison is not None and comparison.first else None,
+    }
+
+
+def diff(arguments: argparse.Namespace) -> int:
+    """Show what differs in waiting runs; 1 where there are any."""
+    waiting = read_waiting(arguments)
+    if arguments.json:
+        data = [
+            as_json(one) | {"verdicts": [verdict.to_json() for verdict in _failing(one, arguments.layers)]}
+            for one in waiting.chosen
+        ]
+        write_json(data, arguments.json)
+    if arguments.json != "-":
+        emit(line for one in waiting.chosen for line in difference(one, arguments.layers))
+    if not waiting.is_readable:
+        return 2
+    return 1 if waiting.chosen else 0
+
+
+def difference(pending: Pending, layers: Sequence[str] = ()) -> Iterator[str]:
+    """Yield what differs in one run; ``layers`` are names or globs of those that are shown, none for all."""
+    yield f"{pending.entry.test} ({shown(pending.path)})"
+    for refusal in pending.refusals:
+        yield "  " + _("cannot be accepted: {refusal}").format(refusal=spoken(refusal))
+    result = pending.judged.result
+    for problem in result.outcome.problems if result is not None else (pending.judged.why,):
+        yield f"  {spoken(problem)}"
+    if pending.record is not None and (note := describe_not_finite(pending.record.table)):
+        yield "  " + _("note: {note}").format(note=spoken(note))
+    comparison = pending.comparison
+    if comparison is None:
+        return
+    failing = _failing(pending, layers)
+    count = _("{count} of {expected} tensors differ").format(
+        count=len(comparison.failing), expected=comparison.expected
+    )
+    yield f"  {count}: {size(pending)}"
+    yield from (f"  {line}" for line in source_lines(_sources(pending), brief=False))
+    if failing:
+        yield from (f"  {line}" for line in columns([row(verdict) for verdict in failing], COLUMNS))
+
+
+def _failing(pending: Pending, layers: Sequence[str]) -> list[Verdict]:
+    """Return what differs: the sources first, then what they explain, each in the order of execution."""
+    comparison = pending.comparison
+    failing = comparison.failing if comparison is not None else ()
+    named = pending.layers_named(layers)
+    sources = _sources(pending)
+    first = {str(source.key) for source in sources.independent} if sources is not None else set()
+    wanted = [one for one in failing if one.key.layer in named]
+    return sorted(wanted, key=lambda one: str(one.key) not in first)
+
+
+def _sources(pending: Pending) -> Sources | None:
+    result = pending.judged.result
+    return result.outcome.sources if result is not None else None
+
+
+def accept_all(arguments: argparse.Namespace) -> int:
+    """Make the waiting runs goldens; 2 where one was refused.
+
+    Raises:
+        ResultsError: a layer that is named differs in none of the runs: nothing is written.
+    """
+    refuse_in_ci(arguments)
+    waiting = read_waiting(arguments)
+    refuse_idle(waiting.chosen, arguments.layers)
+    good = [accept(waiting.folder, one, arguments.layers, arguments.reason) for one in waiting.chosen]
+    emit(
+        [
+            _("{accepted} of {count} accepted").format(accepted=sum(good), count=len(good))
+            if good
+            else _("no run waits for a decision")
+        ]
+    )
+    return 0 if waiting.is_readable and all(good) else 2
+
+
+def refuse_in_ci(arguments: argparse.Namespace) -> None:
+    """Refuse to approve in a gate.
+
+    Raises:
+        RequestError: a variable says that this is CI, and nothing says that this is on purpose.
+    """
+    variable = "" if arguments.allow_in_ci else ci_variable()
+    if variable:
+        raise RequestError(
+            _(
+                "accept is refused because the variable {variable} is set: a gate must not approve what it "
+                "checks; accept on a machine of your own, with --results, or on purpose with "
+                "--allow-in-ci"
+            ).format(variable=variable)
+        )
+
+
+def accept(folder: ResultsFolder, pending: Pending, layers: Sequence[str], reason: str) -> bool:
+    """Accept one run, or some of its layers, and say so; False where it was refused."""
+    try:
+        approval = approve(pending, layers, reason)
+    except NpudumpError as error:
+        to_stderr(f"npudump: {spoken(str(error))}")
+        return False
+    emit([_("accepted: {test}: {path}").format(test=pending.entry.test, path=shown(pending.path))])
+    emit("  " + _("note: {note}").format(note=spoken(note)) for note in approval.notes)
+    try:
+        folder.update([approval.entry])
+    except (OSError, NpudumpError) as error:  # the golden is written; the list finds that out by itself
+        problem = _("npudump: {path}: it cannot be noted there: {error}")
+        to_stderr(problem.format(path=folder.path, error=error))
+    return True
+
+
+def reject_all(arguments: argparse.Namespace) -> int:
+    """Take waiting runs off the list; 2 where results cannot be read."""
+    waiting = read_waiting(arguments)
+    if not waiting.is_readable:
+        return 2
+    waiting.folder.update(map(reject, waiting.chosen))
+    emit(_("rejected: {test}").format(test=one.entry.test) for one in waiting.chosen)
+    emit([_("{count} rejected").format(count=len(waiting.chosen))])
+    return 0

@@ -1,0 +1,312 @@
+"""``npudump init``: what a repository needs for its first test, written beside what is there."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_npudump import __version__
+from pytest_npudump.cli.common.output import emit
+from pytest_npudump.cli.first_test import FILE, first_test
+from pytest_npudump.cli.survey import Survey, survey, values_for, with_keys
+from pytest_npudump.errors import RequestError
+from pytest_npudump.language.shell import typed
+from pytest_npudump.language.text_width import padded
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark
+from pytest_npudump.storage.atomic import write_whole
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write it, and say what was found, what was written, and what was not known; 0.
+
+    Raises:
+        RequestError: the folder is none, or a file cannot be read or written.
+    """
+    root = arguments.folder.absolute()
+    if not root.is_dir():
+        raise RequestError(
+            _("{folder}: no such folder: name the folder of a repository").format(folder=arguments.folder)
+        )
+    try:
+        found = survey(root)
+    except (OSError, UnicodeDecodeError) as error:
+        raise RequestError(
+            _("{root}: cannot be looked at: {error}").format(root=root, error=error)
+        ) from error
+    planned = [*additions(found)]
+    if not arguments.dry_run:
+        for one in planned:
+            one.write()
+    emit(_lines(found, planned, dry=arguments.dry_run))
+    return 0
+
+
+def _lines(found: Survey, planned: Sequence[Addition], *, dry: bool) -> Iterator[str]:
+    yield _("found:")
+    yield "  " + _("CANN:     {cann}").format(cann=found.cann or _("none"))
+    yield "  " + _("packages: {packages}").format(packages=", ".join(sorted(found.packages)) or _("none"))
+    shown = ", ".join(map(str, found.models[:3])) + (", ..." if len(found.models) > 3 else "")  # noqa: PLR2004
+    yield "  " + _("models:   {models}").format(models=shown or _("none"))
+    yield _("would be written (--dry-run):") if dry else _("written:")
+    for one in planned:
+        if one.before is None or one.lines:
+            yield f"  {padded(_(one.word) + ':', 10)} {one.path.relative_to(found.root)}"
+            yield from (f"             {line}" for line in one.lines if one.before is not None)
+    if kept := [str(one.path.relative_to(found.root)) for one in planned if one.before and not one.lines]:
+        yield f"  {padded(_('as it is') + ':', 10)} {', '.join(kept)}"
+    unknown = [words for one in planned for words in one.unknown]
+    if not found.all_seen:
+        unknown.append(_("whether there are more models: the repository has too many files to look at all"))
+    if not found.has_git:
+        unknown.append(_("where the repository's root is: there is no .git here"))
+    if unknown:
+        yield _("not known:")
+        yield from (f"  {words}" for words in unknown)
+    yield _("next:")
+    if not found.root.samefile(Path.cwd()):
+        yield f"  {typed('cd', found.root)}"
+    if any(one.path.name == FILE and one.after for one in planned):
+        test = next(one.path.relative_to(found.root) for one in planned if one.path.name == FILE)
+        yield f"  {typed('pytest', '--npudump-update-golden', test)}"
+        yield f"  {typed('pytest', test)}"
+    yield from (f"  {line}" for line in DRIVER)
+
+
+_ATTRIBUTES = ".gitattributes"
+DRIVER = (
+    'git config merge.npudump.name "npudump golden"',
+    'git config merge.npudump.driver "npudump golden merge %O %A %B %P"',
+)
+"""What each clone needs besides, since git takes no commands from a repository."""
+
+
+def with_goldens(text: str, golden_dir: str = "golden", *, lfs: bool = False) -> tuple[str, tuple[str, ...]]:
+    """Return the text of a ``.gitattributes`` with what it lacks, and the lines that were added.
+
+    Args:
+        text: as it is; "" for a new file.
+        golden_dir: the folder of goldens, relative to the repository's root.
+        lfs: whether tensors are kept by Git LFS; else that line is there as a comment.
+    """
+    added = tuple(_missing(text, golden_dir, lfs=lfs))
+    if not added:
+        return text, ()
+    gap = "" if not text or text.endswith("\n") else "\n"
+    return text + gap + "".join(f"{line}\n" for line in added), added
+
+
+def _missing(text: str, golden_dir: str, *, lfs: bool) -> Iterator[str]:
+    yaml, tensors = _pattern(golden_dir, "*.yaml"), _pattern(golden_dir, "*.safetensors")
+    lines = [line.strip() for line in text.splitlines()]
+    if not _told(lines, yaml):
+        yield f"{yaml} text eol=lf merge=npudump"
+    large = f"{tensors} filter=lfs diff=lfs merge=lfs -text"
+    of_tensors = _told(lines, tensors)
+    if any("filter=lfs" in words.split() for words in of_tensors):
+        return
+    if lfs:
+        yield large
+    elif not of_tensors and f"# {large}" not in text:
+        yield f"{tensors} binary"
+        yield f"# {large}"
+
+
+def _told(lines: Sequence[str], pattern: str) -> list[str]:
+    """Return the attributes of the lines that have a pattern."""
+    return [line[len(pattern) :] for line in lines if re.match(rf"{re.escape(pattern)}(?:\s|$)", line)]
+
+
+def _pattern(folder: str, name: str) -> str:
+    """Return what git takes for the files of a name in a folder, whatever characters that has."""
+    own = "" if folder == "." else re.sub(r"([\\*?\[\]!#])", r"\\\1", folder) + "/"
+    pattern = f"{own}**/{name}"
+    if not re.search(r'[\s"]', pattern):
+        return pattern
+    escaped = pattern.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """One file.
+
+    Attributes:
+        path: the file.
+        before: its text; None where there is none.
+        after: its text with what is added; as before where nothing is.
+        lines: what is added to a file that is there.
+        unknown: what was not known, or is left to do, in words.
+    """
+
+    path: Path
+    before: str | None
+    after: str
+    lines: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def word(self) -> str:
+        """What becomes of the file: ``new``, ``added to`` or ``as it is``."""
+        if self.before is None:
+            return mark("new")
+        return mark("as it is") if self.before == self.after else mark("added to")
+
+    def write(self) -> None:
+        """Write it, where anything is added, and nobody has written it since it was read.
+
+        Raises:
+            RequestError: it is another file meanwhile, or cannot be written; it is as it was.
+        """
+        if self.before == self.after:
+            return
+        try:
+            if read(self.path) != self.before:
+                raise RequestError(
+                    _("{path}: was written meanwhile: it is as it is; run this again").format(path=self.path)
+                )
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self.path, [self.after.encode()])
+        except OSError as error:
+            raise RequestError(
+                _("{path}: cannot be written: {error}").format(path=self.path, error=error.strerror or error)
+            ) from error
+
+
+def read(path: Path) -> str | None:
+    """Return the text of a file, line ends as they are; None where there is none.
+
+    Raises:
+        RequestError: it cannot be read as text, or is a symbolic link, which writing would replace.
+    """
+    if path.is_symlink():
+        raise RequestError(
+            _("{path}: is a symbolic link: put a file in its place, and run this again").format(path=path)
+        )
+    try:
+        return path.read_bytes().decode()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise RequestError(_("{path}: cannot be read: {error}").format(path=path, error=error)) from error
+
+
+def git_attributes(root: Path, golden_dir: str = "golden", *, lfs: bool = False) -> Addition:
+    """Return what ``.gitattributes`` gets."""
+    path = root / _ATTRIBUTES
+    before = read(path)
+    after, lines = with_goldens(before or "", golden_dir, lfs=lfs)
+    return Addition(path, before, after, lines)
+
+
+def additions(found: Survey) -> Iterator[Addition]:
+    """Yield what a repository gets."""
+    yield _configuration(found)
+    test = first_test(found)
+    yield _new(found.tests / FILE, test.text, test.unknown)
+    yield git_attributes(found.root, found.golden_dir)
+    path, text, unknown = ci_job(found)
+    yield _new(path, text, unknown)
+
+
+def _configuration(found: Survey) -> Addition:
+    path, keys = found.configuration, values_for(found.configuration, found.section)
+    before = read(path)
+    if not found.section:
+        told = ", ".join(f"{name} = {value}" for name, value in keys.items())
+        left = _("left to you: pytest's keys in {path} stand in no section of their own, add {keys}")
+        return Addition(path, before, before or "", unknown=(left.format(path=path.name, keys=told),))
+    after, lines = with_keys(before or "", found.section, keys)
+    left = _("left to you: add pytest-npudump to required_plugins in {path}, which names other plugins")
+    unknown = () if found.requires else (left.format(path=path.name),)
+    return Addition(path, before, after, lines, unknown)
+
+
+def _new(path: Path, text: str, unknown: tuple[str, ...]) -> Addition:
+    before = read(path)
+    if before is not None:
+        return Addition(path, before, before)
+    return Addition(path, None if text else "", text, unknown=unknown)
+
+
+_GITHUB = """\
+name: npudump
+on: [push, pull_request]
+permissions:
+  contents: read
+jobs:
+  npudump:
+    runs-on: {runner}
+    env:
+{wheel}    steps:
+      - uses: actions/checkout@v4
+        with:
+          lfs: true
+{python}      - run: pip install "${{NPUDUMP_WHEEL}}{extra}"
+      - run: npudump golden verify
+      - run: pytest {options}--npudump-dump-dir=npudump-dumps --npudump-results=npudump-results
+      - uses: actions/upload-artifact@v4
+        if: failure()
+        with:
+          name: npudump
+          path: |
+            npudump-dumps
+            npudump-results
+"""
+_PYTHON = """\
+      - uses: actions/setup-python@v5
+        with:
+          python-version: "3.11"
+"""
+_GITLAB = """\
+npudump:
+{tags}  variables:
+{wheel}  script:
+    - pip install "${{NPUDUMP_WHEEL}}{extra}"
+    - npudump golden verify
+    - pytest {options}--npudump-dump-dir=npudump-dumps --npudump-results=npudump-results
+  artifacts:
+    when: on_failure
+    paths: [npudump-dumps, npudump-results]
+"""
+_NPU = mark('which label the runners with an NPU have: the job asks for "npu"')
+_WHEEL = """\
+{indent}# No package index has a release of pytest-npudump. Make a wheel of a checkout, and add it here:
+{indent}# pip wheel --no-deps --wheel-dir wheels PATH_OF_THE_CHECKOUT
+{indent}NPUDUMP_WHEEL: {wheel}
+"""
+_SOURCE = mark(
+    "where CI installs pytest-npudump from, as no package index has a release: the job takes {wheel}, which "
+    "you add; and what else your tests need"
+)
+_EMULATED = mark("whether CI has an NPU: the job runs on the emulator; on an NPU add --npudump-require-npu")
+
+
+def ci_job(found: Survey) -> tuple[Path, str, tuple[str, ...]]:
+    """Return the job's file, its text, and what was not known or is left to do."""
+    device = bool(found.cann) and "acl" in found.packages
+    options = "--npudump-require-npu " if device else "--npudump-runtime=emulator "
+    extra = "" if device else "[emulator]"
+    told = {"extra": extra, "options": options}
+    wheel = f"wheels/pytest_npudump-{__version__}-py3-none-any.whl"
+    unknown = (_(_NPU if device else _EMULATED), _(_SOURCE).format(wheel=wheel))
+    if (found.root / ".gitlab-ci.yml").is_file() and not (found.root / ".github").is_dir():
+        path = found.root / "npudump.gitlab-ci.yml"
+        tags = "  tags: [npu]\n" if device else "  image: python:3.11\n"
+        include = _("left to you: add 'include: npudump.gitlab-ci.yml' to .gitlab-ci.yml")
+        return (
+            path,
+            _GITLAB.format(tags=tags, wheel=_WHEEL.format(indent=" " * 4, wheel=wheel), **told),
+            (*unknown, include),
+        )
+    runner = "[self-hosted, npu]" if device else "ubuntu-latest"
+    python = "" if device else _PYTHON
+    lines = _WHEEL.format(indent=" " * 6, wheel=wheel)
+    text = _GITHUB.format(runner=runner, python=python, wheel=lines, **told)
+    return found.root / ".github" / "workflows" / "npudump.yml", text, unknown

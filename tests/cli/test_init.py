@@ -1,0 +1,459 @@
+"""``npudump init``: a repository gets what it lacks, nothing is overwritten, and its first test runs."""
+
+from __future__ import annotations
+
+import configparser
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import pytest
+import yaml
+from onnx import TensorProto, helper, numpy_helper
+
+from pytest_npudump import __version__
+from pytest_npudump.cli import survey as looks
+from pytest_npudump.cli.init import with_goldens
+from pytest_npudump.cli.survey import with_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty repository on a machine with the emulator alone."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(looks, "_is_there", lambda name: name in {"onnx", "onnxruntime"})
+    monkeypatch.setattr(looks, "installed_cann", lambda: None)
+    (tmp_path / ".git").mkdir()
+    return tmp_path
+
+
+def model(path: Path, batch: int | str = 2) -> None:
+    shape = [batch, 4]
+    image = helper.make_tensor_value_info("image", TensorProto.FLOAT, shape)
+    mask = helper.make_tensor_value_info("mask", TensorProto.INT64, [4])
+    out = helper.make_tensor_value_info("out", TensorProto.FLOAT, shape)
+    nodes = [
+        helper.make_node("Cast", ["mask"], ["m"], name="cast", to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["image", "m"], ["out"], name="mul"),
+    ]
+    graph = helper.make_graph(nodes, "g", [image, mask], [out])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def run_pytest(root: Path, *options: str) -> str:
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+    done = subprocess.run(words, cwd=root, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_an_empty_repository_has_a_test_that_runs(repository: Path, run: Callable[..., Any]) -> None:
+    done = run("init")
+    assert (done.code, done.err) == (0, "")
+    assert files(repository).keys() == {
+        "pytest.ini",
+        "test_npudump_first.py",
+        ".gitattributes",
+        ".github/workflows/npudump.yml",
+    }
+    assert "which model to run: the test makes one of two operators" in done.out
+    assert "whether CI has an NPU" in done.out
+    assert "1 recorded" in run_pytest(repository, "--npudump-update-golden", "test_npudump_first.py")
+    assert "tests good" in run_pytest(repository, "test_npudump_first.py")
+    job = yaml.safe_load((repository / ".github/workflows/npudump.yml").read_text("utf-8"))
+    assert job["jobs"]["npudump"]["steps"][0] == {"uses": "actions/checkout@v4", "with": {"lfs": True}}
+
+
+def test_the_smallest_model_is_run_with_inputs_of_its_shapes(
+    repository: Path, run: Callable[..., Any]
+) -> None:
+    model(repository / "models" / "small-net.onnx", batch="batch")
+    (repository / "models" / "large.onnx").write_bytes(b"x" * 10_000)
+    (repository / "tests").mkdir()
+    done = run("init")
+    assert done.code == 0
+    text = (repository / "tests" / "test_npudump_first.py").read_text("utf-8")
+    assert "'../models/small-net.onnx'" in text
+    assert "rng.uniform(0, 1, (1, 4)).astype('float32'),  # 'image'\n" in text
+    assert "rng.integers(0, 2, (4,)).astype('int64'),  # 'mask'\n" in text
+    assert "models/small-net.onnx: the size of axis 0 of the input 'image': the test takes 1" in done.out
+    assert "which of 2 models matter" in done.out
+    assert "1 recorded" in run_pytest(repository, "--npudump-update-golden", "tests")
+    run_pytest(repository, "tests")
+
+
+def graph(path: Path, nodes: list[Any], inputs: list[Any], **weights: Any) -> None:
+    constants = [numpy_helper.from_array(value, name) for name, value in weights.items()]
+    out = [helper.make_tensor_value_info("out", TensorProto.FLOAT, None)]
+    found = helper.make_graph(nodes, "g", inputs, out, initializer=constants)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    onnx.save(helper.make_model(found, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+
+
+def test_inputs_are_those_with_which_the_model_runs(repository: Path, run: Callable[..., Any]) -> None:
+    value, node = helper.make_tensor_value_info, helper.make_node
+    graph(
+        repository / "tokens" / "net.onnx",
+        [
+            node("Gather", ["words", "ids"], ["word"], name="embed"),
+            node("Cast", ["segment"], ["index"], name="cast", to=TensorProto.INT64),
+            node("Gather", ["kinds", "index"], ["kind"], name="kind"),
+            node("Add", ["word", "kind"], ["out"], name="add"),
+        ],
+        [value("ids", TensorProto.INT64, ["n", "t"]), value("segment", TensorProto.INT32, ["n", "t"])],
+        words=np.ones((50, 4), np.float32),
+        kinds=np.ones((3, 4), np.float32),
+    )
+    graph(
+        repository / "image" / "net.onnx",
+        [
+            node("Conv", ["x", "w"], ["a"], name="conv.1", strides=[4, 4]),
+            node("Conv", ["a", "v"], ["out"], name="conv.2"),
+        ],
+        [value("x", TensorProto.FLOAT, ["n", "c", "h", "w_"])],
+        w=np.ones((2, 3, 4, 4), np.float32),
+        v=np.ones((1, 2, 3, 3), np.float32),
+    )
+    expected = {
+        "tokens": [
+            "rng.integers(0, 50, (1, 8)).astype('int64')",
+            "rng.integers(0, 3, (1, 8)).astype('int32')",
+        ],
+        "image": ["rng.uniform(0, 1, (1, 3, 16, 16)).astype('float32')"],
+    }
+    for folder, arrays in expected.items():
+        done = run("init", folder)
+        text = (repository / folder / "test_npudump_first.py").read_text("utf-8")
+        found = [line.strip().partition(",  #")[0] for line in text.splitlines() if "rng." in line]
+        assert found == arrays
+        assert "none of those that were tried" not in done.out
+        assert "1 recorded" in run_pytest(repository / folder, "--npudump-update-golden")
+        assert "of 1 tests good" in run_pytest(repository / folder)
+    assert "net.onnx: the size of axis 2 of the input 'x': the test takes 16" in done.out
+
+
+def test_a_model_that_runs_with_none_of_the_inputs_is_told(
+    repository: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])
+    reshape = helper.make_node("Reshape", ["x", "shape"], ["out"], name="reshape")
+    graph(repository / "net.onnx", [reshape], [x], shape=np.array([1009]))
+    done = run("init", "--dry-run")
+    assert "net.onnx: inputs with which it runs: none of those that were tried: " in done.out
+    assert "Reshape" in done.out
+    monkeypatch.setattr(looks, "_is_there", lambda name: name == "onnx")
+    assert "net.onnx: whether it runs with these inputs: it was not tried" in run("init", "--dry-run").out
+
+
+def test_nothing_of_the_repository_is_imported_to_try_a_model(
+    repository: Path, run: Callable[..., Any]
+) -> None:
+    model(repository / "net.onnx")
+    for name in ("onnx", "json", "numpy"):
+        (repository / f"{name}.py").write_text("raise SystemExit('imported')\n", "utf-8")
+    assert "none of those that were tried" not in run("init").out
+    assert (repository / "test_npudump_first.py").is_file()
+
+
+def test_a_job_installs_a_wheel_that_the_repository_has(repository: Path, run: Callable[..., Any]) -> None:
+    for service in ("github", "gitlab"):
+        if service == "gitlab":
+            (repository / ".gitlab-ci.yml").write_text("stages: [test]\n", "utf-8")
+            shutil.rmtree(repository / ".github")
+        done = run("init")
+        file = "npudump.gitlab-ci.yml" if service == "gitlab" else ".github/workflows/npudump.yml"
+        job = yaml.safe_load((repository / file).read_text("utf-8"))
+        job = job["npudump"] if service == "gitlab" else job["jobs"]["npudump"]
+        variables = job["variables" if service == "gitlab" else "env"]
+        steps = job["script"] if service == "gitlab" else [step.get("run", "") for step in job["steps"]]
+        (install,) = [step for step in steps if step.startswith("pip install ")]
+        shell = ["sh", "-c", install.replace("pip install", "printf %s")]
+        told = subprocess.run(shell, env=variables, capture_output=True, text=True, check=True).stdout
+        assert told == f"wheels/pytest_npudump-{__version__}-py3-none-any.whl[emulator]"
+        assert variables["NPUDUMP_WHEEL"] in done.out
+
+
+@pytest.mark.parametrize(
+    ("testpaths", "folder"),
+    [
+        ("checks", "checks"),
+        ("missing checks", "checks"),
+        ("pack*/checks", "pack_a/checks"),
+        (".", "."),
+        ("../elsewhere", "tests"),
+        ("/usr", "tests"),
+        ("", "tests"),
+    ],
+)
+def test_the_first_test_lies_where_pytest_looks(
+    repository: Path, run: Callable[..., Any], testpaths: str, folder: str
+) -> None:
+    for name in ("checks", "pack_a/checks", "pack_b/checks", "tests"):
+        (repository / name).mkdir(parents=True)
+    (repository / "pytest.ini").write_text(f"[pytest]\ntestpaths = {testpaths}\n", "utf-8")
+    assert run("init").code == 0
+    assert (repository / folder / "test_npudump_first.py").is_file()
+
+
+def test_what_is_left_to_do_of_plugins_and_ci_is_told(repository: Path, run: Callable[..., Any]) -> None:
+    config = repository / "pytest.ini"
+    config.write_text("[pytest]\nrequired_plugins = pytest-cov\n", "utf-8")
+    done = run("init")
+    assert "left to you: add pytest-npudump to required_plugins in pytest.ini" in done.out
+    assert "where CI installs pytest-npudump from" in done.out
+    config.write_text("[pytest]\nrequired_plugins = pytest-cov pytest-npudump>=0.1\n", "utf-8")
+    assert "required_plugins" not in run("init").out
+
+
+def test_again_it_writes_nothing(repository: Path, run: Callable[..., Any]) -> None:
+    run("init")
+    before = files(repository)
+    done = run("init")
+    assert files(repository) == before
+    assert (
+        "as it is:  pytest.ini, test_npudump_first.py, .gitattributes, .github/workflows/npudump.yml"
+        in done.out
+    )
+
+
+def test_a_dry_run_writes_nothing(repository: Path, run: Callable[..., Any]) -> None:
+    done = run("init", "--dry-run")
+    assert files(repository) == {}
+    assert "would be written" in done.out
+
+
+def test_what_is_there_stays_line_by_line(repository: Path, run: Callable[..., Any]) -> None:
+    own = {
+        "pyproject.toml": '[project]\nname = "x"\n\n[tool.pytest.ini_options]  \naddopts = "-q"  # mine\n\n'
+        "[tool.other]\na = 1\n",
+        ".gitattributes": "*.png binary",
+        "tests/test_npudump_first.py": "def test_mine():\n    pass\n",
+        ".github/workflows/npudump.yml": "name: mine\n",
+    }
+    for name, text in own.items():
+        path = repository / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    assert run("init").code == 0
+    for name in ("tests/test_npudump_first.py", ".github/workflows/npudump.yml"):
+        assert (repository / name).read_text("utf-8") == own[name]
+    project = (repository / "pyproject.toml").read_text("utf-8")
+    assert [line for line in project.splitlines() if "npudump" not in line] == own[
+        "pyproject.toml"
+    ].splitlines()
+    options = tomllib.loads(project)["tool"]["pytest"]["ini_options"]
+    assert options == {"addopts": "-q", "required_plugins": "pytest-npudump", "npudump_golden_dir": "golden"}
+    lines = (repository / ".gitattributes").read_text("utf-8").splitlines()
+    assert lines[:2] == ["*.png binary", "golden/**/*.yaml text eol=lf merge=npudump"]
+    assert not (repository / "pytest.ini").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "table"),
+    [
+        ("pyproject.toml", '[tool.pytest]  # of pytest 9\naddopts = ["-q"]\n', ("tool", "pytest")),
+        ("pytest.toml", '[pytest]\naddopts = ["-q"]\n', ("pytest",)),
+        (".pytest.toml", "", ("pytest",)),
+    ],
+)
+@pytest.mark.skipif(int(pytest.__version__.split(".")[0]) < 9, reason="read by pytest since 9")
+def test_tables_of_pytest_9_get_values_of_their_types(
+    repository: Path, run: Callable[..., Any], name: str, text: str, table: tuple[str, ...]
+) -> None:
+    (repository / name).write_text(text, "utf-8")
+    assert run("init").code == 0
+    found: Any = tomllib.loads((repository / name).read_text("utf-8"))
+    for key in table:
+        found = found[key]
+    told = {"required_plugins": ["pytest-npudump"], "npudump_golden_dir": "golden"}
+    assert found == told | ({"addopts": ["-q"]} if text else {})
+    assert not (repository / "pytest.ini").exists()
+    run_pytest(repository, "--collect-only")
+
+
+def test_keys_in_no_section_of_their_own_are_left_to_a_person(
+    repository: Path, run: Callable[..., Any]
+) -> None:
+    text = '[tool]\npytest.ini_options.addopts = "-q"\n'
+    (repository / "pyproject.toml").write_text(text, "utf-8")
+    done = run("init")
+    assert "left to you: pytest's keys in pyproject.toml stand in no section of their own" in done.out
+    assert (repository / "pyproject.toml").read_text("utf-8") == text
+    assert not (repository / "pytest.ini").exists()
+
+
+def test_a_folder_of_goldens_that_is_named_is_the_one_that_git_and_ci_hear_of(
+    repository: Path, run: Callable[..., Any]
+) -> None:
+    (repository / "tox.ini").write_text("[pytest]\nnpudump_golden_dir = tests/refs\n", "utf-8")
+    assert run("init").code == 0
+    assert (repository / ".gitattributes").read_text("utf-8").startswith("tests/refs/**/*.yaml text ")
+    assert "npudump golden verify\n" in (repository / ".github/workflows/npudump.yml").read_text("utf-8")
+
+
+def test_a_repository_on_gitlab_gets_a_job_to_include(repository: Path, run: Callable[..., Any]) -> None:
+    (repository / ".gitlab-ci.yml").write_text("stages: [test]\n", "utf-8")
+    done = run("init")
+    assert "add 'include: npudump.gitlab-ci.yml' to .gitlab-ci.yml" in done.out
+    job = yaml.safe_load((repository / "npudump.gitlab-ci.yml").read_text("utf-8"))
+    assert job["npudump"]["artifacts"]["when"] == "on_failure"
+    assert (repository / ".gitlab-ci.yml").read_text("utf-8") == "stages: [test]\n"
+
+
+@pytest.mark.parametrize(
+    ("package", "words"), [("torch_npu", "torch.nn.Linear"), ("mindspore", "mindspore.ops")]
+)
+def test_a_framework_without_a_model_is_run(
+    repository: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, package: str, words: str
+) -> None:
+    monkeypatch.setattr(looks, "_is_there", lambda name: name == package)
+    run("init")
+    text = (repository / "test_npudump_first.py").read_text("utf-8")
+    assert words in text
+    compile(text, "test_npudump_first.py", "exec")
+
+
+def test_a_machine_with_nothing_to_run_gets_no_test_and_is_told_why(
+    repository: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looks, "_is_there", lambda _: False)
+    (repository / "net.om").write_bytes(b"")
+    done = run("init")
+    assert done.code == 0
+    assert not (repository / "test_npudump_first.py").exists()
+    assert "net.om: which inputs it has" in done.out
+    assert 'pip install "pytest-npudump[emulator]"' in done.out
+
+
+def test_a_device_here_asks_for_one_in_ci(
+    repository: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looks, "_is_there", lambda name: name in {"acl", "onnx", "onnxruntime"})
+    monkeypatch.setattr(looks, "installed_cann", lambda: "8.0.RC1")
+    done = run("init")
+    job = (repository / ".github/workflows/npudump.yml").read_text("utf-8")
+    assert "--npudump-require-npu" in job
+    assert yaml.safe_load(job)["jobs"]["npudump"]["runs-on"] == ["self-hosted", "npu"]
+    assert "which label the runners with an NPU have" in done.out
+
+
+def test_a_folder_that_is_none_is_refused(repository: Path, run: Callable[..., Any]) -> None:
+    done = run("init", str(repository / "none"))
+    assert done.code == 2
+    assert "no such folder" in done.err
+
+
+def test_the_commands_to_go_on_with_are_typed_as_they_are_printed(
+    repository: Path, run: Callable[..., Any]
+) -> None:
+    root = repository / "it's $(touch OWNED)"
+    model(root / "my tests" / "net.onnx")
+    (root / "pytest.ini").write_text("[pytest]\ntestpaths = 'my tests'\n", "utf-8")
+    lines = run("init", root).out.splitlines()
+    told = "\n".join(line.strip() for line in lines[lines.index("next:") + 1 :])
+    shown = """() { printf '%s|' "$PWD" "$@"; }"""
+    script = f"pytest{shown}\ngit{shown}\n{told}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    test = "my tests/test_npudump_first.py"
+    assert done.stdout.startswith(f"{root}|--npudump-update-golden|{test}|{root}|{test}|{root}|config|")
+    assert [*repository.rglob("OWNED")] == []
+
+
+def test_no_file_is_written_in_place_of_a_link(repository: Path, run: Callable[..., Any]) -> None:
+    for name in (".gitattributes", "pytest.ini"):
+        link = repository / name
+        target = repository / "elsewhere"
+        target.write_text("[pytest]\n", "utf-8")
+        link.symlink_to(target)
+        done = run("init", repository)
+        assert (done.code, f"{name}: is a symbolic link" in done.err) == (2, True)
+        assert link.is_symlink()
+        assert target.read_text("utf-8") == "[pytest]\n"
+        link.unlink()
+
+
+def test_golden_init_offers_git_lfs(repository: Path, run: Callable[..., Any]) -> None:
+    path = repository / ".gitattributes"
+    run("golden", "init")
+    assert "# golden/**/*.safetensors filter=lfs" in path.read_text("utf-8")
+    done = run("golden", "init", "--lfs")
+    assert path.read_text("utf-8").endswith("\ngolden/**/*.safetensors filter=lfs diff=lfs merge=lfs -text\n")
+    assert "git lfs install" in done.out
+    before = path.read_bytes()
+    run("golden", "init", "--lfs")
+    run("golden", "init")
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "name", ["refs/", "./refs", "my refs", "a[1]", "#1", "!new", 'a"b', r"a\b", "a*b", "grüße", "."]
+)
+def test_git_finds_the_goldens_of_any_folder(repository: Path, run: Callable[..., Any], name: str) -> None:
+    subprocess.run(["git", "init", "-q", repository], check=True)
+    assert run("golden", "init", "--lfs", "--golden-dir", name).code == 0
+    for file, attribute in (("b.yaml", "merge: npudump"), ("b.safetensors", "filter: lfs")):
+        asked = ["git", "check-attr", attribute.partition(":")[0], str(Path(name) / "test_a" / file)]
+        told = subprocess.run(asked, cwd=repository, check=True, capture_output=True, text=True)
+        assert told.stdout.endswith(f": {attribute}\n")
+    before = (repository / ".gitattributes").read_bytes()
+    run("golden", "init", "--lfs", "--golden-dir", name)
+    assert (repository / ".gitattributes").read_bytes() == before
+
+
+def test_golden_init_takes_the_folder_from_pytests_configuration(
+    repository: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository / "pytest.ini").write_text("[pytest]\nnpudump_golden_dir = tests/refs\n", "utf-8")
+    run("golden", "init")
+    path = repository / ".gitattributes"
+    assert path.read_text("utf-8").startswith("tests/refs/**/*.yaml text ")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--npudump-golden-dir=other")
+    run("golden", "init")
+    assert "\nother/**/*.yaml text " in path.read_text("utf-8")
+
+
+def test_a_folder_outside_of_the_repository_is_refused(repository: Path, run: Callable[..., Any]) -> None:
+    done = run("golden", "init", "--golden-dir", "../refs")
+    assert done.code == 2
+    assert "lies outside of" in done.err
+    assert not (repository / ".gitattributes").exists()
+
+
+@pytest.mark.each("text", ["", "[pytest]\n", "[pytest]\naddopts =\n  -q\n", "[other]\na = 1", "[pytest]"])
+def test_keys_are_those_of_their_section(text: str) -> None:
+    after, added = with_keys(text, "[pytest]")
+    parser = configparser.ConfigParser()
+    parser.read_string(after)
+    assert parser["pytest"]["npudump_golden_dir"] == "golden"
+    assert len(added) == 2
+    assert with_keys(after, "[pytest]") == (after, ())
+
+
+def test_a_key_that_is_there_keeps_its_value() -> None:
+    text = "[pytest]\r\nnpudump_golden_dir: mine\r\n[other]\r\nrequired_plugins = x\r\n"
+    after, added = with_keys(text, "[pytest]")
+    assert added == ("required_plugins = pytest-npudump",)
+    assert after == text.replace("[pytest]\r\n", "[pytest]\r\nrequired_plugins = pytest-npudump\r\n")
+
+
+def test_attributes_that_are_there_stay() -> None:
+    text = "golden/**/*.yaml merge=mine\ngolden/**/*.safetensors filter=lfs\n"
+    assert with_goldens(text) == (text, ())

@@ -1,0 +1,272 @@
+"""Two approvals of one golden: what touches different layers is joined, what touches the same is told."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_npudump.errors import GoldenError
+from pytest_npudump.golden.approval_merge import merge
+from pytest_npudump.record.text import parse, render
+
+PATH = Path("golden/test_a.yaml")
+COLUMNS = "tensor dtype shape max min avg l2norm nan -inf +inf"
+BASE = {"conv": 1, "relu": 2, "fc": 3, "out": 4}
+PROJECTIONS = "1 2 3 4 5 6 7 8"
+
+
+def golden(
+    values: dict[str, float],
+    *,
+    head: str = "",
+    cells: dict[str, str] | None = None,
+    blocks: str = "",
+    changed: dict[str, str] | None = None,
+) -> str:
+    """The text of a golden with one tensor a layer; ``cells`` are those of the column ``noise``."""
+    noise = "" if cells is None else " noise"
+    rows = [
+        f"  {layer}:output.0 float32 2 {value} {value} {value} - 0 0 0"
+        f"{'' if cells is None else ' ' + cells.get(layer, '-')}"
+        f"{' # ' + changed[layer] if changed and layer in changed else ''}\n"
+        for layer, value in values.items()
+    ]
+    lines = (
+        "npudump-golden: 1\n",
+        "test: test_a.py::test_a\n",
+        "producer: {runtime: acl, scene: model, dump_mode: output}\n",
+        head,
+        f"columns: {COLUMNS}{noise}\n",
+        "tensors: |\n",
+        *rows,
+        blocks,
+    )
+    return "".join(lines)
+
+
+def joined(ours: str, theirs: str, base: str = golden(BASE)) -> str:
+    found = merge(PATH, base, ours, theirs)
+    assert found.conflicts == ()
+    assert merge(PATH, base, theirs, ours).text == found.text
+    return found.text
+
+
+def test_the_goldens_here_are_as_they_are_written() -> None:
+    text = golden(
+        BASE, head="reason: why\n", cells={"conv": "~1e-3,-,-,-"}, blocks="edges: |\n  relu < conv:output.0\n"
+    )
+    assert render(parse(text, PATH)) == text
+
+
+def test_changes_of_neighbouring_layers_are_joined() -> None:
+    assert joined(golden(BASE | {"conv": 9}), golden(BASE | {"relu": 8})) == golden(
+        BASE | {"conv": 9, "relu": 8}
+    )
+
+
+def test_layers_that_one_side_inserts_or_removes_keep_the_order_of_execution() -> None:
+    ours = {"conv": 1, "bn": 7, "relu": 2, "fc": 3, "out": 4}
+    theirs = {"conv": 1, "relu": 2, "out": 5, "loss": 6}
+    assert joined(golden(ours), golden(theirs)) == golden(
+        {"conv": 1, "bn": 7, "relu": 2, "out": 5, "loss": 6}
+    )
+
+
+def test_the_same_change_on_both_sides_is_none_of_two() -> None:
+    both = golden(BASE | {"conv": 9})
+    assert joined(both, both) == both
+
+
+def test_each_change_keeps_its_day_and_commit() -> None:
+    ours = golden(BASE | {"conv": 9}, changed={"conv": "2026-11-22 aaaaaaaaaaaa", "fc": "2025-01-01"})
+    theirs = golden(BASE | {"out": 8}, changed={"out": "2026-11-23", "fc": "2025-01-01"})
+    days = {"conv": "2026-11-22 aaaaaaaaaaaa", "out": "2026-11-23", "fc": "2025-01-01"}
+    base = golden(BASE, changed={"fc": "2025-01-01"})
+    assert joined(ours, theirs, base) == golden(BASE | {"conv": 9, "out": 8}, changed=days)
+
+
+def test_what_both_sides_have_is_of_the_later_day() -> None:
+    head = "recorded: 2026-11-{} aaaaaaaaaaaa\n"
+    sides = [
+        golden(BASE | {"fc": 9}, head=head.format(day), changed={"fc": f"2026-11-{day}"}) for day in (22, 23)
+    ]
+    assert joined(*sides) == sides[1]
+
+
+def test_a_conflict_shows_the_days_of_both() -> None:
+    ours, theirs = (
+        golden(BASE | {"fc": value}, changed={"fc": day})
+        for value, day in ((8, "2026-11-22"), (9, "2026-11-23"))
+    )
+    found = merge(PATH, golden(BASE), ours, theirs)
+    assert found.conflicts == ("fc:output.0",)
+    assert re.search(r"ours\n.* 8 .* # 2026-11-22\n=======\n.* 9 .* # 2026-11-23\n>>>>", found.text)
+
+
+def test_a_new_column_of_one_side_is_there_for_all() -> None:
+    cells = {"conv": "~1e-3,-,-,-", "fc": "1e-4,-,-,-"}
+    ours = golden(BASE, head="repeats: {runs: 2}\n", cells=cells)
+    expected = golden(BASE | {"out": 9}, head="repeats: {runs: 2, compared: 3}\n", cells=cells)
+    assert joined(ours, golden(BASE | {"out": 9})) == expected
+
+
+def test_noise_of_other_values_is_a_conflict_of_that_line_alone() -> None:
+    ours = golden(BASE, cells={"conv": "~1e-3,-,-,-", "fc": "1e-4,-,-,-"})
+    found = merge(PATH, golden(BASE), ours, golden(BASE | {"fc": 9}))
+    assert found.conflicts == ("fc:output.0",)
+    assert found.text.count("<<<<<<< ") == 1
+
+
+def test_new_blocks_of_one_side_are_kept() -> None:
+    edges = "edges: |\n  relu < conv:output.0\n  fc < relu:output.0\n"
+    assert joined(golden(BASE, blocks=edges), golden(BASE | {"fc": 9})) == golden(
+        BASE | {"fc": 9}, blocks=edges
+    )
+
+
+def test_edges_of_a_layer_that_has_gone_go_with_it() -> None:
+    edges = "edges: |\n  relu < conv:output.0\n  fc < relu:output.0\n  out < fc:output.0\n"
+    theirs = {"conv": 1, "fc": 3, "out": 4}
+    text = joined(golden(BASE, blocks=edges), golden(theirs))
+    assert text == golden(theirs, blocks="edges: |\n  out < fc:output.0\n")
+
+
+def test_projections_go_with_the_statistics_they_are_of() -> None:
+    lines = "".join(f"  {layer}:output.0 {PROJECTIONS}\n" for layer in BASE)
+    ours = golden(BASE, blocks=f"projections: |\n{lines}")
+    text = joined(ours, golden(BASE | {"fc": 9}))
+    assert "fc:output.0 1 2" not in text
+    assert text.count(PROJECTIONS) == 3
+
+
+def test_projections_alone_may_change() -> None:
+    def projected(conv: int, fc: int) -> str:
+        block = f"projections: |\n  conv:output.0 {conv} 2 3 4 5 6 7 8\n  fc:output.0 {fc} 2 3 4 5 6 7 8\n"
+        return golden(BASE, blocks=block)
+
+    assert joined(projected(9, 1), projected(1, 8), projected(1, 1)) == projected(9, 8)
+    assert merge(PATH, projected(1, 1), projected(9, 1), projected(8, 1)).conflicts == ("conv:output.0",)
+
+
+def test_reasons_of_both_sides_are_kept() -> None:
+    base = golden(BASE, head="reason: first\n")
+    ours = golden(BASE | {"conv": 9}, head="reason: new weights\n")
+    theirs = golden(BASE | {"fc": 8}, head="reason: faster kernel\n")
+    text = merge(PATH, base, ours, theirs).text
+    assert "reason: new weights; faster kernel\n" in text
+
+
+def test_a_layer_that_both_changed_is_in_markers_and_no_other() -> None:
+    found = merge(PATH, golden(BASE), golden(BASE | {"fc": 9, "conv": 5}), golden(BASE | {"fc": 8, "out": 6}))
+    assert found.conflicts == ("fc:output.0",)
+    marked = re.search(r"<<<<<<< ours\n(.*)=======\n(.*)>>>>>>> theirs\n", found.text, re.DOTALL)
+    assert marked is not None
+    assert marked[1] == "  fc:output.0 float32 2 9 9 9 - 0 0 0\n"
+    assert marked[2] == "  fc:output.0 float32 2 8 8 8 - 0 0 0\n"
+    resolved = found.text.replace(marked[0], marked[2])
+    assert resolved == golden({"conv": 5, "relu": 2, "fc": 8, "out": 6})
+    with pytest.raises(GoldenError, match=r"line 8: the conflict markers of a git merge"):
+        parse(found.text, PATH)
+
+
+def test_a_layer_that_one_side_removed_and_the_other_changed_is_a_conflict() -> None:
+    ours = {"conv": 1, "relu": 2, "out": 4}
+    found = merge(PATH, golden(BASE), golden(ours), golden(BASE | {"fc": 9}))
+    assert found.conflicts == ("fc:output.0",)
+    assert "<<<<<<< ours\n=======\n  fc:output.0 float32 2 9" in found.text
+
+
+def test_layers_that_both_insert_at_one_place_are_a_conflict_as_nobody_knows_their_order() -> None:
+    ours = {"conv": 1, "a": 5, "relu": 2, "fc": 3, "out": 4}
+    theirs = {"conv": 1, "b": 6, "relu": 2, "fc": 3, "out": 4}
+    found = merge(PATH, golden(BASE), golden(ours), golden(theirs))
+    assert "<<<<<<< ours\n  a:output.0 float32 2 5 5 5 - 0 0 0\n=======\n  b:output.0" in found.text
+    assert found.text.count("<<<<<<<") == 1
+
+
+def test_producers_of_both_sides_are_a_conflict() -> None:
+    def of(cann: str) -> str:
+        return golden(BASE).replace("acl,", f"acl, cann: {cann},")
+
+    found = merge(PATH, of("8.2"), of("9.0"), of("9.1"))
+    assert found.conflicts == ("producer",)
+    assert joined(
+        of("9.0"), golden(BASE | {"fc": 9}).replace("acl,", "acl, cann: 8.2,"), of("8.2")
+    ) == golden(BASE | {"fc": 9}).replace("acl,", "acl, cann: 9.0,")
+
+
+def test_two_first_goldens_are_joined_where_they_agree() -> None:
+    assert joined(golden(BASE), golden(BASE), base="") == golden(BASE)
+    found = merge(PATH, "", golden(BASE), golden(BASE | {"fc": 9}))
+    assert found.conflicts == ("fc:output.0",)
+
+
+def test_numbers_of_digits_that_differ_become_a_column() -> None:
+    def of(digits: int, values: dict[str, float]) -> str:
+        return golden(values).replace("output}", f"output, digits: {digits}}}")
+
+    text = joined(of(6, BASE), of(6, BASE | {"fc": 9}), of(6, BASE))
+    assert text == of(6, BASE | {"fc": 9})
+    table = parse(merge(PATH, of(6, BASE), of(8, BASE), of(6, BASE | {"new": 1})).text, PATH).table
+    assert dict(zip(table.keys, table.digits.tolist(), strict=True)) == {
+        "conv:output.0": 8,
+        "relu:output.0": 8,
+        "fc:output.0": 8,
+        "out:output.0": 8,
+        "new:output.0": 6,
+    }
+
+
+def test_the_record_of_a_run_is_no_golden() -> None:
+    record = golden(BASE, blocks="op_types: |\n" + "  Conv\n" * len(BASE))
+    with pytest.raises(GoldenError, match="the record of a run"):
+        merge(PATH, record, record, record)
+
+
+LAYERS = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 2), min_size=1)
+
+
+@given(LAYERS, LAYERS, LAYERS)
+def test_a_merge_has_the_changes_of_both_sides_or_says_that_it_has_not(
+    base: dict[str, float], ours: dict[str, float], theirs: dict[str, float]
+) -> None:
+    found = merge(PATH, golden(base), golden(ours), golden(theirs))
+    assert ("<<<<<<<" in found.text) == bool(found.conflicts)
+    if found.conflicts:
+        return
+    table = parse(found.text, PATH).table
+    values = {key.partition(":")[0]: table.value(row, 0) for row, key in enumerate(table.keys)}
+    for layer in {*base, *ours, *theirs}:
+        before, left, right = base.get(layer), ours.get(layer), theirs.get(layer)
+        assert values.get(layer) == (right if left == before else left)
+        assert before in (left, right) or left == right
+
+
+@given(LAYERS, LAYERS)
+def test_where_one_side_changed_nothing_the_other_is_taken_to_the_byte(
+    base: dict[str, float], side: dict[str, float]
+) -> None:
+    assert joined(golden(side), golden(base), golden(base)) == golden(side)
+
+
+def test_a_tensor_that_one_side_leaves_out_as_unwritten_is_a_conflict() -> None:
+    """Whoever approved the other side has compared it, and may not know."""
+    listed = "unwritten:\n  out: {output.0: left out}\n"
+    without = {"conv": 1, "relu": 2, "fc": 3}
+    ours, theirs = golden(without, head=listed), golden(BASE | {"conv": 9})
+    for sides in ((ours, theirs), (theirs, ours)):
+        found = merge(PATH, golden(BASE), *sides)
+        assert found.conflicts == ("unwritten",)
+        assert re.search("(<|=){7}.*\nunwritten:\n  out: {output.0: left out}\n(=|>){7}", found.text)
+    both = golden(without | {"conv": 9}, head=listed)
+    assert joined(both, golden(without | {"relu": 8}, head=listed)) == golden(
+        without | {"conv": 9, "relu": 8}, head=listed
+    )
+    base = golden(without, head=listed)  # and a side that compares it again is as good as any other change
+    assert joined(golden(BASE), golden(without | {"conv": 9}, head=listed), base) == golden(
+        BASE | {"conv": 9}
+    )
