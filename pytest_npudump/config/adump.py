@@ -37,7 +37,7 @@ from pytest_npudump.config.acl_keys import (
 )
 from pytest_npudump.config.cann import DEFAULT_VERSION, profile_for, profile_warnings
 from pytest_npudump.config.json_file import StrictJsonError, json_refusal, parse
-from pytest_npudump.config.verdict import (
+from pytest_npudump.config.rule_table import (
     MOST_REASONS,
     AdumpVerdict,
     Refusal,
@@ -55,7 +55,7 @@ from pytest_npudump.config.verdict import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from pytest_npudump.config.verdict import Row
+    from pytest_npudump.config.rule_table import Row
 
 ACL_ERROR_INVALID_DUMP_CONFIG = 100009
 ACL_ERROR_INTERNAL_ERROR = 500000

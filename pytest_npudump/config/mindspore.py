@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_npudump.config.json_file import StrictJsonError, json_refusal, parse
-from pytest_npudump.config.verdict import (
+from pytest_npudump.config.rule_table import (
     CheckerVerdict,
     Refusal,
     always,
@@ -28,7 +28,7 @@ from pytest_npudump.config.verdict import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from pytest_npudump.config.verdict import Row
+    from pytest_npudump.config.rule_table import Row
 
 DEVICES: Final = ("Ascend", "CPU", "GPU")
 

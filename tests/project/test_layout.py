@@ -15,13 +15,14 @@ NO_ROOMS = {
     "benchmarks": "run by hand",
     "data": "samples",
     "docs": "what the documentation says, of the whole package",
+    "frozen": "what commands and sessions print and leave, of the whole package",
     "mindspore": "needs the real MindSpore",
     "project": "of the repository itself",
 }
 NO_MODULES = {"__all__", "acl", "npu_dump", "npudump", "testing"}
 """Names of other things in the first lines of folders."""
 FAMILY = {
-    *("command", "reader", "executions", "provider", "adapter", "activity", "client", "model"),
+    *("command", "reader", "executions", "provider", "adapter", "model"),
     *("errors", "request", "scene"),
 }
 """Modules that an index need not name: those of every member of a family, and those beside the rooms."""
@@ -60,18 +61,18 @@ def test_modules_of_one_name_are_of_one_kind() -> None:
         "command": "what a folder of cli/ runs",
         "show": "the action of that name of two commands",
         "judge": "the flow's, and those of scenes",
-        "checker": "of a configuration, by who reads it",
         "registry": "an index of what other packages may add to",
         "reader": "of a dump, and a file that formats have",
         "executions": "a file that formats have",
-        "activity": "a file that each runtime has",
-        "adapter": "the same",
-        "client": "the same",
+        "adapter": "a file that each runtime has",
         "model": "the same",
         "provider": "the same",
-        "memory": "the device's memory, from the same two sides",
         "float64": "the kernel of float64",
         "options": "of the command, and of pytest",
+        "mindspore": "its configuration, and its dumps",
+        "torchair": "the same",
+        "origin": "of a golden, and of a run",
+        "record": "the statistics of a run, and the step that records them",
         "remote": "a runtime in another process, a store elsewhere",
         "progress": "a bar of the command, a line of pytest",
     }

@@ -13,7 +13,7 @@ from pytest_npudump.language.translation import spoken
 if TYPE_CHECKING:
     import argparse
 
-    from pytest_npudump.config.verdict import CheckerVerdict
+    from pytest_npudump.config.rule_table import CheckerVerdict
 
 _TARGETS = {
     "acl": "aclmdlSetDump",

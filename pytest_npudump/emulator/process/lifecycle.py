@@ -20,7 +20,7 @@ from pytest_npudump.emulator.machine import codes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_npudump.config.verdict import AdumpVerdict
+    from pytest_npudump.config.rule_table import AdumpVerdict
     from pytest_npudump.emulator.process.state import Process
 
 
