@@ -17,7 +17,7 @@ from pytest_npudump.scene import SCENES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_npudump.config.verdict import CheckerVerdict
+    from pytest_npudump.config.rule_table import CheckerVerdict
     from pytest_npudump.request import DumpRequest
 
 _ITEM_KEYS = ("model_name", "optype_blacklist", "opname_blacklist", "opname_range")

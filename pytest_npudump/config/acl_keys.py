@@ -10,7 +10,7 @@ import re
 import stat
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_npudump.config.verdict import Refusal, shown
+from pytest_npudump.config.rule_table import Refusal, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -37,7 +37,7 @@ from pytest_npudump.config.acl_keys import (
 )
 from pytest_npudump.config.cann import DEFAULT_VERSION, profile_for, profile_warnings
 from pytest_npudump.config.json_file import StrictJsonError, json_refusal, parse
-from pytest_npudump.config.verdict import (
+from pytest_npudump.config.rule_table import (
     MOST_REASONS,
     AdumpVerdict,
     Refusal,
@@ -55,7 +55,7 @@ from pytest_npudump.config.verdict import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from pytest_npudump.config.verdict import Row
+    from pytest_npudump.config.rule_table import Row
 
 ACL_ERROR_INVALID_DUMP_CONFIG = 100009
 ACL_ERROR_INTERNAL_ERROR = 500000
@@ -72,6 +72,7 @@ _NOT_WITH_EXCEPTION = (
 _IGNORED_BY_EXCEPTIONS = ("dump_list", "dump_step", "dump_stats", "dump_mode", "dump_level", "dump_data")
 _IGNORED_BY_OVERFLOW = ("dump_list", "dump_step", "dump_stats", "dump_data")
 _WATCHED = f'[{{"layer": {EXAMPLES["layer"]}, "watcher_nodes": {EXAMPLES["watcher_nodes"]}}}]'
+_NAME_STATISTICS = f"name statistics ({EXAMPLES['dump_stats']}), or leave the key out for all but L2norm"
 _POSITION = re.compile(r"(input|output)[0-9]+")
 _CODES = {
     ("8.5.0", "argument"): "EP0001",
@@ -206,11 +207,7 @@ def _accepted(d: _Judged, environ: Mapping[str, str], version: str) -> AdumpVerd
     warnings = [*profile_warnings(version), *read(_WARNINGS, d)]
     dump_type, path, code = "", "", 0
     if need_dump:
-        kinds = {
-            "exception": SCENE_TYPES.get(d.scene, ""),
-            "overflow": "OP_OVERFLOW",
-            "data": "OPERATOR",
-        }
+        kinds = {"exception": SCENE_TYPES.get(d.scene, ""), "overflow": "OP_OVERFLOW", "data": "OPERATOR"}
         dump_type = kinds[d.kind]
         configured = path = str(dump.get("dump_path", ""))
         if d.oldest and d.scene:  # the watcher too, and the directory is not looked at
@@ -383,6 +380,10 @@ def _item_refusal(key: str, problem: Callable[[str], str], remedy: str, code: st
     return check
 
 
+def _item_conflict(key: str, condition: str, remedy: str) -> _Check:
+    return lambda one: (_conflict(f"{one.path}.{key}", "", condition, remedy),)
+
+
 def _too_long(one: _Judged) -> Iterator[Refusal]:
     for key in _BLACKLISTS:
         count = len(one.item.get(key, ()))
@@ -428,13 +429,10 @@ _ITEM: tuple[tuple[Row[_Judged, Refusal], ...], ...] = (
     (
         (
             lambda one: not one.watcher and one.item.get("watcher_nodes"),
-            lambda one: (
-                _conflict(
-                    f"{one.path}.watcher_nodes",
-                    "",
-                    "anything but the watcher scene",
-                    'add "dump_scene": "watcher", or leave watcher_nodes out',
-                ),
+            _item_conflict(
+                "watcher_nodes",
+                "anything but the watcher scene",
+                'add "dump_scene": "watcher", or leave watcher_nodes out',
             ),
         ),
         (
@@ -448,9 +446,7 @@ _ITEM: tuple[tuple[Row[_Judged, Refusal], ...], ...] = (
         ),
         (
             lambda one: one.watcher and one.item.get("model_name"),
-            lambda one: (
-                _conflict(f"{one.path}.model_name", "", '"dump_scene": "watcher"', "leave model_name out"),
-            ),
+            _item_conflict("model_name", '"dump_scene": "watcher"', "leave model_name out"),
         ),
     ),
     ((always, _too_long),),
@@ -472,16 +468,18 @@ _ITEM: tuple[tuple[Row[_Judged, Refusal], ...], ...] = (
 """What is asked of every member of ``dump_list``, in CANN's order."""
 
 
+def _not_stats(d: _Judged) -> Iterator[Refusal]:
+    default = "" if "dump_data" in d.dump else ", its default"
+    yield _conflict("dump_stats", "", f'"dump_data": "tensor"{default}', 'add "dump_data": "stats"')
+
+
 def _data(d: _Judged) -> bool:
     return d.located and d.kind == "data"
 
 
 _RULES: tuple[Row[_Judged, Refusal], ...] = (
     (always, _choice("dump_scene")),
-    (
-        lambda d: d.strict and d.kind == "exception",
-        _present(_NOT_WITH_EXCEPTION, '"dump_scene": "{}"'),
-    ),
+    (lambda d: d.strict and d.kind == "exception", _present(_NOT_WITH_EXCEPTION, '"dump_scene": "{}"')),
     *(
         (
             lambda d: d.scene and not (d.strict and d.kind == "exception"),
@@ -495,17 +493,11 @@ _RULES: tuple[Row[_Judged, Refusal], ...] = (
     (lambda d: d.located, _types("dump_path")),
     (
         lambda d: d.located,
-        _coded(
-            "argument",
-            lambda d: path_reasons(d.dump, d.cwd, must_be_directory=not d.old),
-        ),
+        _coded("argument", lambda d: path_reasons(d.dump, d.cwd, must_be_directory=not d.old)),
     ),
     (lambda d: d.located, _choice("dump_debug")),
     (lambda d: d.located and d.kind == "overflow", _switched_on("dump_op_switch", '"dump_debug": "on"')),
-    (
-        lambda d: d.strict and d.kind == "overflow",
-        _present(("dump_list",), '"dump_debug": "on"'),
-    ),
+    (lambda d: d.strict and d.kind == "overflow", _present(("dump_list",), '"dump_debug": "on"')),
     (_data, _choice("dump_data")),
     (lambda d: _data(d) and not d.oldest, _choice("dump_kernel_data")),
     (_data, _choice("dump_level")),
@@ -516,42 +508,15 @@ _RULES: tuple[Row[_Judged, Refusal], ...] = (
     (_data, _types("dump_stats")),
     (
         lambda d: _data(d) and d.dump.get("dump_stats") == [],
-        _coded(
-            "statistics",
-            lambda _: (
-                Refusal(
-                    "dump_stats",
-                    "empty",
-                    f"name statistics ({EXAMPLES['dump_stats']}), or leave the key out for all but L2norm",
-                    "EP0001",
-                ),
-            ),
-        ),
+        _coded("statistics", says(Refusal("dump_stats", "empty", _NAME_STATISTICS, "EP0001"))),
     ),
     (
         lambda d: _data(d) and "dump_stats" in d.dump and d.dump.get("dump_data", "tensor") == "tensor",
-        _coded(
-            "logged",
-            lambda d: (
-                _conflict(
-                    "dump_stats",
-                    "",
-                    f'"dump_data": "tensor"{"" if "dump_data" in d.dump else ", its default"}',
-                    'add "dump_data": "stats"',
-                ),
-            ),
-        ),
+        _coded("logged", _not_stats),
     ),
-    (
-        lambda d: d.old,
-        lambda d: _types(
-            *(
-                key
-                for key in (*STRING_KEYS, "dump_stats")
-                if key != "dump_step" and not (d.oldest and key == "dump_kernel_data")
-            )
-        )(d),
-    ),
+    (lambda d: d.old, _types(*STRING_KEYS[:-2])),
+    (lambda d: d.old and not d.oldest, _types("dump_kernel_data")),
+    (lambda d: d.old, _types("dump_stats")),
 )
 """What excludes what, in CANN's order; what has an old release break off stands where its value is used."""
 
@@ -614,10 +579,7 @@ _WARNINGS: tuple[Row[_Judged, str], ...] = (
         lambda d: d.oldest and "dump_kernel_data" in d.dump,
         says("dump_kernel_data: unknown to CANN 8.5.0, ignored"),
     ),
-    (
-        lambda d: d.kind == "exception",
-        _ignored(_IGNORED_BY_EXCEPTIONS, '"dump_scene": "{}"'),
-    ),
+    (lambda d: d.kind == "exception", _ignored(_IGNORED_BY_EXCEPTIONS, '"dump_scene": "{}"')),
     (lambda d: d.kind == "overflow", _ignored(_IGNORED_BY_OVERFLOW, '"dump_debug": "on"')),
     (
         lambda d: d.kind == "overflow" and d.dump.get("dump_mode", "all") != "all",
@@ -656,14 +618,8 @@ _WARNINGS: tuple[Row[_Judged, str], ...] = (
         lambda d: d.kind == "data" and d.dump.get("dump_level") == "op",
         says('dump_level: "op" switches the dump of aclnn operators (eager kernels) off'),
     ),
-    (
-        lambda d: d.kind == "data" and d.old,
-        lambda d: few(_lost_statistics(d), "dump_stats"),
-    ),
-    (
-        lambda d: _data(d) and members(d.dump.get("dump_list")),
-        lambda d: few(_lost_items(d), "dump_list"),
-    ),
+    (lambda d: d.kind == "data" and d.old, lambda d: few(_lost_statistics(d), "dump_stats")),
+    (lambda d: _data(d) and members(d.dump.get("dump_list")), lambda d: few(_lost_items(d), "dump_list")),
     (
         lambda d: d.scene == "aic_err_detail_dump",
         says("dump_scene: aic_err_detail_dump lasts until the process ends, whatever finalize_dump does"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.config import adump, ge, mindspore, torchair
 from pytest_npudump.config.cann import DATA_DUMPS, DEFAULT_VERSION, collecting_words, soc_warnings
 from pytest_npudump.config.json_file import read_config_file, read_plain_file
-from pytest_npudump.config.verdict import AdumpVerdict, CheckerVerdict, Refusal
+from pytest_npudump.config.rule_table import AdumpVerdict, CheckerVerdict, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

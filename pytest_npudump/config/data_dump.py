@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_npudump.config.mindspore import COMMON_KEYS, E2E_KEYS, mindspore_warnings, validate
-from pytest_npudump.config.verdict import one_of
+from pytest_npudump.config.rule_table import one_of
 from pytest_npudump.errors import ConfigError
 from pytest_npudump.request import RunRequest, is_glob
 from pytest_npudump.scene import NO_WATCHER, SCENES

@@ -22,7 +22,7 @@ from pytest_npudump.config.acl_keys import (
     remote_path,
 )
 from pytest_npudump.config.json_file import StrictJsonError, json_refusal, parse
-from pytest_npudump.config.verdict import (
+from pytest_npudump.config.rule_table import (
     CheckerVerdict,
     Refusal,
     always,
@@ -36,7 +36,7 @@ from pytest_npudump.config.verdict import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from pytest_npudump.config.verdict import Row
+    from pytest_npudump.config.rule_table import Row
 
     _Dump: TypeAlias = Mapping[str, Any]
     _Check: TypeAlias = Callable[[_Dump], Iterable[Refusal]]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_npudump.config.verdict import Refusal
+from pytest_npudump.config.rule_table import Refusal
 
 ACL_ERROR_INVALID_FILE: Final = 100003
 ACL_ERROR_PARSE_FILE: Final = 100006

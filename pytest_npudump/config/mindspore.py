@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_npudump.config.json_file import StrictJsonError, json_refusal, parse
-from pytest_npudump.config.verdict import (
+from pytest_npudump.config.rule_table import (
     CheckerVerdict,
     Refusal,
     always,
@@ -28,7 +28,7 @@ from pytest_npudump.config.verdict import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from pytest_npudump.config.verdict import Row
+    from pytest_npudump.config.rule_table import Row
 
 DEVICES: Final = ("Ascend", "CPU", "GPU")
 
@@ -353,10 +353,7 @@ _RULES: tuple[Row[_Settings, Refusal], ...] = (
     (always, _choice(_E2E, "stat_calc_mode", "host", "device")),
     (always, _choice(_E2E, "device_stat_precision_mode", "high", "low")),
     (always, _unsigned(_E2E, "sample_mode", range(2))),
-    (
-        lambda s: s.sampled and "sample_num" in s.e2e,
-        _unsigned(_E2E, "sample_num", range(1, 1 << 32)),
-    ),
+    (lambda s: s.sampled and "sample_num" in s.e2e, _unsigned(_E2E, "sample_num", range(1, 1 << 32))),
     (lambda s: _COMMON not in s.root, lambda s: (_no_settings(s.root),)),
     (always, _lacking),
     (always, _unsigned(_COMMON, "dump_mode", range(3))),
@@ -409,10 +406,7 @@ _RULES: tuple[Row[_Settings, Refusal], ...] = (
     ),
     (always, _unsigned(_COMMON, "overflow_number", _ANY)),
     (always, _string(_COMMON, "saved_data")),
-    (
-        lambda s: not s.exception_tensors,
-        _choice(_COMMON, "saved_data", "statistic", "tensor", "full"),
-    ),
+    (lambda s: not s.exception_tensors, _choice(_COMMON, "saved_data", "statistic", "tensor", "full")),
     (
         lambda s: _statistics(s) and s.device == "CPU",
         _refuse("saved_data", "statistics are not written on CPU", 'write "tensor"'),
@@ -479,10 +473,7 @@ _WARNINGS: tuple[Row[_Settings, str], ...] = (
         lambda s: not s.common["support_device"] and s.device != "CPU",
         says(f"{_COMMON}.support_device: empty, so no device dumps anything"),
     ),
-    (
-        lambda s: _mode(s) in (1, 2),
-        lambda s: (f"{_COMMON}.op_debug_mode: {_mode(s)} is read as 3",),
-    ),
+    (lambda s: _mode(s) in (1, 2), lambda s: (f"{_COMMON}.op_debug_mode: {_mode(s)} is read as 3",)),
     (
         lambda s: _mode(s) and s.dump_mode,
         lambda s: (f"{_COMMON}.dump_mode: {s.dump_mode} is read as 0 where op_debug_mode is not 0",),
@@ -503,10 +494,7 @@ _WARNINGS: tuple[Row[_Settings, str], ...] = (
         lambda s: s.op_debug_mode == _EXCEPTION and s.sampled,
         says(f"{_E2E}.sample_mode: read as 0 for an exception dump"),
     ),
-    (
-        lambda s: s.exception_tensors,
-        says(f'{_COMMON}.saved_data: read as "tensor" for an exception dump'),
-    ),
+    (lambda s: s.exception_tensors, says(f'{_COMMON}.saved_data: read as "tensor" for an exception dump')),
     (
         lambda s: s.asks_device and s.saved_data != "statistic",
         lambda s: (f'{_E2E}.stat_calc_mode: read as "host" with "saved_data": "{s.saved_data}"',),
@@ -519,8 +507,5 @@ _WARNINGS: tuple[Row[_Settings, str], ...] = (
         lambda s: "statistic_category" in s.common and not _statistics(s),
         says(f'{_COMMON}.statistic_category: read only with "saved_data": "statistic" or "full"'),
     ),
-    (
-        lambda s: s.on_device and "statistic_category" in s.common,
-        _lost_categories,
-    ),
+    (lambda s: s.on_device and "statistic_category" in s.common, _lost_categories),
 )

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.config.acl_keys import step_reasons
 from pytest_npudump.config.cann import STATISTICS
 from pytest_npudump.config.json_file import StrictJsonError, json_refusal, parse
-from pytest_npudump.config.verdict import MOST_REASONS, CheckerVerdict, Refusal, few, one_of, shown
+from pytest_npudump.config.rule_table import MOST_REASONS, CheckerVerdict, Refusal, few, one_of, shown
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
 
 if TYPE_CHECKING:

@@ -240,7 +240,12 @@ class DevicePool:
 
     def _several(self, own: int, number: int, owner: str) -> tuple[int, ...]:
         self._wait(lambda: self._turns[own].take(owner), (own,))
-        held, others = [own], self._others(own)
+        held, others, free = [own], [i for i in self._order if i != own], set()
+        for i in others:
+            if self._claims[i].take(""):
+                self._claims[i].give_back()
+                free.add(i)
+        others.sort(key=lambda i: i not in free)  # those that nobody claims first
 
         def more() -> bool:
             for i in others:
@@ -251,27 +256,15 @@ class DevicePool:
         self._wait(more, others)
         return tuple(held)
 
-    def _others(self, own: int) -> list[int]:
-        """Return the other devices, those that nobody claims first."""
-        others = [i for i in self._order if i != own]
-        free = set()
-        for i in others:
-            if self._claims[i].take(""):
-                self._claims[i].give_back()
-                free.add(i)
-        return sorted(others, key=lambda i: i not in free)
-
     def _wait(self, taken: Callable[[], bool], devices: Sequence[int]) -> None:
         started, told = time.monotonic(), _PATIENCE
         while not taken():
             waited = time.monotonic() - started
             if waited >= told:
                 told = waited + _AGAIN
-                self._say(f"waiting for {self._whom(devices)}, {waited:.0f} s so far")
+                turns = [(i, self._turns[i]) for i in devices]
+                held = [f"device {i}, held by {turn.holder()}" for i, turn in turns if not turn.is_ours]
+                whom = f"{self._gate.holder()}, whose test gathers several devices"
+                whom = "; ".join(held) if turns else whom
+                self._say(f"waiting for {whom}, {waited:.0f} s so far")
             time.sleep(_PAUSE)
-
-    def _whom(self, devices: Sequence[int]) -> str:
-        if not devices:
-            return f"{self._gate.holder()}, whose test gathers several devices"
-        turns = [(i, self._turns[i]) for i in devices]
-        return "; ".join(f"device {i}, held by {turn.holder()}" for i, turn in turns if not turn.is_ours)

@@ -46,7 +46,9 @@ def join(rank: Rank, environment: Mapping[str, str] = os.environ) -> Path:
         ConfigError: no folder can be made, or each is somebody else's.
     """
     refused = []
-    for base in _bases():
+    name = f"npudump-ranks-{os.getuid()}"
+    # TMPDIR comes second: launch scripts give each rank one of its own.
+    for base in dict.fromkeys(Path(place) / name for place in (_COMMON, tempfile.gettempdir())):
         try:
             return _join(base, rank, environment)
         except OSError as error:  # noqa: PERF203 - there are two
@@ -54,23 +56,17 @@ def join(rank: Rank, environment: Mapping[str, str] = os.environ) -> Path:
     raise ConfigError(f"the ranks cannot meet: {'; '.join(refused)}; make one of them usable, or set TMPDIR")
 
 
-def _bases() -> tuple[Path, ...]:
-    """Return where folders of runs may lie, the first that can be used counts for all ranks of a machine.
-
-    TMPDIR comes second: launch scripts give each rank one of its own.
-    """
-    name = f"npudump-ranks-{os.getuid()}"
-    return tuple(dict.fromkeys(Path(place) / name for place in (_COMMON, tempfile.gettempdir())))
-
-
 def _join(base: Path, rank: Rank, environment: Mapping[str, str]) -> Path:
     base.mkdir(mode=0o700, exist_ok=True)
     if base.is_symlink() or base.stat().st_uid != os.getuid():
         raise PermissionError(errno.EPERM, "expected a folder of this user's own")
     with _alone(base):
-        _forget(base)
+        for over in base.glob(f"{_process_space()}-*"):  # runs whose processes have all ended
+            if not _has_life(over) and time.time() - over.stat().st_mtime > _KEPT:
+                shutil.rmtree(over, ignore_errors=True)
         folder = _round(base, _name(rank, environment), rank.number)
-        _place(folder, rank.number).write_text(json.dumps(_this_process()), encoding="utf-8")
+        own = {"process": os.getpid(), "began": _began(os.getpid())}
+        _place(folder, rank.number).write_text(json.dumps(own), encoding="utf-8")
     return folder
 
 
@@ -99,16 +95,12 @@ def _alone(base: Path) -> Iterator[None]:
 def _name(rank: Rank, environment: Mapping[str, str]) -> str:
     """Return what the run's folders are called: the same for all ranks, and another for any other run."""
     facts = [environment.get(name, "") for name in (*_ADDRESS, *_SIZES)]
-    if not _names_a_run(environment):
+    run_id = environment.get("TORCHELASTIC_RUN_ID", "").strip().lower()
+    # Without these the variables tell no two runs apart: a port has one owner, an address may be anybody's.
+    if run_id in _NO_RUN_ID and not any(environment.get(name, "").strip() for name in _PORTS):
         facts.append(str(os.getppid()))
     digest = blake2b(json.dumps([*facts, rank.size]).encode(), digest_size=10).hexdigest()
     return f"{_process_space()}-{digest}"
-
-
-def _names_a_run(environment: Mapping[str, str]) -> bool:
-    """Whether the variables tell two runs apart: a port has one owner; an address alone may be anybody's."""
-    run_id = environment.get("TORCHELASTIC_RUN_ID", "").strip().lower()
-    return run_id not in _NO_RUN_ID or any(environment.get(name, "").strip() for name in _PORTS)
 
 
 def _process_space() -> int:
@@ -130,19 +122,8 @@ def _round(base: Path, name: str, number: int) -> Path:
     return folder
 
 
-def _forget(base: Path) -> None:
-    """Remove the folders of runs whose processes have all ended."""
-    for folder in base.glob(f"{_process_space()}-*"):
-        if not _has_life(folder) and time.time() - folder.stat().st_mtime > _KEPT:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
 def _has_life(folder: Path) -> bool:
     return any(map(_is_alive, folder.glob("here.*")))
-
-
-def _this_process() -> dict[str, int]:
-    return {"process": os.getpid(), "began": _began(os.getpid())}
 
 
 def _is_alive(place: Path) -> bool:
@@ -270,12 +251,13 @@ class Exchange:
             # Looked at before the messages: what a rank says last must not be missed.
             mute = {number for number in wanted if self._is_mute(number, last)}
             heard = {number for number in wanted - told.keys() if self._has(name, number)}
-            told |= {number: self._told(name, number) for number in heard}
+            told |= {number: json.loads(self._path(name, number).read_text("utf-8")) for number in heard}
             if wanted - told.keys() <= mute or (unless and self.decided(unless) is not None):
                 return told
             if time.monotonic() > until:
-                if patience is None:
-                    self._leave_out_absent()
+                missing = [number for number in range(self.rank.size) if not has_joined(self.folder, number)]
+                if missing and patience is None:
+                    self.decide(_ABSENT, missing)
                 return told
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -286,16 +268,8 @@ class Exchange:
             return True
         return has_joined(self.folder, number) and self.has_ended(number, last)
 
-    def _leave_out_absent(self) -> None:
-        missing = [number for number in range(self.rank.size) if not has_joined(self.folder, number)]
-        if missing:
-            self.decide(_ABSENT, missing)
-
     def _has(self, name: str, number: int) -> bool:
         return self._path(name, number).exists()
-
-    def _told(self, name: str, number: int) -> Any:
-        return json.loads(self._path(name, number).read_text(encoding="utf-8"))
 
     def _draft(self, content: Any) -> Path:
         """Write ``content`` where nobody looks, so that a message is there whole or not at all."""

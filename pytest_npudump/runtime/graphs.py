@@ -319,18 +319,16 @@ class DispatchedOperators:
 
     def _run(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         result = function(*arguments, **named)
-        self._see(function, (*arguments, *named.values()), result)
-        return result
-
-    def _see(self, function: Any, arguments: Iterable[object], result: object) -> None:
         if self.first or not self._is_operator(function):
-            return
-        given = list(self._on_device(arguments))
+            return result
+        given = list(self._on_device((*arguments, *named.values())))
         made = list(self._on_device((result,)))
-        if not given or not (made or _schema(function).is_mutable) or self._recording():
-            return
-        if _operator_name(function) not in _COPIES or _is_cast(given, made):
-            self.first = str(function)
+        if given and (made or _schema(function).is_mutable) and not self._recording():
+            # A copy that stays on the device and changes the type is a cast, which can overflow.
+            casts = len(given) + len(made) > 1 and len({tensor.dtype for tensor in [*given, *made]}) > 1
+            if casts or _operator_name(function) not in _COPIES:
+                self.first = str(function)
+        return result
 
     @staticmethod
     def _is_operator(function: Any) -> bool:
@@ -350,11 +348,10 @@ class DispatchedOperators:
         for value in values:
             if isinstance(value, list | tuple):
                 yield from self._on_device(value)
-            elif isinstance(value, torch.Tensor) and not isinstance(value, fake) and self._is_there(value):
+            elif not isinstance(value, torch.Tensor) or isinstance(value, fake):
+                continue
+            elif value.device.type == self._device:
                 yield value
-
-    def _is_there(self, tensor: Any) -> bool:
-        return bool(tensor.device.type == self._device)
 
 
 def _schema(function: Any) -> Any:
@@ -365,12 +362,6 @@ def _schema(function: Any) -> Any:
 def _operator_name(function: Any) -> str:
     name: str = _schema(function).name.rpartition("::")[2]
     return name
-
-
-def _is_cast(given: list[Any], made: list[Any]) -> bool:
-    """Whether a copy stays on the device and changes the type, which can overflow."""
-    types = {tensor.dtype for tensor in [*given, *made]}
-    return len(given) + len(made) > 1 and len(types) > 1
 
 
 class LowestMode:

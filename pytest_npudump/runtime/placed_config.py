@@ -83,7 +83,9 @@ def _exclusive(target: Path) -> Iterator[None]:
         try:
             if not target.parent.is_dir():
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-            stack.enter_context(held(lock_file(_unlinked(target)), 0))
+            # By a name that stays the same while a file takes the place of a link there.
+            name = Path(os.path.realpath(target.parent)) / f"{target.name}{_TEMPORARY}"
+            stack.enter_context(held(lock_file(name), 0))
         except Timeout:
             raise ConfigError(
                 f"acl_json {target}: another run has put its configuration there; give each test a path of "
@@ -94,37 +96,37 @@ def _exclusive(target: Path) -> Iterator[None]:
         yield
 
 
-def _unlinked(target: Path) -> Path:
-    """Return a name for ``target`` that stays the same while a file takes the place of a link there."""
-    return Path(os.path.realpath(target.parent)) / f"{target.name}{_TEMPORARY}"
-
-
 def _merged(target: Path, dump: dict[str, Any]) -> bytes:
-    content: dict[str, Any] = {}
+    """Return the content of a file that CANN reads with another dump; an empty one configures nothing."""
+    content: Any = {}
     if os.path.lexists(target):
         file = read_config_file(target)
         if file.reason is not None:
             raise ConfigError(f"acl_json {file.reason}")
-        content = _parsed(target, file.text)
+        try:
+            content = parse(file.text) if file.text else {}
+        except StrictJsonError as error:
+            raise ConfigError(
+                f"acl_json {target}: not JSON: {error}; correct it, or name another path"
+            ) from None
+        if not isinstance(content, dict):
+            raise ConfigError(f"acl_json {target}: not a JSON object; correct it, or name another path")
     content["dump"] = dump
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _parsed(target: Path, text: bytes) -> dict[str, Any]:
-    """Return the content of a file that CANN reads; an empty one configures nothing."""
-    try:
-        content = parse(text) if text else {}
-    except StrictJsonError as error:
-        raise ConfigError(f"acl_json {target}: not JSON: {error}; correct it, or name another path") from None
-    if not isinstance(content, dict):
-        raise ConfigError(f"acl_json {target}: not a JSON object; correct it, or name another path")
-    return content
-
-
 def _put(target: Path, content: bytes) -> None:
     digest = _digest(content)
+    temporary = target.with_name(f"{target.name}{_TEMPORARY}")
     try:
-        temporary = _written(target, content)
+        temporary.unlink(missing_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+            if target.exists():
+                os.fchmod(descriptor, target.stat().st_mode & 0o777)
         try:
             if os.path.lexists(target):
                 target.rename(target.with_name(f"{target.name}{_BACKUP}{digest}"))
@@ -142,19 +144,6 @@ def _not_put(target: Path, error: OSError) -> ConfigError:
         f"acl_json {target}: a configuration cannot be put there: {error.strerror or error}; the folder "
         f"has to exist and to be writable"
     )
-
-
-def _written(target: Path, content: bytes) -> Path:
-    temporary = target.with_name(f"{target.name}{_TEMPORARY}")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(descriptor)
-        if target.exists():
-            os.fchmod(descriptor, target.stat().st_mode & 0o777)
-    return temporary
 
 
 def _put_back(target: Path) -> None:

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from pytest_npudump.config.adump import validate
 from pytest_npudump.config.cann import PROFILES
-from pytest_npudump.config.verdict import MOST_REASONS
+from pytest_npudump.config.rule_table import MOST_REASONS
 from pytest_npudump.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_npudump.config.verdict import AdumpVerdict
+    from pytest_npudump.config.rule_table import AdumpVerdict
 
 
 def check(dump: Any, tmp_path: Path, **options: Any) -> AdumpVerdict:

@@ -19,7 +19,7 @@ import yaml
 from pytest_npudump.config import adump, ge, mindspore, torchair
 
 if TYPE_CHECKING:
-    from pytest_npudump.config.verdict import CheckerVerdict
+    from pytest_npudump.config.rule_table import CheckerVerdict
 
 TABLE = Path(__file__).parents[1] / "data" / "config_cases.yaml"
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pytest_npudump.config.ge import validate
 
 if TYPE_CHECKING:
-    from pytest_npudump.config.verdict import CheckerVerdict
+    from pytest_npudump.config.rule_table import CheckerVerdict
 
 
 def check(dump: Any) -> CheckerVerdict:

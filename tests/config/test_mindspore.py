@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.config.mindspore import DEVICES, validate
-from pytest_npudump.config.verdict import MOST_REASONS
+from pytest_npudump.config.rule_table import MOST_REASONS
 
 if TYPE_CHECKING:
-    from pytest_npudump.config.verdict import CheckerVerdict
+    from pytest_npudump.config.rule_table import CheckerVerdict
 
 COMMON = {
     "dump_mode": 0,

@@ -16,7 +16,7 @@ from pytest_npudump.config.check import check_file
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_npudump.config.verdict import CheckerVerdict
+    from pytest_npudump.config.rule_table import CheckerVerdict
 
 
 OLD = ("8.5.0", "9.0.0")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_npudump.config.rule_table import MOST_REASONS
 from pytest_npudump.config.torchair import OPTIONS, validate, validate_options
-from pytest_npudump.config.verdict import MOST_REASONS
 
 # The expressions that TorchAir itself uses; the first takes exponential time, so the strings stay short.
 THEIR_STEP = r"^(((\d+)|(\d+-{0,1}\d+))\|{0,1})*$"

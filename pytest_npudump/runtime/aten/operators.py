@@ -151,17 +151,10 @@ def may_run(operator: str, api: str) -> bool:
     match = _API.fullmatch(api)
     if match is None:
         return False
-    known = {_stem(operator)}.union(*(_stems(_API.sub(r"\g<name>", name)) for name in _others(operator)))
+    others = OTHERWISE.get(operator, OTHERWISE.get(operator.rstrip("_"), ()))
+    stem = _AROUND.sub("", operator.strip("_")).replace("_", "").lower()
+    known = {stem}.union(*(_stems(_API.sub(r"\g<name>", name)) for name in others))
     return not known.isdisjoint(_stems(match["name"]))
-
-
-def _others(operator: str) -> tuple[str, ...]:
-    return OTHERWISE.get(operator, OTHERWISE.get(operator.rstrip("_"), ()))
-
-
-def _stem(operator: str) -> str:
-    """Return ATen's name without what it has around the operation."""
-    return _AROUND.sub("", operator.strip("_")).replace("_", "").lower()
 
 
 def _stems(name: str) -> set[str]:

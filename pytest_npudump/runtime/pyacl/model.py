@@ -134,11 +134,7 @@ class PyAclModel(ModelSession):
         acl = self.acl
         dims = value(acl, "acl.mdl.get_cur_output_dims()", acl.mdl.get_cur_output_dims(self._desc, index))
         dtype = self._outputs[index].dtype
-        shape = tuple(int(d) for d in dims["dims"])
-        size = math.prod(shape) * dtype.itemsize
-        data = read(acl, acl.get_data_buffer_addr(buffer), size) if size else b""
-        array: np.ndarray = np.frombuffer(data, dtype).reshape(shape).copy()
-        return array
+        return _values(acl, acl.get_data_buffer_addr(buffer), (dtype, tuple(int(d) for d in dims["dims"])))
 
     def close(self) -> None:
         """Unload the model and free its description."""
@@ -347,7 +343,7 @@ def run_single_operator(acl: Any, call: OperatorCall, *, compiled: bool) -> list
         )
         _check_execution(acl, call, code, compiled=compiled)
         check(acl, "acl.rt.synchronize_stream()", acl.rt.synchronize_stream(stream))
-        return [_download(acl, a, port) for (a, _), port in zip(targets, call.outputs, strict=True)]
+        return [_values(acl, a, port) for (a, _), port in zip(targets, call.outputs, strict=True)]
 
 
 def _number(dtype: np.dtype[Any]) -> int:
@@ -365,16 +361,17 @@ def _desc(acl: Any, stack: ExitStack, port: Port) -> int:
 def _memory(acl: Any, stack: ExitStack, port: Port) -> tuple[int, int]:
     """Return the address of memory for a tensor, and a data buffer over it."""
     dtype, shape = port
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    size = math.prod(shape) * dtype.itemsize
     address = allocate(acl, stack, size)
     buffer: int = acl.create_data_buffer(address, size)
     stack.callback(acl.destroy_data_buffer, buffer)
     return address, buffer
 
 
-def _download(acl: Any, address: int, port: Port) -> NDArray[Any]:
+def _values(acl: Any, address: int, port: Port) -> NDArray[Any]:
+    """Return what lies at an address of the device."""
     dtype, shape = port
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    size = math.prod(shape) * dtype.itemsize
     data = read(acl, address, size) if size else b""
     array: NDArray[Any] = np.frombuffer(data, dtype).reshape(shape).copy()
     return array
@@ -435,15 +432,12 @@ def _description(call: OperatorCall) -> dict[str, Any]:
         "input_desc": [*_described(inputs)],
         "output_desc": [*_described(call.outputs)],
     }
-    if call.attributes:
-        found["attr"] = [*_described_attributes(call)]
+    attributes = {name: _attribute(call.operator, name, given) for name, given in call.attributes.items()}
+    if attributes:
+        found["attr"] = [
+            {"name": name, "type": kind, "value": plain} for name, (kind, plain) in attributes.items()
+        ]
     return found
-
-
-def _described_attributes(call: OperatorCall) -> Iterator[dict[str, Any]]:
-    for name, given in call.attributes.items():
-        kind, plain = _attribute(call.operator, name, given)
-        yield {"name": name, "type": kind, "value": plain}
 
 
 def _described(ports: Sequence[Port]) -> Iterator[dict[str, Any]]:

@@ -94,19 +94,19 @@ class ObservedCalls:
     def watch(self) -> None:
         """Look at every call from now on; a function that pyACL does not have is not looked for."""
         mdl, op, rt = self._acl.mdl, getattr(self._acl, "op", None), getattr(self._acl, "rt", None)
-        self._replace(mdl, "init_dump", self._init_dump)
-        self._replace(mdl, "set_dump", self._set_dump)
-        self._replace(mdl, "finalize_dump", self._finalize_dump)
-        self._replace(mdl, "dump_reg_callback", self._register)
-        for name in _LOADS:
-            self._replace(mdl, name, self._load)
-        for name in _RUNS:
-            self._replace(mdl, name, self._run)
-        for name in _OPERATORS:
-            self._replace(op, name, self._run_operator)
-        self._replace(op, "create_handle", self._create_handle)
-        for name in _WAITS:
-            self._replace(rt, name, self._failed)
+        for module, names, see in (
+            (mdl, ("init_dump",), self._init_dump),
+            (mdl, ("set_dump",), self._set_dump),
+            (mdl, ("finalize_dump",), self._finalize_dump),
+            (mdl, ("dump_reg_callback",), self._register),
+            (mdl, _LOADS, self._load),
+            (mdl, _RUNS, self._run),
+            (op, _OPERATORS, self._run_operator),
+            (op, ("create_handle",), self._create_handle),
+            (rt, _WAITS, self._failed),
+        ):
+            for name in names:
+                self._replace(module, name, see)
 
     def stop(self) -> None:
         """Put every function back, but those that something else has replaced meanwhile."""
