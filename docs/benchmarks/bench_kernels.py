@@ -25,8 +25,7 @@ import numpy as np
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES, file_pieces
 from pytest_npudump.dump.records import Payload
-from pytest_npudump.dump.stats.file_tensors import payload_stats
-from pytest_npudump.dump.stats.tensor import tensor_stats
+from pytest_npudump.dump.stats.tensor import payload_stats, tensor_stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

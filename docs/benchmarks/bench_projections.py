@@ -31,10 +31,8 @@ from test_projections import signs
 
 from pytest_npudump.dump.bytes.chunks import chunks
 from pytest_npudump.dump.records import Payload
-from pytest_npudump.dump.stats.accumulators import array_accumulator
-from pytest_npudump.dump.stats.file_tensors import payload_stats
-from pytest_npudump.dump.stats.projected import Projected
 from pytest_npudump.dump.stats.projections import array_projector
+from pytest_npudump.dump.stats.tensor import Projected, array_accumulator, payload_stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

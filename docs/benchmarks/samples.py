@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pytest_npudump.dump.files.container.proto import dump_data_class
+from pytest_npudump.dump.files.proto import dump_data_class
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.dump.values.dtypes import BY_NAME
@@ -88,8 +88,8 @@ def csv_trees(work: Path) -> None:
             path.write_text(f"{HEADER}Input,0,{row}Output,0,{row}")
     table = StatsTable.from_records(read_dump(work / "csv_golden").records)
     path = work / "csv_golden.yaml"
-    from pytest_npudump.golden.content.text import Golden  # an older checkout may not have it
     from pytest_npudump.golden.store import write_golden
+    from pytest_npudump.record.text import Golden  # an older checkout may not have it
 
     write_golden(path, Golden("test_model.py::test_model", {"runtime": "acl"}, table, path))
 

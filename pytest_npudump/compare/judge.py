@@ -24,10 +24,9 @@ from pytest_npudump.dump.columns import ColumnRecords
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import STATISTICS, StatsTable, layer_of, sanitised_key, shape_of
-from pytest_npudump.golden.content.table_rows import rows_of
-from pytest_npudump.golden.content.unwritten_entries import LEFT_OUT, entries_of, left_out_of
 from pytest_npudump.language.excerpt import first_of
-from pytest_npudump.record.record import UNWRITTEN, Record
+from pytest_npudump.record.record import UNWRITTEN, Record, rows_of
+from pytest_npudump.record.unwritten_entries import LEFT_OUT, entries_of, left_out_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -10,15 +10,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import chain, repeat
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from pytest_npudump.dump.parts import TensorPart
+from pytest_npudump.dump.execution import TensorPart
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from pytest_npudump.dump.places import Place
 
@@ -34,49 +34,28 @@ class TensorColumns:
     """What files of statistics say of n tensors.
 
     Attributes:
+        digits: significant decimal digits of the statistics.
         file: the number of each tensor's file; those of one file stand in its order.
         io, slot, dtype, shape, format, size, note, digest: n values each, as ``TensorPart`` has them.
         told: n times whether the tensor has statistics.
         stats: a column for each of :data:`_FIELDS`; None for one that has no value of any tensor.
-        digits: significant decimal digits of the statistics.
     """
 
-    file: array[int]
-    io: list[str]
-    slot: list[int]
-    dtype: list[str]
-    shape: list[tuple[int, ...] | None]
-    format: list[str]
-    size: list[int | None]
-    note: list[str]
-    digest: list[str]
-    told: list[bool]
-    stats: tuple[Column | None, ...]
     digits: int
+    file: array[int] = field(default_factory=partial(array, "q"))
+    io: list[str] = field(default_factory=list)
+    slot: list[int] = field(default_factory=list)
+    dtype: list[str] = field(default_factory=list)
+    shape: list[tuple[int, ...] | None] = field(default_factory=list)
+    format: list[str] = field(default_factory=list)
+    size: list[int | None] = field(default_factory=list)
+    note: list[str] = field(default_factory=list)
+    digest: list[str] = field(default_factory=list)
+    told: list[bool] = field(default_factory=list)
+    stats: tuple[Column | None, ...] = (None,) * len(_FIELDS)
 
     def __len__(self) -> int:
         return len(self.io)
-
-    @classmethod
-    def of(cls, files: Mapping[int, Sequence[TensorPart]], digits: int) -> TensorColumns:
-        """Put the tensors of files, by number, into columns; none of them has a payload."""
-        parts = list(chain.from_iterable(files.values()))
-        stats = [part.stats for part in parts]
-        columns = ([None if found is None else getattr(found, name) for found in stats] for name in _FIELDS)
-        return cls(
-            array("q", chain.from_iterable(repeat(at, len(found)) for at, found in files.items())),
-            [part.io for part in parts],
-            [part.slot for part in parts],
-            [part.dtype for part in parts],
-            [part.shape for part in parts],
-            [part.format for part in parts],
-            [part.size for part in parts],
-            [part.note for part in parts],
-            [part.digest for part in parts],
-            [found is not None for found in stats],
-            tuple(None if column.count(None) == len(column) else column for column in columns),
-            digits,
-        )
 
     def append(self, other: TensorColumns, first: int) -> None:
         """Put others of the same ``digits`` behind these, their files numbered from ``first`` on."""
@@ -135,7 +114,7 @@ class Qualifiers(NamedTuple):
 
 @dataclass(slots=True)
 class FileColumns:
-    """The files of a dump (or records in them) in columns: each an execution of an operator, or a part.
+    """The files of a dump (or records in them) in columns: executions of operators, or parts of one.
 
     Attributes:
         places: what directories say.

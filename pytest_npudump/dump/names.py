@@ -24,7 +24,9 @@ from calendar import timegm
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
+    from pathlib import Path
+
 
 _WATCHER = "_To_"
 _FLAGS = re.ASCII | re.DOTALL
@@ -38,7 +40,7 @@ _OPERATOR = re.compile(
     _FLAGS,
 )
 _BRIEF = re.compile(
-    r"(?P<head>display|exception_info)\.(?P<stream>\d+)\.(?P<task>\d+)(?P<core>\.\w+\.\w+)?"
+    r"(?P<name>display|exception_info)\.(?P<stream>\d+)\.(?P<task>\d+)(?P<core>\.\w+\.\w+)?"
     r"\.(?P<time>\d{16,17})",
     _FLAGS,
 )
@@ -49,20 +51,36 @@ _DOTTED = re.compile(
 )
 _EXCEPTION = re.compile(r"(?P<type>[^.]+)\.(?P<name>.+)\.(?P<task>\d+)\.(?P<time>\d{17})", _FLAGS)
 _CALLBACK = re.compile(
-    r"(?P<head>.+)\.(?P<stream>\d+)\.(?P<task>\d+)(?P<core>\.\d+\.\d+)\.(?P<time>\d{17})", _FLAGS
+    r"(?P<name>.+)\.(?P<stream>\d+)\.(?P<task>\d+)(?P<core>\.\d+\.\d+)\.(?P<time>\d{17})", _FLAGS
 )
-_CORE = re.compile(r"(?P<name>.*)\.(?P<stream>\d+)\.(?P<task>\d+)\.(?P<time>\d{17})\.core", _FLAGS)
+_CORE = re.compile(
+    r"(?P<name>.*)\.(?P<stream>\d+)\.(?P<task>\d+)\.(?P<time>\d{17})(?P<suffix>\.core)", _FLAGS
+)
 _CUSTOM = re.compile(r"(?P<name>.+)\.custom\.(?P<time>\d{17})", _FLAGS)
 _MINDSPORE = re.compile(
     rf"(?P<type>[^.]+)\.(?P<name>.+){_IDS}"
-    r"\.(?P<io>input|output)\.(?P<slot>\d+)\.(?P<format>[A-Za-z]\w*)(?:\.(?P<dtype>\w+))?\.npy",
+    r"\.(?P<io>input|output)\.(?P<slot>\d+)\.(?P<format>[A-Za-z]\w*)(?:\.(?P<dtype>\w+))?(?P<suffix>\.npy)",
     _FLAGS,
 )
 _TORCHAIR = re.compile(
-    r"(?P<node>[^-]+)-(?P<target>.+)\.(?P<io>INPUT|OUTPUT)\.(?P<slot>\d+)(?:\.(?P<part>\d+))?"
-    r"\.(?P<time>\d{20})\.npy",
+    r"(?P<name>[^-]+)-(?P<type>.+)\.(?P<io>INPUT|OUTPUT)\.(?P<slot>\d+)(?:\.(?P<part>\d+))?"
+    r"\.(?P<time>\d{20})(?P<suffix>\.npy)",
     _FLAGS,
 )
+
+_DUMPS = (
+    ("operator", _OPERATOR),
+    ("capture", _CAPTURE),
+    ("operator", _DOTTED),
+    ("exception", _CALLBACK),
+    ("exception", _CUSTOM),
+    ("exception", _EXCEPTION),
+)
+_NPY = (("mindspore", _MINDSPORE), ("torchair", _TORCHAIR))
+_CORES = (("core", _CORE),)
+"""CANN keeps the last 255 characters of a core's name, so that its begin may be lost."""
+
+_BRIEFS = (("exception", _BRIEF),)
 
 
 class DumpName(NamedTuple):
@@ -105,20 +123,48 @@ class DumpName(NamedTuple):
 
 def parse_name(name: str) -> DumpName | None:
     """Return what ``name`` (without directories) says, or None if it is no dump file's name."""
+    grammars: Sequence[tuple[str, re.Pattern[str]]]
     if name.endswith(".npy"):
-        return _mindspore(name) or _torchair(name)
-    if name.endswith(".core"):
-        return _core(name)
-    if name.startswith(("exception_info.", "display.")):
-        return _brief(name)
-    match = _OPERATOR.fullmatch(name)
-    if match is not None:
-        return _operator(match)
-    capture = _CAPTURE.fullmatch(name)
-    if capture is not None:
-        return _captured(capture)
-    match = _DOTTED.fullmatch(name)
-    return _exception(name) if match is None else _operator(match)
+        grammars = _NPY
+    elif name.endswith(".core"):
+        grammars = _CORES
+    else:
+        grammars = _BRIEFS if name.startswith(("exception_info.", "display.")) else _DUMPS
+    for kind, grammar in grammars:
+        match = grammar.fullmatch(name)
+        if match is not None:
+            return _named(kind, match)
+    return None
+
+
+def _named(kind: str, match: re.Match[str]) -> DumpName | None:
+    """Return what the first grammar that fits a name makes of it; None where its time is no date."""
+    found = match.groupdict("")
+    time = _microseconds(found["time"])
+    if time is None:
+        return None
+    task, stream, number, part, slot, context = (
+        int(found[group]) if found.get(group) else None
+        for group in ("task", "stream", "number", "part", "slot", "context")
+    )
+    op_type = found.get("type", "")
+    return DumpName(
+        "opdebug" if kind == "operator" and op_type == "Opdebug" else kind,
+        op_type,
+        found["name"] + found.get("core", ""),  # of a brief one the core of its task stands for the operator
+        task,
+        stream,
+        time,
+        found["time"],
+        found.get("suffix", ""),
+        number,
+        None if context is None else (context, int(found["thread"]), int(found["device"])),
+        found.get("io", "").lower(),
+        -1 if slot is None else slot,
+        part,
+        found.get("format", ""),
+        found.get("dtype", ""),
+    )
 
 
 def split_watcher(op_name: str, layers: Collection[str], nodes: Collection[str]) -> tuple[str, str] | None:
@@ -137,120 +183,6 @@ def split_watcher(op_name: str, layers: Collection[str], nodes: Collection[str])
     return None
 
 
-def _operator(match: re.Match[str]) -> DumpName:
-    op_type, op_name, task, stream, stamp, context, thread, device, suffix = match.groups()
-    return DumpName(
-        "opdebug" if op_type == "Opdebug" else "operator",
-        op_type,
-        op_name,
-        int(task),
-        None if stream is None else int(stream),
-        int(stamp),
-        stamp,
-        suffix or "",
-        None,
-        None if context is None else (int(context), int(thread), int(device)),
-    )
-
-
-def _captured(match: re.Match[str]) -> DumpName:
-    op_type, op_name, number, task, stream, stamp, context, thread, device = match.groups()
-    ffts = None if context is None else (int(context), int(thread), int(device))
-    return DumpName(
-        "capture", op_type, op_name, int(task), int(stream), int(stamp), stamp, "", int(number), ffts
-    )
-
-
-def _brief(name: str) -> DumpName | None:
-    """An exception dump that is called after ids only; the task or its core stands for the operator."""
-    match = _BRIEF.fullmatch(name)
-    time = None if match is None else _microseconds(match["time"])
-    if match is None or time is None:
-        return None
-    return _by_ids(match, time)
-
-
-def _by_ids(match: re.Match[str], time: int) -> DumpName:
-    op_name = match["head"] + (match["core"] or "")
-    return DumpName("exception", "", op_name, int(match["task"]), int(match["stream"]), time, match["time"])
-
-
-def _exception(name: str) -> DumpName | None:
-    match = _CALLBACK.fullmatch(name)
-    if match is not None:
-        time = _microseconds(match["time"])
-        return None if time is None else _by_ids(match, time)
-    match = _CUSTOM.fullmatch(name)
-    if match is None:
-        match = _EXCEPTION.fullmatch(name)
-    time = None if match is None else _microseconds(match["time"])
-    if match is None or time is None:
-        return None
-    found = match.groupdict()
-    task = found.get("task")
-    return DumpName(
-        "exception",
-        found.get("type", ""),
-        found["name"],
-        None if task is None else int(task),
-        None,
-        time,
-        found["time"],
-    )
-
-
-def _core(name: str) -> DumpName | None:
-    """The core of a kernel. CANN keeps the last 255 characters of a name, so that its begin may be lost."""
-    match = _CORE.fullmatch(name)
-    time = None if match is None else _microseconds(match["time"])
-    if match is None or time is None:
-        return None
-    kernel, task, stream = match["name"], int(match["task"]), int(match["stream"])
-    return DumpName("core", "", kernel, task, stream, time, match["time"], ".core")
-
-
-def _mindspore(name: str) -> DumpName | None:
-    match = _MINDSPORE.fullmatch(name)
-    if match is None:
-        return None
-    op_type, op_name, task, stream, stamp, io, slot, layout, dtype = match.groups()
-    return DumpName(
-        "mindspore",
-        op_type,
-        op_name,
-        int(task),
-        int(stream),
-        int(stamp),
-        stamp,
-        ".npy",
-        io=io,
-        slot=int(slot),
-        format=layout,
-        dtype=dtype or "",
-    )
-
-
-def _torchair(name: str) -> DumpName | None:
-    match = _TORCHAIR.fullmatch(name)
-    time = None if match is None else _microseconds(match["time"])
-    if match is None or time is None:
-        return None
-    node, target, io, slot, part, stamp = match.groups()
-    return DumpName(
-        "torchair",
-        target,
-        node,
-        None,
-        None,
-        time,
-        stamp,
-        ".npy",
-        io=io.lower(),
-        slot=int(slot),
-        part=None if part is None else int(part),
-    )
-
-
 def _microseconds(stamp: str) -> int | None:
     """Return microseconds of a stamp of 16, 17 or 20 digits, or None if it is no date."""
     if len(stamp) == len("1795228705872229"):
@@ -260,3 +192,44 @@ def _microseconds(stamp: str) -> int | None:
     if not year or any(not low <= value <= high for value, (low, high) in zip(rest, limits, strict=True)):
         return None
     return timegm((year, *rest)) * 1_000_000 + int(stamp[14:].ljust(6, "0"))
+
+
+CONVERTED = "converted"
+"""``DumpName.kind`` of these files."""
+
+_CONVERTED = re.compile(
+    r"(?P<dump>.+)\.(?P<io>input|output|buffer|workspace)\.(?P<slot>\d+)"
+    r"(?:\.(?:(?P<number>\d+)|\d+(?:x\d+)+))?\.npy",
+    re.ASCII | re.DOTALL,
+)
+_SOURCES = frozenset({"operator", "capture", "exception"})
+
+
+def parse_converted(name: str) -> DumpName | None:
+    """Return what the name of a converted tensor says, or None if it is none.
+
+    ``part`` is the single number behind the slot, where there is one.
+    """
+    match = _CONVERTED.fullmatch(name) if name.endswith(".npy") else None
+    source = None if match is None else parse_name(match["dump"])
+    if match is None or source is None or source.kind not in _SOURCES or source.suffix:
+        return None
+    number = match["number"]
+    return source._replace(
+        kind=CONVERTED,
+        suffix=".npy",
+        io=match["io"],
+        slot=int(match["slot"]),
+        part=None if number is None else int(number),
+    )
+
+
+def name_of(name: str) -> DumpName | None:
+    """Return what the name of a dump file, or of a tensor converted from one, says; None if it is neither."""
+    return parse_name(name) or parse_converted(name)
+
+
+def is_copy(path: Path) -> bool:
+    """Whether a file is called like a tensor that was converted from a file beside it."""
+    match = _CONVERTED.fullmatch(path.name)
+    return match is not None and path.with_name(match["dump"]).is_file()

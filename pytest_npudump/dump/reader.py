@@ -3,38 +3,39 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.batches import run_batches
 from pytest_npudump.dump.columns import TensorColumns
-from pytest_npudump.dump.files.format import Job
-from pytest_npudump.dump.files.operator_csv.executions import read_files
-from pytest_npudump.dump.files.operator_csv.reader import read_operator_csv
+from pytest_npudump.dump.files.formats import BY_NAME, Job
+from pytest_npudump.dump.files.operator_csv import read_files, read_operator_csv
 from pytest_npudump.dump.files.stats_cells import DIGITS
-from pytest_npudump.dump.reader_files import jobs_of, read_job
 from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.tree import mindspore
-from pytest_npudump.dump.tree.find import Tree, find_files
+from pytest_npudump.dump.tree.find import find_files
+from pytest_npudump.dump.tree.jobs import jobs_of
 from pytest_npudump.dump.tree.keys import records_of, table_records
 from pytest_npudump.dump.tree.runs import select_run
-from pytest_npudump.dump.tree.torchair import flat_slots
 from pytest_npudump.errors import EmptyDumpError, FormatError
 from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.shell import typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from pytest_npudump.dump.execution import Execution
+    from pytest_npudump.dump.execution import Execution, TensorPart
+    from pytest_npudump.dump.records import TensorRecord
+    from pytest_npudump.dump.tree.find import TableFolder, Tree
+
 
 _BATCH = 256
 """Files of statistics that are read into columns at once."""
 
 _TABLE_BYTES = 1 << 9
 """What a statistics file has, more or less: so little that threads gain nothing with a batch of them."""
-
-_Result = tuple[list["Execution"], list[FormatError]]
 
 
 def read_dump(
@@ -72,74 +73,57 @@ def read_dump(
         DumpError: ``root`` is no directory, or holds two runs.
     """
     tree = find_files(root, tables=True)
-    if tree.tables:
-        if len({folder.place.run for folder in tree.tables}) == 1:
-            return _tables_dump(root, tree, executor, workers, progress)
-        tree = tree.without_tables()
-    notes: list[str] = []
+    problems = list(tree.problems)
+    if tree.cores:
+        from pytest_npudump.dump.files.core import core_damage  # noqa: PLC0415 - numpy only where there are cores
+
+        problems += filter(None, (core_damage(file.path) for file in tree.cores))
+    run = partial(run_batches, executor=executor, workers=workers)
+    progress = progress or (lambda _done, _count: None)
+    if len({folder.place.run for folder in tree.tables}) == 1:
+        records, notes = _read_folders(tree.tables, run, progress, problems)
+        return Dump(root, records, tuple(problems), (*tree.notes, *notes, *_left_out(tree)))
+    tree, notes = tree.without_tables(), []
     if not one_run:
         kept, notes = select_run([*tree.files, *tree.statistics], root, latest=latest)
         runs = {file.place.run for file in kept}
         tree.files, tree.statistics = (
             [file for file in found if file.place.run in runs] for found in (tree.files, tree.statistics)
         )
+    jobs = jobs_of(tree.files)
     executions: list[Execution] = []
-    problems = [*tree.problems, *_damaged_cores(tree)]
     read = partial(_read_batch, stats=stats, acl=acl, projections=projections)
-    for found, failed in _read(jobs_of(flat_slots(tree.files)), read, executor, workers, progress):
+    tables = [job for job in jobs if job.file.format == "operator_csv"]  # many where there are any, and small
+    others = [job for job in jobs if job.file.format != "operator_csv"]
+    weights = [] if executor is None else list(map(_weight, others))
+    done = 0
+    for batch, (found, failed) in chain(
+        run(read, tables, [_TABLE_BYTES] * len(tables)), run(read, others, weights)
+    ):
         executions += found
         problems += failed
-    executions = _with_merged_statistics(tree, executions, problems)
-    if not one_run:
-        executions, more = _mindspore(root, tree, executions, problems, latest=latest)
+        done += len(batch)
+        progress(done, len(jobs))
+    rows: list[Execution] = []
+    for file in tree.statistics:
+        found, failed = read_job(Job(file), stats=False, acl=False)
+        rows += found
+        problems += failed
+    executions = mindspore.merge_statistics(executions, rows) if executions and rows else executions or rows
+    if not one_run and any(execution.place.mindspore for execution in executions):
+        repeats, failed = mindspore.iteration_repeats(root, tree.other)
+        problems += failed
+        executions, more = mindspore.one_run(executions, repeats, latest=latest)
         notes += more
     if not executions and not problems and not tree.overflow and not tree.cores:
-        raise EmptyDumpError(_nothing(root, tree))
-    return dump_of(root, tree, executions, problems, notes)
-
-
-def _tables_dump(
-    root: Path,
-    tree: Tree,
-    executor: Executor | None,
-    workers: int,
-    progress: Callable[[int, int], None] | None,
-) -> Dump:
-    """Read a dump of nothing but statistics CSV of one run."""
-    jobs = [
-        (str(folder.directory), folder.names[at : at + _BATCH])
-        for folder in tree.tables
-        for at in range(0, len(folder.names), _BATCH)
-    ]
-    count = sum(len(names) for _, names in jobs)
-    problems = [*tree.problems, *_damaged_cores(tree)]
-    tensors, done = TensorColumns.of({}, DIGITS), 0
-    weights = [_TABLE_BYTES * len(names) for _, names in jobs]
-    for batch, results in run_batches(_read_tables, jobs, weights, executor, workers):
-        for (_, names), (columns, failed) in zip(batch, results, strict=True):
-            tensors.append(columns, done)
-            problems += failed
-            done += len(names)
-            if progress is not None:
-                progress(done, count)
-    records, shared = table_records(tree.tables, tensors)
-    return Dump(root, records, tuple(problems), (*tree.notes, *shared, *_left_out(tree)))
-
-
-def _read_tables(
-    jobs: Sequence[tuple[str, Sequence[str]]],
-) -> list[tuple[TensorColumns, list[FormatError]]]:
-    return [read_operator_csv(directory, names) for directory, names in jobs]
-
-
-def dump_of(
-    root: Path,
-    tree: Tree,
-    executions: Sequence[Execution],
-    problems: Sequence[FormatError],
-    notes: Sequence[str],
-) -> Dump:
-    """Give the executions that were read below ``root`` their keys, and say what was left out."""
+        left_out = [*tree.other, *tree.notes]
+        held = f"only {first_of(left_out)}" if left_out else "nothing"
+        raise EmptyDumpError(
+            f"{root} holds {held}: no dump file. Likely causes: the model was loaded before the dump was "
+            "set; no layer of the model has a name that was asked for; dump_step selects no step that ran; "
+            "the dump of this rank was not asked for; dump_path was not writable for the process (see the "
+            "plog)"
+        )
     records, shared = records_of(executions)
     return Dump(
         root,
@@ -150,73 +134,71 @@ def dump_of(
     )
 
 
-def _damaged_cores(tree: Tree) -> list[FormatError]:
-    if not tree.cores:
-        return []
-    from pytest_npudump.dump.files.core.reader import core_damage  # noqa: PLC0415 - numpy only where there are cores
-
-    return [damage for file in tree.cores if (damage := core_damage(file.path)) is not None]
-
-
-def _with_merged_statistics(
-    tree: Tree, executions: list[Execution], problems: list[FormatError]
-) -> list[Execution]:
-    rows: list[Execution] = []
-    for file in tree.statistics:
-        found, failed = read_job(Job(file), stats=False, acl=False)
-        rows += found
-        problems += failed
-    if rows:
-        return mindspore.merge_statistics(executions, rows) if executions else rows
-    return executions
-
-
-def _mindspore(
-    root: Path, tree: Tree, executions: list[Execution], problems: list[FormatError], *, latest: bool
-) -> tuple[list[Execution], list[str]]:
-    """Keep one run of those that MindSpore wrote into one directory."""
-    if not any(execution.place.mindspore for execution in executions):
-        return executions, []
-    repeats, failed = mindspore.iteration_repeats(root, tree.other)
-    problems += failed
-    return mindspore.one_run(executions, repeats, latest=latest)
+def _read_folders(
+    folders: Sequence[TableFolder],
+    run: Callable[..., Iterator[Any]],
+    progress: Callable[[int, int], None],
+    problems: list[FormatError],
+) -> tuple[Sequence[TensorRecord], list[str]]:
+    """Read directories of nothing but statistics CSV; return the records and notes."""
+    jobs = [
+        (str(folder.directory), folder.names[at : at + _BATCH])
+        for folder in folders
+        for at in range(0, len(folder.names), _BATCH)
+    ]
+    count = sum(len(names) for _, names in jobs)
+    tensors, done = TensorColumns(DIGITS), 0
+    for batch, results in run(_read_tables, jobs, [_TABLE_BYTES * len(names) for _, names in jobs]):
+        for (_, names), (columns, failed) in zip(batch, results, strict=True):
+            tensors.append(columns, done)
+            problems += failed
+            done += len(names)
+            progress(done, count)
+    return table_records(folders, tensors)
 
 
-def _read(
-    jobs: Sequence[Job],
-    read: Callable[[Sequence[Job]], _Result],
-    executor: Executor | None,
-    workers: int,
-    progress: Callable[[int, int], None] | None,
-) -> Iterator[_Result]:
-    """Yield what is read; tables first, which are many where there are any, and small."""
-    done = 0
-    tables = [job for job in jobs if _is_table(job)]
-    for found in (tables, [job for job in jobs if not _is_table(job)]):
-        weights = list(map(_weight, found)) if found is tables or executor is not None else []
-        for batch, result in run_batches(read, found, weights, executor, workers):
-            yield result
-            done += len(batch)
-            if progress is not None:
-                progress(done, len(jobs))
+def _read_tables(
+    jobs: Sequence[tuple[str, Sequence[str]]],
+) -> list[tuple[TensorColumns, list[FormatError]]]:
+    return [read_operator_csv(directory, names) for directory, names in jobs]
 
 
-def _is_table(job: Job) -> bool:
-    return job.file.format == "operator_csv"
+def read_job(
+    job: Job, *, stats: bool, acl: bool, projections: bool = False
+) -> tuple[list[Execution], list[FormatError]]:
+    """Read the file of a job; what cannot be read comes back as problems, and nothing is raised."""
+    problems: list[FormatError] = []
+    table: tuple[TensorPart, ...] = ()
+    found: list[Execution] = []
+    format_ = BY_NAME[job.file.format]
+    if job.csv is not None:
+        rows, problems = read_operator_csv("", [str(job.csv.path)])
+        table = tuple(chain(*rows.parts().values()))
+    try:
+        if format_.instead:
+            instead = format_.instead.format(path=typed(job.file.path))
+            raise FormatError(job.file.path, f"it is {instead}")  # noqa: TRY301 - as readers raise
+        found, damaged = format_.read(job, table, stats=stats, acl=acl, projections=projections)
+        problems += damaged
+    except FormatError as error:
+        problems.append(error)
+    except OSError as error:
+        problems.append(FormatError(job.file.path, f"cannot be read: {error.strerror}"))
+    return found, problems
 
 
 def _weight(job: Job) -> int:
-    """Bytes to read; the size of a table is not worth asking for."""
-    if _is_table(job):
-        return _TABLE_BYTES
+    """Bytes to read."""
     try:
         return sum(file.path.stat().st_size for file in (job.file, *job.more))
     except OSError:
         return 0
 
 
-def _read_batch(jobs: Sequence[Job], *, stats: bool, acl: bool, projections: bool) -> _Result:
-    if _is_table(jobs[0]):
+def _read_batch(
+    jobs: Sequence[Job], *, stats: bool, acl: bool, projections: bool
+) -> tuple[list[Execution], list[FormatError]]:
+    if jobs[0].file.format == "operator_csv":
         return read_files([job.file for job in jobs])
     executions: list[Execution] = []
     problems: list[FormatError] = []
@@ -225,16 +207,6 @@ def _read_batch(jobs: Sequence[Job], *, stats: bool, acl: bool, projections: boo
         executions += found
         problems += failed
     return executions, problems
-
-
-def _nothing(root: Path, tree: Tree) -> str:
-    left_out = [*tree.other, *tree.notes]
-    held = f"only {first_of(left_out)}" if left_out else "nothing"
-    return (
-        f"{root} holds {held}: no dump file. Likely causes: the model was loaded before the dump was set; "
-        "no layer of the model has a name that was asked for; dump_step selects no step that ran; the dump "
-        "of this rank was not asked for; dump_path was not writable for the process (see the plog)"
-    )
 
 
 def _left_out(tree: Tree) -> Iterator[str]:

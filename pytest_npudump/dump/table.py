@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.record_columns import RecordColumns
+from pytest_npudump.dump.columns import ColumnRecords
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.dump.values.dtypes import is_exact
+from pytest_npudump.dump.values.dtypes import UNKNOWN, is_exact
 from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:
@@ -128,32 +129,66 @@ class StatsTable:
         Raises:
             DumpError: two records claim one key, or a value is beyond the range of float64.
         """
-        rows = RecordColumns.of(records, STATISTICS)
-        rows.refuse_duplicates()
-        shapes = tuple(map(shape_text, rows.shapes))
-        known, values, wide = _numbers(rows.stats, rows.dtypes)
+        digits: NDArray[Any]
+        projections: dict[int, tuple[float, ...]] = {}
+        if isinstance(records, ColumnRecords):
+            keys, op_types = records.texts, records.op_types
+            dtypes, extents, digests = map(records.column, ("dtype", "shape", "digest"))
+            told: Sequence[int | None] = records.statistic("count") or [None] * len(records)
+            columns: Sequence[Column | None] = [records.statistic(name) for name in STATISTICS]
+            digits = np.where(records.column("told"), records.digits, 0)
+        else:
+            records = tuple(records)
+            keys, op_types = tuple([str(record.key) for record in records]), [one.op_type for one in records]
+            dtypes, extents = [one.dtype or UNKNOWN for one in records], [one.shape for one in records]
+            digests = [record.digest for record in records]
+            stats = [record.stats for record in records]
+            cells_of, untold = attrgetter("count", *STATISTICS), (None,) * (1 + len(STATISTICS))
+            cells = [untold if found is None else cells_of(found) for found in stats]
+            told, *columns = list(zip(*cells, strict=True)) or [()] * len(untold)
+            digits = np.array([(found.digits or 0) if found else 0 for found in stats])
+            projections = {
+                row: found.projections
+                for row, found in enumerate(stats)
+                if found is not None and found.projections is not None
+            }
+        _refuse_duplicates(keys, records)
+        shapes = tuple(map(shape_text, extents))
+        known, values, wide = _numbers(columns, dtypes)
+        counts = (
+            shape_count(shape) if count is None else count for count, shape in zip(told, shapes, strict=True)
+        )
         return cls(
-            keys=rows.keys,
-            op_types=rows.op_types,
-            dtypes=rows.dtypes,
+            keys=keys,
+            op_types=tuple(op_types),
+            dtypes=tuple(dtypes),
             shapes=shapes,
-            counts=tuple(
-                [
-                    shape_count(shape) if count is None else count
-                    for count, shape in zip(rows.counts, shapes, strict=True)
-                ]
-            ),
+            counts=tuple(counts),
             values=values,
             known=known,
-            digits=_digits(rows.digits, known),
+            digits=_digits(digits.astype(np.int8), known),
             wide=wide,
-            digests=rows.digests if any(rows.digests) else (),
-            **_projection_columns(rows.projections(), len(shapes)),
+            digests=tuple(digests) if any(digests) else (),
+            **_projection_columns(projections, len(shapes)),
         )
 
     def with_projections(self, sums: Mapping[int, Sequence[float]]) -> StatsTable:
         """The same, with the projections of some rows in place of any there are."""
         return replace(self, **_projection_columns(sums, len(self)))
+
+
+def _refuse_duplicates(keys: Sequence[str], records: Sequence[TensorRecord]) -> None:
+    if len(frozenset(keys)) == len(keys):
+        return
+    seen: dict[str, int] = {}
+    for row, key in enumerate(keys):
+        if key in seen:
+            one, other = records[row], records[seen[key]]
+            raise DumpError(
+                f"{one.path} and {other.path} both claim the tensor {key}: two runs may have dumped "
+                f"into one directory; give each run an empty one"
+            )
+        seen[key] = row
 
 
 def is_count(statistic: str) -> bool:

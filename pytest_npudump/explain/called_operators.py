@@ -32,9 +32,9 @@ from pytest_npudump.explain.operator_alone import (
     isolate,
 )
 from pytest_npudump.explain.rounding import largest_of, rounded_to
-from pytest_npudump.runtime.aten.call_copies import digest_of
 from pytest_npudump.runtime.aten.call_files import Judged, save_call
 from pytest_npudump.runtime.aten.host_copy import NotCopiedError
+from pytest_npudump.runtime.aten.kept_calls import digest_of
 from pytest_npudump.runtime.aten.recompute import NotRecomputedError, Reading
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.records import TensorKey, TensorRecord
-    from pytest_npudump.runtime.aten.call_copies import Kept, KeptCall
+    from pytest_npudump.runtime.aten.kept_calls import Kept, KeptCall
 
     Array = np.ndarray[Any, np.dtype[Any]]
 

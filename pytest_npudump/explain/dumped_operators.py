@@ -17,8 +17,7 @@ import numpy as np
 
 from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
 from pytest_npudump.dump.arrays.decode import load, why_opaque
-from pytest_npudump.dump.arrays.host import host_array
-from pytest_npudump.dump.arrays.layouts import LayoutError
+from pytest_npudump.dump.arrays.layouts import LayoutError, host_array
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import squeezed
 from pytest_npudump.explain.feeds import ModelExecution
@@ -43,9 +42,8 @@ from pytest_npudump.explain.rounding import EXACT_INPUTS, ROUNDED, rounded_to
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.onnxmodels import sessions
-from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.random_operators import draws_random
-from pytest_npudump.onnxmodels.sessions import ModelError, onnx
+from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
 from pytest_npudump.onnxmodels.variation import Variation, Varying
 
 if TYPE_CHECKING:

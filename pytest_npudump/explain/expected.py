@@ -17,8 +17,7 @@ from pytest_npudump.compare.patterns.pattern_search import find_pattern
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.tensor_pair import Elements
 from pytest_npudump.dump.arrays.decode import load, why_opaque
-from pytest_npudump.dump.arrays.host import host_array, is_private
-from pytest_npudump.dump.arrays.layouts import LayoutError
+from pytest_npudump.dump.arrays.layouts import LayoutError, host_array, is_private
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import squeezed
 from pytest_npudump.dump.values.dtypes import BY_NAME, UNKNOWN

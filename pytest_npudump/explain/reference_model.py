@@ -12,9 +12,7 @@ from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import MissingExtraError, RequestError
 from pytest_npudump.onnxmodels import graph as graph_module
 from pytest_npudump.onnxmodels import sessions
-from pytest_npudump.onnxmodels.exposed_session import exposed_session
-from pytest_npudump.onnxmodels.precision import fits, holds_halves, to_float32
-from pytest_npudump.onnxmodels.sessions import onnx
+from pytest_npudump.onnxmodels.sessions import exposed_session, fits, holds_halves, onnx, to_float32
 from pytest_npudump.onnxmodels.tensor_types import from_array, from_ort_type, onnx_number
 
 if TYPE_CHECKING:

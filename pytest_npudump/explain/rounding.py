@@ -38,8 +38,7 @@ from pytest_npudump.compare.tensors.element_verdict import MAX_ABS, RELATIVE_L2,
 from pytest_npudump.dump.table import MEASURED, STATISTICS
 from pytest_npudump.explain.feeds import ModelExecution
 from pytest_npudump.explain.tolerances import floats_among
-from pytest_npudump.onnxmodels.exposed_session import exposed_session
-from pytest_npudump.onnxmodels.sessions import ModelError, onnx
+from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
 
 if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]

@@ -21,9 +21,9 @@ from pytest_npudump.compare.stats.verdict import EXTRA
 from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.dump.table import MEASURED, StatsTable, sanitised_key
 from pytest_npudump.errors import DumpError, GoldenError
-from pytest_npudump.golden.content.noise import CALIBRATION, FACTOR, LARGEST_FACTOR, MEASURABLE
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, PLAIN, THREADS, Variation
+from pytest_npudump.record.noise import CALIBRATION, FACTOR, LARGEST_FACTOR, MEASURABLE
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.measured_noise import calibrated, further_runs, once, repeated
 from pytest_npudump.regression.recording import golden_to_start_from, record
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import TensorRecord
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.measured_noise import Measured
@@ -202,7 +202,7 @@ def measure(case: Case, first: FirstRun, attempt: Attempt, member: int) -> Membe
     return Member(variation, strayed, unperturbed, unreached, unlike)
 
 
-def _table(case: Case, first: FirstRun, attempt: Attempt, golden: Golden | None) -> StatsTable:
+def _table(case: Case, first: FirstRun, attempt: Attempt, golden: Record | None) -> StatsTable:
     undumped = case.runtime.activity.evidence.undumped
     if undumped:
         raise DumpError(f"not all that it ran is in its dump: {'; '.join(undumped)}")

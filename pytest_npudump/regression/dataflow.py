@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.graph.sources import Sources
+    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
 
 
@@ -48,7 +48,7 @@ def edges_of_models(case: Case, root: Path, table: StatsTable) -> tuple[Edges, t
 
 
 def edges_to_keep(
-    case: Case, previous: Golden | None, dump: Dump, table: StatsTable
+    case: Case, previous: Record | None, dump: Dump, table: StatsTable
 ) -> tuple[Mapping[str, str], tuple[str, ...]]:
     """Return the block of a golden that is recorded, none where nothing is known, and notes.
 
@@ -65,7 +65,7 @@ def edges_to_keep(
     return ({EDGES: text} if text else {}), notes
 
 
-def edges_of(case: Case, previous: Golden | None, dump: Dump, table: StatsTable) -> str:
+def edges_of(case: Case, previous: Record | None, dump: Dump, table: StatsTable) -> str:
     """Return the lines of a run that may become the golden: at hand, or the golden's of the same layers."""
     if previous is not None and _same_layers(previous.table, table):
         return previous.blocks.get(EDGES, "")
@@ -73,7 +73,7 @@ def edges_of(case: Case, previous: Golden | None, dump: Dump, table: StatsTable)
 
 
 def sources_of(
-    golden: Golden,
+    golden: Record,
     comparison: Comparison,
     at_hand: Callable[[StatsTable], tuple[Edges, tuple[str, ...]]] | None = None,
 ) -> tuple[Sources | None, tuple[str, ...]]:
@@ -104,12 +104,12 @@ def at_hand_of(case: Case, dump: Dump) -> Callable[[StatsTable], tuple[Edges, tu
     return lambda table: edges_of_models(case, dump.root, table)
 
 
-def edges_kept(golden: Golden | None, table: StatsTable) -> Edges:
+def edges_kept(golden: Record | None, table: StatsTable) -> Edges:
     """Return the edges that a golden keeps, if they are those of a run: none where that has other layers."""
     return _told(golden) if golden is not None and _same_layers(golden.table, table) else Edges()
 
 
-def _told(golden: Golden | None) -> Edges:
+def _told(golden: Record | None) -> Edges:
     text = golden.blocks.get(EDGES, "") if golden is not None else ""
     return edges_of_lines(text, golden.path.name) if golden is not None and text else Edges()
 

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Dump
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.variants import Goldens
+    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.kept_layers import KeptLayers
@@ -122,7 +122,7 @@ def _judged(case: Case, attempt: Attempt) -> FirstRun:
         return FirstRun(Outcome(status.ERROR, case.goldens.path, problems=(str(error),)), dump)
 
 
-def _kept(case: Case, golden: Golden | None, first: FirstRun) -> KeptLayers | None:
+def _kept(case: Case, golden: Record | None, first: FirstRun) -> KeptLayers | None:
     """Return the layers whose tensors are to be kept of a run that is recorded, or that may be approved."""
     if first.dump is None or not case.request.golden_tensors or first.outcome.status not in _KEEPING:
         return None
@@ -135,7 +135,7 @@ def _kept(case: Case, golden: Golden | None, first: FirstRun) -> KeptLayers | No
     return with_inherited(case, first.judged_with, kept, run.table)
 
 
-def _judge_ranks(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> FirstRun:
+def _judge_ranks(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> FirstRun:
     """Record or compare the dump: rank by rank where it holds several that share a golden."""
     parts = by_rank(dump) if case.request.ranks == "same" else {}
     if len(parts) > 1 and case.settings.calibrate:
@@ -148,7 +148,7 @@ def _judge_ranks(case: Case, golden: Golden | None, dump: Dump, table: StatsTabl
     return (_record if case.settings.update_golden else _compare)(case, golden, dump, table)
 
 
-def _compare(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> FirstRun:
+def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> FirstRun:
     snapshot = take_snapshot(case, golden, dump, table)
     if golden is None and case.reference is not None:
         problems = problems_of(terms_of(case), snapshot)
@@ -169,7 +169,7 @@ def _compare(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -
     return FirstRun(outcome, dump, snapshot=snapshot, judged_with=golden, to_measure=further)
 
 
-def _depends_on_memory(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> tuple[bool, Dump]:
+def _depends_on_memory(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> tuple[bool, Dump]:
     """Return whether the run differs from one in other memory, and its dump: a note says if none can tell."""
     found = read_probe(case.directory)
     if found is not None:
@@ -179,7 +179,7 @@ def _depends_on_memory(case: Case, golden: Golden | None, dump: Dump, table: Sta
     return False, dump
 
 
-def _record(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> FirstRun:
+def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> FirstRun:
     path, count = case.goldens.path, len(table)
     problems = problems_of(terms_of(case), take_snapshot(case, golden, dump, table))
     if problems:

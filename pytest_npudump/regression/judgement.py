@@ -16,13 +16,13 @@ from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, GoldenMissingError
-from pytest_npudump.golden.content.unwritten_entries import left_out_of
 from pytest_npudump.golden.kept_tensors import missing_tensors, stored_tensors
 from pytest_npudump.golden.objects.stored_golden import fetch_tensors
 from pytest_npudump.golden.pair import left_out
 from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.graph.edges import edges_of_lines
 from pytest_npudump.record.record import EDGES, EMPTY
+from pytest_npudump.record.unwritten_entries import left_out_of
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.dataflow import sources_of
 from pytest_npudump.regression.outcome import Outcome
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.judge import Terms
     from pytest_npudump.compare.stats.verdict import Comparison, Verdict
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.objects.tensor_store import TensorStore
     from pytest_npudump.golden.tensors import GoldenTensor
     from pytest_npudump.graph.edges import Edges
@@ -166,7 +165,7 @@ def _idle_rules(terms: Terms, comparison: Comparison) -> tuple[str, ...]:
     return tuple(rule.describe() for rule in of_files.unmatched(told_by_both(comparison)[1]))
 
 
-def _lost_tensors(golden: Golden, missing: tuple[str, ...]) -> tuple[str, ...]:
+def _lost_tensors(golden: Record, missing: tuple[str, ...]) -> tuple[str, ...]:
     """Say which tensors the marker wants kept and the golden has not, lost or never recorded."""
     if not missing:
         return ()
@@ -178,7 +177,7 @@ def _lost_tensors(golden: Golden, missing: tuple[str, ...]) -> tuple[str, ...]:
     return (problem,)
 
 
-def _nothing_kept(golden: Golden) -> str:
+def _nothing_kept(golden: Record) -> str:
     return (
         f"golden_tensors is 'auto', and {golden.path.name} keeps no tensors: restore it from version "
         f"control, or approve anew with --npudump-update-golden"
@@ -212,7 +211,7 @@ class Changes:
     following: int = 0
 
 
-def changes_of(comparison: Comparison, golden: Golden) -> Changes:
+def changes_of(comparison: Comparison, golden: Record) -> Changes:
     """Return what has changed within tolerance, judged once more by no tolerance at all.
 
     Args:
@@ -236,7 +235,7 @@ def _layers(comparison: Comparison, positions: Iterable[int]) -> set[str]:
     return {sanitise(verdict.key.layer) for at, verdict in every if at in wanted}
 
 
-def _following(golden: Golden, layers: set[str]) -> set[str]:
+def _following(golden: Record, layers: set[str]) -> set[str]:
     """Return the layers that some read, or read what these give, and so on."""
     if not layers or not (block := golden.blocks.get(EDGES)):
         return set()

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
     from pytest_npudump.explain.operator_alone import JudgedOperator
     from pytest_npudump.explain.reference import ReferenceResult
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.pair import Recording
     from pytest_npudump.graph.sources import Sources
     from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Origin
     from pytest_npudump.regression.kept_layers import KeptLayers
+
 
 PASSED = mark("passed")
 FAILED = mark("failed")
@@ -129,7 +129,7 @@ class FirstRun:
     part: str = ""
     unwritten: tuple[TensorKey, ...] = ()
     snapshot: Record | None = None
-    judged_with: Golden | None = None
+    judged_with: Record | None = None
     to_measure: int = 0
     kept: KeptLayers | None = None
     fed: tuple[TensorRecord, ...] = ()

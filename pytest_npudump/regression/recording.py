@@ -9,12 +9,12 @@ from pytest_npudump.compare.stats.not_finite import describe_not_finite
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError
-from pytest_npudump.golden.content.unwritten_entries import entries_of
 from pytest_npudump.golden.kept_tensors import KeptTensors
 from pytest_npudump.golden.replaceable import replaced_words
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.onnxmodels.random_operators import EAGER, drawing_words, random_layers
 from pytest_npudump.record.record import EMPTY, REASON, UNWRITTEN
+from pytest_npudump.record.unwritten_entries import entries_of
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.dataflow import edges_to_keep
 from pytest_npudump.regression.kept_layers import KeptLayers, named_layers
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.records import Dump, TensorRecord
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.measured_noise import Measured
 
@@ -64,7 +64,7 @@ class SecondRun:
         return Escalation((), layers, (), self.directory, "", self.notes)
 
 
-def golden_to_start_from(case: Case) -> Golden | None:
+def golden_to_start_from(case: Case) -> Record | None:
     """Read the golden, if there is one; a damaged one stands in the way of a comparison, not of an update.
 
     Raises:
@@ -82,7 +82,7 @@ def golden_to_start_from(case: Case) -> Golden | None:
 
 def record(
     case: Case,
-    golden: Golden | None,
+    golden: Record | None,
     first: FirstRun,
     table: StatsTable,
     tensors: KeptTensors | None = None,
@@ -120,7 +120,7 @@ def record(
     return recorded(recording, notes=(*lost, *notes, *measured.notes), tensors=len(table))
 
 
-def _known_of_run(case: Case, golden: Golden | None, first: FirstRun) -> dict[str, object]:
+def _known_of_run(case: Case, golden: Record | None, first: FirstRun) -> dict[str, object]:
     """Return what the golden says of tensors that have no row in it."""
     empty = empty_operators(case, first.dump) if first.dump is not None else None
     unwritten = by_layer(new_entries(golden, first.unwritten))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.explain.reference import ReferenceResult
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
 
 
@@ -42,7 +42,7 @@ def with_reference(outcome: Outcome, result: ReferenceResult | None) -> Outcome:
 
 
 def with_sources_off_reference(
-    case: Case, golden: Golden | None, dump: Dump, table: StatsTable, outcome: Outcome
+    case: Case, golden: Record | None, dump: Dump, table: StatsTable, outcome: Outcome
 ) -> Outcome:
     """Return the outcome with the sources of what differs from the reference, where the golden agrees.
 

@@ -29,9 +29,9 @@ from pytest_npudump.dump.selection import (
 )
 from pytest_npudump.dump.table import layer_of, shape_text
 from pytest_npudump.errors import DumpError, EmptyDumpError
-from pytest_npudump.golden.content.unwritten_entries import left_out_of
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.record.record import EDGES, EMPTY, UNWRITTEN, Record
+from pytest_npudump.record.unwritten_entries import left_out_of
 from pytest_npudump.regression.dataflow import edges_of
 from pytest_npudump.regression.diagnose import explain_empty
 from pytest_npudump.regression.unwritten import by_layer, new_entries, without
@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.judge import Terms
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.emulator.dumps.recorder import Execution
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.emulator.dumps.recorder import DumpedExecution
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
 
@@ -69,7 +68,7 @@ def read_run(case: Case, attempt: Attempt) -> Dump:
     return dump
 
 
-def collect(case: Case, attempt: Attempt, golden: Golden | None) -> Dump:
+def collect(case: Case, attempt: Attempt, golden: Record | None) -> Dump:
     """Read the dump and keep the layers asked for.
 
     Raises:
@@ -87,14 +86,14 @@ def collect(case: Case, attempt: Attempt, golden: Golden | None) -> Dump:
     return selected
 
 
-def without_unwritten(case: Case, dump: Dump, golden: Golden | None) -> Dump:
+def without_unwritten(case: Case, dump: Dump, golden: Record | None) -> Dump:
     """Leave out what the golden says nothing wrote, unless it has the tensor; an update finds out anew."""
     if golden is None or case.settings.update_golden:
         return dump
     return without(dump, left_out_of(golden, case.goldens.facts(case.runtime.producer())), golden.table.keys)
 
 
-def raw_names(case: Case, golden: Golden | None, dump: Dump) -> dict[str, tuple[str, ...]]:
+def raw_names(case: Case, golden: Record | None, dump: Dump) -> dict[str, tuple[str, ...]]:
     """Return the raw names of a dump's layers by those of its files, as golden, marker and models tell them.
 
     Nothing is told where the dump has them already, or a model's file cannot be read any more.
@@ -105,7 +104,7 @@ def raw_names(case: Case, golden: Golden | None, dump: Dump) -> dict[str, tuple[
         return {}
 
 
-def _resolved(case: Case, golden: Golden | None, dump: Dump) -> dict[str, tuple[str, ...]]:
+def _resolved(case: Case, golden: Record | None, dump: Dump) -> dict[str, tuple[str, ...]]:
     if dump.raw_names:
         return {}
     return resolve_raw_names(
@@ -117,7 +116,7 @@ def _resolved(case: Case, golden: Golden | None, dump: Dump) -> dict[str, tuple[
     )
 
 
-def told_by_raw_names(case: Case, golden: Golden | None, dump: Dump) -> Dump:
+def told_by_raw_names(case: Case, golden: Record | None, dump: Dump) -> Dump:
     """Give the layers of a dump their raw names, as far as the golden and the test's models tell them."""
     return with_raw_names(dump, raw_names(case, golden, dump))
 
@@ -127,7 +126,7 @@ def unreadable(dump: Dump) -> tuple[str, ...]:
     return tuple(f"unreadable file in the dump: {problem}" for problem in dump.problems)
 
 
-def as_golden(case: Case, run: Record, previous: Golden | None) -> Golden:
+def as_golden(case: Case, run: Record, previous: Record | None) -> Record:
     """Return the golden that a run would be, with what the earlier one holds besides statistics."""
     known = {EMPTY: run.extra[EMPTY]} if EMPTY in run.extra else {}
     if previous is not None and UNWRITTEN in previous.extra:
@@ -137,7 +136,7 @@ def as_golden(case: Case, run: Record, previous: Golden | None) -> Golden:
     return case.goldens.successor(previous, run.table, run.facts, known, run.blocks)
 
 
-def take_snapshot(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> Record:
+def take_snapshot(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Record:
     """Return what a run left.
 
     Args:
@@ -241,7 +240,7 @@ def empty_operators(case: Case, dump: Dump) -> dict[str, list[str]] | None:
         return None
     root = Path(os.path.abspath(case.directory))  # noqa: PTH100 - links are kept, as in the dump's own paths
     run = root / Path(os.path.abspath(dump.root)).relative_to(root).parts[0]  # noqa: PTH100 - the same
-    parts: defaultdict[str, list[Execution]] = defaultdict(list)
+    parts: defaultdict[str, list[DumpedExecution]] = defaultdict(list)
     for execution in case.runtime.dumped():
         directory = Path(execution.directory)
         if directory.is_relative_to(run):
@@ -256,7 +255,7 @@ def empty_operators(case: Case, dump: Dump) -> dict[str, list[str]] | None:
     return {name: shapes for name, shapes in found.items() if _layer(name) in wanted}
 
 
-def _in_part(capture: str, executions: Iterable[Execution]) -> dict[str, list[str]]:
+def _in_part(capture: str, executions: Iterable[DumpedExecution]) -> dict[str, list[str]]:
     """Return the operators of one dump, told apart as the reader of dumps tells tensors apart."""
     places = [execution.place for execution in executions]
     models, devices = {place.model for place in places}, {place.device for place in places}
@@ -287,7 +286,7 @@ def _layer(name: str) -> str:
     return TensorKey.parse(f"{name}{_SLOT}").layer
 
 
-def changed(golden: Golden, now: Mapping[str, list[str]] | None) -> tuple[str, ...]:
+def changed(golden: Record, now: Mapping[str, list[str]] | None) -> tuple[str, ...]:
     """Say which operators without a file differ from those that the golden lists."""
     listed = golden.extra.get(EMPTY)
     if EMPTY not in golden.extra or now is None or listed == now:
@@ -298,7 +297,7 @@ def changed(golden: Golden, now: Mapping[str, list[str]] | None) -> tuple[str, .
     return (f"operators whose tensors hold no element, and which leave no file, differ: {shown}",)
 
 
-def notes_on(golden: Golden, now: Mapping[str, list[str]] | None) -> tuple[str, ...]:
+def notes_on(golden: Record, now: Mapping[str, list[str]] | None) -> tuple[str, ...]:
     """Name the operators without a file that are not compared, as one side does not tell of them."""
     listed = golden.extra.get(EMPTY)
     if now is None and listed:

@@ -17,9 +17,9 @@ from pytest_npudump.compare.judge import RUN, judge_tables
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import StatsTable, sanitised_key
-from pytest_npudump.golden.content.unwritten_entries import JUDGED, LEFT_OUT, entries_of
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.record.record import UNWRITTEN
+from pytest_npudump.record.unwritten_entries import JUDGED, LEFT_OUT, entries_of
 from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Dump
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
 
 
@@ -99,7 +99,7 @@ def read_probe(directory: Path) -> StatsTable | None:
 
 
 def depends_on_memory(
-    table: StatsTable, probe: StatsTable, tolerances: Tolerances, previous: Golden | None
+    table: StatsTable, probe: StatsTable, tolerances: Tolerances, previous: Record | None
 ) -> bool:
     """Whether a tensor that is not to be judged in any case differs in other memory."""
     judged = {sanitised_key(key) for key, word in entries_of(previous).items() if word == JUDGED}
@@ -132,7 +132,7 @@ def find_unwritten(dump: Dump, probe: StatsTable, again: Dump, tolerances: Toler
     )
 
 
-def new_entries(previous: Golden | None, left_out: Iterable[TensorKey]) -> dict[str, str]:
+def new_entries(previous: Record | None, left_out: Iterable[TensorKey]) -> dict[str, str]:
     """Return what a new golden says of unwritten tensors; what a person marked as judged stays so."""
     judged = {key: word for key, word in entries_of(previous).items() if word == JUDGED}
     plain = set(map(sanitised_key, judged))

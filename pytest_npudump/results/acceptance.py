@@ -13,8 +13,6 @@ from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, NpudumpError, StoreError
 from pytest_npudump.golden.applicable import VARIANTS
-from pytest_npudump.golden.content.noise import CALIBRATION, REPEATS, Repeats, repeats_of
-from pytest_npudump.golden.content.table_rows import rows_of
 from pytest_npudump.golden.kept_tensors import KeptTensors, stored_tensors
 from pytest_npudump.golden.pair import KEY, left_out, source_layers, tensors_path
 from pytest_npudump.golden.replaceable import stands_in
@@ -23,7 +21,8 @@ from pytest_npudump.golden.store import is_there, read_golden, write_golden
 from pytest_npudump.graph.edges import edges_of_lines, lines_of
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.language.translation import said
-from pytest_npudump.record.record import EDGES, OP_TYPES, POINTERS, REASON
+from pytest_npudump.record.noise import CALIBRATION, REPEATS, Repeats, repeats_of
+from pytest_npudump.record.record import EDGES, OP_TYPES, POINTERS, REASON, rows_of
 from pytest_npudump.regression.measured_noise import same_values
 from pytest_npudump.report.verdicts import excess, worst
 from pytest_npudump.results.entry import ACCEPTED, REJECTED, Entry, ResultsError, file_digest
@@ -36,10 +35,10 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.objects.tensor_store import TensorStore
     from pytest_npudump.golden.tensors import GoldenTensor
     from pytest_npudump.golden.variants import Goldens
+    from pytest_npudump.record.record import Record
     from pytest_npudump.results.folder import Results, ResultsFolder
     from pytest_npudump.results.rejudge import Overrides, Rejudged
 
@@ -59,8 +58,8 @@ class Pending:
     """
 
     judged: Rejudged
-    record: Golden | None
-    golden: Golden | None
+    record: Record | None
+    golden: Record | None
     path: Path
     refusals: tuple[str, ...]
     goldens: Goldens | None
@@ -130,7 +129,7 @@ def _pending(folder: ResultsFolder, entry: Entry, terms: Overrides) -> Pending:
 
 
 def _refusals(
-    entry: Entry, terms: Overrides, golden: Golden | None, record: Golden | None, path: Path
+    entry: Entry, terms: Overrides, golden: Record | None, record: Record | None, path: Path
 ) -> Iterator[str]:
     data = entry.data
     if data["incomplete"] is not None:
@@ -235,8 +234,8 @@ def reject(pending: Pending) -> Entry:
 
 
 def _approved(
-    pending: Pending, record: Golden, layers: Sequence[str], reason: str
-) -> tuple[Golden, tuple[str, ...]]:
+    pending: Pending, record: Record, layers: Sequence[str], reason: str
+) -> tuple[Record, tuple[str, ...]]:
     """Return the golden that is written, and notes on what it does not know."""
     before = pending.golden
     if layers and before is None:
@@ -261,7 +260,7 @@ def _approved(
     return stamped(golden, None if other else before, Stamp.today(pending.entry.data["revision"])), notes
 
 
-def _blocks(golden: Golden, table: StatsTable) -> dict[str, str]:
+def _blocks(golden: Record, table: StatsTable) -> dict[str, str]:
     """Return the golden's blocks for another table: edges are those between layers that are in it."""
     text = golden.blocks.get(EDGES, "")
     edges = lines_of(edges_of_lines(text, golden.path.name), dict.fromkeys(map(layer_of, table.keys)))
@@ -269,7 +268,7 @@ def _blocks(golden: Golden, table: StatsTable) -> dict[str, str]:
 
 
 def _chosen_rows(
-    pending: Pending, golden: Golden, record: Golden, layers: Sequence[str]
+    pending: Pending, golden: Record, record: Record, layers: Sequence[str]
 ) -> list[tuple[int, int]]:
     """Return the rows of the golden, 0, and of the record, 1, in place of its own in some layers."""
     comparison = pending.comparison
@@ -298,7 +297,7 @@ _NOTHING = "-"
 _ANEW = "record it with --npudump-update-golden, or measure with --npudump-calibrate, to know it"
 
 
-def after_all_rows(golden: Golden, before: Golden | None) -> tuple[Golden, tuple[str, ...]]:
+def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple[str, ...]]:
     """Return what is written in place of a golden, and a note on what it does not know any more.
 
     Args:
@@ -318,7 +317,7 @@ def after_all_rows(golden: Golden, before: Golden | None) -> tuple[Golden, tuple
     return _of_one_run(golden), (note,)
 
 
-def after_some_rows(golden: Golden, before: Golden, taken: Collection[int]) -> tuple[Golden, tuple[str, ...]]:
+def after_some_rows(golden: Record, before: Record, taken: Collection[int]) -> tuple[Record, tuple[str, ...]]:
     """Return a golden some of whose rows are a run's, without noise for these, and a note that says so.
 
     Args:
@@ -355,21 +354,21 @@ def _of_the_rest(repeats: Repeats, kept: Collection[str], before: int, after: in
     return Repeats(repeats.runs, named, None if compared == after else compared)
 
 
-def _tells(golden: Golden) -> bool:
+def _tells(golden: Record) -> bool:
     return bool(golden.table.noise) or bool({REPEATS, CALIBRATION} & golden.extra.keys())
 
 
-def _of_one_run(golden: Golden) -> Golden:
+def _of_one_run(golden: Record) -> Record:
     bare = _without(golden)
     return replace(bare, extra={REPEATS: Repeats(1).to_head(), **bare.extra})
 
 
-def _without(golden: Golden) -> Golden:
+def _without(golden: Record) -> Record:
     extra = {name: value for name, value in golden.extra.items() if name not in {REPEATS, CALIBRATION}}
     return replace(golden, table=replace(golden.table, noise=()), extra=extra)
 
 
-def approved_tensors(pending: Pending, golden: Golden, chosen: Collection[str]) -> KeptTensors | None:
+def approved_tensors(pending: Pending, golden: Record, chosen: Collection[str]) -> KeptTensors | None:
     """Return the tensors that an approval keeps; None where the golden keeps none.
 
     Args:

@@ -21,7 +21,6 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import alike_layers
 from pytest_npudump.dump.table import sanitised_key
 from pytest_npudump.errors import GoldenError, NpudumpError
-from pytest_npudump.golden.content.text import render
 from pytest_npudump.golden.kept_tensors import KeptTensors
 from pytest_npudump.golden.objects.stored_golden import naming
 from pytest_npudump.golden.objects.tensor_store import content_of
@@ -30,6 +29,7 @@ from pytest_npudump.golden.pair import HASH, STORED, facts_of
 from pytest_npudump.golden.store import content_digest, read_golden
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.record.record import EMPTY, OP_TYPES
+from pytest_npudump.record.text import render
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.case import Case, terms_of
 from pytest_npudump.regression.kept_layers import named_layers
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pytest_npudump.dump.records import Dump, TensorRecord
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.tensors import Tensor
     from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
@@ -248,7 +247,7 @@ _ARRAYS = ("values", "known", "digits", "projections", "projected")
 
 
 def record_text(
-    case: Case, first: FirstRun, name_tensors: Callable[[Golden], Golden] | None = None
+    case: Case, first: FirstRun, name_tensors: Callable[[Record], Record] | None = None
 ) -> tuple[bytes | None, tuple[str, ...]]:
     """Return the text of what a run left, and why there is none.
 
@@ -278,7 +277,7 @@ def types_by_key(records: Iterable[TensorRecord]) -> dict[str, str]:
     return {str(record.key.sanitised): record.op_type for record in records if record.op_type}
 
 
-def types_block(golden: Golden, types: Mapping[str, str]) -> bytes:
+def types_block(golden: Record, types: Mapping[str, str]) -> bytes:
     """Return the block of types for the end of a golden's file.
 
     Args:
@@ -293,7 +292,7 @@ def _block_of(names: Iterable[str]) -> bytes:
     return f"{OP_TYPES}: |\n{lines}".encode()
 
 
-def _is_alike(snapshot: Record, golden: Golden) -> bool:
+def _is_alike(snapshot: Record, golden: Record) -> bool:
     """Whether a run would be its golden once more: most runs are, and a text that is there costs least."""
     one, other = snapshot.table, golden.table
     return (
@@ -310,7 +309,7 @@ def _is_equal(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
     return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
 
 
-def _content(golden: Golden) -> bytes:
+def _content(golden: Record) -> bytes:
     """Return the golden's file, where it is as it was read and a block may stand behind it; else nothing."""
     try:
         content = read_regular(golden.path)
@@ -377,7 +376,7 @@ class PendingTensors:
     inherited: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
 
-    def named_by(self, record: Golden, found: dict[str, Tensor]) -> Golden:
+    def named_by(self, record: Record, found: dict[str, Tensor]) -> Record:
         """Return a run's record that names the tensors.
 
         Args:

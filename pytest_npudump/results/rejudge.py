@@ -11,11 +11,11 @@ from pytest_npudump.compare.tolerances.numerics import AUTO, UNKNOWN
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.errors import GoldenError, NpudumpError
-from pytest_npudump.golden.content.text import Golden, parse
 from pytest_npudump.golden.objects.tensor_store import store_of
 from pytest_npudump.golden.variants import ASKED, Goldens
 from pytest_npudump.language.translation import mark, said
-from pytest_npudump.record.record import OP_TYPES
+from pytest_npudump.record.record import OP_TYPES, Record
+from pytest_npudump.record.text import parse
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.case import STARTED, Origin, arguments_of
 from pytest_npudump.regression.judgement import judge_snapshot, without_golden
@@ -198,7 +198,7 @@ class Rejudged:
     result: Result | None
     word: str
     why: str = ""
-    golden: Golden | None = None
+    golden: Record | None = None
 
     @property
     def is_doubtful(self) -> bool:
@@ -246,7 +246,7 @@ def rejudge(folder: ResultsFolder, entry: Entry, terms: Overrides) -> Rejudged:
     return Rejudged(entry, result, word, golden=golden)
 
 
-def read_record(folder: ResultsFolder, entry: Entry) -> Golden:
+def read_record(folder: ResultsFolder, entry: Entry) -> Record:
     """Return a run's statistics as the golden they would be, with the types of operators.
 
     Raises:
@@ -264,7 +264,7 @@ def read_record(folder: ResultsFolder, entry: Entry) -> Golden:
     return replace(golden, table=replace(golden.table, op_types=named))
 
 
-def check_types(entry: Entry, tolerances: Tolerances, *records: Golden) -> None:
+def check_types(entry: Entry, tolerances: Tolerances, *records: Record) -> None:
     """Refuse rules that ask for operators' types where kept runs tell none.
 
     A run that was recorded keeps types only where its own rules ask for them.
@@ -289,7 +289,7 @@ def run_of(record: Record, entry: Entry) -> Record:
 
 
 def _judged(
-    judging: Terms, golden: Golden | None, snapshot: Record, entry: Entry, store: TensorStore
+    judging: Terms, golden: Record | None, snapshot: Record, entry: Entry, store: TensorStore
 ) -> Outcome:
     reference = entry.data["reference"]
     if golden is None and reference is not None:
@@ -317,7 +317,7 @@ def _off_reference(reference: Mapping[str, Any]) -> tuple[str, ...]:
     return (words,)
 
 
-def _doubt(entry: Entry, golden: Golden | None, terms: Overrides) -> str:
+def _doubt(entry: Entry, golden: Record | None, terms: Overrides) -> str:
     """Say why statistics that agree do not make a test pass; "" where they do."""
     data = entry.data
     if data["incomplete"] is not None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytest_npudump.dump.files.container.proto import dump_data_class
 from pytest_npudump.dump.files.mapping import libstdcxx_hash
+from pytest_npudump.dump.files.proto import dump_data_class
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
 from pytest_npudump.errors import DumpError
@@ -473,7 +473,7 @@ def test_an_input_error_of_the_disk_is_a_problem(tmp_path: Path, monkeypatch: py
     def fail(path: Path) -> object:
         raise OSError(5, "Input/output error", str(path))
 
-    monkeypatch.setattr("pytest_npudump.dump.files.container.executions.read_container", fail)
+    monkeypatch.setattr("pytest_npudump.dump.files.container.read_container", fail)
     container(tmp_path, f"A.a.1.2.{STAMP}", "a")
     (problem,) = read_dump(tmp_path).problems
     assert "Input/output error" in str(problem)

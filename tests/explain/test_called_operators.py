@@ -13,8 +13,8 @@ import pytest
 from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
 from pytest_npudump.explain.called_operators import CallBench, CalledOperator
 from pytest_npudump.explain.operator_alone import judge_alone
-from pytest_npudump.runtime.aten.aclnn_names import may_run
-from pytest_npudump.runtime.aten.call_copies import Given, Kept, digest_of
+from pytest_npudump.runtime.aten.kept_calls import Given, Kept, digest_of
+from pytest_npudump.runtime.aten.operators import may_run
 from pytest_npudump.runtime.aten.recompute import NotRecomputedError, Reading
 
 if TYPE_CHECKING:

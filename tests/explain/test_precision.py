@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(2, 3)).astype(np.float32)
 W = RNG.normal(size=(3, 4)).astype(np.float16)
@@ -126,13 +127,13 @@ def test_model_too_large_for_float32_is_computed_as_it_is_and_said_to_be(
 ) -> None:
     path = write_model(("mul", "MatMul", ["x", "w"], ["m"]), weights={"w": W}, dtype=TensorProto.FLOAT16)
     size = onnx.load(str(path)).ByteSize()
-    monkeypatch.setattr("pytest_npudump.onnxmodels.precision.LIMIT", size + 4 * W.size - 1)
+    monkeypatch.setattr("pytest_npudump.onnxmodels.sessions.LIMIT", size + 4 * W.size - 1)
     model = ReferenceModel.read(path)
     assert (model.raised, model.halved) == (False, True)
     ((_, array),) = model.run({"x": X}, {"m": 4})
     assert array is not None
     assert array.dtype == np.float16
-    monkeypatch.setattr("pytest_npudump.onnxmodels.precision.LIMIT", size + 4 * W.size)
+    monkeypatch.setattr("pytest_npudump.onnxmodels.sessions.LIMIT", size + 4 * W.size)
     assert ReferenceModel.read(path).raised
 
 
@@ -148,7 +149,7 @@ def test_large_tensors_are_computed_in_batches_with_the_same_result(
     monkeypatch.setattr("pytest_npudump.explain.reference_model.BATCH", 900)
     sessions = []
     exposed = "pytest_npudump.explain.reference_model.exposed_session"
-    from pytest_npudump.onnxmodels.exposed_session import exposed_session
+    from pytest_npudump.onnxmodels.sessions import exposed_session
 
     monkeypatch.setattr(exposed, lambda *args: sessions.append(args[2]) or exposed_session(*args))
     pieces = dict(model.run({"x": X}, names))

@@ -16,10 +16,9 @@ from onnx import TensorProto, helper
 
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.values.dtypes import BY_NAME
-from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
-from pytest_npudump.emulator.execution.distorted_model import distorted_model
-from pytest_npudump.emulator.execution.onnx_model import load
+from pytest_npudump.emulator.dumps.plan import DumpSettings
 from pytest_npudump.emulator.faults import Distortion, Faults
+from pytest_npudump.emulator.onnx_model import distorted_model, load
 from pytest_npudump.explain.dumped_operators import ModelBench
 from pytest_npudump.explain.matches import NameMap
 from pytest_npudump.explain.reference_model import ReferenceModel
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.records import TensorKey, TensorRecord
     from pytest_npudump.explain.operator_alone import JudgedOperator
+
 
 CONV, ADD = "net/Conv@20", "net/Add@12"
 

@@ -10,9 +10,8 @@ from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.golden.content.edge_lines import SIGN
-from pytest_npudump.golden.content.text import Golden
 from pytest_npudump.record.record import EDGES
+from pytest_npudump.record.text import SIGN, Golden
 from pytest_npudump.regression.judgement import changes_of
 
 LAYERS = ("noisy", "follows", "apart")

@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import to_stderr
 from pytest_npudump.cli.common.progress import progress
-from pytest_npudump.dump.files import BY_NAME, format_of_name
-from pytest_npudump.dump.files.format import START_BYTES, Job
+from pytest_npudump.dump.files.formats import BY_NAME, START_BYTES, Job, format_of_name
 from pytest_npudump.dump.files.mapping import MAPPING, read_mapping
+from pytest_npudump.dump.names import name_of
 from pytest_npudump.dump.places import DumpFile, context, read_place
-from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.dump.reader_files import read_job
+from pytest_npudump.dump.reader import read_dump, read_job
 from pytest_npudump.dump.records import Dump
-from pytest_npudump.dump.tree.converted import name_of
+from pytest_npudump.dump.tree.find import format_by_content
 from pytest_npudump.dump.tree.keys import records_of
-from pytest_npudump.dump.tree.unnamed import problem_of, unnamed_format
 from pytest_npudump.errors import DumpError, FormatError
 from pytest_npudump.language.shell import typed
 from pytest_npudump.language.translation import gettext as _
@@ -107,21 +105,18 @@ def locate(path: Path) -> DumpFile:
     name = name_of(whole)
     format_ = format_of_name(whole, name)
     if format_ is None:
-        start = _start(path)
-        format_ = unnamed_format(path, start)
-        if format_ is None:
-            problem = problem_of(path, start)
-            if problem is not None:
-                raise DumpError(
-                    _("{path} cannot be read as a dump file: {reason}").format(
-                        path=path, reason=problem.reason
-                    )
-                )
+        found = format_by_content(path, _start(path))
+        if isinstance(found, FormatError):
+            raise DumpError(
+                _("{path} cannot be read as a dump file: {reason}").format(path=path, reason=found.reason)
+            )
+        if found is None:
             raise DumpError(
                 _("{path} is no dump file: neither its name nor its first bytes are those of one").format(
                     path=path
                 )
             )
+        format_ = found
     return DumpFile(path, place, name, format_.name)
 
 

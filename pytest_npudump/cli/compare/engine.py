@@ -12,7 +12,7 @@ from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.compare.judge import AS_GIVEN, GOLDEN, RUN, Terms, judge
 from pytest_npudump.compare.stats.order import ABSENT
 from pytest_npudump.compare.stats.verdict import aligned_keys
-from pytest_npudump.dump.arrays.host import has_axes
+from pytest_npudump.dump.arrays.layouts import has_axes
 from pytest_npudump.dump.columns import ColumnRecords
 from pytest_npudump.dump.records import TensorRecord
 from pytest_npudump.language.translation import gettext as _

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from pytest_npudump.dump.arrays.decode import VIEWED, load
-from pytest_npudump.dump.arrays.host import host_array, host_values
-from pytest_npudump.dump.arrays.layouts import JoinedTensor, LayoutError
+from pytest_npudump.dump.arrays.decode import VIEWED, is_of_numpy, load
+from pytest_npudump.dump.arrays.layouts import JoinedTensor, LayoutError, host_array, host_values
 from pytest_npudump.dump.arrays.packed import coded_tensor, packed_tensor
 from pytest_npudump.dump.bytes.chunks import c_order_chunks, file_pieces
 from pytest_npudump.dump.bytes.rawfile import raw_bytes
-from pytest_npudump.dump.values.small_floats import is_of_numpy
 from pytest_npudump.errors import DumpError, NpudumpError
 from pytest_npudump.language.translation import reason_of, said
 

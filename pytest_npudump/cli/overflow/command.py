@@ -9,10 +9,9 @@ from pytest_npudump.cli.common.executors import Workers, open_workers, run_tasks
 from pytest_npudump.cli.common.output import columns, emit, write_json
 from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.cli.common.source import report_problems
-from pytest_npudump.dump.files.container.reader import read_container
-from pytest_npudump.dump.files.overflow.reader import read_overflow
+from pytest_npudump.dump.files.container import read_container
+from pytest_npudump.dump.files.overflow import Candidates, DumpedOperators, read_overflow
 from pytest_npudump.dump.tree.find import find_files
-from pytest_npudump.dump.tree.overflow_operators import Candidates, DumpedOperators
 from pytest_npudump.errors import DumpError, FormatError
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from pytest_npudump.dump.files.overflow.reader import OverflowRecord, OverflowUnit
+    from pytest_npudump.dump.files.overflow import OverflowRecord, OverflowUnit
 
 _COLUMNS = (
     mark("unit"),

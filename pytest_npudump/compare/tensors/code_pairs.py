@@ -12,7 +12,7 @@ from pytest_npudump.compare.tensors.float64 import Blocks
 from pytest_npudump.compare.tensors.measures import ULP_TYPES
 from pytest_npudump.compare.tensors.ulp import ordered
 from pytest_npudump.dump.bytes.buffers import scratch_buffers
-from pytest_npudump.dump.stats.int import add_histogram, count_codes
+from pytest_npudump.dump.stats.kernels import add_histogram, count_codes
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.comparer import Common

@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.measures import Measures
     from pytest_npudump.compare.tensors.worst import Worst
-    from pytest_npudump.dump.stats.accumulators import Accumulator
+    from pytest_npudump.dump.stats.tensor import Accumulator
     from pytest_npudump.dump.stats.totals import Totals
 
 _PROBE = 2048

@@ -9,7 +9,7 @@ import numpy as np
 
 from pytest_npudump.compare.tensors.comparer import Comparer
 from pytest_npudump.dump.bytes.buffers import scratch_buffers
-from pytest_npudump.dump.stats.float64 import square_exponent
+from pytest_npudump.dump.stats.kernels import square_exponent
 from pytest_npudump.dump.stats.sums import block_dot
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.tensors.comparer import same_bytes
 from pytest_npudump.compare.tensors.paired_chunks import CHUNK
 from pytest_npudump.dump.arrays.decode import decode
-from pytest_npudump.dump.stats.accumulators import raw_accumulator
+from pytest_npudump.dump.stats.tensor import raw_accumulator
 from pytest_npudump.dump.values.dtypes import BY_NAME
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from pytest_npudump.compare.tensors.small import compare_small, small_pair
 from pytest_npudump.compare.tensors.worst import Worst
 from pytest_npudump.dump.arrays.packed import CodedTensor, PackedTensor
 from pytest_npudump.dump.bytes.buffers import borrowed_buffers
-from pytest_npudump.dump.stats.accumulators import array_accumulator, dtype_name
+from pytest_npudump.dump.stats.tensor import array_accumulator, dtype_name
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import RequestError
 

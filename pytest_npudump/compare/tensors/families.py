@@ -15,8 +15,8 @@ from pytest_npudump.compare.tensors.float32 import FLOAT32_TYPES, Float32Compare
 from pytest_npudump.compare.tensors.float64 import Float64Comparer
 from pytest_npudump.compare.tensors.half_complex import HalfComplexComparer
 from pytest_npudump.compare.tensors.packed_codes import PackedCodes
-from pytest_npudump.dump.stats.accumulators import Ordered, array_accumulator, dtype_name, raw_accumulator
-from pytest_npudump.dump.values.small_floats import hifloat8_table
+from pytest_npudump.dump.arrays.decode import hifloat8_table
+from pytest_npudump.dump.stats.tensor import Ordered, array_accumulator, dtype_name, raw_accumulator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

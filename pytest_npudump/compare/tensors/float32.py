@@ -17,14 +17,13 @@ from pytest_npudump.compare.tensors.comparer import Comparer
 from pytest_npudump.compare.tensors.float64 import Blocks
 from pytest_npudump.compare.tensors.special import Side, clear_special
 from pytest_npudump.compare.tensors.ulp import add_near_ulp, add_ulp
-from pytest_npudump.dump.stats.float import squarable
-from pytest_npudump.dump.stats.half import in_order
+from pytest_npudump.dump.stats.kernels import in_order, squarable
 from pytest_npudump.dump.stats.sums import block_dot, block_sum
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.comparer import Common
     from pytest_npudump.dump.bytes.buffers import Buffers
-    from pytest_npudump.dump.stats.float import Kernel, Measured
+    from pytest_npudump.dump.stats.kernels import Kernel, Measured
 
 FLOAT32_TYPES = frozenset({"float16", "bfloat16", "float32"})
 

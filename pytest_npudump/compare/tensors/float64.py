@@ -13,8 +13,7 @@ import numpy as np
 from pytest_npudump.compare.tensors.comparer import Comparer
 from pytest_npudump.compare.tensors.measures import ULP_TYPES
 from pytest_npudump.compare.tensors.ulp import add_ulp
-from pytest_npudump.dump.stats.float64 import square_exponent
-from pytest_npudump.dump.stats.int import to_float64
+from pytest_npudump.dump.stats.kernels import square_exponent, to_float64
 from pytest_npudump.dump.stats.sums import block_dot
 
 if TYPE_CHECKING:

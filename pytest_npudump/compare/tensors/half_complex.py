@@ -14,8 +14,7 @@ import numpy as np
 from pytest_npudump.compare.tensors.comparer import Comparer
 from pytest_npudump.compare.tensors.complex import ComplexComparer
 from pytest_npudump.dump.arrays.decode import decode
-from pytest_npudump.dump.stats.float import extremes
-from pytest_npudump.dump.stats.half import FLOAT16, to_float32
+from pytest_npudump.dump.stats.kernels import FLOAT16, extremes, to_float32
 from pytest_npudump.dump.stats.sums import block_dot, block_sum
 
 if TYPE_CHECKING:

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from pytest_npudump.compare.tensors.code_pairs import CodePairs, joint_codes, places_of
-from pytest_npudump.dump.arrays.decode import decode
-from pytest_npudump.dump.stats.int import add_histogram, count_codes
+from pytest_npudump.dump.arrays.decode import decode, unpack
+from pytest_npudump.dump.stats.kernels import add_histogram, count_codes
 from pytest_npudump.dump.stats.totals import Totals
 from pytest_npudump.dump.values.dtypes import BY_NAME
-from pytest_npudump.dump.values.small_floats import unpack
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.measures import Measures

@@ -11,7 +11,7 @@ from pytest_npudump.dump.bytes.chunks import pieces_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_npudump.dump.arrays.layouts_join import JoinedTensor
+    from pytest_npudump.dump.arrays.layouts import JoinedTensor
     from pytest_npudump.dump.arrays.packed import CodedTensor, PackedTensor
 
     Values = np.ndarray | PackedTensor | CodedTensor | JoinedTensor

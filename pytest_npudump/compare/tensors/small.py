@@ -17,9 +17,9 @@ import numpy as np
 from pytest_npudump.compare.tensors.float32 import FLOAT32_TYPES
 from pytest_npudump.compare.tensors.measures import ULP_TYPES
 from pytest_npudump.dump.arrays.packed import PackedTensor
-from pytest_npudump.dump.stats.accumulators import dtype_name
-from pytest_npudump.dump.stats.row_totals import row_counts, row_totals
 from pytest_npudump.dump.stats.sums import row_dots
+from pytest_npudump.dump.stats.tensor import dtype_name
+from pytest_npudump.dump.stats.totals import row_counts, row_totals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.measures import Measures
     from pytest_npudump.compare.tensors.worst import Worst
     from pytest_npudump.dump.bytes.buffers import Buffers
-    from pytest_npudump.dump.stats.float import Measured
+    from pytest_npudump.dump.stats.kernels import Measured
 
 
 class Side(NamedTuple):

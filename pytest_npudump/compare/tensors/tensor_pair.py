@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.compare.tensors.byte_pair import unequal_bytes
 from pytest_npudump.compare.tensors.difference import compare_tensors, examine_tensors, values_stats
 from pytest_npudump.dump.arrays.decode import load, why_opaque
-from pytest_npudump.dump.arrays.host import has_axes, host_values, is_private
-from pytest_npudump.dump.arrays.layouts import LayoutError
+from pytest_npudump.dump.arrays.layouts import LayoutError, has_axes, host_values, is_private
 from pytest_npudump.dump.arrays.packed import coded_tensor, packed_tensor
-from pytest_npudump.dump.parts import with_projections_of
+from pytest_npudump.dump.execution import with_projections_of
 from pytest_npudump.dump.records import Stats, TensorRecord
-from pytest_npudump.dump.stats.file_tensors import payload_stats
+from pytest_npudump.dump.stats.tensor import payload_stats
 from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import DumpError, FormatError, NpudumpError, RequestError
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.dump.arrays.decode import VIEWED, decode, too_short, why_opaque
-from pytest_npudump.dump.arrays.host import host_values, lies_in
+from pytest_npudump.dump.arrays.layouts import host_values, lies_in
 from pytest_npudump.dump.bytes.chunks import c_order_chunks, pieces_of
 from pytest_npudump.dump.bytes.rawfile import raw_bytes
 from pytest_npudump.dump.values.dtypes import BY_NAME
@@ -16,7 +16,7 @@ from pytest_npudump.dump.values.dtypes import BY_NAME
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_npudump.dump.arrays.layouts_join import JoinedTensor
+    from pytest_npudump.dump.arrays.layouts import JoinedTensor
     from pytest_npudump.dump.records import Payload, TensorRecord
 
 _BYTE = 8

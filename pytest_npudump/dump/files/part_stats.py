@@ -7,8 +7,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.arrays.decode import DecodeError, why_opaque
-from pytest_npudump.dump.parts import with_projections_of
-from pytest_npudump.dump.stats.file_tensors import payload_stats
+from pytest_npudump.dump.execution import with_projections_of
+from pytest_npudump.dump.stats.tensor import payload_stats
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import FormatError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_npudump.dump.parts import TensorPart
+    from pytest_npudump.dump.execution import TensorPart
     from pytest_npudump.dump.records import Payload, Stats
 
 

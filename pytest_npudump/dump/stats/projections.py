@@ -28,30 +28,239 @@ Processors may differ in the last digits of float64, where BLAS adds up the colu
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_npudump.dump.arrays.decode import DecodeError, decode, is_packed, numpy_dtype, why_opaque
 from pytest_npudump.dump.bytes.buffers import scratch_buffers
 from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES, c_order_chunks, chunks
-from pytest_npudump.dump.stats.column_sums import column_products, column_sums, padded
-from pytest_npudump.dump.stats.float_elements import array_elements, raw_elements
-from pytest_npudump.dump.stats.mask_values import marks_of
+from pytest_npudump.dump.stats.kernels import BFLOAT16, FLOAT16, extremes, to_float32
 from pytest_npudump.dump.stats.signs import (
     BLOCK,
+    COLUMNS,
     NEAR,
     PROJECTIONS,
     block_signs,
+    column_signs,
     near_signs,
+    place_signs,
 )
 from pytest_npudump.dump.values.dtypes import BY_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.dump.stats.float_elements import Elements
+    from pytest_npudump.dump.stats.kernels import HalfType
+
+
+def padded(count: int) -> int:
+    """Elements of the rows of a block, or of the blocks, that hold so many."""
+    whole = count - count % BLOCK
+    return whole + min(-(-(count - whole) // COLUMNS) * COLUMNS, BLOCK)
+
+
+def column_sums(lanes: np.ndarray) -> np.ndarray:
+    """The sums of the columns of blocks under the signs of their places, of shape (blocks, COLUMNS).
+
+    Args:
+        lanes: int16, float32 or float64 of shape (1, n), the elements, or of shape (2, n), each other one and
+            those between: whole blocks, or some rows of one.
+    """
+    columns = COLUMNS // len(lanes)
+    blocks = max(lanes.shape[1] * len(lanes) // BLOCK, 1)
+    found = []
+    for lane, signs in zip(
+        lanes.reshape(len(lanes), blocks, -1), _place_signs(len(lanes), lanes.dtype), strict=True
+    ):
+        size = lane.shape[1]
+        rows = size // columns
+        whole = rows * columns
+        sums = np.einsum(
+            "brc,rc->bc", lane[:, :whole].reshape(blocks, rows, columns), signs[:whole].reshape(rows, columns)
+        )
+        if whole < size:
+            sums[:, : size - whole] += lane[:, whole:] * signs[whole:size]
+        found.append(sums)
+    return found[0] if len(found) == 1 else np.stack(found, axis=-1).reshape(blocks, COLUMNS)
+
+
+def column_products(columns: np.ndarray) -> NDArray[np.float64]:
+    """The sums of blocks whose columns have these sums, (blocks, 8), not finite where one of a column is not.
+
+    One product a block, so that its result does not depend on the blocks that come with it.
+    """
+    wide = columns.astype(np.float64, copy=False)
+    return np.asarray(np.matmul(column_signs(), wide[:, :, np.newaxis])[:, :, 0])
+
+
+@lru_cache(maxsize=4)
+def _place_signs(lanes: int, dtype: np.dtype) -> np.ndarray:
+    """The signs of places, of shape (lanes, BLOCK / lanes)."""
+    return np.ascontiguousarray(place_signs().astype(dtype).reshape(-1, lanes).T)
+
+
+_HALVES = {"float16": FLOAT16, "bfloat16": BFLOAT16}
+_BYTE = 8
+_PAIRED = 1 << 14
+"""Codes of 8 bits from which on two are looked up at a time."""
+_EXACT_BYTES = 2
+"""Integers of up to so many bytes add up exactly in columns of 34 float32, those of one byte in int16."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """How the pieces of a tensor are read.
+
+    Attributes:
+        unit: numpy type that a piece is viewed as.
+        per_unit: elements in one unit.
+        columns: what elements are converted to, and added up in: int16 for integers of 8 bits, else float32
+            where it holds them, else float64.
+        values: the first so many elements of units of shape (n,), in an array of any numeric type.
+        half: the type of 16 bits that is taken apart by shifts; None for others.
+        table: the values of a type of 8 bits, float32 of shape (256,); None for others.
+    """
+
+    unit: np.dtype
+    per_unit: int
+    columns: type[np.int16 | np.float32 | np.float64]
+    values: Callable[[np.ndarray, int], np.ndarray]
+    half: HalfType | None = None
+    table: np.ndarray | None = None
+
+    @property
+    def lanes(self) -> int:
+        """2 where :meth:`fill` puts each other element first, else 1."""
+        return 1 if self.half is None else 2
+
+    def fill(self, units: np.ndarray, count: int, out: np.ndarray) -> np.ndarray | None:
+        """Fill ``out``, of shape (n,) and of type ``columns``, with ``count`` elements and then with zeros.
+
+        Those of 16 bits come as :func:`.kernels.to_float32` has them, each other one
+        first; n is even there. None where they hold NaN or infinities; those of other types come as such.
+        """
+        if self.half is not None:
+            if units.size < out.size:
+                units = np.concatenate([units[:count], np.zeros(out.size - count, units.dtype)])
+            return None if extremes(units, self.half.largest) is None else to_float32(units, self.half, out)
+        if self.table is not None and count >= _PAIRED and not count % 2:
+            pairs = _pairs(self.table.tobytes())
+            pairs.take(units[:count].view(np.uint16), out=out[:count].view(np.uint64), mode="clip")
+        else:
+            np.copyto(out[:count], self.values(units, count), casting="unsafe")
+        out[count:] = 0
+        return out
+
+    def wide(self, units: np.ndarray, count: int, size: int) -> np.ndarray:
+        """The same as float64 of shape (size,), in the order of the elements."""
+        if count == size:
+            return self.values(units, count).astype(np.float64)
+        found = np.zeros(size)
+        np.copyto(found[:count], self.values(units, count), casting="unsafe")
+        return found
+
+
+def _plain(units: np.ndarray, count: int) -> np.ndarray:
+    return units[:count]
+
+
+@lru_cache(maxsize=32)
+def array_elements(dtype: np.dtype) -> Elements:
+    """Elements of arrays of a numpy type; both parts of a complex number are elements.
+
+    Raises:
+        DecodeError: the type has no numeric meaning.
+    """
+    if dtype.name in _HALVES:
+        return Elements(dtype, 1, np.float32, _plain, _HALVES[dtype.name])
+    if dtype.kind == "c":
+        part = np.dtype(f"f{dtype.itemsize // 2}")
+        return Elements(part, 1, part.type, _plain)
+    if dtype.kind == "b":
+        return Elements(np.dtype(np.uint8), 1, np.int16, _plain)
+    if dtype.kind in "iu" and dtype.itemsize == 1:
+        return Elements(dtype, 1, np.int16, _plain)
+    if dtype.kind in "iu" or dtype.name in {"float32", "float64"}:
+        small = dtype.name == "float32" or dtype.itemsize <= _EXACT_BYTES
+        return Elements(dtype, 1, np.float32 if small else np.float64, _plain)
+    if (dtype.itemsize == 1 and dtype.kind not in "SUVmMO") or dtype.name.startswith("float8"):
+        return _looked_up(np.arange(256, dtype=np.uint8).view(dtype).astype(np.float32))
+    raise DecodeError(f"no projections for arrays of type {dtype}")
+
+
+def raw_elements(dtype: str) -> Elements:
+    """Elements of tensors of the type called ``dtype``, whose pieces are bytes where the type is packed.
+
+    Raises:
+        DecodeError: the type has no values.
+    """
+    if why := why_opaque(dtype):
+        raise DecodeError(f"no projections for tensors of type {dtype}: {why}")
+    if dtype == "complex32":
+        return array_elements(np.dtype(np.float16))
+    if not is_packed(dtype):
+        return array_elements(numpy_dtype(dtype).newbyteorder("="))
+    if dtype in {"bool", "hifloat8"}:
+        codes = np.arange(256, dtype=np.uint8)
+        return _looked_up(decode(codes, dtype, codes.size).astype(np.float32))
+
+    def values(units: np.ndarray, count: int) -> np.ndarray:
+        return decode(units, dtype, count)
+
+    return Elements(np.dtype(np.uint8), _BYTE // BY_NAME[dtype].bits, np.float32, values)
+
+
+def _looked_up(table: np.ndarray) -> Elements:
+    """Elements of a type of 8 bits whose 256 values are given."""
+
+    def values(units: np.ndarray, count: int) -> np.ndarray:
+        return table.take(units[:count])
+
+    return Elements(np.dtype(np.uint8), 1, np.float32, values, table=table)
+
+
+@lru_cache(maxsize=4)
+def _pairs(table: bytes) -> np.ndarray:
+    """The float32 of each two codes, as one number of 64 bits: of shape (65536,)."""
+    values = np.frombuffer(table, np.float32)
+    codes = np.arange(1 << 16, dtype=np.uint16).view(np.uint8)
+    return values.take(codes).view(np.uint64)
+
+
+_NAN = 2.0
+_FIRST = 16
+"""Units that are looked at first: most tensors have a number there."""
+
+
+def marks_of(elements: Elements, units: np.ndarray, count: int) -> NDArray[np.int8] | None:
+    """The numbers for the elements of a piece, and 0 for each 0.
+
+    Args:
+        elements: how it is read.
+        units: the piece.
+        count: elements of it.
+
+    Returns:
+        int8 of shape (count,); None where a finite element is not 0.
+    """
+    first = units[:_FIRST]
+    if _marked(elements, first, min(first.size * elements.per_unit, count)) is None:
+        return None
+    return _marked(elements, units, count)
+
+
+def _marked(elements: Elements, units: np.ndarray, count: int) -> NDArray[np.int8] | None:
+    values = elements.wide(units, count, count)
+    finite = np.isfinite(values)
+    if values[finite].any():
+        return None
+    return np.where(finite, 0.0, np.where(np.isnan(values), _NAN, np.sign(values))).astype(np.int8)
+
 
 _LOOKED_UP = 16
 """Blocks of bytes that are looked up at a time: as 1 MiB of float32 they stay in a core's cache."""
@@ -120,7 +329,7 @@ class Projector:
         Args:
             piece: elements of the type, or bytes of a packed one.
             values: what the statistics made of a piece of floats of 16 or 32 bits, where that is at hand, as
-                :class:`~pytest_npudump.dump.stats.float.Measured` has them: 0 in place of NaN and infinities.
+                :class:`.kernels.Measured` has them: 0 in place of NaN and infinities.
 
         Raises:
             ValueError: the tensor has fewer elements.

@@ -5,27 +5,67 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.files import format_of_name
-from pytest_npudump.dump.files.container import TLV_MAGIC
-from pytest_npudump.dump.files.format import start_of
-from pytest_npudump.dump.files.mapping import MAPPING, read_mapping
-from pytest_npudump.dump.names import DumpName, parse_name
+from pytest_npudump.dump.files.formats import FORMATS, TLV_MAGIC, format_of_content, format_of_name, start_of
+from pytest_npudump.dump.files.mapping import MAPPING, is_short_name, nameless, read_mapping
+from pytest_npudump.dump.names import CONVERTED, is_copy, name_of, parse_name
 from pytest_npudump.dump.places import DumpFile, Place, context, marks_layout, read_place, swapped
-from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.tree.converted import KIND, name_of, without_copies
-from pytest_npudump.dump.tree.unnamed import problem_of, unnamed_format
+from pytest_npudump.dump.tree.jobs import without_copies
 from pytest_npudump.errors import DumpError, FormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from pytest_npudump.dump.files.format import Format
+    from pytest_npudump.dump.files.formats import Format
+
+_STAMPED = re.compile(r".+\.\d+\.\d{13,20}", re.ASCII | re.DOTALL)
+_BESIDE = frozenset({"execution_order", "graphs"})
+"""MindSpore's folders beside its dumps, with lists of operators and of iterations, and with graphs."""
+
+_UNCONVERTED = (
+    "statistics as the device sent them, which CANN's host process did not convert to CSV: "
+    "let the process end properly and collect the dump again"
+)
+_NEARLY = (
+    "its name ends like that of a dump file, but neither it nor the first bytes are those of one: "
+    "it is damaged or was renamed, collect the dump again"
+)
+
+
+_MISNAMED = dict(format_.misnamed for format_ in FORMATS if format_.misnamed is not None)
+
+
+def format_by_content(path: Path, start: bytes | None) -> Format | FormatError | None:
+    """Return the format of a file whose name no grammar fits, or what is wrong with one that has none.
+
+    Args:
+        path: the file; adump takes any name, and ``mapping.csv`` may be lost.
+        start: its first 12 bytes, or all of a smaller one; None if they cannot be read.
+
+    Returns:
+        None for a file that holds nothing of a dump.
+
+    Raises:
+        DumpError: two formats of other packages claim it.
+    """
+    if path.suffix == ".bin" and parse_name(path.stem) is not None:
+        return FormatError(path, _UNCONVERTED)
+    if start is None:
+        return FormatError(path, "cannot be read")
+    found = format_of_content(path, start)
+    if found is not None and not found.needs_name:
+        return found
+    if is_short_name(path) or any(format_.needs_name and format_.begins(path, start) for format_ in FORMATS):
+        return nameless(path)
+    if path.parent.name in _BESIDE or is_copy(path):
+        return None
+    reason = _MISNAMED.get(path.suffix, _NEARLY if _STAMPED.fullmatch(path.name) else "")
+    return FormatError(path, reason) if reason else None
+
 
 _OPERATOR = re.compile(
     r"/(?!exception_info\.|display\.|Opdebug\.)([^./]+)\.([^./]+)\.(\d{1,18})(?:\.(\d{1,18}))?\.(\d{16})\.csv(?=/)",
@@ -136,13 +176,16 @@ def find_files(root: Path, *, tables: bool = False) -> Tree:
     tree = Tree()
     above = context(root.resolve().parts)
     for parts, names in _walk(root, tree):
+        directory = root.joinpath(*parts)
         place = read_place(parts if marks_layout(parts) else (*above, *parts))
-        directory = _Directory(root, parts, place, tree, len(tree.files), start_of)
-        folder = directory.table(names) if tables else None
+        # The kind of container decides which of two numbers is the model's name.
+        if place.either and any((start_of(directory / name) or b"")[8:] == TLV_MAGIC for name in names[:4]):
+            place = swapped(place)
+        folder = TableFolder.of(directory, place, names) if tables else None
         if folder is not None:
             tree.tables.append(folder)
             continue
-        directory.add(names)
+        _add_files(tree, directory, "".join(f"{part}/" for part in parts), place, names)
         if tables and (tree.files or tree.statistics):
             tree.files[:0] = chain(*(found.files() for found in tree.tables))
             tree.tables, tables = [], False
@@ -175,106 +218,38 @@ def _walk(root: Path, tree: Tree) -> Iterator[tuple[tuple[str, ...], list[str]]]
         yield parts, sorted(names)
 
 
-@dataclass(frozen=True, slots=True)
-class _Directory:
-    """One directory of a dump, on its way into the tree."""
+def _add_files(tree: Tree, directory: Path, relative: str, place: Place, names: Sequence[str]) -> None:
+    """Put the files of a directory into the tree.
 
-    root: Path
-    parts: tuple[str, ...]
-    place: Place
-    tree: Tree
-    first: int
-    start: Callable[[Path], bytes | None]
-
-    def table(self, names: Sequence[str]) -> TableFolder | None:
-        """Return the directory as one of nothing but statistics CSV, None if it is not."""
-        base = self.root.joinpath(*self.parts)
-        return TableFolder.of(base, self._settled(base, names), names)
-
-    def add(self, names: Sequence[str]) -> None:
-        base = self.root.joinpath(*self.parts)
-        mapping = self._mapping(base) if MAPPING in names else {}
-        place = self._settled(base, names)
-        for name in names:
-            if name == MAPPING:
-                continue
-            self._add_file(base / name, mapping.get(name, name), place)
-        self._drop_converted()
-        present = set(names)
-        missing = [long for short, long in mapping.items() if short not in present and parse_name(long)]
-        self.tree.notes.extend(f"{base / MAPPING} names a file that is not there: {long}" for long in missing)
-
-    def _drop_converted(self) -> None:
-        """Put aside what ``msaccucmp -t msnpy`` made of a dump file in this directory.
-
-        Its names are MindSpore's, but it copies the ids and the time from the file it converted, and the last
-        part of the operator's name.
-        """
-        files = self.tree.files
-        added = files[self.first :]
-        if not any(file.name is not None and file.name.suffix == ".npy" for file in added):
-            return
-        dumped: defaultdict[object, list[str]] = defaultdict(list)
-        for file in added:
-            if file.name is not None and not file.name.suffix:
-                dumped[_ids(file.name)].append(sanitise(file.name.op_name))
-        if len(dumped) in {0, len(added)}:
-            return
-        del files[self.first :]
-        for file in added:
-            name = file.name
-            sources = dumped.get(_ids(name), ()) if name is not None and name.suffix == ".npy" else ()
-            if name is not None and any(source.endswith(sanitise(name.op_name)) for source in sources):
-                self.tree.other.append("/".join((*self.parts, file.path.name)))
-            else:
-                files.append(file)
-
-    def _mapping(self, base: Path) -> dict[str, str]:
+    A capture's name may have slashes that became directories: ``Type.scope/name.0.1.2.time``.
+    """
+    mapping: dict[str, str] = {}
+    if MAPPING in names:
         try:
-            return read_mapping(base / MAPPING)
+            mapping = read_mapping(directory / MAPPING)
         except FormatError as error:
-            self.tree.problems.append(error)
-            return {}
-
-    def _settled(self, base: Path, names: Sequence[str]) -> Place:
-        """Decide by the kind of container which of two numbers is the model's name."""
-        if self.place.either and any((self.start(base / name) or b"")[8:] == TLV_MAGIC for name in names[:4]):
-            return swapped(self.place)
-        return self.place
-
-    def _add_file(self, path: Path, long: str, place: Place) -> None:
+            tree.problems.append(error)
+    for file_name in names:
+        if file_name == MAPPING:
+            continue
+        path, long, where = directory / file_name, mapping.get(file_name, file_name), place
         name = name_of(long)
-        if name is None or name.kind in {"operator", "capture", KIND}:
-            captured = self._captured(long, place)
-            if captured is not None:
-                name, place = captured
+        if "." in place.model and place.model_id < 0:
+            captured = name_of(f"{place.model}/{long}")
+            is_plain = name is None or name.kind in {"operator", "capture", CONVERTED}
+            if is_plain and captured is not None and captured.dump_number is not None:
+                name, where = captured, place._replace(model="")
         format_ = format_of_name(long, name)
         if format_ is None:
-            self._add_unnamed(path, place)
+            found = format_by_content(path, start_of(path))
+            if isinstance(found, FormatError):
+                tree.problems.append(found)
+                continue
+            format_, name = found, None
+        if format_ is None:
+            tree.other.append(relative + file_name)
         else:
-            self.tree.add(DumpFile(path, place, name, format_.name), format_)
-
-    def _captured(self, long: str, place: Place) -> tuple[DumpName, Place] | None:
-        """Read a capture's name whose slashes became directories: ``Type.scope/name.0.1.2.time``."""
-        if place.model_id >= 0 or "." not in place.model:
-            return None
-        whole = f"{place.model}/{long}"
-        name = name_of(whole)
-        captured = name is not None and name.dump_number is not None
-        return (name, place._replace(model="")) if name is not None and captured else None
-
-    def _add_unnamed(self, path: Path, place: Place) -> None:
-        start = self.start(path)
-        format_ = unnamed_format(path, start)
-        if format_ is not None:
-            self.tree.add(DumpFile(path, place, None, format_.name), format_)
-            return
-        problem = problem_of(path, start)
-        if problem is not None:
-            self.tree.problems.append(problem)
-        else:
-            self.tree.other.append("/".join((*self.parts, path.name)))
-
-
-def _ids(name: DumpName) -> object:
-    return (name.op_type, name.task, name.stream, name.stamp)
+            tree.add(DumpFile(path, where, name, format_.name), format_)
+    present = frozenset(names)
+    missing = [long for short, long in mapping.items() if short not in present and parse_name(long)]
+    tree.notes.extend(f"{directory / MAPPING} names a file that is not there: {long}" for long in missing)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.values.small_floats import is_of_numpy
+from pytest_npudump.dump.arrays.decode import is_of_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

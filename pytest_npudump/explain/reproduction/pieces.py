@@ -11,24 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pytest_npudump.dump.arrays.decode import is_of_numpy
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.values.dtypes import BY_NAME
-from pytest_npudump.dump.values.small_floats import is_of_numpy
 from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.reference_model import arrays_of, piece_of, tensors_of, weights_of
 from pytest_npudump.explain.reproduction.drawn import draw
 from pytest_npudump.explain.reproduction.operands import GOLDEN, read_operands
 from pytest_npudump.explain.reproduction.reproduction import README, Readme, Reproduction, code, ran, trial_of
-from pytest_npudump.golden.content.noise import CALIBRATION, REPEATS
-from pytest_npudump.golden.content.table_rows import rows_of
-from pytest_npudump.golden.content.text import render
 from pytest_npudump.golden.path import golden_path
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.language.shell import typed
 from pytest_npudump.onnxmodels import sessions
-from pytest_npudump.onnxmodels.exposed_session import exposed_session
-from pytest_npudump.onnxmodels.sessions import ModelError, onnx
+from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
 from pytest_npudump.onnxmodels.tensor_types import onnx_number
+from pytest_npudump.record.noise import CALIBRATION, REPEATS
+from pytest_npudump.record.record import rows_of
+from pytest_npudump.record.text import render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from pytest_npudump.explain.reproduction.failure import FailingTensor
     from pytest_npudump.explain.reproduction.operands import Models
     from pytest_npudump.explain.reproduction.reproduction import TrialRun
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.record import Record
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -122,7 +121,7 @@ class PieceReproduction(Reproduction):
     model: bytes
     inputs: Mapping[str, Array]
     reference: bytes | None = None
-    golden: Golden | None = None
+    golden: Record | None = None
     expected: Mapping[str, Array] = field(default_factory=dict)
     got: Mapping[str, Array] = field(default_factory=dict)
     alone: Alone | None = None
@@ -383,7 +382,7 @@ def of_operator(failure: FailingTensor, models: Models, *, drawn: bool = False) 
     )
 
 
-def _excerpt(path: Path, key: TensorKey) -> Golden:
+def _excerpt(path: Path, key: TensorKey) -> Record:
     """Return what a golden says of the outputs of one execution of a layer, as a golden of the folder's test.
 
     Raises:

@@ -13,15 +13,14 @@ import numpy as np
 from pytest_npudump.compare.ulps.output_fault import is_float, output_fault, same_bits
 from pytest_npudump.compare.ulps.ulp_bounds import ulps_allowed
 from pytest_npudump.dump.arrays.decode import load
-from pytest_npudump.dump.arrays.host import host_array, is_private
-from pytest_npudump.dump.arrays.layouts import HOST_AXES, LayoutError
+from pytest_npudump.dump.arrays.layouts import HOST_AXES, LayoutError, host_array, is_private
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import DumpError, EmptyDumpError, RequestError
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.operator_checks import GivenTensor, OperatorChecks, WrongOperator
 from pytest_npudump.regression.outcome import Outcome
-from pytest_npudump.runtime.operator_call import OperatorCall, OperatorRuntime
+from pytest_npudump.runtime.base import OperatorCall, OperatorRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

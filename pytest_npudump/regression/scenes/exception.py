@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.dump.files.container.reader import read_container
-from pytest_npudump.dump.files.core.reader import read_core
+from pytest_npudump.dump.files.container import read_container
+from pytest_npudump.dump.files.core import read_core
 from pytest_npudump.dump.tree.find import Tree, find_files
 from pytest_npudump.errors import DumpError, FormatError
 from pytest_npudump.regression import outcome as status
@@ -26,8 +26,8 @@ from pytest_npudump.regression.scenes.operator_tensors import OperatorTensor, de
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from pytest_npudump.dump.files.container.reader import ContainerTensor
-    from pytest_npudump.dump.files.core.reader import Core
+    from pytest_npudump.dump.files.container import ContainerTensor
+    from pytest_npudump.dump.files.core import Core
     from pytest_npudump.dump.names import DumpName
     from pytest_npudump.dump.places import DumpFile
     from pytest_npudump.regression.attempt import Attempt

@@ -12,8 +12,8 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.dump.files.container.reader import read_container
-from pytest_npudump.dump.files.overflow.reader import OverflowUnit, read_overflow
+from pytest_npudump.dump.files.container import read_container
+from pytest_npudump.dump.files.overflow import OverflowUnit, read_overflow
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.table import StatsTable
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.places import Place
     from pytest_npudump.dump.records import TensorKey, TensorRecord
     from pytest_npudump.dump.tree.find import Tree
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
     from pytest_npudump.runtime.base import Activity
@@ -96,7 +96,7 @@ def _without_tensors(tree: Tree, dump: Dump) -> Iterator[str]:
             yield f"{file.path}: the operator was dumped, as it overflowed, and its dump holds no tensor"
 
 
-def known_overflows(golden: Golden | None) -> Mapping[str, Sequence[str]]:
+def known_overflows(golden: Record | None) -> Mapping[str, Sequence[str]]:
     """Return what a golden lists as known, by operator; nothing where there is none.
 
     Raises:
@@ -192,7 +192,7 @@ def _notes(
 
 
 def _record(
-    case: Case, golden: Golden | None, found: Sequence[Overflow], problems: tuple[str, ...]
+    case: Case, golden: Record | None, found: Sequence[Overflow], problems: tuple[str, ...]
 ) -> Outcome:
     """Write the overflows into the golden; a model without any gets no golden, and keeps none."""
     path = case.goldens.path

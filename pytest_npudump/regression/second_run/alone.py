@@ -26,7 +26,7 @@ from pytest_npudump.explain.reference_model import ReferenceModel
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.regression.case import onnx_files
 from pytest_npudump.regression.second_run.suspected import edges_of_device, failing_keys
-from pytest_npudump.runtime.aten.call_copies import CallKeepingRuntime, WantedOutput
+from pytest_npudump.runtime.aten.kept_calls import CallKeepingRuntime, WantedOutput
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.outcome import FirstRun
     from pytest_npudump.regression.second_run.run_plan import Plan
+
 
 _ADVICE = "reference= names the ONNX model by which an operator can be judged alone"
 _OFF = "off"

@@ -12,9 +12,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from pytest_npudump.dump.files.container.proto import dump_data_class
-from pytest_npudump.golden.content.text import Golden
+from pytest_npudump.dump.files.proto import dump_data_class
 from pytest_npudump.golden.pair import stage_pair
+from pytest_npudump.record.text import Golden
 
 if TYPE_CHECKING:
     from collections.abc import Callable

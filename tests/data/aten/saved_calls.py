@@ -19,7 +19,7 @@ from pytest_npudump.runtime.aten.recompute import Reading
 if TYPE_CHECKING:
     import numpy as np
 
-    from pytest_npudump.runtime.aten.call_copies import KeptCall
+    from pytest_npudump.runtime.aten.kept_calls import KeptCall
 
     Array = np.ndarray[Any, np.dtype[Any]]
 

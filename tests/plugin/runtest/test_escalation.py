@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 from onnx import numpy_helper
 
-from pytest_npudump.dump.files.container.reader import read_container
+from pytest_npudump.dump.files.container import read_container
 
 if TYPE_CHECKING:
     from pathlib import Path

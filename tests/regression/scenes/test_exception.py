@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from pytest_npudump.dump.values.dtypes import BY_NAME
-from pytest_npudump.emulator.dumps.exception_files import (
+from pytest_npudump.emulator.dumps.exceptions import (
     Argument,
-    Operator,
+    FailedTask,
     container,
     core,
     exception_header,
@@ -125,7 +125,7 @@ def test_a_dump_that_adump_wrote_names_its_operator_and_shows_its_tensors(run: A
 def test_the_stream_of_a_norm_dump_is_in_its_log(run: Any) -> None:
     values = Argument(from_array(BY_NAME["float16"], np.array([np.nan, 1], np.float16)), 0)
 
-    operator = Operator("a/b", "Add", 7, 47, 0, [values])
+    operator = FailedTask("a/b", "Add", 7, 47, 0, [values])
     # the line of DumpOperator::LogExceptionInfo
     message = "[AIC_INFO] node_name:a/b, node_type:Add, stream_id:47, task_id:7, context_id:4294967295\n"
     (run.folder() / f"Add.a_b.7.{STAMP}").write_bytes(
@@ -148,7 +148,7 @@ def test_the_stream_of_a_norm_dump_is_in_its_log(run: Any) -> None:
 def test_a_dump_without_a_name_tells_stream_task_and_what_is_in_it(
     run: Any, name: str, kind: str, sentence: str
 ) -> None:
-    operator = Operator(
+    operator = FailedTask(
         "", "", 1, 42, 0, [Argument(from_array(BY_NAME["int8"], np.zeros((2, 3), np.int8)), 0)]
     )
     (run.folder() / name).write_bytes(
@@ -184,7 +184,7 @@ def test_a_container_under_any_name_is_no_unreadable_file(run: Any) -> None:
 def test_a_core_names_its_kernel_and_the_kernel_s_files_are_attached(run: Any) -> None:
     folder = run.folder(1)
     values = Argument(from_array(BY_NAME["float32"], np.zeros((2, 3), np.float32)), 0)
-    operator = Operator("a", "Mul", 3, 47, 1, [values], [values])
+    operator = FailedTask("a", "Mul", 3, 47, 1, [values], [values])
     path = folder / f"te_mul_1__kernel0.47.3.{STAMP}.core"
     path.write_bytes(core("te_mul_1__kernel0", operator))
     for name in ("te_mul_1_host.o", "te_mul_1.json"):

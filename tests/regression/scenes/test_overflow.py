@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_npudump.dump.files.container.reader import read_container
+from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.values.dtypes import BY_NAME
-from pytest_npudump.emulator.dumps.header import Slot
-from pytest_npudump.emulator.dumps.writer import TaskFile, write
+from pytest_npudump.emulator.dumps.writer import Slot, TaskFile, write
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.content.text import parse
 from pytest_npudump.onnxmodels.tensor_types import from_array
+from pytest_npudump.record.text import parse
 from pytest_npudump.regression.scenes.overflow import Overflow, find_overflows, is_known, known_overflows
 
 DATA = Path(__file__).parents[2] / "data" / "dump" / "overflow"

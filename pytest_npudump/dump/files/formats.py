@@ -1,0 +1,187 @@
+"""The file formats of a dump: how the files of each are told, and which module reads them.
+
+A format is a row of :data:`FORMATS` and a module with a ``read_file`` (see :class:`Reader`), which is
+imported when its first file is read: it may need numpy and protobuf.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+from pytest_npudump.dump.files.mapping import is_short_name
+from pytest_npudump.dump.files.registry import format_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_npudump.dump.execution import Execution, TensorPart
+    from pytest_npudump.dump.names import DumpName
+    from pytest_npudump.dump.places import DumpFile
+    from pytest_npudump.errors import FormatError
+
+START_BYTES = 12
+"""How much of a file's content its format is told by."""
+
+TLV_MAGIC = b"\x5a\x5a\x5a\x5a"
+"""Bytes 8 to 11 of a TLV container."""
+
+_PROTOBUF_START = b"\x0a\x03"
+
+
+class Job(NamedTuple):
+    """A dump file to read.
+
+    Attributes:
+        file: the file.
+        csv: the statistics CSV of the same execution, where both exist.
+        more: files with other tensors of the same execution.
+    """
+
+    file: DumpFile
+    csv: DumpFile | None = None
+    more: tuple[DumpFile, ...] = ()
+
+
+class Reader(Protocol):
+    """What reads the files of a format: ``read_file`` of its module."""
+
+    def __call__(
+        self, job: Job, table: tuple[TensorPart, ...], /, *, stats: bool, acl: bool, projections: bool
+    ) -> tuple[list[Execution], list[FormatError]]:
+        """Return the executions that a file holds, and the problems of single tensors.
+
+        Args:
+            job: the file.
+            table: rows of the statistics CSV beside it.
+            stats: compute the statistics of tensors that have bytes and no row in ``table``.
+            acl: compute them as CANN's device-side writer does.
+            projections: compute these with them, of all tensors that have bytes.
+
+        Raises:
+            FormatError: the file is damaged; nothing of it is returned.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A file format.
+
+    Attributes:
+        name: which ``DumpFile.format`` has for its files, and that of the module that reads them.
+        file_name: what each file of this format is called; "" where they have names of their own.
+        named: whether a file is of this format, by the ``kind`` and the ``suffix`` of its ``DumpName``.
+        begins: whether a file that no format knows by its name is of this one, by its path and its first 12
+            bytes, or all of a smaller one.
+        needs_name: what ``begins`` tells cannot be read, as only the name says which operator's it is.
+        part: the attribute of ``Tree`` that takes its files.
+        instead: where they hold no tensor of the model, what such a file is, and what reads it.
+        misnamed: the suffix of its files, and what to say of one whose name is of no format.
+    """
+
+    name: str
+    file_name: str = ""
+    named: Callable[[str, str], bool] = lambda _kind, _suffix: False
+    begins: Callable[[Path, bytes], bool] = lambda _path, _start: False
+    needs_name: bool = False
+    part: Literal["files", "statistics", "overflow", "cores"] = "files"
+    instead: str = ""
+    misnamed: tuple[str, str] | None = None
+
+    @property
+    def read(self) -> Reader:
+        """What reads its files."""
+        reader: Reader = import_module(f"{__package__}.{self.name}").read_file
+        return reader
+
+
+FORMATS = (
+    Format("step_csv", file_name="statistic.csv", part="statistics"),
+    Format(
+        "operator_csv",
+        named=lambda kind, suffix: suffix == ".csv" and kind != "opdebug",
+        begins=lambda _path, start: start.startswith(b"Input/Output"),
+        needs_name=True,
+        misnamed=(
+            ".csv",
+            (
+                "it may hold statistics, and its name does not tell of what: expected "
+                "{type}.{name}.{task}.{stream}.{time}.csv or statistic.csv; rename it, or take it out of the "
+                "dump"
+            ),
+        ),
+    ),
+    Format(
+        "npy",
+        named=lambda _kind, suffix: suffix == ".npy",
+        misnamed=(
+            ".npy",
+            (
+                "it may hold a tensor, and its name does not tell which: expected a name of MindSpore or of "
+                "TorchAir, or that of a dump file and .output.0.npy; rename it, or take it out of the dump"
+            ),
+        ),
+    ),
+    Format(
+        "overflow",
+        named=lambda kind, _suffix: kind == "opdebug",
+        part="overflow",
+        instead="an overflow record, which holds no tensor: npudump overflow {path}",
+    ),
+    Format(
+        "core",
+        named=lambda kind, _suffix: kind == "core",
+        part="cores",
+        instead="the core of a kernel that failed, which holds no tensor of the model: msdebug opens it",
+    ),
+    Format(
+        "container",
+        named=lambda kind, suffix: not suffix and kind != "opdebug",
+        begins=lambda _path, start: start[8:] == TLV_MAGIC or start[8:10] == _PROTOBUF_START,
+    ),
+    Format(
+        "offered",
+        begins=lambda path, start: not is_short_name(path) and format_of(path, start) is not None,
+    ),
+)
+"""The first that takes a file has it, so those of other packages come last."""
+
+BY_NAME = {format_.name: format_ for format_ in FORMATS}
+_BY_FILE_NAME = {format_.file_name: format_ for format_ in FORMATS if format_.file_name}
+
+
+def format_of_name(file_name: str, name: DumpName | None) -> Format | None:
+    """Return the format of a file by what it is called, and what the grammars of names make of that."""
+    if name is None:
+        return _BY_FILE_NAME.get(file_name)
+    return _format_of_kind(name.kind, name.suffix)
+
+
+@lru_cache(maxsize=64)
+def _format_of_kind(kind: str, suffix: str) -> Format | None:
+    return next((format_ for format_ in FORMATS if format_.named(kind, suffix)), None)
+
+
+def format_of_content(path: Path, start: bytes) -> Format | None:
+    """Return the format of a file that none knows by its name.
+
+    Args:
+        path: the file.
+        start: its first 12 bytes, or all of a smaller one.
+
+    Raises:
+        DumpError: two formats of other packages claim it.
+    """
+    return next((format_ for format_ in FORMATS if format_.begins(path, start)), None)
+
+
+def start_of(path: Path) -> bytes | None:
+    """Return the first 12 bytes of a file, which ``Format.begins`` takes; None if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(START_BYTES)
+    except OSError:
+        return None

@@ -1,0 +1,93 @@
+"""npy files to executions, with statistics computed where none are at hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_npudump.dump.arrays.npy import read_npy_header
+from pytest_npudump.dump.execution import (
+    COMPUTED_IN_FLOAT32,
+    Execution,
+    TensorPart,
+    dtype_name,
+    named_execution,
+    with_projections_of,
+)
+from pytest_npudump.dump.records import Payload
+from pytest_npudump.dump.stats.tensor import npy_stats
+from pytest_npudump.errors import FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_npudump.dump.files.formats import Job
+    from pytest_npudump.dump.names import DumpName
+    from pytest_npudump.dump.places import DumpFile
+
+
+def read_file(
+    job: Job, table: tuple[TensorPart, ...], *, stats: bool, acl: bool, projections: bool
+) -> tuple[list[Execution], list[FormatError]]:
+    """Return the execution that npy files hold the tensors of, and the problems of those that are damaged.
+
+    The parameters are those of ``Reader``; each file has one tensor.
+    """
+    parts, problems = _parts((job.file, *job.more), stats=stats, acl=acl, projections=projections)
+    parts = _with_table(parts, table)
+    name = job.file.name
+    return [named_execution(job.file, name, parts)] if parts and name is not None else [], problems
+
+
+def _parts(
+    files: Sequence[DumpFile], *, stats: bool, acl: bool, projections: bool
+) -> tuple[tuple[TensorPart, ...], list[FormatError]]:
+    """Return the tensors of npy files of one execution, and the problems of those that cannot be read.
+
+    The type of a tensor is that of its header, which is what the bytes are.
+    """
+    parts: dict[tuple[str, int], TensorPart] = {}
+    problems: list[FormatError] = []
+    for file in files:
+        if file.name is None:
+            continue
+        try:
+            part = _npy_part(file, file.name, stats=stats, acl=acl, projections=projections)
+        except FormatError as error:
+            problems.append(error)
+            continue
+        if parts.setdefault((part.io, part.slot), part) is not part:
+            problems.append(FormatError(file.path, f"{part.io} {part.slot} is in another file too: keep one"))
+    return tuple(parts.values()), problems
+
+
+def _npy_part(file: DumpFile, name: DumpName, *, stats: bool, acl: bool, projections: bool) -> TensorPart:
+    path = file.path
+    header = read_npy_header(path, may_be_float32=file.place.mindspore)
+    dtype, said = dtype_name(header.dtype.name), dtype_name(header.said.name)
+    called = dtype_name(name.dtype) if name.dtype else said
+    note = "" if called == dtype else f"stored as {dtype}, called {called} in the file's name"
+    if said != dtype:
+        note = f"{COMPUTED_IN_FLOAT32}, called {said} in the file's header"
+    return TensorPart(
+        name.io,
+        name.slot,
+        dtype,
+        header.shape,
+        format=name.format,
+        size=header.nbytes,
+        stats=npy_stats(path, header, acl=acl, projections=projections) if stats else None,
+        note=note,
+        payload=Payload(path, header.offset, header.nbytes, "npy"),
+    )
+
+
+def _with_table(parts: tuple[TensorPart, ...], table: tuple[TensorPart, ...]) -> tuple[TensorPart, ...]:
+    """Add the statistics that the producer computed, and the tensors that only they tell of."""
+    rows = {(row.io, row.slot): row for row in table}
+    joined = []
+    for part in parts:
+        row = rows.pop((part.io, part.slot), None)
+        if row is not None and row.stats is not None:
+            part = part._replace(stats=with_projections_of(row.stats, part.stats))  # noqa: PLW2901 - the same
+        joined.append(part)
+    return (*joined, *rows.values())

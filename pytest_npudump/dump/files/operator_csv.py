@@ -1,0 +1,398 @@
+"""Statistics CSV of single operators, as CANN's device and host and msprobe write it: many files at once.
+
+Nearly all files of a dump are plain: one header, and rows as its first layout has them. Such files are
+joined, and their cells converted a column at a time. What does not go together is halved until the odd file
+is by itself; its rows are columns of one cell each.
+
+Rows cannot be read by the header alone. CANN's host converter (``adx_dump_record.cpp``) writes, for a
+choice of statistics other than the default one, ``Count`` directly after ``Shape``, but
+
+* leaves the cell out for a tensor whose statistics failed,
+* and, once the process has written a file with the default choice, puts it before ``Nan Count`` instead
+  (the header then has both), or leaves it out if NaN was not chosen.
+
+So the cells are counted, and what was taken for ``Count`` is checked: there it is the product of the shape.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import chain, islice, repeat
+from math import prod
+from operator import lt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.dump.bytes.textfile import read_small
+from pytest_npudump.dump.columns import Column, TensorColumns
+from pytest_npudump.dump.execution import named_execution
+from pytest_npudump.dump.files.stats_cells import (
+    DIGESTS,
+    DIGITS,
+    IGNORED,
+    NO_VALUE,
+    STATISTICS,
+    VALUES,
+    column,
+    doubtful,
+    extreme_parser,
+    parse_count,
+    parse_digest,
+    parse_dtype,
+    parse_float,
+    parse_shape,
+    repaired,
+    unread,
+    written_by_host,
+)
+from pytest_npudump.dump.records import Stats
+from pytest_npudump.errors import FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pytest_npudump.dump.execution import Execution, TensorPart
+    from pytest_npudump.dump.files.formats import Job
+    from pytest_npudump.dump.places import DumpFile
+
+_Bodies = dict[int, bytes]
+"""All lines of files behind the first, by the number of the file."""
+
+_IO = {"Input": "input", "Output": "output", "input": "input", "output": "output"}
+_REQUIRED = ("io", "slot", "size", "dtype", "format", "shape")
+_BASE = len(_REQUIRED)
+_SLOT, _SIZE, _DTYPE, _FORMAT, _SHAPE = range(1, _BASE)
+_HEADER_START = "Input/Output,Index"
+_START = _HEADER_START.encode()
+_EXTREMES, _MEANS = ("max", "min"), ("avg", "l2norm")
+_CHUNK_TENSORS = 10
+"""Rows that CANN's host converter writes at a time."""
+
+NO_STATISTICS = "the producer gave no statistics for this tensor (data type, null address or zero size)"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which cell of a row holds what.
+
+    Attributes:
+        columns: the columns of a row.
+        count: the cell that must equal the product of the shape, or -1.
+        failed: only a row whose statistics failed looks like this.
+    """
+
+    columns: tuple[str, ...]
+    count: int = -1
+    failed: bool = False
+
+    def values(self, cells: Sequence[str]) -> tuple[str, ...]:
+        """Return the cell of each of ``VALUES``, "" where there is none."""
+        return tuple(cells[self.columns.index(name)] if name in self.columns else "" for name in VALUES)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The layouts a row under one header may have.
+
+    Attributes:
+        layouts: those of any row.
+        late: those of a row that a whole chunk of rows precedes, in addition.
+        unread: names the columns that are not read.
+    """
+
+    layouts: tuple[Layout, ...]
+    late: tuple[Layout, ...]
+    unread: str
+
+
+def read_operator_csv(directory: str, names: Sequence[str]) -> tuple[TensorColumns, list[FormatError]]:
+    """Read statistics CSV: ``Stats`` carries 6 significant digits, integers are exact.
+
+    Args:
+        directory: where they are.
+        names: what they are called.
+
+    Returns:
+        Their tensors, and the problems of those that could not be read, in the order of ``names``. A problem
+        names the byte at which the line begins.
+    """
+    files: _Bodies = {}
+    problems: dict[int, FormatError] = {}
+    before = str(Path(directory, "_")).removesuffix("_")
+    for at, name in enumerate(names):
+        try:
+            files[at] = read_small(before + name)
+        except FormatError as error:  # noqa: PERF203 - each file by itself
+            problems[at] = error
+    tensors, unreadable = parse_operator_csv(files, lambda at: Path(directory, names[at]))
+    problems |= unreadable
+    return tensors, [problems[at] for at in sorted(problems)]
+
+
+def parse_operator_csv(
+    files: Mapping[int, bytes], path: Callable[[int], Path]
+) -> tuple[TensorColumns, dict[int, FormatError]]:
+    """Parse the bytes of files by number, as :func:`read_operator_csv` does; ``path`` is for messages."""
+    alike: defaultdict[bytes, _Bodies] = defaultdict(dict)
+    odd: _Bodies = {}
+    for at, data in files.items():
+        head = data[: data.find(b"\n") + 1]
+        body = data[len(head) :]
+        plain = head.startswith(_START) and body.endswith(b"\n") and _START not in body
+        if plain and body.isascii() and b"\r" not in body:
+            alike[head][at] = body
+        else:
+            odd[at] = data
+    whole = TensorColumns(DIGITS)
+    for head, bodies in alike.items():
+        for piece in _joined(head, bodies, odd):
+            whole.append(piece, 0)
+    problems = {}
+    for at, data in odd.items():
+        try:
+            for piece in _rows(at, data, path(at)):
+                whole.append(piece, 0)
+        except FormatError as error:  # noqa: PERF203 - the same
+            problems[at] = error
+    return whole, problems
+
+
+def _joined(head: bytes, bodies: _Bodies, odd: _Bodies) -> list[TensorColumns]:
+    """Read files with one header line; those that are not plain are put among the ``odd`` ones."""
+    try:
+        return [_plain(_header(head[:-1].decode("ascii")), head, bodies)]
+    except (ValueError, OverflowError):
+        if len(bodies) == 1:
+            odd.update((at, head + body) for at, body in bodies.items())
+            return []
+        items = list(bodies.items())
+        middle = len(items) // 2
+        return [*_joined(head, dict(items[:middle]), odd), *_joined(head, dict(items[middle:]), odd)]
+
+
+def _plain(header: Header, head: bytes, bodies: _Bodies) -> TensorColumns:
+    """Read files of which each row is of the first layout of the header.
+
+    Raises:
+        ValueError, OverflowError: one is not, or a cell is not what its column is to hold.
+    """
+    counts = [body.count(b"\n") for body in bodies.values()]
+    text = b"".join(bodies.values())[:-1].decode("ascii")
+    layout = header.layouts[0]
+    width = len(layout.columns)
+    widths = {line.count(",") + 1 for line in text.split("\n")}
+    if widths != {width} or (header.late and max(counts) > _CHUNK_TENSORS):
+        raise ValueError  # a row may be of another layout
+    cells = text.replace("\n", ",").split(",")
+    files = array("q", chain.from_iterable(map(repeat, bodies, counts)))
+    columns = [cells[at::width] for at in range(width)]
+    return _columns(header, layout, columns, files, lambda at: written_by_host((head + bodies[at]).decode()))
+
+
+def _rows(at: int, data: bytes, path: Path) -> list[TensorColumns]:
+    """Read one file row by row, whatever its rows are like.
+
+    Raises:
+        FormatError: it is cut short, the header is unknown, a tensor stands in it twice, or a row's cells
+            cannot be assigned to columns without doubt.
+    """
+    data = data[:-1] if data.endswith(b"\n\0") else data  # CANN hands its text to a callback with a NUL
+    if not data.endswith(b"\n"):
+        reason = "the last line has no line feed: the file was cut short" if data else "the file is empty"
+        raise FormatError(path, f"{reason}; collect the dump again", offset=data.rfind(b"\n") + 1)
+    try:
+        text = data.replace(b"\r\n", b"\n").decode("ascii")
+    except UnicodeDecodeError as error:
+        raise FormatError(path, "expected ASCII text", offset=error.start) from None
+    number = header_at = 0
+    rows: list[TensorColumns] = []
+    try:
+        if not text.startswith(_HEADER_START):
+            raise ValueError(f"expected a header that begins with {_HEADER_START}")  # noqa: TRY301 - gets its place below
+        for number, line in enumerate(text.split("\n")[:-1]):
+            if line.startswith(_HEADER_START):
+                header, header_at = _header(line), number
+                continue
+            cells = line.split(",")
+            layout = _layout_of(cells, header, number - header_at - 1)
+            columns = [(cell,) for cell in cells]
+            rows.append(_columns(header, layout, columns, array("q", [at]), lambda _: written_by_host(text)))
+        if not rows:
+            raise ValueError("a header and no row: the file was cut short")  # noqa: TRY301 - the same
+    except (ValueError, OverflowError) as error:  # the second: an infinity in an integer's place
+        offset = sum(len(line) + 1 for line in data.split(b"\n")[:number])
+        raise FormatError(path, f"line {number + 1}: {error}", offset=offset) from None
+    if len({(row.io[0], row.slot[0]) for row in rows}) < len(rows):
+        raise FormatError(path, "a tensor stands in it twice; it holds rows of two runs, or is damaged")
+    return rows
+
+
+@lru_cache(maxsize=256)
+def _header(line: str) -> Header:
+    """Return how rows under a header are to be read.
+
+    Raises:
+        ValueError: it lacks one of the first six columns, or has another twice.
+    """
+    titles = line.split(",")
+    columns = tuple(column(title) or "unknown" for title in titles)
+    if columns[:_BASE] != _REQUIRED:
+        raise ValueError(
+            f"expected a header that begins with {_HEADER_START},Data Size,Data Type,Format,Shape, "
+            f"not {line[:120]!r}"
+        )
+    layouts: tuple[Layout, ...]
+    late: tuple[Layout, ...] = ()
+    without = columns[:_BASE] + columns[_BASE + 1 :]
+    if columns[_BASE : _BASE + 1] != ("count",):
+        layouts = (Layout(columns),)
+    elif "count" in without:
+        layouts = (Layout(without, without.index("count")),)
+    elif "nan" not in without:
+        layouts = (Layout(columns, _BASE), Layout(without))
+    else:
+        at = without.index("nan")
+        layouts = (Layout(columns, _BASE), Layout(without, failed=True))
+        late = (Layout((*without[:at], "count", *without[at:]), at),)
+    for layout in layouts:
+        named = [name for name in layout.columns if name not in {"unknown", IGNORED}]
+        if len(set(named)) < len(named):
+            raise ValueError(f"a column stands twice in the header {line[:240]!r}")
+    return Header(layouts, late, unread(titles))
+
+
+def _layout_of(cells: Sequence[str], header: Header, before: int) -> Layout:
+    """Return the layout of the row that has ``before`` rows between itself and its header.
+
+    Raises:
+        ValueError: none fits, or two that read it differently.
+    """
+    if len(cells) < _BASE:
+        raise ValueError(f"{len(cells)} cells, expected {len(header.layouts[0].columns)}")
+    shape = parse_shape(cells[_SHAPE])
+    parse_dtype(cells[_DTYPE])
+    layouts = header.layouts if before < _CHUNK_TENSORS else header.layouts + header.late
+    fitting = [layout for layout in layouts if len(layout.columns) == len(cells)]
+    if not fitting:
+        expected = " or ".join(str(len(layout.columns)) for layout in layouts)
+        raise ValueError(f"{len(cells)} cells under this header, expected {expected}")
+    readings = {
+        layout.values(cells): layout
+        for layout in fitting
+        if not (layout.failed and not NO_VALUE.issuperset(cells[_BASE:]))
+        and (layout.count < 0 or shape is None or cells[layout.count] == str(prod(shape)))
+    }
+    if len(readings) != 1:
+        which = "two readings agree" if readings else "no reading agrees"
+        raise ValueError(f"the cells cannot be assigned to columns without doubt: {which} with the shape")
+    return readings.popitem()[1]
+
+
+def _columns(
+    header: Header,
+    layout: Layout,
+    cells: Sequence[Sequence[str]],
+    files: array[int],
+    by_host: Callable[[int], bool],
+) -> TensorColumns:
+    """Read rows of one layout.
+
+    Args:
+        header: what they stand below.
+        layout: which of ``cells`` is which column.
+        cells: of n rows.
+        files: the numbers of their files.
+        by_host: whether CANN's host converter wrote a file.
+
+    Raises:
+        ValueError, OverflowError: a row is of another layout, or a cell is not what its column is to hold.
+    """
+    length = len(files)
+    shape, dtype = _each(parse_shape, cells[_SHAPE]), _each(parse_dtype, cells[_DTYPE])
+    if layout.count >= 0:
+        for count, extents in frozenset(zip(cells[layout.count], shape, strict=True)):
+            if extents is not None and count != str(prod(extents)):
+                raise ValueError  # another layout
+    texts = dict(zip(layout.columns, cells, strict=True))
+    stats = [_statistic(name, texts.get(name), dtype) for name in STATISTICS]
+    digest = [""] * length
+    if not texts.keys().isdisjoint(DIGESTS):
+        hashes = (texts.get(name, [""] * length) for name in DIGESTS)
+        digest = [parse_digest(row) for row in zip(*hashes, strict=True)]
+    told, note = [True] * length, [""] * length
+    if "max" not in texts or not NO_VALUE.isdisjoint(texts["max"]):
+        values = [texts[name] for name in STATISTICS if name in texts]
+        others = [texts[name] for name in VALUES if name in texts and name != "count"]
+        for row in range(length):
+            told[row] = any(column[row] not in NO_VALUE for column in values)
+            if all(column[row] in NO_VALUE for column in others):
+                note[row] = NO_STATISTICS
+    garbled = frozenset(filter(doubtful, frozenset(dtype)))
+    for row in [at for at, name in enumerate(dtype) if name in garbled and told[at]] if garbled else ():
+        high, low, avg = (None if column is None else column[row] for column in stats[1:4])
+        extremes = Stats(max=high, min=low, avg=avg)
+        found, why = repaired(extremes, dtype[row], by_host=partial(by_host, files[row]))
+        note[row] = note[row] or why
+        if found is not extremes:
+            for at, value in ((1, found.max), (2, found.min)):
+                extreme = list(stats[at] or repeat(None, length))
+                extreme[row] = value
+                stats[at] = extreme
+    directions, slots = _each(_IO.get, cells[0]), _each(parse_count, cells[_SLOT])
+    if None in directions or None in slots:
+        io, slot = cells[0][0], cells[_SLOT][0]
+        raise ValueError(f"expected Input or Output and an index, not {io[:40]!r} and {slot[:40]!r}")
+    size = _each(parse_count, cells[_SIZE])
+    tensors = list(zip(files, directions, slots, strict=True))
+    in_order = all(map(lt, tensors, islice(tensors, 1, None)))  # as they are written: inputs first, by slot
+    if not in_order and len(frozenset(tensors)) < length:
+        raise ValueError  # a file has one twice
+    if header.unread:
+        note = [f"{text}; {header.unread}" if text else header.unread for text in note]
+    formats = _each(lambda text: "" if text in NO_VALUE else sys.intern(text), cells[_FORMAT])
+    return TensorColumns(
+        DIGITS, files, directions, slots, dtype, shape, formats, size, note, digest, told, tuple(stats)
+    )
+
+
+def _each(parse: Callable[[str], Any], texts: Sequence[str]) -> list[Any]:
+    """Parse cells that are of a few words."""
+    found = {text: parse(text) for text in frozenset(texts)}
+    return list(map(found.__getitem__, texts))
+
+
+def _statistic(name: str, texts: Sequence[str] | None, dtypes: Sequence[str]) -> Column | None:
+    if texts is None or NO_VALUE.issuperset(texts):
+        return None
+    if name in _EXTREMES:
+        parsers = {dtype: extreme_parser(dtype) for dtype in frozenset(dtypes)}
+        if any(parser is not parse_float for parser in parsers.values()):
+            return [parsers[dtype](text) for text, dtype in zip(texts, dtypes, strict=True)]
+    elif name not in _MEANS:
+        return _each(parse_count, texts)
+    if "_" not in "".join(texts):
+        try:
+            return array("d", map(float, texts))
+        except ValueError:
+            pass
+    return list(map(parse_float, texts))
+
+
+def read_file(
+    job: Job, _table: tuple[TensorPart, ...], **_: bool
+) -> tuple[list[Execution], list[FormatError]]:
+    """Return the execution that a file holds the statistics of."""
+    return read_files([job.file])
+
+
+def read_files(files: Sequence[DumpFile]) -> tuple[list[Execution], list[FormatError]]:
+    """Return the executions that files hold the statistics of, and what is wrong with the others."""
+    tensors, problems = read_operator_csv("", [str(file.path) for file in files])
+    parts = tensors.parts()
+    named = [(file, file.name, parts.get(at)) for at, file in enumerate(files)]
+    found = [named_execution(file, name, tuple(held)) for file, name, held in named if name and held]
+    return found, problems

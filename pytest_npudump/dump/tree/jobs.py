@@ -1,0 +1,146 @@
+"""Files of a dump that are read together, and those that only repeat another."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from pytest_npudump.dump.files.formats import Job
+from pytest_npudump.dump.names import CONVERTED
+from pytest_npudump.dump.records import sanitise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_npudump.dump.names import DumpName
+    from pytest_npudump.dump.places import DumpFile
+
+
+def jobs_of(files: Sequence[DumpFile]) -> list[Job]:
+    """Return what is to be read.
+
+    A tensor file and a CSV that share name, ids and time are one job, and so are the tensors converted from
+    one record of a dump file.
+    """
+    files, converted = _by_record(_flat_slots(files))
+    tables = (
+        {} if not converted else {_source_of(file): file for file in files if file.format == "operator_csv"}
+    )
+    jobs = [Job(group[0], tables.pop(_source_of(group[0]), None), tuple(group[1:])) for group in converted]
+    taken = {job.csv for job in jobs}
+    return [*_paired([file for file in files if file not in taken] if jobs else files), *jobs]
+
+
+def _paired(files: Sequence[DumpFile]) -> list[Job]:
+    listed = [file for file in files if file.format == "operator_csv"]
+    if not listed or len(listed) == len(files):
+        return [Job(file) for file in files]
+    tables = {(file.path.parent, file.name._replace(suffix="")): file for file in listed if file.name}
+    jobs = [
+        Job(file, tables.pop((file.path.parent, file.name), None) if file.name else None)
+        for file in files
+        if file.format != "operator_csv"
+    ]
+    return jobs + [Job(file) for file in tables.values()]
+
+
+def without_copies(files: Sequence[DumpFile]) -> tuple[list[DumpFile], list[DumpFile]]:
+    """Part ``files`` into those to read and those that were converted from one of them.
+
+    The names that ``msaccucmp -t msnpy`` gives are MindSpore's, but it copies the ids and the time from the
+    file that it converted in the same directory, and the last part of the operator's name.
+    """
+    dumped: defaultdict[object, list[str]] = defaultdict(list)
+    for file in files:
+        if file.name is not None and not file.name.suffix:
+            dumped[_source_of(file)] = []
+            dumped[_ids(file, file.name)].append(sanitise(file.name.op_name))
+    if not dumped or not any(file.name is not None and file.name.suffix == ".npy" for file in files):
+        return list(files), []
+    kept: list[DumpFile] = []
+    copies: list[DumpFile] = []
+    for file in files:
+        name, copied = file.name, False
+        if name is not None and name.suffix == ".npy":
+            sources = dumped.get(_ids(file, name), ())
+            copied = _is_converted(file) and _source_of(file) in dumped
+            copied = copied or any(source.endswith(sanitise(name.op_name)) for source in sources)
+        (copies if copied else kept).append(file)
+    return kept, copies
+
+
+def _ids(file: DumpFile, name: DumpName) -> object:
+    return (file.path.parent, name.op_type, name.task, name.stream, name.stamp)
+
+
+def _by_record(files: Sequence[DumpFile]) -> tuple[list[DumpFile], list[list[DumpFile]]]:
+    """Part ``files`` into those that were not converted, and the converted tensors of each record."""
+    rest = [file for file in files if not _is_converted(file)]
+    if len(rest) == len(files):
+        return rest, []
+    groups: defaultdict[object, list[DumpFile]] = defaultdict(list)
+    for file, name, number in _numbered([file for file in files if _is_converted(file)]):
+        # A further record was written later; its own time is not in the name.
+        later = file._replace(name=name._replace(time=name.time + number))
+        groups[file.path.parent, _source_of(file), number].append(later)
+    return rest, list(groups.values())
+
+
+def _numbered(files: Sequence[DumpFile]) -> Iterator[tuple[DumpFile, DumpName, int]]:
+    """Yield each file, its name, and of which record of the dump file it is."""
+    first = {_tensor(file, file.name) for file in files if file.name is not None and file.name.part is None}
+    for file in files:
+        if file.name is not None:
+            further = file.name.part is not None and _tensor(file, file.name) in first
+            yield file, file.name, (file.name.part or 0) if further else 0
+
+
+def _tensor(file: DumpFile, name: DumpName) -> object:
+    return (file.path.parent, _source_of(file), name.io, name.slot)
+
+
+def _source_of(file: DumpFile) -> object:
+    """What tells the dump file apart that ``file`` is or was converted from, wherever it lies."""
+    name = file.name
+    if name is None:
+        return None
+    return (
+        (file.place.rank, file.place.device, name.op_type, name.op_name, name.task, name.stream, name.stamp),
+        (name.dump_number, name.ffts),
+    )
+
+
+def _is_converted(file: DumpFile) -> bool:
+    return file.name is not None and file.name.kind == CONVERTED
+
+
+def _flat_slots(files: Sequence[DumpFile]) -> list[DumpFile]:
+    """Return ``files`` with one slot for each tensor.
+
+    A node with a list among its inputs (or outputs) has them numbered through in order, as CANN numbers
+    the inputs of such an operator; other nodes keep their numbers.
+    """
+    slots: defaultdict[object, set[tuple[int, int]]] = defaultdict(set)
+    for file in files:
+        if file.name is not None and file.name.kind == "torchair":
+            slots[_direction(file, file.name)].add(_position(file.name))
+    listed = {
+        direction: sorted(found) for direction, found in slots.items() if any(part >= 0 for _, part in found)
+    }
+    return [_with_slot(file, listed) for file in files] if listed else list(files)
+
+
+def _with_slot(file: DumpFile, listed: dict[object, list[tuple[int, int]]]) -> DumpFile:
+    name = file.name
+    if name is None or name.kind != "torchair" or _direction(file, name) not in listed:
+        return file
+    slot = listed[_direction(file, name)].index(_position(name))
+    return file._replace(name=name._replace(slot=slot, part=None))
+
+
+def _direction(file: DumpFile, name: DumpName) -> object:
+    return (file.path.parent, name.op_name, name.op_type, name.io)
+
+
+def _position(name: DumpName) -> tuple[int, int]:
+    return (name.slot, -1 if name.part is None else name.part)

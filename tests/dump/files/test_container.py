@@ -1,0 +1,325 @@
+from __future__ import annotations
+
+import itertools
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from google.protobuf.internal import api_implementation
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytest_npudump.dump.arrays.decode import load
+from pytest_npudump.dump.bytes.rawfile import raw_bytes
+from pytest_npudump.dump.files.container import read_container
+from pytest_npudump.dump.files.proto import dump_data_class
+from pytest_npudump.dump.values.dtypes import BY_PROTO
+from pytest_npudump.errors import FormatError
+
+if TYPE_CHECKING:
+    from tests.dump.conftest import Each, Fresh
+
+DATA = Path(__file__).parents[2] / "data" / "dump"
+
+
+def _bytes(payload: bytes = b"", version: str = "2.0", **fields: Any) -> Any:
+    header = dump_data_class()(version=version, **fields).SerializeToString()
+    return struct.pack("<Q", len(header)) + header + payload
+
+
+def _write(tmp_path: Path, data: bytes) -> Any:
+    path = tmp_path / "Op.name.1.2.3"
+    path.write_bytes(data)
+    return path
+
+
+def _tensor(
+    size: int, *, address: int = 1, dims: list[int] | None = None, dtype: int = 4, **more: Any
+) -> Any:
+    dims = [size] if dims is None else dims
+    return {
+        "data_type": dtype,
+        "format": 2,
+        "shape": {"dim": dims},
+        "original_shape": {"dim": dims},
+        "size": size,
+        "address": address,
+        **more,
+    }
+
+
+def test_trap_3_and_4_inputs_outputs_and_empty_shapes_of_a_real_file() -> None:
+    (record,) = read_container(DATA / "containers" / "mixed-op")
+    assert record.op_name == "net/block 1/mat\\mul.x"
+    assert record.dump_time == 1795228705872229
+    assert (record.version, record.kind) == ("2.0", "protobuf")
+    found = [(t.io, t.slot, t.dtype, t.shape, t.size, bool(t.payload)) for t in record.tensors]
+    assert found == [
+        ("input", 0, "float32", (3, 4), 48, True),
+        ("input", 1, "float16", (1, 2, 4, 4, 16), 1024, True),
+        ("input", 2, "uint64", (3,), 24, False),
+        ("output", 0, "bfloat16", (4,), 8, True),
+        ("output", 1, "int64", (), 24, True),
+        ("workspace", 0, "undefined", None, 32, True),
+    ]
+    assert record.tensors[2].note == "no data: the tensor's address was null"
+    assert record.tensors[3].original_name == "orig/x"
+    assert record.tensors[1].original_shape == (1, 30, 4, 4)
+
+
+def test_trap_1_and_2_payloads_come_inputs_first_although_one_tensor_has_none() -> None:
+    (record,) = read_container(DATA / "containers" / "mixed-op")
+    first = record.tensors[0]
+    assert load(first.payload, first.dtype, first.shape).tolist() == np.arange(12.0).reshape(3, 4).tolist()
+    ends = [(t.payload.offset, t.size) for t in record.tensors if t.payload]
+    assert all(a + size == b for (a, size), (b, _) in itertools.pairwise(ends))
+    assert sum(ends[-1]) == (DATA / "containers" / "mixed-op").stat().st_size
+
+
+def test_trap_6_a_file_of_the_exception_writer_has_more_than_the_layout_in_its_raw_format() -> None:
+    (record,) = read_container(DATA / "containers" / "exception")
+    assert record.dfx_message == "hello\n"
+    conv = record.tensors[1]
+    assert (conv.format, conv.sub_format) == ("NC1HWC0", 7)
+    assert conv.original_shape is None
+
+
+def test_trap_5_every_type_is_named_by_the_number_of_the_header(each: Each) -> None:
+    for path in each(sorted(p for p in (DATA / "dtypes").iterdir() if not p.suffix)):
+        (record,) = read_container(path)
+        (tensor,) = record.tensors
+        assert tensor.dtype == BY_PROTO[int(path.name.split("_")[0])].name
+        assert raw_bytes(tensor.payload).tolist() == list(range(240))
+
+
+def test_trap_7_the_offset_which_loses_its_upper_half_is_not_used(tmp_path: Path) -> None:
+    tensors = [_tensor(2, offset=0), _tensor(2, offset=1), _tensor(2, offset=0xFFFFFFFFFFFFFFFF)]
+    found = read_container(_write(tmp_path, _bytes(b"aabbcc", output=tensors)))[0].tensors
+    assert [raw_bytes(t.payload).tobytes() for t in found] == [b"aa", b"bb", b"cc"]
+
+
+def test_trap_10_a_payload_may_begin_with_the_other_container_s_magic(tmp_path: Path) -> None:
+    magic = b"\x5a" * 4
+    data = _bytes(magic + magic, output=[_tensor(8)])
+    (record,) = read_container(_write(tmp_path, data))
+    assert record.kind == "protobuf"
+    assert raw_bytes(record.tensors[0].payload).tobytes() == magic + magic
+
+
+def test_trap_8_a_larger_size_than_the_shape_needs_is_skipped(tmp_path: Path) -> None:
+    data = _bytes(b"abXXcd", input=[_tensor(4, dims=[2]), _tensor(2)])
+    one, two = read_container(_write(tmp_path, data))[0].tensors
+    assert raw_bytes(one.payload).tobytes() == b"ab"
+    assert raw_bytes(two.payload).tobytes() == b"cd"
+
+
+def test_trap_2_null_addresses_are_skipped_only_where_the_sizes_do_not_add_up(tmp_path: Path) -> None:
+    tensors = [_tensor(2), _tensor(2, address=0), _tensor(2)]
+    path = _write(tmp_path, _bytes(b"aabbcc", input=tensors))
+    found = [raw_bytes(t.payload).tobytes() for t in read_container(path)[0].tensors]
+    assert found == [b"aa", b"bb", b"cc"]
+    path = _write(tmp_path, _bytes(b"aacc", input=tensors))
+    one, two, three = read_container(path)[0].tensors
+    assert two.payload is None
+    assert (raw_bytes(one.payload).tobytes(), raw_bytes(three.payload).tobytes()) == (b"aa", b"cc")
+
+
+def test_a_truncated_exception_dump_does_not_pass_for_one_of_null_tensors(tmp_path: Path) -> None:
+    tensor = {"data_type": 4, "shape": {"dim": [8]}, "size": 8, "arg_index": 1, "input_type": 2}
+    with pytest.raises(FormatError, match="input 0 needs 8 bytes, but the file has 0"):
+        read_container(_write(tmp_path, _bytes(input=[tensor])))
+
+
+def test_argument_buffers_of_an_exception_dump_come_last(tmp_path: Path) -> None:
+    args = {"size": 2, "input_type": 1}
+    given_input = {"data_type": 4, "shape": {"dim": [2]}, "size": 2, "input_type": 2}
+    data = _bytes(
+        b"iioowwaa",
+        op_name="net/op",
+        input=[args, given_input],
+        output=[_tensor(2, address=0)],
+        space=[{"size": 2}],
+    )
+    found = {
+        (t.io, t.slot): raw_bytes(t.payload).tobytes()
+        for t in read_container(_write(tmp_path, data))[0].tensors
+    }
+    assert found == {("input", 0): b"aa", ("input", 1): b"ii", ("output", 0): b"oo", ("workspace", 0): b"ww"}
+
+
+def test_a_brief_exception_dump_has_its_inputs_first_whatever_they_look_like(tmp_path: Path) -> None:
+    # dump_args.cpp: SetTensorBuffer and SetWorkspaces; an input without dimensions has no shape either
+    data = _bytes(b"aaww", input=[{"size": 2, "input_type": 1}], space=[{"size": 2}])
+    found = [
+        (t.io, raw_bytes(t.payload).tobytes()) for t in read_container(_write(tmp_path, data))[0].tensors
+    ]
+    assert found == [("input", b"aa"), ("workspace", b"ww")]
+
+
+def test_a_scalar_of_the_exception_writer_has_no_shape_in_the_header(tmp_path: Path) -> None:
+    scalar = {"data_type": 1, "format": 2, "size": 32, "arg_index": 1, "input_type": 2}
+    region = {"size": 4, "input_type": 1}
+    data = _bytes(np.full(9, 1.5, "<f4").tobytes(), input=[scalar, region])
+    one, other = read_container(_write(tmp_path, data))[0].tensors
+    assert (one.shape, load(one.payload, one.dtype, ()).item()) == ((), 1.5)
+    assert (other.dtype, other.shape) == ("undefined", None)
+
+
+def test_a_dump_of_an_exception_callback_has_no_version(tmp_path: Path) -> None:
+    tensor = {"data_type": 4, "format": 2, "shape": {"dim": [2]}, "size": 2, "input_type": 2}
+    (record,) = read_container(_write(tmp_path, _bytes(b"ab", version="", input=[tensor], dfx_message="m")))
+    assert (record.version, record.dfx_message, len(record.tensors)) == ("", "m", 1)
+    with pytest.raises(FormatError, match="not another record"):
+        read_container(_write(tmp_path, _bytes(b"abc", version="", input=[tensor])))
+    with pytest.raises(FormatError, match="no version"):
+        read_container(_write(tmp_path, _bytes(version="", dfx_message="m")))
+    with pytest.raises(FormatError, match="no version"):
+        read_container(_write(tmp_path, _bytes(b"ab", version="", dump_time=5, input=[tensor])))
+
+
+def test_trap_9_records_written_behind_each_other_are_all_read(tmp_path: Path) -> None:
+    one = _bytes(b"abc", dump_time=1, output=[_tensor(3), _tensor(9, address=0)])
+    two = _bytes(b"xyz", dump_time=2, output=[_tensor(3)])
+    records = read_container(_write(tmp_path, one + two + one))
+    assert [r.dump_time for r in records] == [1, 2, 1]
+    assert raw_bytes(records[1].tensors[0].payload).tobytes() == b"xyz"
+    assert raw_bytes(records[2].tensors[0].payload).tobytes() == b"abc"
+
+
+def test_trap_30_unknown_numbers_are_kept_and_cost_no_other_tensor(tmp_path: Path) -> None:
+    strange = _tensor(3, dtype=99, dims=[2])
+    strange["format"] = 77
+    data = _bytes(b"abcd", input=[strange, _tensor(1)])
+    one, two = read_container(_write(tmp_path, data))[0].tensors
+    assert (one.dtype, one.format, one.payload.nbytes) == ("proto:99", "format:77", 3)
+    assert load(two.payload, two.dtype, two.shape).tolist() == [ord("d")]
+
+
+def test_an_impossible_dimension_is_noted_and_the_bytes_stay(tmp_path: Path) -> None:
+    (tensor,) = read_container(_write(tmp_path, _bytes(b"ab", input=[_tensor(2, dims=[2**64 - 1])])))[
+        0
+    ].tensors
+    assert tensor.shape is None
+    assert "18446744073709551615" in tensor.note
+    assert tensor.payload.nbytes == 2
+
+
+def test_a_shape_larger_than_its_size_is_noted(tmp_path: Path) -> None:
+    (tensor,) = read_container(_write(tmp_path, _bytes(b"ab", input=[_tensor(2, dims=[1 << 40])])))[0].tensors
+    assert tensor.note == f"size is 2 bytes, the shape needs {1 << 40}"
+
+
+def test_a_tensor_behind_four_gigabytes(tmp_path: Path) -> None:
+    large = (1 << 32) + 4096
+    path = _write(tmp_path, _bytes(input=[_tensor(large), _tensor(2)]))
+    start = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(start + large)
+        file.write(b"zz")
+    one, two = read_container(path)[0].tensors
+    assert one.payload.nbytes == large
+    assert raw_bytes(two.payload).tobytes() == b"zz"
+
+
+def test_trap_9_the_exception_writer_cuts_tensors_of_four_gigabytes(tmp_path: Path) -> None:
+    big = {"data_type": 4, "shape": {"dim": [(1 << 32) + 3]}, "size": (1 << 32) + 3, "input_type": 2}
+    small = {"data_type": 4, "shape": {"dim": [2]}, "size": 2, "input_type": 2}
+    one, two = read_container(_write(tmp_path, _bytes(b"aaabb", input=[big, small])))[0].tensors
+    assert one.payload is None
+    assert "modulo 2**32" in one.note
+    assert raw_bytes(two.payload).tobytes() == b"bb"
+
+
+_GOOD = _bytes(b"abcd", input=[_tensor(4)])
+
+
+def test_a_damaged_file_is_refused_by_name_and_byte(each: Each, fresh: Fresh) -> None:
+    for data, message in each(
+        [
+            (b"", "byte 0: the header's length needs 8 bytes, but the file has 0"),
+            (_GOOD[:7], "byte 0: the header's length needs 8 bytes, but the file has 7"),
+            (_GOOD[:20], "byte 8: the header needs"),
+            (_GOOD[:-1], "input 0 needs 4 bytes, but the file has 3"),
+            (_GOOD + b"rest", "4 bytes behind the last tensor are not another record"),
+            (_GOOD + _GOOD[:-2], "behind the last tensor|needs 4 bytes"),
+            (b"\0" * 64, "header length 0, expected 1 to 2147483647"),
+            (b"\xff" * 64, "expected 1 to 2147483647"),
+            (struct.pack("<Q", 2**31 - 1) + b"x", "byte 8: the header needs 2147483647 bytes"),
+            (struct.pack("<Q", 4) + b"\xff\xff\xff\xff", "byte 8: the header is no DumpData message"),
+            (struct.pack("<Q", 2) + b"\x10\x01", "byte 8: the header has no version"),
+            (_bytes(input=[_tensor(2**64 - 1)]), "input 0 needs 18446744073709551615 bytes"),
+        ]
+    ):
+        tmp_path = fresh()
+        path = _write(tmp_path, data)
+        with pytest.raises(FormatError, match=message) as caught:
+            read_container(path)
+        assert str(path) in str(caught.value)
+
+
+def test_what_is_no_regular_file_is_refused_without_waiting_for_it(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    for path in (fifo, tmp_path, tmp_path / "missing"):
+        with pytest.raises(FormatError):
+            read_container(path)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.integers(0, 250), value=st.integers(0, 255), cut=st.integers(0, 400))
+def test_damage_raises_nothing_but_a_format_error(tmp_path: Path, place: int, value: int, cut: int) -> None:
+    data = bytearray((DATA / "containers" / "mixed-op").read_bytes())
+    data[place] = value
+    path = _write(tmp_path, bytes(data[: len(data) - cut]))
+    try:
+        records = read_container(path)
+    except FormatError:
+        return
+    for tensor in records[0].tensors:
+        if tensor.payload:
+            assert tensor.payload.offset + tensor.payload.nbytes <= len(data)
+
+
+@pytest.mark.parametrize(("size", "shape"), [(4, ()), (32, ()), (512, ()), (400, None), (4096, None)])
+def test_no_shape_is_that_of_a_scalar_only_where_the_bytes_are_of_one_element(
+    tmp_path: Path, size: int, shape: tuple[int, ...] | None
+) -> None:
+    message = dump_data_class()(version="2.0", dump_time=1)
+    message.output.add(data_type=1, size=size)
+    header = message.SerializeToString()
+    path = tmp_path / "dump"
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(size))
+    (tensor,) = read_container(path)[0].tensors
+    assert tensor.shape == shape
+    assert tensor.payload is not None
+
+
+_PEAK = """
+import pathlib, sys
+from pytest_npudump.dump.files.container import read_container
+
+def peak() -> int:
+    return int(pathlib.Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
+
+before = peak()
+(record,) = read_container(pathlib.Path(sys.argv[1]))
+print(len(record.dfx_message), (peak() - before) * 1024)
+"""
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists() or api_implementation.Type() != "upb",
+    reason="the peak of a process's memory is told by Linux alone; other protobufs copy more",
+)
+def test_a_long_header_is_not_held_more_than_twice(tmp_path: Path) -> None:
+    length = 48 << 20
+    path = _write(tmp_path, _bytes(dump_time=5, op_name="a", dfx_message="x" * length))
+    done = subprocess.run([sys.executable, "-c", _PEAK, path], capture_output=True, text=True, check=True)
+    read, grown = map(int, done.stdout.split())
+    assert read == length
+    assert grown < 2.3 * length
