@@ -55,7 +55,7 @@ def nc1hwc0(array: Array, padding: float = 0.0) -> Array:
     return packed
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("shape", "fields"),
     [
         ((1, 5, 2, 3), {}),
@@ -74,7 +74,7 @@ def test_shapes_that_are_one_tensor_agree(
     assert reasons(expect(record, IMAGE)) == set()
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("shape", "fields"),
     [
         ((1, 5, 3, 2), {}),
@@ -149,7 +149,7 @@ def test_layout_that_cannot_be_converted_is_compared_by_statistics_and_said(
     assert reasons(found) == set()
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("device", "reference", "differs"),
     [
         (np.float16, np.float32, False),

@@ -126,7 +126,7 @@ def test_inputs_of_another_execution_are_not_taken_from_the_dump(make_record: Re
         fed([*records(make_record, ("", "net/1/0")), data], RunInputs())
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("places", "inputs", "message"),
     [
         ([("", "net/1/0")], RunInputs(), "nothing ran through npu_dump.load_model"),
@@ -167,7 +167,7 @@ def test_inputs_that_are_not_certain_are_an_error_that_names_the_way_out(
     assert "reference_inputs(" in str(raised.value)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("value", "message"),
     [
         ({}, "expected a mapping of the reference's input names"),

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pytest_npudump.explain.operator_alone import JudgedOperator
 
 
+
 CONV, ADD = "net/Conv@20", "net/Add@12"
 
 
@@ -101,7 +102,7 @@ def test_upstream_of_operators_that_pass_on_what_came_in_the_one_with_the_fault_
     assert len(found) < 16
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("factor", "changed", "plain", "verdict"),
     [
         (1.001, False, False, "unknown"),

@@ -100,7 +100,7 @@ def test_two_faults_in_independent_branches_are_both_sources(make_table: Make) -
     assert found.independent == found.found
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("noise", "begins"),
     [
         ({}, "a"),  # all repeats: any change counts

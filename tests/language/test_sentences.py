@@ -28,6 +28,8 @@ from pytest_npudump.language.translation import reason_of, said, speaking, spoke
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
+
 PACKAGE = Path(pytest_npudump.__file__).parent
 PATH = PACKAGE / "language" / "catalogues" / "zh.sentences.po"
 _MARKS = frozenset({"_", "gettext", "mark", "said", "ngettext"})
@@ -138,7 +140,7 @@ _PLACES = [
 ]
 
 
-@pytest.mark.parametrize(("place", "layout"), _PLACES)
+@pytest.mark.each(("place", "layout"), _PLACES)
 def test_a_place_in_a_tensor_is_known_again_in_whole(place: Place, layout: str) -> None:
     pattern = Pattern("factor", place_words(place, layout), "multiplied by 2", 0.95)
     with speaking("zh"):
