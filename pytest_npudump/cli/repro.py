@@ -9,8 +9,7 @@ from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.reproduction.calls import CPU, of_call
-from pytest_npudump.explain.reproduction.failure import read_failure
-from pytest_npudump.explain.reproduction.operands import models_of
+from pytest_npudump.explain.reproduction.failure import models_of, read_failure
 from pytest_npudump.explain.reproduction.pieces import of_operator
 from pytest_npudump.explain.reproduction.reduction import Reduction, reduced
 from pytest_npudump.explain.reproduction.reproduction import write_and_try
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pytest_npudump.explain.reproduction.failure import FailingTensor
-    from pytest_npudump.explain.reproduction.operands import Models
+    from pytest_npudump.explain.reproduction.failure import FailingTensor, Models
     from pytest_npudump.explain.reproduction.reproduction import Reproduction, TrialRun
 
 

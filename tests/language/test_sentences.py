@@ -28,6 +28,7 @@ from pytest_npudump.language.translation import reason_of, said, speaking, spoke
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
 PACKAGE = Path(pytest_npudump.__file__).parent
 PATH = PACKAGE / "language" / "catalogues" / "zh.sentences.po"
 _MARKS = frozenset({"_", "gettext", "mark", "said", "ngettext"})
@@ -36,7 +37,7 @@ _ENGLISH = frozenset(
         *("cli", "report", "notebook", "language"),  # what these say is marked where it is said
         *("emulator", "onnxmodels"),  # what the emulated driver answers, as CANN's own does
         *("testing", "strategies"),  # what programmers of tests and runtimes read
-        *("demo", "reproduction"),  # files that are written, and what stands beside them
+        *("demo", "explain/reproduction"),  # files that are written, and what stands beside them
         "settings/option_table.py",  # helps of pytest's options, among pytest's own
     }
 )
@@ -64,7 +65,7 @@ def found() -> Mapping[str, str]:
     told: dict[str, str] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         place = path.relative_to(PACKAGE)
-        if _ENGLISH.isdisjoint({place.parts[0], place.as_posix()}):
+        if _ENGLISH.isdisjoint({place.parts[0], place.parent.as_posix(), place.as_posix()}):
             for one in SOURCES.sentences(path.read_text("utf-8"), _MARKS):
                 told.setdefault(one, f"pytest_npudump/{place}")
     return told

@@ -12,8 +12,15 @@ import ml_dtypes
 
 from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.called_operators import CalledOperator
-from pytest_npudump.explain.reproduction.drawn import draw
-from pytest_npudump.explain.reproduction.reproduction import README, Readme, Reproduction, code, ran, trial_of
+from pytest_npudump.explain.reproduction.reproduction import (
+    README,
+    Readme,
+    Reproduction,
+    code,
+    draw,
+    ran,
+    trial_of,
+)
 from pytest_npudump.runtime.aten import call_files
 from pytest_npudump.runtime.aten.recompute import NotRecomputedError
 

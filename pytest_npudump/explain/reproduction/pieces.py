@@ -16,9 +16,16 @@ from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.reference_model import arrays_of, piece_of, tensors_of, weights_of
-from pytest_npudump.explain.reproduction.drawn import draw
-from pytest_npudump.explain.reproduction.operands import GOLDEN, read_operands
-from pytest_npudump.explain.reproduction.reproduction import README, Readme, Reproduction, code, ran, trial_of
+from pytest_npudump.explain.reproduction.failure import GOLDEN, read_operands
+from pytest_npudump.explain.reproduction.reproduction import (
+    README,
+    Readme,
+    Reproduction,
+    code,
+    draw,
+    ran,
+    trial_of,
+)
 from pytest_npudump.golden.path import golden_path
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.language.shell import typed
@@ -34,8 +41,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.explain.operator_alone import Alone
     from pytest_npudump.explain.reference_model import Node, ReferenceModel
-    from pytest_npudump.explain.reproduction.failure import FailingTensor
-    from pytest_npudump.explain.reproduction.operands import Models
+    from pytest_npudump.explain.reproduction.failure import FailingTensor, Models
     from pytest_npudump.explain.reproduction.reproduction import TrialRun
     from pytest_npudump.record.record import Record
 

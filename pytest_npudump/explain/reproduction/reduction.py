@@ -20,15 +20,14 @@ from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.reference_model import constants_of, operators_behind
-from pytest_npudump.explain.reproduction.operands import REFERENCE, read_tensors
+from pytest_npudump.explain.reproduction.failure import REFERENCE, read_tensors
 from pytest_npudump.explain.reproduction.pieces import cut_piece, of_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_npudump.explain.reference_model import Node, ReferenceModel
-    from pytest_npudump.explain.reproduction.failure import FailingTensor
-    from pytest_npudump.explain.reproduction.operands import Models
+    from pytest_npudump.explain.reproduction.failure import FailingTensor, Models
     from pytest_npudump.explain.reproduction.pieces import PieceReproduction
     from pytest_npudump.explain.reproduction.reproduction import TrialRun
 

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from pytest_npudump.explain.reproduction.drawn import draw
+from pytest_npudump.explain.reproduction.reproduction import draw
 
 
 @given(
