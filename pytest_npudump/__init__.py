@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pytest_npudump.errors import NpudumpError
     from pytest_npudump.plugin.fixture import NpuDump
     from pytest_npudump.runtime.base import ModelSession
-    from pytest_npudump.runtime.external.run import ExternalRun
+    from pytest_npudump.runtime.programs import ExternalRun
 
 __version__ = "0.1.0"
 
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _MODULES: Final = {
-    "ExternalRun": "runtime.external.run",
+    "ExternalRun": "runtime.programs",
     "ModelSession": "runtime.base",
     "NpuDump": "plugin.fixture",
     "NpudumpError": "errors",

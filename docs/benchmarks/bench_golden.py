@@ -52,7 +52,7 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.golden.store import read_golden, write_golden
-from pytest_npudump.golden.content.text import Golden
+from pytest_npudump.record.text import Golden
 
 GOLDEN = Path(__file__).with_name("golden.yaml")
 RECORDS = [

@@ -29,7 +29,7 @@ def test_it(npu_dump, number):
 """
 PLAIN = ("-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:pytest-retry", "-p", "no:flaky")
 ANEW = """\
-import pytest_npudump.plugin.isolation.server_process as prepared
+import pytest_npudump.plugin.isolation.server as prepared
 prepared.ServerProcess.is_ready = lambda *_: False
 """
 
@@ -76,7 +76,7 @@ def main(count: int = 12, pairs: int = 3) -> None:
         for _ in range(pairs):
             forked, anew = run(folder, count), run(folder, count, "-p", "anew")
             cpu, wall = ([(found[at] - base[at]) / count for found in (anew, forked)] for at in (0, 1))
-            print(  # noqa: T201 - what it is for
+            print(
                 f"a test, above one in pytest's own: CPU {cpu[0]:.2f} s anew, {cpu[1]:.2f} s forked "
                 f"({cpu[0] / cpu[1]:.1f} x); wall {wall[0]:.2f} s and {wall[1]:.2f} s"
             )

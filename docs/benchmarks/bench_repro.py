@@ -143,13 +143,13 @@ def main() -> int:
         for kind, layer in [("kernel", name) for name in kernels] + [("weights", name) for name in changed]:
             rows.append(tried(project, kind, layer, work))
             one = rows[-1]
-            print(  # noqa: T201 - what it is for
+            print(
                 f"{kind:8} {layer:24} named {one.named:24} fails {one.fails!s:6} passes without {one.passes}",
                 flush=True,
             )
     good = sum(row.fails and row.passes for row in rows)
-    print(f"{good} of {len(rows)} fail by themselves and pass with the fault taken out")  # noqa: T201 - the same
-    print(f"{sum(row.named == row.layer for row in rows)} of {len(rows)} name the operator with the fault")  # noqa: T201 - the same
+    print(f"{good} of {len(rows)} fail by themselves and pass with the fault taken out")
+    print(f"{sum(row.named == row.layer for row in rows)} of {len(rows)} name the operator with the fault")
     return 0 if good == len(rows) else 1
 
 

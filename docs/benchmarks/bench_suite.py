@@ -158,8 +158,8 @@ def rows(base: Path, tensors: int = 100_000) -> None:
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.store import read_golden, write_golden
+    from pytest_npudump.record.text import Golden
 
     path = base / "golden.yaml"
     values = np.random.default_rng(0).normal(size=(tensors, 4))

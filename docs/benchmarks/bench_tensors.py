@@ -82,7 +82,7 @@ def check(i):
 """
 STORED = """
 from hashlib import sha256
-from pytest_npudump.golden.content.pointer_lines import Pointer
+from pytest_npudump.record.pointer_lines import Pointer
 from pytest_npudump.golden.objects.stored_golden import PointedTensor
 from pytest_npudump.golden.objects.tensor_store import TensorStore
 

@@ -139,7 +139,7 @@ def killed(mutant: Mutant, *, python: str) -> str:
                 continue
             command = [python, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", folder]
             try:
-                done = subprocess.run(  # noqa: S603 - this interpreter
+                done = subprocess.run(
                     command, cwd=copy, env=environment, capture_output=True, timeout=SECONDS, check=False
                 )
             except subprocess.TimeoutExpired:

@@ -88,8 +88,8 @@ def csv_trees(work: Path) -> None:
             path.write_text(f"{HEADER}Input,0,{row}Output,0,{row}")
     table = StatsTable.from_records(read_dump(work / "csv_golden").records)
     path = work / "csv_golden.yaml"
-    from pytest_npudump.golden.content.text import Golden  # an older checkout may not have it
     from pytest_npudump.golden.store import write_golden
+    from pytest_npudump.record.text import Golden  # an older checkout may not have it
 
     write_golden(path, Golden("test_model.py::test_model", {"runtime": "acl"}, table, path))
 

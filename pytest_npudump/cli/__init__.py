@@ -31,7 +31,6 @@ COMMANDS = {
     "compare": "compare two dumps, or a golden file and a dump, element by element where both hold tensors",
     "check": "judge the results of a session again, by other tolerances or goldens, without running",
     "report": "write the results of a session as a page to look at, or as data of a graph viewer",
-    "plot": "draw the comparison of two dumps, or of a golden file and a dump, as PNG and SVG",
     "convert": "write the tensors of a dump as npy or safetensors, in the host's layout",
     "tolerance": "say which tolerance each statistic of a golden has, why, and how wide it is",
     "golden": "show, verify, merge, split and prune goldens; decide about runs that differ from them",
@@ -51,7 +50,7 @@ The folder of each has ``configure(parser)``, which imports nothing that a comma
 _READING = frozenset(
     {
         *("ls", "stats", "compare", "convert", "overflow", "tolerance"),
-        *("check", "report", "plot", "golden"),
+        *("check", "report", "golden"),
     }
 )
 """Commands that read dumps and start no other program."""

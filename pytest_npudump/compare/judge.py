@@ -24,10 +24,9 @@ from pytest_npudump.dump.columns import ColumnRecords
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import STATISTICS, StatsTable, layer_of, sanitised_key, shape_of
-from pytest_npudump.golden.content.table_rows import rows_of
-from pytest_npudump.golden.content.unwritten_entries import LEFT_OUT, entries_of, left_out_of
 from pytest_npudump.language.excerpt import first_of
-from pytest_npudump.record.record import UNWRITTEN, Record
+from pytest_npudump.record.record import UNWRITTEN, Record, rows_of
+from pytest_npudump.record.unwritten_entries import LEFT_OUT, entries_of, left_out_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -178,20 +177,19 @@ def seen_by(golden: Record, run: Record, terms: Terms) -> tuple[Record, tuple[st
         )
         return run, (note,)
     keys = [sanitised_key(key) for key in run.table.keys]
-    unwritten = {*map(sanitised_key, entries)}.intersection(keys)
-    unwritten.difference_update(map(sanitised_key, golden.table.keys))
-    if not unwritten:
+    missing = {*map(sanitised_key, entries)}.intersection(keys)
+    missing.difference_update(map(sanitised_key, golden.table.keys))
+    if not missing:
         return run, ()
-    rows = [row for row, key in enumerate(keys) if key not in unwritten]
+    rows = [row for row, key in enumerate(keys) if key not in missing]
     table = (
         rows_of((run.table, run.table), [(0, row) for row in rows]) if rows else StatsTable.from_records(())
     )
     tensors = [run.tensors[row] for row in rows] if run.tensors else ()
-    names = first_of(key for key in entries if sanitised_key(key) in unwritten)
+    names = first_of(key for key in entries if sanitised_key(key) in missing)
     why = "as nothing wrote them when the golden was recorded"
-    return replace(run, table=table, tensors=tensors), (
-        f"{len(keys) - len(rows)} tensors are not judged, {why}: {names}",
-    )
+    note = f"{len(missing)} tensors are not judged, {why}: {names}"
+    return replace(run, table=table, tensors=tensors), (note,)
 
 
 def _under_names_of(golden: StatsTable, run: StatsTable, *, guessed: bool) -> StatsTable:

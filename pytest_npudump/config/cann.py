@@ -22,7 +22,7 @@ STATISTICS = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf", "L2nor
 """All names of ``dump_stats``, in the order of CANN's bits."""
 DATA_DUMPS: Final = frozenset({"OPERATOR", "OP_OVERFLOW"})
 """The dump types that a collecting variable stops: of operators, the watcher's included, and of overflows."""
-_COLLECT_VARIABLES: Final = ("NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE")
+COLLECT_VARIABLES: Final = ("NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE")
 """What GE reads (``dump_manager.cc``): it then refuses every dump of data, E10056, and set_dump returns 0."""
 
 _A2 = re.compile(r"ascend910b", re.IGNORECASE)
@@ -30,7 +30,7 @@ _VERSION = re.compile(r"v?(?P<major>\d{1,4})\.(?P<minor>\d{1,4})(?:\.(?P<rest>[0
 _BETA_1 = re.compile(r"0[.-](alpha|beta\.?1(?!\d))")
 _BETA_3 = re.compile(r"0[.-]beta\.?3(?!\d)")
 _OLDEST_KNOWN = (8, 5)
-_ROOTS = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_HOME")
+ROOTS = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_HOME")
 _LIMIT = 64 * 1024
 _LINE = re.compile(
     r"^[ \t]*(?:version|version_dir|(?:runtime|toolkit|compiler)_running_version)[ \t]*="
@@ -92,7 +92,7 @@ def installed_cann(environ: Mapping[str, str] | None = None) -> str | None:
     that tells a release counts.
     """
     environment = os.environ if environ is None else environ
-    for root in (Path(environment[variable]) for variable in _ROOTS if environment.get(variable)):
+    for root in (Path(environment[variable]) for variable in ROOTS if environment.get(variable)):
         files = [root / name for name in ("ascend_toolkit_install.info", "version.cfg", "version.info")]
         with suppress(OSError):
             files += sorted(root.glob("*-linux/ascend_toolkit_install.info"))
@@ -185,7 +185,7 @@ def _unsupported(dump: Mapping[str, Any], soc: str) -> Iterator[str]:
 
 def collecting(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the variables of ``environ`` because of which GE dumps no model and no single operator."""
-    return tuple(name for name in _COLLECT_VARIABLES if environ.get(name))
+    return tuple(name for name in COLLECT_VARIABLES if environ.get(name))
 
 
 def collecting_words(environ: Mapping[str, str]) -> str:

@@ -1,23 +1,105 @@
-"""All checks, in the order of the table; a check that fails itself is a line of the table too."""
+"""All checks, in the order of the table; a check that fails itself is a line of the table too.
+
+A check yields lines: a name, a state, what was found, and where that is not good what to do.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.doctor import devices, dump_path, environment, gate, software
-from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, Finding, Report
+from pytest_npudump.config.acl_keys import MAX_BYTES, PATH_CHARACTERS, SCENE_TYPES
+from pytest_npudump.config.cann import (
+    COLLECT_VARIABLES,
+    DEFAULT_VERSION,
+    ROOTS,
+    collecting,
+    driver_version,
+    installed_cann,
+    profile_for,
+    profile_warnings,
+)
+from pytest_npudump.devices.npu_smi import parse_npu_smi
+from pytest_npudump.doctor.machine import ABSENT, OK, PROBLEM, WARNING, Finding, Report
+from pytest_npudump.doctor.pytest_config import loading
+from pytest_npudump.errors import ConfigError
 from pytest_npudump.language.translation import mark, said
 from pytest_npudump.runtime.registry import OURS, Examined, provider_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import TypeAlias
 
-    from pytest_npudump.doctor.system import System
+    from pytest_npudump.doctor.machine import System
     from pytest_npudump.runtime.registry import Probe
 
-_AREA = mark("runtimes")
-_OTHERS_REMEDY = said("ask the package that offers it")
+    _Line: TypeAlias = tuple[str, str, str, str] | tuple[str, str, str]
+
+_PLACES = ("/usr/local/Ascend/cann", "/usr/local/Ascend/ascend-toolkit")
+_MANAGERS = ("davinci_manager", "devmm_svm", "hisi_hdc")
+_CONTAINER_CGROUP = re.compile(r"docker|kubepods|containerd|libpod|lxc", re.IGNORECASE)
+_DEVICE_IDS = re.compile(r"\d+(,\d+)*")
+_BELOW = 200
+"""Bytes that the folders of a test add to the place: its name, a digest, the run, a capture."""
+_WANTED_BYTES = 1 << 30
+_WANTED_FILES = 20_000
+_ELSEWHERE = said("choose another folder with --npudump-dump-dir (and --dump-dir here), or --basetemp")
+_UNSEEN = said("where the plugin is not loaded, marked tests that take no fixture pass without a comparison")
+_REQUIRE = said("add required_plugins = pytest-npudump to pytest's configuration file")
+_COLLECTING = said("GE refuses every other dump (E10056) and aclmdlSetDump returns 0: models dump nothing")
+_EFFECTS: dict[str, tuple[str, Callable[[str], object], str]] = {
+    **dict.fromkeys(COLLECT_VARIABLES, (PROBLEM, bool, _COLLECTING)),
+    "ASCEND_DUMP_SCENE": (
+        WARNING,
+        lambda value: value in SCENE_TYPES and value != "lite_exception",
+        said("an exception dump is on in every process, and the exception scene of a test is ignored"),
+    ),
+    "ASCEND_DUMP_PATH": (
+        WARNING,
+        bool,
+        said("exception dumps and printf of kernels go there, whatever dump_path says"),
+    ),
+    "ASCEND_WORK_PATH": (WARNING, bool, said("exception dumps go there, unless ASCEND_DUMP_PATH is set too")),
+    "ACL_DUMP_DATA": (
+        WARNING,
+        lambda value: value == "1",
+        said(
+            "torch_npu opens a dump of its own from ./acl.json, and acl.mdl.init_dump() then returns 100002"
+        ),
+    ),
+    "MINDSPORE_DUMP_CONFIG": (
+        WARNING,
+        bool,
+        said("MindSpore dumps by this file in every process, beside what a test asks for"),
+    ),
+    "MS_ACL_DUMP_CFG_PATH": (
+        WARNING,
+        bool,
+        said("MindSpore ends every other dump: it calls set_dump and finalize_dump around each aclop kernel"),
+    ),
+}
+"""Variables that change where CANN, torch_npu or MindSpore dump, or whether they do: a state, when, and how.
+
+Sources: ``dump_manager.cpp`` and ``dump_config_converter.cpp`` of hicann/runtime, ``dump_manager.cc`` of
+hicann/ge, ``npu_sys_ctrl.cpp`` of torch_npu, ``acl_utils.cc`` and ``dump_json_parser.cc`` of MindSpore.
+"""
+_VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True, slots=True)
+class _Examination:
+    """What is looked at, and which runtimes have answered what so far."""
+
+    system: System
+    place: Path
+    origin: str
+    tests: Path | None
+    probes: dict[str, Probe] = field(default_factory=dict)
 
 
 def examine(system: System, directory: Path, origin: str = "", tests: Path | None = None) -> Report:
@@ -29,63 +111,335 @@ def examine(system: System, directory: Path, origin: str = "", tests: Path | Non
         origin: what names that folder, for the table.
         tests: absolute path of the folder that pytest is started in; None to leave pytest out.
     """
-    probes: dict[str, Probe] = {}
+    examination = _Examination(system, directory, origin, tests)
     findings: list[Finding] = []
-    checks: tuple[tuple[str, Callable[[], Iterable[Finding]]], ...] = (
-        (software.AREA, lambda: software.check_cann(system)),
-        (software.AREA, lambda: software.check_frameworks(system)),
-        (software.AREA, lambda: software.check_extras(system)),
-        (devices.AREA, lambda: devices.check_container(system)),
-        (devices.AREA, lambda: devices.check_driver(system)),
-        (devices.AREA, lambda: devices.check_npu_smi(system)),
-        (_AREA, lambda: _runtimes(system, probes)),
-        (devices.AREA, lambda: devices.check_device_files(system, answers=_works(probes, "acl"))),
-        (environment.AREA, lambda: environment.check_environment(system)),
-        (gate.AREA, lambda: gate.check_gate(system, tests) if tests is not None else ()),
-        (dump_path.AREA, lambda: dump_path.check_place(system, directory, origin)),
-    )
-    for area, check in checks:
-        findings += _guarded(area, check)
-    areas = list(dict.fromkeys(area for area, _ in checks))
+    for area, check in _CHECKS:
+        try:
+            for line in check(examination):
+                findings.append(Finding(area, *line))  # noqa: PERF401 - those before an error stay
+        except Exception as error:  # noqa: BLE001, PERF203 - whatever is broken, the other lines count
+            text = said("this check failed: {kind}: {error}", kind=type(error).__name__, error=error)
+            findings.append(Finding(area, mark("check"), PROBLEM, text, said("report it, with this line")))
+    areas = list(dict.fromkeys(area for area, _ in _CHECKS))
     findings.sort(key=lambda finding: areas.index(finding.area))
-    dumping = [finding for finding in findings if finding.area == dump_path.AREA]
-    working = [f.name for f in findings if f.area == _AREA and f.state == OK]
-    return Report(
-        tuple(findings), tuple(working), can_write=all(finding.state != PROBLEM for finding in dumping)
-    )
+    working = tuple(one.name for one in findings if one.area == "runtimes" and one.state == OK)
+    can_write = all(one.state != PROBLEM for one in findings if one.area == "dumping")
+    return Report(tuple(findings), working, can_write=can_write)
 
 
-def _guarded(area: str, check: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    found: list[Finding] = []
+def _cann(examination: _Examination) -> Iterator[_Line]:
+    """Look for the CANN toolkit that the environment points at, and for one that it does not."""
+    system = examination.system
+    variable = next((name for name in ROOTS if system.environ.get(name)), None)
+    if variable is None:
+        names = ", ".join(ROOTS)
+        for place in _PLACES:
+            if system.at(f"{place}/set_env.sh").is_file():
+                text = said("installed at {place}, but none of {names} is set", place=place, names=names)
+                yield "CANN", WARNING, text, f"source {place}/set_env.sh"
+                return
+        remedy = said(
+            "install the CANN toolkit to use an NPU; without it the rules of {version} count",
+            version=DEFAULT_VERSION,
+        )
+        yield "CANN", ABSENT, said("none of {names} is set", names=names), remedy
+        return
+    home = system.environ[variable]
+    version = installed_cann({variable: str(system.at(home))})
+    if version is None:
+        gone = said("does not exist") if not system.at(home).is_dir() else said("has no version file")
+        text = said("{variable}={home} {gone}", variable=variable, home=home, gone=gone)
+        yield "CANN", WARNING, text, said("source set_env.sh of an installed CANN, or unset the variable")
+        return
+    text = f"{version} ({variable}={home})"
     try:
-        found += check()
-    except Exception as error:  # noqa: BLE001 - whatever a broken machine does, the other lines count
-        text = said("this check failed: {kind}: {error}", kind=type(error).__name__, error=error)
-        found.append(Finding(area, mark("check"), PROBLEM, text, said("report it, with this line")))
-    return found
+        profile = profile_for(version)
+    except ConfigError as error:
+        remedy = said("the rules of the newest release count; say --cann to npudump config check for others")
+        yield "CANN", WARNING, f"{text}: {error}", remedy
+        return
+    for warning in profile_warnings(version):
+        remedy = said("check a configuration on the device before relying on it")
+        yield "CANN", WARNING, f"{text}; {warning}", remedy
+        return
+    yield "CANN", OK, said("{text}; acl.json is judged by the rules of {profile}", text=text, profile=profile)
 
 
-def _works(probes: dict[str, Probe], name: str) -> bool:
-    return name in probes and probes[name].works
+def _frameworks(examination: _Examination) -> Iterator[_Line]:
+    """Look for torch_npu, TorchAir and MindSpore, without importing any of them."""
+    torch_npu, torch, torchair, mindspore = map(
+        examination.system.version, ("torch_npu", "torch", "torchair", "mindspore")
+    )
+    releases = [_release(version) for version in (torch_npu, torch) if version]
+    if torch_npu and not torch:
+        text = said("{version}, but torch is not installed", version=torch_npu)
+        yield "torch_npu", PROBLEM, text, f"pip install torch=={releases[0]}"
+    elif torch_npu and releases[0] != releases[1]:
+        text = said("{version} does not go with torch {torch}", version=torch_npu, torch=torch)
+        remedy = said("install the two of one release: torch_npu 2.5.1.post1 goes with torch 2.5.1")
+        yield "torch_npu", PROBLEM, text, remedy
+    elif torch_npu:
+        yield "torch_npu", OK, said("{version}, with torch {torch}", version=torch_npu, torch=torch)
+    found = {} if torch_npu else {"torch_npu": ("", "torch-npu")}
+    inside = said("the one inside torch_npu {torch_npu}", torch_npu=torch_npu) if torch_npu else ""
+    found |= {"TorchAir": (torchair or inside, "torch-npu"), "MindSpore": (mindspore or "", "mindspore")}
+    for name, (version, package) in found.items():
+        remedy = said("pip install {package}, if the tests use it", package=package)
+        absent = (name, ABSENT, said("not installed in this Python"), remedy)
+        yield (name, OK, version) if version else absent
 
 
-def _runtimes(system: System, probes: dict[str, Probe]) -> Iterable[Finding]:
+def _release(version: str) -> str:
+    match = re.match(r"\d+\.\d+\.\d+|\d+\.\d+", version)
+    return match.group() if match else version
+
+
+def _container(system: System) -> str:
+    """Return what says that this is a container, "" outside of one."""
+    for path in ("/.dockerenv", "/run/.containerenv"):
+        if system.at(path).exists():
+            return path
+    if _CONTAINER_CGROUP.search(system.read("/proc/1/cgroup")):
+        return "/proc/1/cgroup"
+    return "KUBERNETES_SERVICE_HOST" if system.environ.get("KUBERNETES_SERVICE_HOST") else ""
+
+
+def _driver(examination: _Examination) -> Iterator[_Line]:
+    """Say whether this is a container, into which files and the driver are handed, and find the driver."""
+    system = examination.system
+    sign = _container(system)
+    yield mark("container"), OK, said("yes ({sign})", sign=sign) if sign else said("no")
+    file, version = driver_version(system.read)
+    remedy = said("install the NPU driver and firmware, to use an NPU")
+    if sign:
+        folder = file.removesuffix("/version.info")
+        remedy = said("start the container with -v {folder}:{folder}:ro", folder=folder)
+    if version:
+        yield mark("driver"), OK, f"{version} ({file})"
+    elif system.at(file).exists():
+        yield mark("driver"), WARNING, said("{file} has no version or cannot be read", file=file), remedy
+    else:
+        yield mark("driver"), ABSENT, said("there is no {file}", file=file), remedy
+
+
+def _npu_smi(examination: _Examination) -> Iterator[_Line]:
+    """Have ``npu-smi info`` list the NPUs and their health."""
+    try:
+        output = examination.system.npu_smi()
+    except OSError as error:
+        remedy = said("run npu-smi info by hand; the driver or the right to use it is missing")
+        yield "npu-smi", WARNING, said("npu-smi info fails: {error}", error=error), remedy
+        return
+    npus = parse_npu_smi(output or "")
+    names = ", ".join(sorted({npu.name for npu in npus}))
+    ill = ", ".join(sorted({npu.health for npu in npus if npu.health != "OK"}))
+    text = said("{count} NPUs: {names}", count=len(npus), names=names)
+    if output is None:
+        remedy = said(
+            "it comes with the driver; in a container mount /usr/local/bin/npu-smi and /usr/local/dcmi"
+        )
+        yield "npu-smi", ABSENT, said("not on PATH"), remedy
+    elif not npus:
+        yield "npu-smi", WARNING, said("npu-smi info lists no NPU"), said("run npu-smi info by hand")
+    elif ill:
+        remedy = said("see npu-smi info -t health -i ID; results of an ill NPU cannot be trusted")
+        yield "npu-smi", WARNING, said("{text}; health {ill}", text=text, ill=ill), remedy
+    else:
+        yield "npu-smi", OK, said("{text}; health OK", text=text)
+
+
+def _runtimes(examination: _Examination) -> Iterator[_Line]:
+    system = examination.system
     for name in (*OURS, *sorted(system.offered())):
-        probes[name] = system.probe(name)
-        yield _runtime(system, name, probes[name])
+        examination.probes[name] = probe = system.probe(name)
+        provider = provider_of(name) if name in OURS else None
+        ours = provider if isinstance(provider, Examined) else None
+        text = probe.why
+        if (ours is not None and ours.NPU) or probe.soc:
+            text = said("{why}: {soc}", why=text, soc=probe.soc or said("the SoC is not known"))
+        blocking = collecting(system.environ)
+        if not probe.works:
+            yield name, ABSENT, probe.why, ours.REMEDY if ours else said("ask the package that offers it")
+        elif name == "acl" and blocking:
+            text = said("{text}, but models dump nothing while {name} is set", text=text, name=blocking[0])
+            yield name, PROBLEM, text, f"unset {blocking[0]}"
+        else:
+            yield name, OK, text
 
 
-def _runtime(system: System, name: str, probe: Probe) -> Finding:
-    provider = provider_of(name) if name in OURS else None
-    ours = provider if isinstance(provider, Examined) else None
-    if not probe.works:
-        return Finding(_AREA, name, ABSENT, probe.why, ours.REMEDY if ours else _OTHERS_REMEDY)
-    on_npu = ours is not None and ours.NPU
-    text = probe.why
-    if on_npu or probe.soc:
-        text = said("{why}: {soc}", why=text, soc=probe.soc or said("the SoC is not known"))
-    blocking = [variable for variable in environment.BLOCKING if system.environ.get(variable)]
-    if name == "acl" and blocking:
-        text = said("{text}, but models dump nothing while {name} is set", text=text, name=blocking[0])
-        return Finding(_AREA, name, PROBLEM, text, f"unset {blocking[0]}")
-    return Finding(_AREA, name, OK, text)
+def _device_files(examination: _Examination) -> Iterator[_Line]:
+    """Look for the device files and the right to use them.
+
+    Where a device answers pyACL what is missing is not needed (``/dev/devmm_svm`` on some boards, say).
+    """
+    system = examination.system
+    dev = system.at("/dev")
+    found = [path.name for path in dev.iterdir()] if dev.is_dir() else []
+    numbers = sorted(int(name[7:]) for name in found if re.fullmatch(r"davinci[0-9]+", name))
+    npus = [f"davinci{number}" for number in numbers]
+    names = [*(npus or ["davinci0"]), *_MANAGERS]
+    wrong = {}
+    for name in names:
+        path = dev / name
+        if not path.exists():
+            wrong[name] = "missing"
+        elif path.is_dir():  # what docker -v makes of a path that the host does not have
+            wrong[name] = said("a directory, not a device")
+        elif not system.access(path, os.R_OK | os.W_OK):
+            wrong[name] = said("not readable and writable for this user")
+    probe = examination.probes.get("acl")
+    if not wrong or (probe is not None and probe.works):
+        missing = said("; a device answers without {wrong}", wrong=", ".join(wrong)) if wrong else ""
+        files = ", ".join(npus) or "no /dev/davinci*"
+        yield mark("device files"), OK, said("{files}{missing}", files=files, missing=missing)
+        return
+    inside = _container(system)
+    none = len(wrong) == len(names) and set(wrong.values()) == {"missing"}
+    for name, trouble in ({"": ""} if none else wrong).items():
+        options = " ".join(f"--device /dev/{one}" for one in (names if none else [name]))
+        remedy = said("load the NPU driver (npu-smi info says whether it is), to use an NPU")
+        if inside:
+            remedy = said("start the container with {options}", options=options)
+        if trouble.startswith("not readable"):
+            remedy = said(
+                "add the user to the group of the file: usermod -aG HwHiAiUser USER, then log in again"
+            )
+            if inside:
+                remedy = said(
+                    "start the container with --device /dev/{name} and a user of the group HwHiAiUser",
+                    name=name,
+                )
+        if none:
+            text = said("no /dev/davinci*, no /dev/davinci_manager: no NPU is visible here")
+            yield mark("device files"), ABSENT, text, remedy
+        else:
+            yield f"/dev/{name}", PROBLEM, trouble, remedy
+
+
+def _environment(examination: _Examination) -> Iterator[_Line]:
+    """Say what each variable that is set does to a dump."""
+    environ = examination.system.environ
+    known = [name for name in (*_EFFECTS, _VISIBLE) if name in environ]
+    for name in known:
+        value = environ[name]
+        if name == _VISIBLE:
+            yield _visible_devices(value)
+            continue
+        state, counts, effect = _EFFECTS[name]
+        if counts(value):
+            yield name, state, said("{shown}: {effect}", shown=f"={value}", effect=effect), f"unset {name}"
+        else:
+            yield name, OK, said("{shown}: without effect", shown=f"={value}")
+    if not known:
+        yield mark("variables"), OK, said("none is set that changes a dump")
+
+
+def _visible_devices(value: str) -> _Line:
+    if not _DEVICE_IDS.fullmatch(value.replace(" ", "")):
+        text = said("={value}: no list of device ids, so that no device may be visible", value=value)
+        return _VISIBLE, WARNING, text, said("write ids: {name}=0,1, or unset it", name=_VISIBLE)
+    last = len(value.split(",")) - 1
+    text = said(
+        "={value}: CANN numbers these from 0, so --npudump-device goes to {last}", value=value, last=last
+    )
+    return _VISIBLE, OK, text
+
+
+def _gate(examination: _Examination) -> Iterator[_Line]:
+    """Look whether pytest loads the plugin, and refuses to run without it."""
+    if examination.tests is None:
+        return
+    file, required, blocked = loading(examination.tests, examination.system.environ)
+    if blocked:
+        text = said("pytest does not load the plugin: {blocked}", blocked=blocked)
+        yield mark("plugin"), PROBLEM, text, said("take that out")
+    if required:
+        yield "required_plugins", OK, said("{option} in {origin}", option=required, origin=file)
+    elif file is None:
+        text = said("no configuration file of pytest here: {unseen}", unseen=_UNSEEN)
+        yield "required_plugins", ABSENT, text, _REQUIRE
+    else:
+        text = said("{file} does not name it: {unseen}", file=file, unseen=_UNSEEN)
+        yield "required_plugins", WARNING, text, _REQUIRE
+
+
+def _dump_path(examination: _Examination) -> Iterator[_Line]:
+    """Judge the folder as CANN judges a ``dump_path`` below it."""
+    place, origin = examination.place, examination.origin
+    name = os.fsencode(place)
+    shown = said("{place} ({origin})", place=place, origin=origin) if origin else str(place)
+    if not PATH_CHARACTERS.fullmatch(name):
+        allowed = "letters, digits and -=[];\\,./!@#$%^&*()_+{}:?"
+        text = said(
+            "{shown}: GE dumps nothing into a path that has more than {allowed}", shown=shown, allowed=allowed
+        )
+        yield mark("dump path"), PROBLEM, text, _ELSEWHERE
+    elif len(name) > MAX_BYTES - _BELOW:
+        text = said(
+            "{shown}: {count} bytes, and CANN takes {most} for the whole path of a dump",
+            shown=shown,
+            count=len(name),
+            most=MAX_BYTES,
+        )
+        yield mark("dump path"), PROBLEM, text, _ELSEWHERE
+    else:
+        yield mark("dump path"), OK, shown
+
+
+def _written(examination: _Examination) -> Iterator[_Line]:
+    """Write to the folder, or to the nearest above it that is there, and look for space."""
+    place, system = examination.place, examination.system
+    existing = next(path for path in (place, *place.parents) if path.exists())
+    trouble = ""
+    if not existing.is_dir():
+        trouble = said("{existing} is not a directory", existing=existing)
+    elif not system.access(existing, os.R_OK | os.W_OK | os.X_OK):
+        trouble = said("{existing} may not be read and written by this user", existing=existing)
+    else:
+        try:
+            folder = Path(tempfile.mkdtemp(prefix="npudump-doctor-", dir=existing))
+            try:
+                with (folder / "dump").open("wb") as file:
+                    file.write(bytes(4096))
+                    file.flush()
+                    os.fsync(file.fileno())
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+        except OSError as error:
+            trouble = f"{existing}: {error.strerror or error}"
+    made = "" if existing == place else said("; {name} will be made", name=place.name)
+    text = said("a file could be written in {existing}{made}", existing=existing, made=made)
+    yield (mark("write"), PROBLEM, trouble, _ELSEWHERE) if trouble else (mark("write"), OK, text)
+    try:
+        nbytes, files = system.free(existing)
+    except OSError as error:
+        yield mark("space"), WARNING, said("not known: {error}", error=error), said("look with df")
+        return
+    text = said("{size:.1f} GiB free", size=nbytes / (1 << 30))
+    if nbytes < _WANTED_BYTES:
+        remedy = said("free some, or lower --npudump-dump-limit (1GiB: the tensors of one failing test)")
+        yield mark("space"), WARNING, text, remedy
+    elif files is not None and files < _WANTED_FILES:
+        remedy = said("free some (df -i): a dump has one file for each operator")
+        yield (
+            mark("space"),
+            WARNING,
+            said("{text}, but only {files} more files", text=text, files=files),
+            remedy,
+        )
+    else:
+        yield mark("space"), OK, text
+
+
+_CHECKS: tuple[tuple[str, Callable[[_Examination], Iterable[_Line]]], ...] = (
+    (mark("software"), _cann),
+    (mark("software"), _frameworks),
+    (mark("devices"), _driver),
+    (mark("devices"), _npu_smi),
+    (mark("runtimes"), _runtimes),
+    (mark("devices"), _device_files),
+    (mark("environment"), _environment),
+    (mark("pytest"), _gate),
+    (mark("dumping"), _dump_path),
+    (mark("dumping"), _written),
+)

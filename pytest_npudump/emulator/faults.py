@@ -24,16 +24,8 @@ __all__ = ["distort", "end", "fail", "trample"]
 
 
 @dataclass(frozen=True, slots=True)
-class Trampling:
-    """One operator's write into the outputs of another.
-
-    Attributes:
-        model: name of the model, as in dumps.
-        by: the operator that writes.
-        victim: the operator whose outputs change; those written after ``by`` ran are whole again.
-        first: flat index of the first element that changes.
-        elements: how many change.
-    """
+class InjectedTrampling:
+    """One operator's write into the outputs of another, as :func:`trample` has it."""
 
     model: str
     by: str
@@ -43,14 +35,8 @@ class Trampling:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """An operator that fails.
-
-    Attributes:
-        operator: its raw name; of a single operator (``acl.op``) its type.
-        model: name of the model, as in dumps; None for any model, and for single operators.
-        first: the first execution of the model, or call of the operator, that fails; all later ones do too.
-    """
+class InjectedFailure:
+    """An operator that fails, as :func:`fail` has it."""
 
     operator: str
     model: str | None
@@ -59,15 +45,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Distortion:
-    """An operator that computes wrongly.
-
-    Attributes:
-        model: name of the model, as in dumps; None for single operators.
-        operator: its raw name; of a single operator (``acl.op``) its type.
-        factor: what its floating-point outputs are multiplied by.
-        offset: what is added to them then.
-        tail: whether only what lies behind the last whole block of that many elements is wrong; 0 for all.
-    """
+    """An operator that computes wrongly, as :func:`distort` has it."""
 
     model: str | None
     operator: str
@@ -85,19 +63,19 @@ class Faults:
         calls: how often each type of single operator was called.
     """
 
-    tramplings: list[Trampling] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
+    tramplings: list[InjectedTrampling] = field(default_factory=list)
+    failures: list[InjectedFailure] = field(default_factory=list)
     distortions: list[Distortion] = field(default_factory=list)
     calls: Counter[str] = field(default_factory=Counter)
 
-    def plant(self, fault: Trampling | Failure | Distortion) -> ExitStack:
+    def plant(self, fault: InjectedTrampling | InjectedFailure | Distortion) -> ExitStack:
         """Inject a fault, which ends where the result is closed.
 
         A distortion takes the place of an earlier one of that operator.
         """
-        if isinstance(fault, Trampling):
+        if isinstance(fault, InjectedTrampling):
             self.tramplings.append(fault)
-        elif isinstance(fault, Failure):
+        elif isinstance(fault, InjectedFailure):
             self.failures.append(fault)
         else:
             name = (fault.model, fault.operator)
@@ -106,7 +84,7 @@ class Faults:
         planted.callback(self._end, fault)
         return planted
 
-    def _end(self, fault: Trampling | Failure | Distortion) -> None:
+    def _end(self, fault: InjectedTrampling | InjectedFailure | Distortion) -> None:
         self.tramplings = [known for known in self.tramplings if known is not fault]
         self.failures = [known for known in self.failures if known is not fault]
         self.distortions = [known for known in self.distortions if known is not fault]
@@ -116,7 +94,7 @@ class Faults:
         self.tramplings, self.failures, self.distortions = [], [], []
         self.calls.clear()
 
-    def failing(self, models: Collection[str], execution: int) -> tuple[Failure, ...]:
+    def failing(self, models: Collection[str], execution: int) -> tuple[InjectedFailure, ...]:
         """Return the failures injected in this execution of a model known by the names ``models``."""
         return tuple(
             fault
@@ -133,7 +111,7 @@ class Faults:
             for fault in self.failures
         )
 
-    def trampling(self, models: Collection[str]) -> tuple[Trampling, ...]:
+    def trampling(self, models: Collection[str]) -> tuple[InjectedTrampling, ...]:
         """Return what is injected in a model known by the names ``models``."""
         return tuple(fault for fault in self.tramplings if fault.model in models)
 
@@ -174,7 +152,7 @@ def trample(model: str, by: str, victim: str, *, first: int = 0, elements: int =
     """
     if first < 0 or elements < 1:
         raise ValueError(f"first={first}, elements={elements}: expected at least 0 and at least 1")
-    return PLANTED.plant(Trampling(model, by, victim, first, elements))
+    return PLANTED.plant(InjectedTrampling(model, by, victim, first, elements))
 
 
 def distort(
@@ -228,10 +206,10 @@ def fail(operator: str, *, model: str | None = None, first: int = 0) -> ExitStac
     """
     if not operator or first < 0:
         raise ValueError(f"operator={operator!r}, first={first}: expected a name and at least 0")
-    return PLANTED.plant(Failure(operator, model, first))
+    return PLANTED.plant(InjectedFailure(operator, model, first))
 
 
-def trampled(tensor: Tensor, faults: Sequence[Trampling]) -> Tensor:
+def trampled(tensor: Tensor, faults: Sequence[InjectedTrampling]) -> Tensor:
     """Return ``tensor`` as its memory is after ``faults``."""
     if not faults or not tensor.nbytes:
         return tensor

@@ -25,14 +25,14 @@ BATCH, IMAGE, DIMS = "batch", "image", "dims"
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class GearOption:
     """One of ATC's options: which, and the values of each gear."""
 
     kind: str
     gears: tuple[Shape, ...]
 
 
-COMPILED: dict[str, Option] = {}
+COMPILED: dict[str, GearOption] = {}
 """By name of a model, what ATC was told for it."""
 
 
@@ -46,7 +46,7 @@ class Gears:
         outputs: by gear, the shapes of all outputs.
     """
 
-    option: Option
+    option: GearOption
     raw: tuple[Shape, ...]
     outputs: tuple[tuple[Shape, ...], ...]
 
@@ -83,7 +83,7 @@ def fill(kind: str, raw: Sequence[Shape], values: Shape) -> tuple[Shape, ...]:
     return tuple(filled)
 
 
-def gears_of(source: Path | bytes, inputs: Mapping[str, Shape], option: Option) -> Gears:
+def gears_of(source: Path | bytes, inputs: Mapping[str, Shape], option: GearOption) -> Gears:
     """Return the gears of a model, what its outputs are by ONNX's shape inference.
 
     ``inputs`` are the shapes of all inputs by name, -1 where a dimension varies.
@@ -143,7 +143,7 @@ def compile_for(
         IMAGE: list(image_sizes),
         DIMS: list(dims),
     }
-    options = [Option(kind, tuple(gears)) for kind, gears in given.items() if gears]
+    options = [GearOption(kind, tuple(gears)) for kind, gears in given.items() if gears]
     if len(options) != 1 or any(value < 1 for gear in options[0].gears for value in gear):
         raise ValueError("expected one of batch_sizes, image_sizes and dims, with values of at least 1")
     COMPILED[model] = options[0]

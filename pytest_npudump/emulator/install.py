@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING
 
-from pytest_npudump.emulator.process import state
+from pytest_npudump.emulator import process
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -45,4 +45,4 @@ def uninstall() -> None:
 
 def reset() -> None:
     """Start over with the state of a new process; handles and pointers given out before are void."""
-    state.reset()
+    process.reset()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.record import Record
 
 VARIANTS = "variants"
 """Key of a common golden: the facts of each of its variants, by its name."""
@@ -65,7 +65,7 @@ def names_variants(common: Path) -> bool:
     return False
 
 
-def variants_of(common: Golden) -> dict[str, dict[str, str]]:
+def variants_of(common: Record) -> dict[str, dict[str, str]]:
     """Return the facts of each variant that a common golden names.
 
     Raises:
@@ -89,7 +89,7 @@ def variants_of(common: Golden) -> dict[str, dict[str, str]]:
     return {name: dict(facts) for name, facts in found.items()}
 
 
-def choose(common: Golden, facts: Mapping[str, str]) -> Choice:
+def choose(common: Record, facts: Mapping[str, str]) -> Choice:
     """Return the variant that a run is compared with.
 
     Args:

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.applicable import VARIANTS, variant_path, variants_of
-from pytest_npudump.golden.content.noise import calibration_of, repeats_of
-from pytest_npudump.golden.content.unwritten_entries import LEFT_OUT, entries_of, left_out_of
 from pytest_npudump.golden.kept_tensors import stored_tensors
 from pytest_npudump.golden.objects.stored_golden import pointers_of
 from pytest_npudump.golden.pair import KEY, is_stored, recorded_tensors, tensors_path
 from pytest_npudump.golden.store import read_golden
+from pytest_npudump.record.noise import calibration_of, repeats_of
 from pytest_npudump.record.record import OVERFLOW, UNWRITTEN
+from pytest_npudump.record.unwritten_entries import LEFT_OUT, entries_of, left_out_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.record import Record
 
 SUFFIX = ".yaml"
 TENSORS = ".safetensors"
@@ -94,7 +94,7 @@ def _without_golden(tensors: Path) -> Iterator[Fault]:
         )
 
 
-def _check(golden: Golden) -> None:
+def _check(golden: Record) -> None:
     """Look at what reading a golden leaves to whoever asks for it.
 
     Raises:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.tensors import GoldenTensor
+    from pytest_npudump.record.record import Record
 
 _GOLDEN = "golden"
 
@@ -78,7 +78,7 @@ class KeptTensors:
                 f"({budget} bytes): {words}; name fewer layers, or raise the budget"
             )
 
-    def metadata(self, golden: Golden) -> dict[str, str]:
+    def metadata(self, golden: Record) -> dict[str, str]:
         """Return what is kept with the tensors beside ``golden``."""
         return {"test": golden.test, _GOLDEN: _fingerprint(golden.table, self.tensors)}
 
@@ -95,7 +95,7 @@ def _fingerprint(table: StatsTable, keys: Iterable[str]) -> str:
 
 
 def stored_tensors(
-    golden: Golden, *, foreign: bool = False, store: TensorStore | None = None
+    golden: Record, *, foreign: bool = False, store: TensorStore | None = None
 ) -> Mapping[str, GoldenTensor]:
     """Return the tensors kept with a golden file by sanitised key; nothing where there are none.
 
@@ -119,7 +119,7 @@ def stored_tensors(
     return stored
 
 
-def read_tensors(golden: Golden, store: TensorStore | None = None) -> dict[str, np.ndarray]:
+def read_tensors(golden: Record, store: TensorStore | None = None) -> dict[str, np.ndarray]:
     """Map the tensors kept with a golden file by sanitised key.
 
     Raises:
@@ -130,7 +130,7 @@ def read_tensors(golden: Golden, store: TensorStore | None = None) -> dict[str, 
     return {sanitised: tensor.array() for sanitised, tensor in stored.items()}
 
 
-def missing_tensors(golden: Golden, stored: Collection[str], patterns: Sequence[str]) -> tuple[str, ...]:
+def missing_tensors(golden: Record, stored: Collection[str], patterns: Sequence[str]) -> tuple[str, ...]:
     """Return the keys of the golden whose layers ``patterns`` name and whose tensors are not ``stored``.
 
     Layers that the recording left out are none of them.

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from pytest_npudump.golden.content.pointer_lines import Pointer
     from pytest_npudump.golden.objects.tensor_store import TensorStore
+    from pytest_npudump.record.pointer_lines import Pointer
 
     Steps = Callable[[int, int], None]
 

@@ -13,12 +13,10 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.content.noise import CALIBRATION
-from pytest_npudump.golden.content.projection_rows import render_projections
-from pytest_npudump.golden.content.row_lines import by_name, common_columns, lines_by_key
-from pytest_npudump.golden.content.table_rows import rows_of
-from pytest_npudump.golden.content.text import Golden, render
-from pytest_npudump.record.record import EDGES
+from pytest_npudump.record.noise import CALIBRATION
+from pytest_npudump.record.record import EDGES, Record, rows_of
+from pytest_npudump.record.rows import by_name, common_columns, lines_by_key, render_projections
+from pytest_npudump.record.text import render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +30,7 @@ _NOTHING = "-"
 _START = ""
 
 
-def base_name(golden: Golden) -> str:
+def base_name(golden: Record) -> str:
     """Return the file name of the common golden that a variant's file differs from; "" for other files.
 
     Raises:
@@ -43,7 +41,7 @@ def base_name(golden: Golden) -> str:
     return str(_told(golden)[_BASE])
 
 
-def laid_over(own: Golden, base: Golden) -> Golden:
+def laid_over(own: Record, base: Record) -> Record:
     """Return the whole golden that a variant's file stands for.
 
     Args:
@@ -74,7 +72,7 @@ def laid_over(own: Golden, base: Golden) -> Golden:
     return replace(whole, base=base, own_digest=own.digest)
 
 
-def as_written(golden: Golden) -> Golden:
+def as_written(golden: Record) -> Record:
     """Return what a golden's file holds: only what differs from its base where it has one.
 
     A golden that cannot be told by its base, as where tensors run in another order, is written whole.
@@ -92,7 +90,7 @@ def as_written(golden: Golden) -> Golden:
     return own if same else whole
 
 
-def differing(golden: Golden, base: Golden) -> list[str]:
+def differing(golden: Record, base: Record) -> list[str]:
     """Return the keys of a golden's tensors that are other ones than in the base, or not in it."""
     seen = _with_noise_of(base, golden.extra.get(CALIBRATION))
     columns = common_columns([golden.table, seen])
@@ -103,7 +101,7 @@ def differing(golden: Golden, base: Golden) -> list[str]:
     ]
 
 
-def _difference(golden: Golden, base: Golden) -> Golden:
+def _difference(golden: Record, base: Record) -> Record:
     keys = set(differing(golden, base))
     there = set(base.table.keys)
     added: dict[str, list[str]] = {}
@@ -124,7 +122,7 @@ def _difference(golden: Golden, base: Golden) -> Golden:
     return replace(golden, table=table, extra={VARIANT: told, **golden.extra}, blocks=blocks)
 
 
-def _order(own: Golden, base: Golden, told: Mapping[str, Any]) -> list[str]:
+def _order(own: Record, base: Record, told: Mapping[str, Any]) -> list[str]:
     without, there = set(told.get(_WITHOUT, ())), set(base.table.keys)
     added = {at: [key for key in keys if key not in there] for at, keys in told.get(_ADDED, {}).items()}
     order = list(added.pop(_START, ()))
@@ -144,7 +142,7 @@ def _order(own: Golden, base: Golden, told: Mapping[str, Any]) -> list[str]:
     return order
 
 
-def _with_noise_of(base: Golden, calibration: object) -> StatsTable:
+def _with_noise_of(base: Record, calibration: object) -> StatsTable:
     """Return a base's table as a variant sees it: without noise that another calibration has measured."""
     same = base.extra.get(CALIBRATION) == calibration
     return base.table if same else replace(base.table, noise=())
@@ -156,7 +154,7 @@ def _full(table: StatsTable, other: StatsTable) -> StatsTable:
     return replace(table, noise=noise)
 
 
-def _told(golden: Golden) -> Mapping[str, Any]:
+def _told(golden: Record) -> Mapping[str, Any]:
     found = golden.extra.get(VARIANT)
     if isinstance(found, dict) and not found.keys() - {_BASE, _WITHOUT, _ADDED}:
         name, without, added = found.get(_BASE), found.get(_WITHOUT, []), found.get(_ADDED, {})
@@ -174,7 +172,7 @@ def _names(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
-def _unfit(own: Golden, base: Golden, reason: str) -> GoldenError:
+def _unfit(own: Record, base: Record, reason: str) -> GoldenError:
     return GoldenError(
         f"{own.path}: holds only what differs from {base.path.name}, and that {reason}. Restore both from "
         f"version control, or approve anew with --npudump-update-golden"

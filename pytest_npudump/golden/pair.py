@@ -32,8 +32,8 @@ from pytest_npudump.storage.atomic import locked, move_file
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.tensors import Tensor
+    from pytest_npudump.record.record import Record
 
 KEY = "golden_tensors"
 """The golden file's key for what is said of the tensors beside it."""
@@ -51,7 +51,7 @@ def tensors_path(golden: Path) -> Path:
     return golden.with_suffix(".safetensors")
 
 
-def left_out(golden: Golden) -> tuple[str, ...]:
+def left_out(golden: Record) -> tuple[str, ...]:
     """Return the layers, as file names spell them, whose tensors the recording could not tell apart.
 
     Raises:
@@ -60,7 +60,7 @@ def left_out(golden: Golden) -> tuple[str, ...]:
     return tuple(_facts(golden).get(LEFT_OUT, ()))
 
 
-def source_layers(golden: Golden) -> tuple[str, ...]:
+def source_layers(golden: Record) -> tuple[str, ...]:
     """Return the layers whose tensors are kept because they were sources of failures, the latest first.
 
     Raises:
@@ -69,7 +69,7 @@ def source_layers(golden: Golden) -> tuple[str, ...]:
     return tuple(_facts(golden).get(SOURCES, ()))
 
 
-def is_stored(golden: Golden) -> bool:
+def is_stored(golden: Record) -> bool:
     """Whether the golden's tensors lie in a store, and not beside it.
 
     Raises:
@@ -78,7 +78,7 @@ def is_stored(golden: Golden) -> bool:
     return STORED in _facts(golden)
 
 
-def recorded_tensors(golden: Golden) -> Path | None:
+def recorded_tensors(golden: Record) -> Path | None:
     """Return the file that holds the tensors recorded with ``golden``; None where there is none.
 
     Raises:
@@ -102,7 +102,7 @@ def recorded_tensors(golden: Golden) -> Path | None:
     return None
 
 
-def other_recording(golden: Golden) -> GoldenError:
+def other_recording(golden: Record) -> GoldenError:
     """Return the error for tensors that were not recorded with ``golden``."""
     return GoldenError(
         f"{tensors_path(golden.path)} was recorded with other statistics than {golden.path.name} beside it: "
@@ -185,7 +185,7 @@ class Recording:
 
 
 def stage_pair(
-    golden: Golden,
+    golden: Record,
     tensors: Mapping[str, tuple[Tensor, str]],
     metadata: Mapping[str, str],
     left_out: Sequence[str] = (),
@@ -257,7 +257,7 @@ def waiting_path(tensors: Path) -> Path:
     return target.with_name(f".npudump-{digest}.safetensors")
 
 
-def _facts(golden: Golden) -> Mapping[str, Any]:
+def _facts(golden: Record) -> Mapping[str, Any]:
     found = golden.extra.get(KEY, {})
     if isinstance(found, dict):
         named, lists = found.get(_RECORDING), [found.get(name, []) for name in (LEFT_OUT, SOURCES)]

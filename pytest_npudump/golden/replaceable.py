@@ -9,15 +9,15 @@ from pytest_npudump.errors import GoldenError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.variants import Goldens
+    from pytest_npudump.record.record import Record
 
 _EMULATOR = "emulator"
 _MEASURED = ("runtime", "soc")
 """Facts of what computes: the noise of one is no bound for another."""
 
 
-def stands_in(facts: Mapping[str, str], golden: Golden) -> bool:
+def stands_in(facts: Mapping[str, str], golden: Record) -> bool:
     """Whether a run is the emulator's, and a golden a device's.
 
     Args:
@@ -61,7 +61,7 @@ def not_calibrated(goldens: Goldens, facts: Mapping[str, str]) -> str:
     )
 
 
-def replaced_words(goldens: Goldens, golden: Golden | None, facts: Mapping[str, str]) -> tuple[str, ...]:
+def replaced_words(goldens: Goldens, golden: Record | None, facts: Mapping[str, str]) -> tuple[str, ...]:
     """Return a note where an update replaces the golden of another device.
 
     Args:
@@ -80,7 +80,7 @@ def replaced_words(goldens: Goldens, golden: Golden | None, facts: Mapping[str, 
     )
 
 
-def _readable(goldens: Goldens) -> Golden | None:
+def _readable(goldens: Goldens) -> Record | None:
     try:
         return goldens.read_if_any()
     except GoldenError:

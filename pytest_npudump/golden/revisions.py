@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.table import PROJECTIONS, STATISTICS
-from pytest_npudump.golden.content.noise import CALIBRATION, REPEATS
-from pytest_npudump.golden.content.projection_rows import render_projections
 from pytest_npudump.golden.pair import KEY
 from pytest_npudump.language.translation import said
+from pytest_npudump.record.noise import CALIBRATION, REPEATS
 from pytest_npudump.record.record import POINTERS, REASON, RECORDED
+from pytest_npudump.record.rows import render_projections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.record import Record
 
 _BY_TENSOR = (PROJECTIONS, POINTERS)
 """Blocks with a line each tensor, which are told with it."""
@@ -39,7 +39,7 @@ class Change:
     words: str
 
 
-def changes(before: Golden | None, after: Golden) -> tuple[Change, ...]:
+def changes(before: Record | None, after: Record) -> tuple[Change, ...]:
     """Return what changed, the head first, then tensors in the order of execution, then those that have gone.
 
     Args:
@@ -70,7 +70,7 @@ def changes(before: Golden | None, after: Golden) -> tuple[Change, ...]:
     return (*found, *([Change("", said("another order of execution"))] if kept[0] != kept[1] else []))
 
 
-def _head(before: Golden, after: Golden) -> Iterator[Change]:
+def _head(before: Record, after: Record) -> Iterator[Change]:
     if before.test != after.test:
         yield Change("", f"test {before.test} -> {after.test}")
     for name in dict.fromkeys([*before.producer, *after.producer]):

@@ -10,13 +10,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.golden.content.projection_rows import render_projections
-from pytest_npudump.golden.content.row_lines import by_name, common_columns, lines_by_key
 from pytest_npudump.record.record import RECORDED
+from pytest_npudump.record.rows import by_name, common_columns, lines_by_key, render_projections
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.record import Record
 
 _SHORT = 12
 """Digits of a commit's name that git itself shows of repositories of a million commits."""
@@ -44,7 +43,7 @@ class Stamp:
         return f"{self.day} {self.revision}".rstrip()
 
 
-def stamped(golden: Golden, previous: Golden | None, stamp: Stamp) -> Golden:
+def stamped(golden: Record, previous: Record | None, stamp: Stamp) -> Record:
     """Return what an approval writes, with when and from which revision.
 
     Args:
@@ -89,5 +88,5 @@ def changed_tensors(table: StatsTable, previous: StatsTable) -> list[str]:
     ]
 
 
-def _differs(rest: dict[str, Any], previous: Golden) -> bool:
+def _differs(rest: dict[str, Any], previous: Record) -> bool:
     return rest != {name: value for name, value in previous.extra.items() if name != RECORDED}

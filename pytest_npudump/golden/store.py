@@ -9,19 +9,21 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import GoldenError, GoldenMissingError
-from pytest_npudump.golden.content.text import Golden, parse, render
 from pytest_npudump.golden.overlay import as_written, base_name, laid_over
+from pytest_npudump.record.text import parse, render
 from pytest_npudump.storage.atomic import locked, refuse_link, replace_file, stage_file
 from pytest_npudump.storage.regular_file import open_regular, read_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pytest_npudump.record.record import Record
+
 LARGEST = 1 << 28
 """Bytes a golden file may have: a million tensors take half of it."""
 
 
-def read_golden(path: Path) -> Golden:
+def read_golden(path: Path) -> Record:
     """Read the golden file at ``path``; of a variant that holds only what differs, all that it stands for.
 
     Raises:
@@ -40,7 +42,7 @@ def read_golden(path: Path) -> Golden:
     return laid_over(own, base)
 
 
-def _read_alone(path: Path) -> Golden:
+def _read_alone(path: Path) -> Record:
     content = _read(path)
     return replace(parse(_decode(content, path), path), digest=content_digest(content))
 
@@ -74,7 +76,7 @@ class StagedGolden:
     digest: str
 
 
-def stage_golden(path: Path, golden: Golden) -> StagedGolden:
+def stage_golden(path: Path, golden: Record) -> StagedGolden:
     """Write what is to replace the file at ``path`` beside it.
 
     Raises:
@@ -91,7 +93,7 @@ def stage_golden(path: Path, golden: Golden) -> StagedGolden:
         return StagedGolden(None if held else stage_file(target, [content], digest[:16]), digest)
 
 
-def _content(golden: Golden) -> bytes:
+def _content(golden: Record) -> bytes:
     """Return the bytes of a golden's file.
 
     Raises:
@@ -113,7 +115,7 @@ def has_digest(path: Path, digest: str) -> bool:
         return False
 
 
-def write_golden(path: Path, golden: Golden, *, replacing: str | None = None) -> bool:
+def write_golden(path: Path, golden: Record, *, replacing: str | None = None) -> bool:
     """Make ``golden`` the content of the file at ``path``, atomically.
 
     Args:
@@ -140,7 +142,7 @@ def write_golden(path: Path, golden: Golden, *, replacing: str | None = None) ->
     return changed
 
 
-def refuse_links(golden: Golden) -> None:
+def refuse_links(golden: Record) -> None:
     """Refuse to write a golden through a symbolic link below the folder of goldens, which may be one itself.
 
     Raises:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.record import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def fold(path: Path, *, whole: bool = False, dry: bool = False) -> Part:
     return part
 
 
-def _part(variant: Golden, base: Golden, facts: Mapping[str, str]) -> Part:
+def _part(variant: Record, base: Record, facts: Mapping[str, str]) -> Part:
     gone = len({*base.table.keys} - {*variant.table.keys})
     return Part(variant.path, base.path, facts, len(differing(variant, base)) + gone, len(variant.table))
 
@@ -119,7 +119,7 @@ def _common(path: Path) -> tuple[Path, str]:
     return path.with_name(f"{place}.yaml"), name
 
 
-def _facts(variant: Golden, base: Golden, by: Sequence[str]) -> dict[str, str]:
+def _facts(variant: Record, base: Record, by: Sequence[str]) -> dict[str, str]:
     told = [{name: str(one.producer.get(name, "")) for name in FACTS} for one in (variant, base)]
     names = by or [name for name in FACTS if told[0][name] and told[0][name] != told[1][name]][:1]
     if not names:

@@ -10,15 +10,15 @@ from pytest_npudump.config.cann import installed_cann, installed_driver
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden import pair
 from pytest_npudump.golden.applicable import VARIANTS, Choice, choose, names_variants, variant_path
-from pytest_npudump.golden.content.noise import CALIBRATION, REPEATS
-from pytest_npudump.golden.content.row_lines import same_lines
-from pytest_npudump.golden.content.text import Golden, unwritable
 from pytest_npudump.golden.objects.stored_golden import stage_stored
 from pytest_npudump.golden.objects.tensor_store import TensorStore
 from pytest_npudump.golden.origin import installed, processor, revision
 from pytest_npudump.golden.stamps import Stamp, stamped
 from pytest_npudump.golden.store import is_there, read_golden, stage_golden
-from pytest_npudump.record.record import OF_A_RUN, OVERFLOW, REASON
+from pytest_npudump.record.noise import CALIBRATION, REPEATS
+from pytest_npudump.record.record import OF_A_RUN, OVERFLOW, REASON, Record
+from pytest_npudump.record.rows import same_lines
+from pytest_npudump.record.text import unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,7 +110,7 @@ class Goldens:
             return f"compared with the variant {found.name}: {named}"
         return f"compared with the common golden {found.name}: {named}, which is not there"
 
-    def read_if_any(self) -> Golden | None:
+    def read_if_any(self) -> Record | None:
         """Read the variant's file, else the common one; None where neither exists.
 
         Raises:
@@ -119,7 +119,7 @@ class Goldens:
         found = self._found()
         return read_golden(found) if found else None
 
-    def lost_by_update(self, previous: Golden | None) -> tuple[str, ...]:
+    def lost_by_update(self, previous: Record | None) -> tuple[str, ...]:
         """Return what an update cannot keep of the file that is there, in words; to be asked before it.
 
         Args:
@@ -137,7 +137,7 @@ class Goldens:
             return (f"the golden that was there could not be read, and nothing of it is kept: {error}",)
         return ()
 
-    def _shared(self, previous: Golden) -> tuple[str, ...]:
+    def _shared(self, previous: Record) -> tuple[str, ...]:
         found = previous.extra.get(VARIANTS)
         if not found or previous.path != self.path or not isinstance(found, dict):
             return ()
@@ -150,7 +150,7 @@ class Goldens:
 
     def record(
         self,
-        previous: Golden | None,
+        previous: Record | None,
         table: StatsTable,
         producer: Mapping[str, str],
         tensors: KeptTensors | None = None,
@@ -179,7 +179,7 @@ class Goldens:
         golden = stamped(golden, previous if same_file else None, stamp)
         return self.stage(golden, tensors)
 
-    def stage(self, golden: Golden, tensors: KeptTensors | None) -> pair.Recording:
+    def stage(self, golden: Record, tensors: KeptTensors | None) -> pair.Recording:
         """Write what is to replace a golden file and the tensors that it keeps, beside it or in the store.
 
         Args:
@@ -198,7 +198,7 @@ class Goldens:
         told = (tensors.metadata(golden), tensors.left_out, tensors.sources)
         return pair.stage_pair(replace(golden, base=None), tensors.tensors, *told)
 
-    def calibrate(self, golden: Golden, cells: tuple[str, ...], head: Mapping[str, Any]) -> pair.Recording:
+    def calibrate(self, golden: Record, cells: tuple[str, ...], head: Mapping[str, Any]) -> pair.Recording:
         """Write what is to replace a golden that only learns its noise: all else of it stays.
 
         Args:
@@ -216,12 +216,12 @@ class Goldens:
 
     def successor(
         self,
-        previous: Golden | None,
+        previous: Record | None,
         table: StatsTable,
         facts: Mapping[str, str],
         known: Mapping[str, object] = MappingProxyType({}),
         blocks: Mapping[str, str] = MappingProxyType({}),
-    ) -> Golden:
+    ) -> Record:
         """Return the golden that an update with these statistics makes of the earlier one.
 
         Args:
@@ -243,7 +243,7 @@ class Goldens:
         (kept if changes else told).pop(REASON, None)
         extra = {name: value for name, value in kept.items() if name not in dropped} | told
         base = previous.base if previous is not None and previous.path == self.path else None
-        return Golden(self.test, facts, table, self.path, extra, blocks, base=base)
+        return Record(self.test, facts, table, self.path, extra, blocks, base=base)
 
     def facts(self, producer: Mapping[str, str]) -> dict[str, str]:
         """Return what a golden records of its origin: ``producer``, what is installed, and what was asked.
@@ -264,7 +264,7 @@ class Goldens:
         return {"scene": self.request.scene, "dump_mode": self.request.dump_mode}
 
 
-def foreign(golden: Golden, test: str, facts: Mapping[str, str]) -> tuple[str, ...]:
+def foreign(golden: Record, test: str, facts: Mapping[str, str]) -> tuple[str, ...]:
     """Return in what a golden is not one of a test and of what that asks for, in words.
 
     Args:
@@ -290,7 +290,7 @@ def foreign(golden: Golden, test: str, facts: Mapping[str, str]) -> tuple[str, .
     return tuple(found)
 
 
-def unsaid(golden: Golden) -> tuple[str, ...]:
+def unsaid(golden: Record) -> tuple[str, ...]:
     """Return a note on facts that a golden does not tell, and which are taken to be the run's."""
     names = " and ".join(name for name in ASKED if name not in golden.producer)
     return (f"the golden does not say which {names} it was recorded with",) if names else ()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.table import NEEDED
-from pytest_npudump.golden.content.edge_lines import SIGN
+from pytest_npudump.record.text import SIGN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -158,7 +158,7 @@ _MEANT: Mapping[str, Port | None] = MappingProxyType({word: port for port, word 
 def lines_of(edges: Edges, layers: Collection[str]) -> str:
     """Return the lines of a golden for some layers, in their order; "" where nothing is known of any of them.
 
-    They are as :mod:`pytest_npudump.golden.content.edge_lines` has them.
+    They are as :mod:`pytest_npudump.record.text` has them.
     """
     found = edges.restricted(layers).feeds
     lines = []

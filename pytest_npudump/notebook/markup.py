@@ -5,26 +5,17 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from pytest_npudump.report.figures.colours import COLOURS
+from pytest_npudump.report.figures.colours import STYLE
 from pytest_npudump.report.verdicts import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_STYLE = "\n".join(
-    [
-        *(f".npudump .{state} {{ fill: {colour}; }}" for state, colour in COLOURS.items()),
-        ".npudump svg { max-width: 960px; width: 100%; } .npudump svg text { font: 11px sans-serif; }",
-        ".npudump svg text, .npudump .flag { fill: currentColor; } .npudump .tick { text-anchor: end; }",
-        ".npudump .grid { stroke: #8a8f98; opacity: .3; }",
-        ".npudump .limit { stroke: currentColor; stroke-dasharray: 4 3; }",
-    ]
-)
-
 
 def framed(parts: Iterable[str]) -> str:
     """Return parts as one element with what their charts are drawn by."""
-    return f'<div class="npudump"><style>{_STYLE}</style>{"".join(parts)}</div>'
+    style = f".npudump svg {{ max-width: 960px; width: 100%; }}\n{STYLE}"
+    return f'<div class="npudump"><style>{style}</style>{"".join(parts)}</div>'
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -12,8 +12,8 @@ from pytest_npudump.report.figures.strip import strip_svg
 from pytest_npudump.report.verdicts import plain
 from pytest_npudump.report.view.overview import BAD, GOOD, LEFT_OUT
 from pytest_npudump.results.folder import ResultsFolder
+from pytest_npudump.results.rejudge import terms_at
 from pytest_npudump.results.session_view import session_view
-from pytest_npudump.results.terms import terms_at
 
 if TYPE_CHECKING:
     from os import PathLike

@@ -55,11 +55,7 @@ class FileState:
         return bool(self.digest and now) and self.digest == (_read if fresh else _digest)(path, now)
 
     def holds_weights(self, path: Path) -> bool:
-        """Whether an ONNX model has, and all files have that hold weights of it.
-
-        Raises:
-            ModelError: it is no ONNX model.
-        """
+        """Whether an ONNX model has, and all files have that hold weights of it."""
         if not self.holds(path):
             return False
         return all(0 < max(_marks(file)[3:], default=0) <= self.at for file in weight_files(path))
@@ -91,11 +87,7 @@ class LoadedFiles:
         return all(state.holds(file) for file in self._beside(path) for state in self._states.get(file, ()))
 
     def keeps_weights(self, path: Path) -> bool:
-        """Whether each load was of the weights that the ONNX model has, too.
-
-        Raises:
-            ModelError: it is no ONNX model.
-        """
+        """Whether each load was of the weights that the ONNX model has, too."""
         return self.keeps_graph(path) and all(
             state.holds_weights(path) for state in self._states.get(path, ()) if path.suffix == ".onnx"
         )
@@ -105,11 +97,7 @@ class LoadedFiles:
 
 
 def weight_files(path: Path) -> tuple[Path, ...]:
-    """Return the files beside an ONNX model that hold weights of it.
-
-    Raises:
-        ModelError: it is no ONNX model.
-    """
+    """Return the files beside an ONNX model that hold weights of it."""
     return _weight_files(path, _marks(path))
 
 
@@ -126,11 +114,7 @@ def _weight_files(path: Path, marks: tuple[int, ...]) -> tuple[Path, ...]:
 
 
 def model_digest(path: Path) -> str:
-    """Return the SHA-256 of an ONNX file, or of it and the files of its weights; "" where one cannot be read.
-
-    Raises:
-        ModelError: it is no ONNX model.
-    """
+    """Return the SHA-256 of an ONNX file and those of its weights; "" where one cannot be read."""
     digests = [_digest(file, _marks(file)) for file in (path, *weight_files(path))]
     if len(digests) == 1 or not all(digests):
         return digests[0] if all(digests) else ""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_npudump.onnxmodels import graph as graph_module
 from pytest_npudump.onnxmodels import sessions
-from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.random_operators import draws_random
+from pytest_npudump.onnxmodels.sessions import exposed_session
 from pytest_npudump.onnxmodels.variation import PLAIN
 
 if TYPE_CHECKING:
@@ -64,9 +64,6 @@ class PreparedModel:
         """Return a session that also hands out the inner ``tensors``, without optimisation, on one thread.
 
         ``variation`` may have it otherwise.
-
-        Raises:
-            ModelError: onnxruntime refuses the model.
         """
         how: dict[str, Any] = {"threads": variation.threads, "optimised": variation.optimised}
         key = (*tensors, *how.values())
@@ -83,12 +80,7 @@ os.register_at_fork(after_in_child=_kept.clear)
 
 
 def prepare(source: Path | bytes) -> PreparedModel:
-    """Return the model of a file, or of its bytes.
-
-    Raises:
-        ModelError: it is no ONNX model.
-        MissingExtraError: onnx is not installed.
-    """
+    """Return the model of a file, or of its bytes."""
     content = _content(source)
     key = None if content is None else hashlib.sha256(content).digest()
     found = None if key is None else _kept.get(key)

@@ -1,15 +1,30 @@
-"""onnxruntime sessions, imported when the first model is loaded."""
+"""onnxruntime sessions of ONNX models: plain, with inner tensors handed out, or of the model in float32.
+
+onnxruntime computes operators that it has no kernel of float16 for in float32. Between two of them it leaves
+the rounding to float16 out, also without optimisation: the second then reads what no tensor of the model
+holds, and which operators do depends on what is handed out. A device writes each tensor, and reads it: so
+:func:`exposed_session` rounds.
+
+Every ONNX operator that takes float16 or bfloat16 takes float32 too: for a reference that has its digits,
+weights, constants, declared types and the types that operators produce are replaced, and the graph stays.
+
+Wherever a model is read, built or run, one that is none, or that onnxruntime refuses, is a
+:class:`ModelError`; onnx or onnxruntime that is not installed is a MissingExtraError.
+"""
 
 from __future__ import annotations
 
 import importlib
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from pytest_npudump.dump.arrays.decode import is_of_numpy
 from pytest_npudump.errors import MissingExtraError, NpudumpError
-from pytest_npudump.onnxmodels.graph import every_name
+from pytest_npudump.onnxmodels.graph import every_graph, every_name, every_node, every_tensor
 from pytest_npudump.onnxmodels.tensor_types import (
     Tensor,
     from_ort_type,
@@ -20,7 +35,8 @@ from pytest_npudump.onnxmodels.tensor_types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
 
 ERRORS_ONLY = 3
 _PROVIDERS = ("CPUExecutionProvider",)
@@ -31,20 +47,12 @@ class ModelError(NpudumpError):
 
 
 def onnx() -> Any:
-    """Return the package ``onnx``.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """Return the package ``onnx``."""
     return _package("onnx")
 
 
 def onnxruntime() -> Any:
-    """Return the package ``onnxruntime``.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """Return the package ``onnxruntime``."""
     return _package("onnxruntime")
 
 
@@ -59,9 +67,6 @@ def read_model(source: Path | bytes, content: bytes | None = None) -> Any:
     """Return the ``ModelProto`` of a file or of its bytes, weights in other files left there.
 
     ``content`` are the bytes of the file, where they were read already.
-
-    Raises:
-        ModelError: it is no ONNX model.
     """
     package = onnx()
     try:
@@ -87,22 +92,14 @@ def _check_names(model: Any) -> None:
 
 
 def plain_session(source: Path | bytes) -> Any:
-    """Return a session with onnxruntime's default options.
-
-    Raises:
-        ModelError: onnxruntime refuses the model.
-    """
+    """Return a session with onnxruntime's default options."""
     options = onnxruntime().SessionOptions()
     options.log_severity_level = ERRORS_ONLY
     return open_session(str(source) if isinstance(source, Path) else source, options, named(source))
 
 
 def open_session(source: str | bytes, options: Any, name: str) -> Any:
-    """Return a session of a file's path, or of a model's bytes, that messages call ``name``.
-
-    Raises:
-        ModelError: onnxruntime refuses the model.
-    """
+    """Return a session of a file's path, or of a model's bytes, that messages call ``name``."""
     try:
         session = onnxruntime().InferenceSession(source, options, providers=list(_PROVIDERS))
         _ = [port.name for port in (*session.get_inputs(), *session.get_outputs())]  # not UTF-8: an error
@@ -112,11 +109,7 @@ def open_session(source: str | bytes, options: Any, name: str) -> Any:
 
 
 def run(session: Any, feeds: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:
-    """Run ``session`` and return the tensors called ``names``.
-
-    Raises:
-        ModelError: onnxruntime cannot run the model on these inputs.
-    """
+    """Run ``session`` and return the tensors called ``names``."""
     try:
         if _in_numpy(session):
             arrays = {name: tensor.data.reshape(tensor.shape) for name, tensor in feeds.items()}
@@ -170,3 +163,155 @@ def ports(arguments: Sequence[Any]) -> tuple[tuple[str, Any, tuple[int, ...]], .
 def named(source: Path | bytes) -> str:
     """Return what messages call a model."""
     return str(source) if isinstance(source, Path) else f"a model of {len(source)} bytes in memory"
+
+
+LIMIT = 2**31 - 1
+"""Bytes of the largest protobuf message, which is what onnxruntime is given."""
+
+_BYTES = 4
+_FLOAT = 1
+_HALVES = frozenset({10, 16})
+"""``FLOAT``, ``FLOAT16`` and ``BFLOAT16`` of ``TensorProto.DataType``."""
+
+_TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_datatype", "output_dtype", "stash_type"})
+"""Attributes of ONNX operators whose value is a data type."""
+
+
+def holds_halves(model: Any) -> bool:
+    """Whether ``model``, an ONNX ``ModelProto``, holds anything that :func:`to_float32` would replace."""
+    values = (value for graph in every_graph(model) for value in _values(graph))
+    declared = (value.type.tensor_type.elem_type for value in values)
+    weights = (tensor.data_type for tensor in every_tensor(model))
+    types = (a.i for node in every_node(model) for a in node.attribute if a.name in _TYPE_ATTRIBUTES)
+    return any(number in _HALVES for numbers in (declared, weights, types) for number in numbers)
+
+
+def fits(model: Any) -> bool:
+    """Whether ``model`` in float32 is one message still; protobuf has none beyond :data:`LIMIT` bytes."""
+    halves = sum(math.prod(t.dims) for t in every_tensor(model) if t.data_type in _HALVES)
+    return bool(model.ByteSize() + _BYTES * halves <= LIMIT)
+
+
+def _values(graph: Any) -> Iterator[Any]:
+    yield from (*graph.input, *graph.output, *graph.value_info)
+
+
+def to_float32(model: Any, source: Path) -> None:
+    """Replace float16 and bfloat16 by float32 throughout ``model``, an ONNX ``ModelProto``.
+
+    Weights in other files are read for that.
+
+    Args:
+        model: changed in place.
+        source: its file, beside which weights in other files lie.
+    """
+    for tensor in every_tensor(model):
+        _convert_tensor(tensor, source)
+    for node in every_node(model):
+        for attribute in node.attribute:
+            if attribute.name in _TYPE_ATTRIBUTES and attribute.i in _HALVES:
+                attribute.i = _FLOAT
+    for graph in every_graph(model):
+        for value in _values(graph):
+            _convert_type(value.type)
+
+
+def _convert_tensor(tensor: Any, source: Path) -> None:
+    if tensor.data_type not in _HALVES:
+        return
+    helper = onnx().numpy_helper
+    try:
+        array = helper.to_array(tensor, base_dir=str(source.resolve().parent))
+    except Exception as error:
+        raise ModelError(f"{source}: the weight {tensor.name!r} cannot be read: {error}") from error
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        tensor.CopyFrom(helper.from_array(array.astype("float32"), tensor.name))
+
+
+def _convert_type(kind: Any) -> None:
+    for name in ("tensor_type", "sparse_tensor_type"):
+        if kind.HasField(name) and getattr(kind, name).elem_type in _HALVES:
+            getattr(kind, name).elem_type = _FLOAT
+    for name in ("sequence_type", "optional_type"):
+        if kind.HasField(name):
+            _convert_type(getattr(kind, name).elem_type)
+
+
+_EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
+_HALF = "tensor(float16)"
+_FLOAT16 = 10
+"""Of ``TensorProto.DataType``."""
+
+
+def exposed_session(
+    source: Path | bytes,
+    model: Any,
+    tensors: Sequence[str],
+    *,
+    threads: int = 1,
+    optimised: bool = False,
+) -> Any:
+    """Return a session of ``model``, read from ``source``, that also hands out the inner ``tensors``.
+
+    The graph runs as it is written, without optimisation, on one thread, so that every operator of the
+    file is there and two runs give the same bits, unless ``threads`` and ``optimised`` say otherwise. What
+    is float16 is rounded to it before another operator reads it, but in branches and bodies of loops, and
+    where the graph is optimised; all that is, is handed out too, behind ``tensors``. ``model`` is left as
+    it was.
+    """
+    runtime = onnxruntime()
+    options = runtime.SessionOptions()
+    options.log_severity_level = ERRORS_ONLY
+    levels = runtime.GraphOptimizationLevel
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    if isinstance(source, Path):
+        options.add_session_config_entry(_EXTERNAL_DATA_FOLDER, str(source.resolve().parent))
+    name = named(source)
+    if optimised or not holds_halves(model):
+        return open_session(_content(model, tensors), options, name)
+    written = [output for node in model.graph.node for output in node.output if output]
+    every = open_session(_content(model, written), options, name)
+    halves = frozenset(port.name for port in every.get_outputs() if port.type == _HALF)
+    # onnxruntime leaves out even casts of the model's own, but for those whose result it has to hand out.
+    handed_out = (*tensors, *(output for output in written if output in halves))
+    return open_session(_content(model, tuple(dict.fromkeys(handed_out)), halves), options, name)
+
+
+def _content(model: Any, tensors: Sequence[str], halves: Collection[str] = ()) -> bytes:
+    """Return the bytes of ``model`` with ``tensors`` among its outputs, those in ``halves`` rounded."""
+    graph = model.graph
+    known = {value.name for value in (*graph.output, *graph.input)}
+    outputs, nodes = len(graph.output), list(map(_copied, graph.node)) if halves else []
+    graph.output.extend(onnx().ValueInfoProto(name=name) for name in tensors if name not in known)
+    if halves:
+        rounding = [made for node in nodes for made in _with_rounding(_copied(node), halves)]
+        _replace(graph.node, rounding)
+    content: bytes = model.SerializeToString()
+    if halves:
+        _replace(graph.node, nodes)
+    del graph.output[outputs:]
+    return content
+
+
+def _with_rounding(node: Any, halves: Collection[str]) -> Iterator[Any]:
+    """Yield a node, and behind it casts that round its float16 outputs."""
+    make, casts = onnx().helper.make_node, []
+    for place, name in enumerate(node.output):
+        if name in halves:
+            node.output[place] = f"{name}/unrounded"
+            casts.append(make("Cast", [f"{name}/unrounded"], [f"{name}/wide"], to=_FLOAT))
+            casts.append(make("Cast", [f"{name}/wide"], [name], to=_FLOAT16))
+    yield node
+    yield from casts
+
+
+def _copied(node: Any) -> Any:
+    copy = type(node)()
+    copy.CopyFrom(node)
+    return copy
+
+
+def _replace(repeated: Any, nodes: Sequence[Any]) -> None:
+    del repeated[:]
+    repeated.extend(nodes)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.errors import OperatorMismatchError, RequestError
-from pytest_npudump.regression.scenes.check_op.operator_check import check_operator
-from pytest_npudump.regression.scenes.check_op.operator_question import Question, arrays_of
+from pytest_npudump.regression.scenes.check_op import Question, arrays_of, check_operator
 from pytest_npudump.report.operator_checks_text import wrong_text
 
 if TYPE_CHECKING:

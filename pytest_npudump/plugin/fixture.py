@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.dump.selection import select_layers
 from pytest_npudump.errors import EmptyDumpError, RequestError
 from pytest_npudump.plugin.program_run import ProgramRun
-from pytest_npudump.runtime.external.run import TIMEOUT, ExternalRun, command_of
+from pytest_npudump.runtime.programs import TIMEOUT, ExternalRun, command_of
 
 if TYPE_CHECKING:
     import os

@@ -90,8 +90,8 @@ class Keeper:
     def _complete(self, item: pytest.Item, reports: Sequence[pytest.TestReport], kept: Kept | None) -> Kept:
         """Return what is kept of a test, with what is known only once all of it has ended."""
         from pytest_npudump.golden.origin import revision  # noqa: PLC0415 - as above
+        from pytest_npudump.results.entry import file_digest  # noqa: PLC0415 - the same
         from pytest_npudump.results.kept import Kept, blank_line, with_golden  # noqa: PLC0415 - as above
-        from pytest_npudump.results.provenance import file_digest  # noqa: PLC0415 - the same
 
         identity, root = Identity.of(item), golden_root(self._config, self._settings)
         golden = self._paths.golden(item, self._settings.golden_variant)

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.config.cann import collecting_words
 from pytest_npudump.errors import NpudumpError, RequestError
-from pytest_npudump.runtime.external.placed_config import placed
-from pytest_npudump.runtime.external.run import ExternalRun, run_program
+from pytest_npudump.runtime.placed_config import placed
+from pytest_npudump.runtime.programs import ExternalRun, run_program
 from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_npudump.regression.session import CaseSession
-    from pytest_npudump.runtime.external.read_trace import Placed
+    from pytest_npudump.runtime.programs import Placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class ProgramRun:
         """Refuse variables with which the program dumps nothing, or where nobody looks for it."""
         env = self.env or {}
         if SCENES[self.test.case.request.scene].in_environment:
-            from pytest_npudump.regression.scenes.exception.dump_paths import refused_environment  # noqa: PLC0415 - only there
+            from pytest_npudump.regression.scenes.exception import refused_environment  # noqa: PLC0415 - only there
 
             why = refused_environment(env, os.environ)
         else:

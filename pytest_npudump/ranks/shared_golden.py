@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.judge import judge_tables
-from pytest_npudump.golden.content.text import Golden
 from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.ranks.agreement import sharing_question, why_missing
+from pytest_npudump.record.record import Record
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
@@ -75,7 +75,7 @@ def nothing_recorded(why: str) -> str:
 
 def _show(exchange: Exchange, test: str, table: StatsTable) -> None:
     path = exchange.folder / f"statistics-{blake2b(test.encode(), digest_size=10).hexdigest()}.yaml"
-    write_golden(path, Golden(test=test, producer={}, table=table, path=path))
+    write_golden(path, Record(test=test, producer={}, table=table, path=path))
     exchange.post(_statistics(test), str(path))
     exchange.post(_verdict(test), "")
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pytest_npudump.regression.diagnose import full_words
 from pytest_npudump.regression.outcome import DIED, PENDING, FirstRun, Outcome
-from pytest_npudump.regression.run.diagnose import full_words
 from pytest_npudump.regression.scenes import EXAMINERS
 from pytest_npudump.scene import SCENES
 

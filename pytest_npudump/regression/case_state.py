@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.regression.attempt import Attempt
-from pytest_npudump.regression.origin import origin_of
+from pytest_npudump.regression.case import origin_of
 from pytest_npudump.regression.outcome import PENDING, Escalation, Result, ThirdRun
 
 if TYPE_CHECKING:
     from pytest_npudump.golden.pair import Recording
-    from pytest_npudump.regression.calibration.series import Member
+    from pytest_npudump.regression.calibration import Member
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.first_run.settled import Settled
+    from pytest_npudump.regression.first_run import Settled
     from pytest_npudump.regression.outcome import FirstRun, Outcome
     from pytest_npudump.regression.second_run.run_plan import Plan
 

@@ -20,7 +20,7 @@ from pytest_npudump.golden.stamps import changed_tensors
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN, edges_of_lines
 from pytest_npudump.record.record import EDGES, Record
 from pytest_npudump.regression.case import terms_of
-from pytest_npudump.regression.run.dataflow import at_hand_of, edges_to_keep, sources_of
+from pytest_npudump.regression.dataflow import at_hand_of, edges_to_keep, sources_of
 from pytest_npudump.request import AUTO_LAYERS, is_glob
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.dump.records import Dump
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.graph.sources import Sources
     from pytest_npudump.regression.case import Case
 
@@ -63,7 +62,7 @@ class KeptLayers:
         return tuple(dict.fromkeys(lacking))
 
 
-def layers_to_keep(case: Case, golden: Golden | None, dump: Dump) -> KeptLayers:
+def layers_to_keep(case: Case, golden: Record | None, dump: Dump) -> KeptLayers:
     """Return the layers whose tensors a recording keeps.
 
     Args:
@@ -83,7 +82,7 @@ def layers_to_keep(case: Case, golden: Golden | None, dump: Dump) -> KeptLayers:
     return KeptLayers(tuple(layer for layer in ran if layer in wanted), sources)
 
 
-def with_inherited(case: Case, golden: Golden, kept: KeptLayers, now: StatsTable) -> KeptLayers:
+def with_inherited(case: Case, golden: Record, kept: KeptLayers, now: StatsTable) -> KeptLayers:
     """Return the layers with what an approval of a run would take from its golden.
 
     Args:
@@ -106,7 +105,7 @@ def named_layers(case: Case) -> frozenset[str]:
     return frozenset(sanitise(pattern) for pattern in patterns if not is_glob(pattern))
 
 
-def golden_sources(golden: Golden | None) -> tuple[str, ...]:
+def golden_sources(golden: Record | None) -> tuple[str, ...]:
     """Return the layers that a golden names as sources of past failures."""
     return () if golden is None else source_layers(golden)
 
@@ -125,7 +124,7 @@ def _known(names: Iterable[str], ran: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in found if name is not None))
 
 
-def _sources_of_change(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> tuple[str, ...]:
+def _sources_of_change(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> tuple[str, ...]:
     if golden is None:
         return ()
     run = replace(Record.of(table), producer=case.goldens.facts(case.runtime.producer()))
@@ -134,7 +133,7 @@ def _sources_of_change(case: Case, golden: Golden | None, dump: Dump, table: Sta
 
 
 def _outputs(
-    case: Case, golden: Golden | None, dump: Dump, table: StatsTable, ran: Sequence[str]
+    case: Case, golden: Record | None, dump: Dump, table: StatsTable, ran: Sequence[str]
 ) -> tuple[str, ...]:
     blocks, _ = edges_to_keep(case, golden, dump, table)
     edges = edges_of_lines(blocks.get(EDGES, ""), "the run")

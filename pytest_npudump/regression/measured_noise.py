@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.golden.content.noise import (
+from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.record.noise import (
     CALIBRATION,
     REPEATS,
     Calibration,
@@ -16,7 +17,6 @@ from pytest_npudump.golden.content.noise import (
     Repeats,
     columns_text,
 )
-from pytest_npudump.language.excerpt import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.deviations import Deviations
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
 
 _INPUT = "input"
@@ -49,7 +49,7 @@ class Measured:
         """Return the golden's table with the column."""
         return replace(table, noise=self.cells)
 
-    def with_calibration_of(self, previous: Golden | None, table: StatsTable) -> Measured:
+    def with_calibration_of(self, previous: Record | None, table: StatsTable) -> Measured:
         """Return the same with the calibration of the golden that was there, if its values are the same.
 
         Args:

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tolerances.calibrated import Calibrated
     from pytest_npudump.compare.tolerances.numerics import Numerics
     from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.explain.operator_alone import Isolated
+    from pytest_npudump.explain.reference import ReferenceResult
     from pytest_npudump.golden.pair import Recording
     from pytest_npudump.graph.sources import Sources
     from pytest_npudump.record.record import Record
-    from pytest_npudump.reference.operator_alone import Isolated
-    from pytest_npudump.reference.result import ReferenceResult
+    from pytest_npudump.regression.case import Origin
     from pytest_npudump.regression.kept_layers import KeptLayers
-    from pytest_npudump.regression.origin import Origin
+
 
 PASSED = mark("passed")
 FAILED = mark("failed")
@@ -129,7 +129,7 @@ class FirstRun:
     part: str = ""
     unwritten: tuple[TensorKey, ...] = ()
     snapshot: Record | None = None
-    judged_with: Golden | None = None
+    judged_with: Record | None = None
     to_measure: int = 0
     kept: KeptLayers | None = None
     fed: tuple[TensorRecord, ...] = ()

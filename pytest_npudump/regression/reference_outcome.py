@@ -6,19 +6,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.verdict import FAIL
+from pytest_npudump.explain.rounding import only_wide
 from pytest_npudump.graph.sources import find_sources
-from pytest_npudump.reference.rounding import only_wide
 from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.dataflow import edges_kept, edges_of_models
 from pytest_npudump.regression.outcome import Outcome
-from pytest_npudump.regression.run.dataflow import edges_kept, edges_of_models
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.content.text import Golden
-    from pytest_npudump.reference.result import ReferenceResult
+    from pytest_npudump.explain.reference import ReferenceResult
+    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
 
 
@@ -42,7 +42,7 @@ def with_reference(outcome: Outcome, result: ReferenceResult | None) -> Outcome:
 
 
 def with_sources_off_reference(
-    case: Case, golden: Golden | None, dump: Dump, table: StatsTable, outcome: Outcome
+    case: Case, golden: Record | None, dump: Dump, table: StatsTable, outcome: Outcome
 ) -> Outcome:
     """Return the outcome with the sources of what differs from the reference, where the golden agrees.
 

@@ -22,17 +22,14 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import DumpError, GoldenError, NpudumpError
 from pytest_npudump.regression.abnormal_end import after_death, after_failed_body, after_unended_dump
-from pytest_npudump.regression.calibration.series import fed, measure, vary
-from pytest_npudump.regression.calibration.verdict_of_members import conclude, unmeasured, unrecorded
+from pytest_npudump.regression.calibration import conclude, fed, measure, unmeasured, unrecorded, vary
 from pytest_npudump.regression.case import delete_dumps, make_folder
 from pytest_npudump.regression.case_state import CaseState
-from pytest_npudump.regression.first_run.judge import probe
-from pytest_npudump.regression.first_run.settled import judge_settled
+from pytest_npudump.regression.first_run import judge_settled, probe
 from pytest_npudump.regression.outcome import PENDING, FirstRun, Result
-from pytest_npudump.regression.second_run.agreed_plan import agreed_plan
+from pytest_npudump.regression.second_run.alone import keep_suspected
 from pytest_npudump.regression.second_run.examine import examine_second_run
-from pytest_npudump.regression.second_run.suspected import keep_suspected
-from pytest_npudump.regression.second_run.third_run import joined, plan_third_run
+from pytest_npudump.regression.second_run.run_plan import agreed_plan, joined, plan_third_run
 from pytest_npudump.runtime.other_processes import OtherProcesses
 
 if TYPE_CHECKING:

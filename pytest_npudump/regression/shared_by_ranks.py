@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
 
-    Judge = Callable[[Case, Golden | None, Dump, StatsTable], FirstRun]
+    Judge = Callable[[Case, Record | None, Dump, StatsTable], FirstRun]
 
 _FEW = 8
 
@@ -70,7 +70,7 @@ def shared(case: Case, table: StatsTable) -> Outcome | None:
 
 
 def judge_parts(
-    case: Case, golden: Golden | None, parts: Mapping[str, Dump], compare: Judge, record: Judge
+    case: Case, golden: Record | None, parts: Mapping[str, Dump], compare: Judge, record: Judge
 ) -> FirstRun:
     """Judge each rank, or device, of a dump by the golden they share; the first that fails is reported.
 
@@ -100,7 +100,7 @@ def judge_parts(
     return replace(runs[shown], outcome=replace(outcome, notes=(note, *outcome.notes)), part=shown)
 
 
-def _record(case: Case, golden: Golden | None, parts: Mapping[str, Dump], record: Judge) -> FirstRun:
+def _record(case: Case, golden: Record | None, parts: Mapping[str, Dump], record: Judge) -> FirstRun:
     """Record the first rank, if every other one passes a comparison with it."""
     (first, dump), *others = parts.items()
     table = StatsTable.from_records(dump.records)

@@ -5,6 +5,6 @@
 data, written by ``json_text``; ``files`` are the two beside the dump, ``summary`` the line of a session.
 ``ci/`` is for the services that run tests.
 
-``view/`` is what charts show; ``figures/`` draws it for ``html/``, the page of a session, and for notebooks,
-``plots`` for files; ``model_explorer`` colours a model with it.
+``view/`` is what charts show; ``figures/`` draws it for ``html/``, the page of a session, for notebooks and
+for files; ``model_explorer`` colours a model with it.
 """

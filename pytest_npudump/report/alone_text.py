@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from pytest_npudump.explain.operator_alone import ACQUITTED, CONVICTED, UPSTREAM
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
-from pytest_npudump.reference.operator_alone import ACQUITTED, CONVICTED, UPSTREAM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_npudump.reference.operator_alone import Isolated
+    from pytest_npudump.explain.operator_alone import Isolated
 
 _SHOWN = 2
 

@@ -7,14 +7,14 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT, explain_first
+from pytest_npudump.explain.rounding import DEVICE, DTYPE
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.reference.rounding import DEVICE, DTYPE
 from pytest_npudump.report.origins import feeds_are_seen, more_sources, source_lines
 from pytest_npudump.report.verdicts import COLUMNS, deciding_rule, number, row, sentence, table
 
 if TYPE_CHECKING:
+    from pytest_npudump.explain.reference import ReferenceResult
     from pytest_npudump.graph.sources import Sources
-    from pytest_npudump.reference.result import ReferenceResult
     from pytest_npudump.regression.outcome import Outcome
 
 _REMARKS = 2

@@ -12,7 +12,7 @@ from pytest_npudump.report.origins import small_sources
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_npudump.regression.origin import Origin
+    from pytest_npudump.regression.case import Origin
     from pytest_npudump.regression.outcome import Outcome, Result
     from pytest_npudump.report.files import ReportFiles
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, spoken
 from pytest_npudump.regression.operator_checks import WrongOperator
-from pytest_npudump.regression.scenes.exception.dump_paths import ANOTHER
-from pytest_npudump.regression.scenes.exception.dumps import NORM, FailedOperator
-from pytest_npudump.regression.scenes.overflow.findings import Overflow
-from pytest_npudump.regression.scenes.watcher.judge import Trampling
+from pytest_npudump.regression.scenes.exception import ANOTHER, NORM, FailedOperator
+from pytest_npudump.regression.scenes.overflow import Overflow
+from pytest_npudump.regression.scenes.watcher import Trampling
 from pytest_npudump.report.operator_checks_text import wrong_details, wrong_sentence
 from pytest_npudump.report.tensor_findings import tensor_words
 from pytest_npudump.report.verdicts import numbers

@@ -6,14 +6,14 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.first_divergence import explain_first
+from pytest_npudump.explain.operator_alone import CONVICTED
 from pytest_npudump.language.excerpt import cut
 from pytest_npudump.language.shell import typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, ngettext, spoken
 from pytest_npudump.onnxmodels.random_operators import drawing_words, draws_random
-from pytest_npudump.reference.operator_alone import CONVICTED
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.second_run.by_reference import failing_keys
+from pytest_npudump.regression.second_run.suspected import failing_keys
 from pytest_npudump.report.alone_text import isolated_lines
 from pytest_npudump.report.origins import feeds_are_seen, first_change, more_sources, origin_lines
 from pytest_npudump.report.reference_text import reference_lines, reference_sentence, way_out

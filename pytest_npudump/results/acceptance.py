@@ -1,31 +1,171 @@
-"""Approving a run by what was kept of it: its golden is written from the record, whole or in some layers."""
+"""Runs that differ from their goldens and wait for a decision, and what approving or rejecting one does."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.compare.judge import seen_by
 from pytest_npudump.compare.stats.not_finite import describe_not_finite
 from pytest_npudump.compare.stats.order import ABSENT, align
-from pytest_npudump.dump.table import layer_of
+from pytest_npudump.dump.selection import layers_meant
+from pytest_npudump.dump.table import layer_of, sanitised_key
+from pytest_npudump.errors import GoldenError, NpudumpError, StoreError
 from pytest_npudump.golden.applicable import VARIANTS
-from pytest_npudump.golden.content.table_rows import rows_of
-from pytest_npudump.golden.pair import KEY
+from pytest_npudump.golden.kept_tensors import KeptTensors, stored_tensors
+from pytest_npudump.golden.pair import KEY, left_out, source_layers, tensors_path
+from pytest_npudump.golden.replaceable import stands_in
 from pytest_npudump.golden.stamps import Stamp, stamped
-from pytest_npudump.golden.store import read_golden, write_golden
+from pytest_npudump.golden.store import is_there, read_golden, write_golden
 from pytest_npudump.graph.edges import edges_of_lines, lines_of
 from pytest_npudump.language.excerpt import first_of
-from pytest_npudump.record.record import EDGES, OP_TYPES, POINTERS, REASON
-from pytest_npudump.results.approved_noise import after_all_rows, after_some_rows
-from pytest_npudump.results.approved_tensors import approved_tensors
-from pytest_npudump.results.entry import ACCEPTED, REJECTED, Entry, ResultsError
+from pytest_npudump.language.translation import said
+from pytest_npudump.record.noise import CALIBRATION, REPEATS, Repeats, repeats_of
+from pytest_npudump.record.record import EDGES, OP_TYPES, POINTERS, REASON, rows_of
+from pytest_npudump.regression.measured_noise import same_values
+from pytest_npudump.report.verdicts import excess, worst
+from pytest_npudump.results.entry import ACCEPTED, REJECTED, Entry, ResultsError, file_digest
+from pytest_npudump.results.rejudge import GOOD, read_record, rejudge, run_of
+from pytest_npudump.settings import default_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterator, Sequence
+    from pathlib import Path
 
+    from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.content.text import Golden
-    from pytest_npudump.results.pending_run import Pending
+    from pytest_npudump.golden.objects.tensor_store import TensorStore
+    from pytest_npudump.golden.tensors import GoldenTensor
+    from pytest_npudump.golden.variants import Goldens
+    from pytest_npudump.record.record import Record
+    from pytest_npudump.results.folder import Results, ResultsFolder
+    from pytest_npudump.results.rejudge import Overrides, Rejudged
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A run that differs from its golden, or has none.
+
+    Attributes:
+        judged: the run, judged by the golden that is there.
+        record: its statistics; None where they cannot be read.
+        golden: that golden; None where there is none, or it cannot be read.
+        path: the golden file that an approval writes.
+        goldens: its golden files; None where what was kept makes no sense.
+        kept_tensors: where golden tensors of the run are.
+        refusals: why it cannot be approved, in words; nothing where it can.
+    """
+
+    judged: Rejudged
+    record: Record | None
+    golden: Record | None
+    path: Path
+    refusals: tuple[str, ...]
+    goldens: Goldens | None
+    kept_tensors: TensorStore
+
+    @property
+    def entry(self) -> Entry:
+        """What was kept of the run."""
+        return self.judged.entry
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """The comparison with the golden; None where there is none."""
+        return self.judged.result.outcome.comparison if self.judged.result is not None else None
+
+    def layers_named(self, patterns: Sequence[str]) -> set[str]:
+        """Return the layers of golden and run that names and globs mean; without any of these all layers."""
+        tables = [one.table for one in (self.golden, self.record) if one is not None]
+        return layers_meant(patterns or ["*"], (layer_of(key) for table in tables for key in table.keys))
+
+    @property
+    def largest(self) -> float:
+        """How many times its allowance the worst value is off; 0 where none can be told."""
+        return max([times for times in self._excesses if math.isfinite(times)], default=0.0)
+
+    @property
+    def incomparable(self) -> int:
+        """Number of tensors that are new, missing, or of another type or shape, or that must be equal."""
+        return sum(map(math.isinf, self._excesses))
+
+    @property
+    def _excesses(self) -> list[float]:
+        failing = self.comparison.failing if self.comparison is not None else ()
+        reasons = [worst(verdict) for verdict in failing]
+        return [excess(reason) if reason else math.inf for reason in reasons]
+
+
+def pending_of(folder: ResultsFolder, results: Results, terms: Overrides) -> list[Pending]:
+    """Return the runs that wait for a decision, the largest change first; those without a golden come last.
+
+    Args:
+        folder: of the results.
+        results: what it holds.
+        terms: where the goldens are.
+    """
+    found = [_pending(folder, entry, terms) for entry in results.entries if entry.is_open]
+    waiting = [one for one in found if one.judged.word != GOOD]
+    return sorted(waiting, key=lambda one: (-bool(one.incomparable), -one.largest))
+
+
+def _pending(folder: ResultsFolder, entry: Entry, terms: Overrides) -> Pending:
+    judged = rejudge(folder, entry, terms)
+    path = terms.golden_root(entry) / entry.golden_file
+    record = golden = goldens = None
+    broken: list[str] = []
+    try:
+        goldens = terms.goldens(entry)
+        golden = goldens.read_if_any()
+        broken = [goldens.unrecordable] if goldens.unrecordable else []
+        record = read_record(folder, entry) if entry.record_file else None
+        if record is not None and golden is not None:
+            record, _ = seen_by(golden, run_of(record, entry), terms.judging(entry))
+    except (ResultsError, GoldenError, NpudumpError) as error:
+        broken.append(str(error))
+    refusals = (*broken, *_refusals(entry, terms, golden, record, path))
+    return Pending(judged, record, golden, path, tuple(dict.fromkeys(refusals)), goldens, folder.tensors)
+
+
+def _refusals(
+    entry: Entry, terms: Overrides, golden: Record | None, record: Record | None, path: Path
+) -> Iterator[str]:
+    data = entry.data
+    if data["incomplete"] is not None:
+        yield said("its run was not complete: {why}", why=data["incomplete"])
+    yield from map(str, data["refusals"])
+    if record is None:
+        yield said("there are no statistics of it")
+        return
+    file = data["test_file"]
+    if not is_there(terms.root / str(file["path"])):
+        yield said(
+            "{path} is not in {root}: name the repository with --root, or reject the run if its test is gone",
+            path=file["path"],
+            root=terms.root,
+        )
+        return
+    digest = golden.digest if golden is not None else None
+    if digest != data["golden"]["sha256"] or (golden is not None and golden.path != path and is_there(path)):
+        yield said(
+            "the golden {path} is not the one that the run was judged with: run the test again", path=path
+        )
+    if file["sha256"] is None or file_digest(terms.root / str(file["path"])) != file["sha256"]:
+        yield said("{path} is not as it was in the run: run the test again", path=file["path"])
+    if terms.golden_dir is None and not path.resolve().is_relative_to(terms.root.resolve()):
+        yield said(
+            "{path} lies outside of {root}: name the folder of goldens with --golden-dir",
+            path=path,
+            root=terms.root,
+        )
+    if golden is None:
+        return
+    if stands_in(record.producer, golden):
+        yield said("the run is the emulator's, and the golden a device's")
+    told = bool(data["refusals"])  # which say why it left none
+    if not told and KEY not in record.extra and (KEY in golden.extra or tensors_path(golden.path).exists()):
+        yield said("its golden keeps tensors, and the run left none: approve with --npudump-update-golden")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +234,8 @@ def reject(pending: Pending) -> Entry:
 
 
 def _approved(
-    pending: Pending, record: Golden, layers: Sequence[str], reason: str
-) -> tuple[Golden, tuple[str, ...]]:
+    pending: Pending, record: Record, layers: Sequence[str], reason: str
+) -> tuple[Record, tuple[str, ...]]:
     """Return the golden that is written, and notes on what it does not know."""
     before = pending.golden
     if layers and before is None:
@@ -120,7 +260,7 @@ def _approved(
     return stamped(golden, None if other else before, Stamp.today(pending.entry.data["revision"])), notes
 
 
-def _blocks(golden: Golden, table: StatsTable) -> dict[str, str]:
+def _blocks(golden: Record, table: StatsTable) -> dict[str, str]:
     """Return the golden's blocks for another table: edges are those between layers that are in it."""
     text = golden.blocks.get(EDGES, "")
     edges = lines_of(edges_of_lines(text, golden.path.name), dict.fromkeys(map(layer_of, table.keys)))
@@ -128,7 +268,7 @@ def _blocks(golden: Golden, table: StatsTable) -> dict[str, str]:
 
 
 def _chosen_rows(
-    pending: Pending, golden: Golden, record: Golden, layers: Sequence[str]
+    pending: Pending, golden: Record, record: Record, layers: Sequence[str]
 ) -> list[tuple[int, int]]:
     """Return the rows of the golden, 0, and of the record, 1, in place of its own in some layers."""
     comparison = pending.comparison
@@ -151,3 +291,118 @@ def _chosen_rows(
         if chosen[1] != ABSENT:
             rows.append(chosen)
     return rows
+
+
+_NOTHING = "-"
+_ANEW = "record it with --npudump-update-golden, or measure with --npudump-calibrate, to know it"
+
+
+def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple[str, ...]]:
+    """Return what is written in place of a golden, and a note on what it does not know any more.
+
+    Args:
+        golden: the run, as the golden that it would be.
+        before: the golden that it replaces; None without one.
+    """
+    if before is None:
+        return _of_one_run(golden), ()
+    if not _tells(before):
+        return _without(golden), ()
+    if same_values(before.table, golden.table):
+        table = replace(golden.table, noise=before.table.noise)
+        told = {name: before.extra[name] for name in (REPEATS, CALIBRATION) if name in before.extra}
+        return replace(golden, table=table, extra={**golden.extra, **told}), ()
+    lost = "calibration" if CALIBRATION in before.extra else "noise, and whether the test repeats,"
+    note = f"the run that was approved was not repeated: the golden's {lost} is dropped: {_ANEW}"
+    return _of_one_run(golden), (note,)
+
+
+def after_some_rows(golden: Record, before: Record, taken: Collection[int]) -> tuple[Record, tuple[str, ...]]:
+    """Return a golden some of whose rows are a run's, without noise for these, and a note that says so.
+
+    Args:
+        golden: as it is with these rows.
+        before: as it was.
+        taken: the rows that are the run's.
+
+    Raises:
+        GoldenError: what the golden says of repetition is not as it is written.
+    """
+    if not _tells(before) or len(taken) == len(golden.table):
+        return after_all_rows(golden, before)
+    own = before.table.noise
+    noise = tuple([_NOTHING if at in taken else cell for at, cell in enumerate(golden.table.noise)])
+    table = replace(golden.table, noise=noise if own and set(noise) != {_NOTHING} else ())
+    repeats = repeats_of(before.extra, before.path)
+    head: dict[str, Any] = {}
+    if repeats is not None and repeats.runs > 1:
+        kept = [key for at, key in enumerate(golden.table.keys) if at not in taken]
+        head = {REPEATS: _of_the_rest(repeats, kept, len(before.table), len(golden.table)).to_head()}
+    count = f"{len(taken)} of {len(golden.table)} tensors"
+    note = f"nothing is known of the noise of what was approved ({count}): {_ANEW}"
+    return replace(golden, table=table, extra={**golden.extra, **head}), (note,) if taken else ()
+
+
+def _of_the_rest(repeats: Repeats, kept: Collection[str], before: int, after: int) -> Repeats:
+    """Return what is known of runs alike by the rows that are still theirs."""
+    unknown = 0 if repeats.compared is None else before - repeats.compared
+    compared = len(kept) - unknown
+    if compared <= 0:
+        return Repeats(1)
+    layers = {layer_of(key) for key in kept}
+    named = tuple(layer for layer in repeats.not_deterministic if layer in layers)
+    return Repeats(repeats.runs, named, None if compared == after else compared)
+
+
+def _tells(golden: Record) -> bool:
+    return bool(golden.table.noise) or bool({REPEATS, CALIBRATION} & golden.extra.keys())
+
+
+def _of_one_run(golden: Record) -> Record:
+    bare = _without(golden)
+    return replace(bare, extra={REPEATS: Repeats(1).to_head(), **bare.extra})
+
+
+def _without(golden: Record) -> Record:
+    extra = {name: value for name, value in golden.extra.items() if name not in {REPEATS, CALIBRATION}}
+    return replace(golden, table=replace(golden.table, noise=()), extra=extra)
+
+
+def approved_tensors(pending: Pending, golden: Record, chosen: Collection[str]) -> KeptTensors | None:
+    """Return the tensors that an approval keeps; None where the golden keeps none.
+
+    Args:
+        pending: the run.
+        golden: what the approval writes.
+        chosen: keys of the tensors whose statistics are the run's.
+
+    Raises:
+        ResultsError: a tensor that the run had is not kept any more.
+        GoldenError: one that stays cannot be had, or all are more than the budget.
+    """
+    record, before = pending.record, pending.golden
+    if record is None or pending.goldens is None or KEY not in record.extra:
+        return None
+    own = stored_tensors(record, store=pending.kept_tensors)
+    old = stored_tensors(before, store=pending.goldens.store) if before is not None else {}
+    found: dict[str, GoldenTensor] = {}
+    inherited = pending.entry.inherited
+    for key in golden.table.keys:
+        plain = sanitised_key(key)
+        if key in chosen and plain in own:
+            found[key] = own[plain]
+        elif plain in old and (key not in chosen or plain in inherited):
+            found[key] = old[plain]
+    dtypes = dict(zip(golden.table.keys, golden.table.dtypes, strict=True))
+    try:
+        tensors = {key: (tensor.array(), dtypes[key]) for key, tensor in found.items()}
+    except StoreError as error:
+        raise ResultsError(f"{pending.entry.test}: a golden tensor is not at hand: {error}") from error
+    layers = {layer_of(key) for key in found}
+    named = (*source_layers(record), *(source_layers(before) if before is not None else ()))
+    sources = tuple(name for name in dict.fromkeys(named) if name in layers)
+    kept = KeptTensors(tensors, left_out(record), sources)
+    kept.refuse_beyond(
+        int(pending.entry.data["options"].get("tensor_budget", default_settings().tensor_budget))
+    )
+    return kept

@@ -9,6 +9,7 @@ import json
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import sha256
 from math import isfinite
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
 
 LINES = "results.jsonl"
 VERSION = 1
@@ -184,3 +186,12 @@ def is_inside(name: object) -> bool:
         return False
     path = PurePosixPath(name)
     return not path.is_absolute() and ".." not in path.parts and path.suffix == ".yaml"
+
+
+@lru_cache(maxsize=1024)
+def file_digest(path: Path) -> str | None:
+    """Return the SHA-256 of a file, read once a process; None where it cannot be read."""
+    try:
+        return sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return None

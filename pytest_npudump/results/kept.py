@@ -1,37 +1,61 @@
-"""From a test's result to what is kept of it: a line, and its statistics as the golden they would be."""
+"""From a test's result to what is kept of it: a line, and its statistics as the golden they would be.
+
+Golden tensors of a run that differs from its golden are kept for an approval later. They are those of the run
+itself, where it dumped any, or of the second run, whose statistics have to be the first one's. A layer whose
+statistics are the golden's digit for digit keeps the tensor that is there.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timezone
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from pytest_npudump.compare.tolerances.numerics import UNKNOWN
 from pytest_npudump.compare.tolerances.tolerance import DEFAULT
-from pytest_npudump.golden.content.text import render
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.selection import alike_layers
+from pytest_npudump.dump.table import sanitised_key
+from pytest_npudump.errors import GoldenError, NpudumpError
+from pytest_npudump.golden.kept_tensors import KeptTensors
+from pytest_npudump.golden.objects.stored_golden import naming
+from pytest_npudump.golden.objects.tensor_store import content_of
 from pytest_npudump.golden.overlay import VARIANT
-from pytest_npudump.golden.store import read_golden
-from pytest_npudump.regression.outcome import NOT_COMPARED
+from pytest_npudump.golden.pair import HASH, STORED, facts_of
+from pytest_npudump.golden.store import content_digest, read_golden
+from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.record.record import EMPTY, OP_TYPES
+from pytest_npudump.record.text import render
+from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.case import Case, terms_of
+from pytest_npudump.regression.kept_layers import named_layers
+from pytest_npudump.regression.outcome import NOT_COMPARED, Escalation
+from pytest_npudump.regression.run_record import as_golden, problems_of
 from pytest_npudump.report.result_json import COUNTS, result_json
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.entry import TEST, VERSION
 from pytest_npudump.results.folder import record_name
-from pytest_npudump.results.pending_tensors import pending_tensors
-from pytest_npudump.results.record_text import record_text, types_block, types_by_key
-from pytest_npudump.results.refusals import refusals_of
 from pytest_npudump.settings import default_settings
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
+    from pytest_npudump.dump.records import Dump, TensorRecord
     from pytest_npudump.golden.tensors import Tensor
+    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
+    from pytest_npudump.regression.kept_layers import KeptLayers
     from pytest_npudump.regression.outcome import FirstRun, Outcome, Result
-    from pytest_npudump.results.pending_tensors import PendingTensors
     from pytest_npudump.settings import Settings
+
 
 _PLACES = ("first", "first_change", "first_within", "reproduced", "reference", "findings")
 """What a result tells of differences, beside the numbers of tensors."""
@@ -216,3 +240,209 @@ def _snapshot(first: FirstRun) -> dict[str, Any] | None:
         return None
     told = {"problems": [*snapshot.problems], "notes": [*snapshot.notes]}
     return {**told, "has_tensors": bool(snapshot.tensors), "file_names": snapshot.file_names}
+
+
+_COLUMNS = ("keys", "dtypes", "shapes", "counts", "wide", "digests")
+_ARRAYS = ("values", "known", "digits", "projections", "projected")
+
+
+def record_text(
+    case: Case, first: FirstRun, name_tensors: Callable[[Record], Record] | None = None
+) -> tuple[bytes | None, tuple[str, ...]]:
+    """Return the text of what a run left, and why there is none.
+
+    Args:
+        case: the test.
+        first: its run.
+        name_tensors: returns the record with the tensors that are kept with it; None where none are.
+    """
+    snapshot, before = first.snapshot, first.judged_with
+    if snapshot is None:
+        return None, ()
+    types = snapshot.table.op_types
+    alike = name_tensors is None and before is not None and _is_alike(snapshot, before)
+    if alike and before is not None and (text := _content(before)):
+        return text + _block_of(types), ()
+    golden = as_golden(case, snapshot, before)
+    golden = golden if name_tensors is None else name_tensors(golden)
+    lines = "".join([f"{_line(name)}\n" for name in types])
+    try:
+        return render(replace(golden, blocks={**golden.blocks, OP_TYPES: lines})).encode(), ()
+    except GoldenError as error:
+        return None, (str(error),)
+
+
+def types_by_key(records: Iterable[TensorRecord]) -> dict[str, str]:
+    """Return the types of operators by sanitised key, of those that are known."""
+    return {str(record.key.sanitised): record.op_type for record in records if record.op_type}
+
+
+def types_block(golden: Record, types: Mapping[str, str]) -> bytes:
+    """Return the block of types for the end of a golden's file.
+
+    Args:
+        golden: as it is in the file.
+        types: as :func:`types_by_key` has them.
+    """
+    return _block_of(types.get(sanitised_key(key), "") for key in golden.table.keys)
+
+
+def _block_of(names: Iterable[str]) -> bytes:
+    lines = "".join([f"  {_line(name)}\n" for name in names])
+    return f"{OP_TYPES}: |\n{lines}".encode()
+
+
+def _is_alike(snapshot: Record, golden: Record) -> bool:
+    """Whether a run would be its golden once more: most runs are, and a text that is there costs least."""
+    one, other = snapshot.table, golden.table
+    return (
+        dict(snapshot.facts) == dict(golden.producer)
+        and snapshot.extra.get(EMPTY) == golden.extra.get(EMPTY)
+        and all(getattr(one, name) == getattr(other, name) for name in _COLUMNS)
+        and all(_is_equal(getattr(one, name), getattr(other, name)) for name in _ARRAYS)
+    )
+
+
+def _is_equal(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+
+
+def _content(golden: Record) -> bytes:
+    """Return the golden's file, where it is as it was read and a block may stand behind it; else nothing."""
+    try:
+        content = read_regular(golden.path)
+    except OSError:
+        return b""
+    whole = content.endswith(b"\n") and b"\r" not in content and b"\ntensors: |\n" in content
+    return content if whole and content_digest(content) == golden.digest else b""
+
+
+def _line(name: str) -> str:
+    return name if name.isprintable() and name[:1] not in {"", " "} else UNKNOWN
+
+
+_UPDATE = "approve with --npudump-update-golden"
+
+
+def refusals_of(case: Case, result: Result, first: FirstRun) -> tuple[str, ...]:
+    """Return the reasons, in words; nothing where the run may be approved by what was kept of it.
+
+    Args:
+        case: the test.
+        result: what became of the test.
+        first: the run that decided.
+    """
+    return tuple(_reasons(case, result, first))
+
+
+def _reasons(case: Case, result: Result, first: FirstRun) -> Iterator[str]:
+    outcome = result.outcome
+    if first.snapshot is None:
+        if outcome.status not in status.GOOD:
+            yield _unseen(case, result)
+        return
+    yield from problems_of(terms_of(case), first.snapshot)
+    if case.exchange is not None or first.part:
+        yield f"several ranks or devices have one golden, of which one was kept: {_UPDATE}"
+    if outcome.reference is not None and not outcome.reference.good:
+        yield f"its layers are not shown to agree with the reference {outcome.reference.model.name}"
+    if first.judged_with is None and first.snapshot.facts.get("device_target") == "CPU":
+        yield f"which outputs MindSpore's CPU kernels leave unwritten takes runs of its own: {_UPDATE}"
+
+
+def _unseen(case: Case, result: Result) -> str:
+    scene = case.request.scene
+    if scene not in {"model", "op"}:
+        return f"the scene {scene} is judged without statistics of its own"
+    return f"nothing was compared: {result.outcome.status}"
+
+
+_WAITING = (status.FAILED, status.MISSING_GOLDEN)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PendingTensors:
+    """What a run has of the tensors that its golden is to keep.
+
+    Attributes:
+        tensors: those that are kept with its results.
+        inherited: keys, as file names spell them, of tensors that stay as the golden has them.
+        refusals: why the run cannot be approved without running again, in words.
+    """
+
+    tensors: KeptTensors = field(default_factory=lambda: KeptTensors({}))
+    inherited: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
+
+    def named_by(self, record: Record, found: dict[str, Tensor]) -> Record:
+        """Return a run's record that names the tensors.
+
+        Args:
+            record: without.
+            found: gets the tensors, by the SHA-256 of their bytes.
+        """
+        arrays = {key: array for key, (array, _) in self.tensors.tensors.items()}
+
+        def keep(array: Tensor) -> tuple[str, int]:
+            digest, size = content_of(array)
+            found.update({digest: array} if size else {})
+            return digest, size
+
+        facts = facts_of({STORED: HASH}, self.tensors.left_out, self.tensors.sources)
+        return naming(record, arrays, facts, keep)
+
+
+def pending_tensors(case: Case, result: Result, first: FirstRun) -> PendingTensors | None:
+    """Return what can be kept of a test that waits for a decision; None where its golden keeps no tensors.
+
+    Args:
+        case: the test.
+        result: what became of the test.
+        first: the run that decided.
+    """
+    dump, snapshot = first.dump, first.snapshot
+    if not case.request.golden_tensors or snapshot is None or result.outcome.status not in _WAITING:
+        return None
+    if dump is None or first.kept is None:
+        return PendingTensors(refusals=(f"its golden keeps tensors, which only a run has: {_UPDATE}",))
+    again = result.escalation or Escalation()
+    try:
+        return _collected(case, first.kept, dump, again)
+    except NpudumpError as error:
+        return PendingTensors(refusals=(f"its golden tensors cannot be kept: {error}",))
+
+
+def _collected(case: Case, kept: KeptLayers, dump: Dump, again: Escalation) -> PendingTensors:
+    wanted, named, doubtful = {*kept.layers}, named_layers(case), alike_layers(dump)
+    found: list[TensorRecord] = []
+    inherited: list[str] = []
+    lacking: list[str] = []
+    left_out: list[str] = []
+    for record in dump.records:
+        key, layer = str(record.key.sanitised), sanitise(record.key.layer)
+        if record.key.layer not in wanted:
+            continue
+        at_hand = record if record.payload is not None else again.alike.get(key)
+        if layer in doubtful:
+            (lacking if layer in named else left_out).append(layer)
+        elif at_hand is not None:
+            found.append(at_hand)
+        elif key in kept.inherited:
+            inherited.append(key)
+        else:
+            lacking.append(str(record.key))
+    if lacking:
+        return PendingTensors(refusals=(_lacking(lacking, again.problem),))
+    tensors = KeptTensors.of(found, dict.fromkeys(left_out), kept.sources)
+    tensors.refuse_beyond(case.settings.tensor_budget)
+    return PendingTensors(tensors, tuple(inherited))
+
+
+def _lacking(keys: Sequence[str], problem: str) -> str:
+    why = f" ({problem})" if problem else ""
+    return (
+        f"its golden keeps tensors, and neither the run nor its second run has that of "
+        f"{first_of(dict.fromkeys(keys))}{why}: {_UPDATE}"
+    )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.judge import RUN, judge
-from pytest_npudump.compare.judge import Terms as JudgedBy
+from pytest_npudump.compare.judge import RUN, Terms, judge
 from pytest_npudump.compare.tolerances.numerics import AUTO, UNKNOWN, Numerics
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.results.entry import SKIPPED
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tolerances.tolerance import Rule
     from pytest_npudump.results.entry import Entry
     from pytest_npudump.results.folder import Results, ResultsFolder
-    from pytest_npudump.results.terms import Terms
+    from pytest_npudump.results.rejudge import Overrides
 
 _ORIGIN = ("runtime", "revision")
 """What a line tells of a run's origin beside the facts of its producer."""
@@ -64,7 +63,7 @@ class Bounds:
         numerics: ``same``, ``other`` or ``hf32``; ``auto`` for what the producers of the two runs say.
     """
 
-    terms: Terms
+    terms: Overrides
     rules: Sequence[Rule] = ()
     numerics: str = AUTO
 
@@ -125,7 +124,7 @@ def _pair(
         check_types(other[1], tolerances, before, now)
     except NpudumpError as error:
         return ResultPair(name, origins, problems=(str(error),))
-    terms = JudgedBy(tolerances.extended(bounds.rules), option=bounds.numerics, against=RUN)
+    terms = Terms(tolerances.extended(bounds.rules), option=bounds.numerics, against=RUN)
     comparison = judge(before, now, terms)
     problems = [*_unread(*one), *_unread(*other)]
     if comparison.nothing_judged:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.report.view.overview import SessionView
     from pytest_npudump.results.folder import ResultsFolder
-    from pytest_npudump.results.terms import Terms
+    from pytest_npudump.results.rejudge import Overrides
 
 INDEX = "index.html"
 
@@ -40,7 +40,11 @@ def write_page(view: SessionView, target: Path) -> None:
 
 
 def page_of_tests(
-    folder: ResultsFolder, tests: Collection[str], terms: Terms, target: Path, problems: Sequence[str] = ()
+    folder: ResultsFolder,
+    tests: Collection[str],
+    terms: Overrides,
+    target: Path,
+    problems: Sequence[str] = (),
 ) -> None:
     """Write the page of the tests of one session, of all that a folder holds.
 

@@ -26,17 +26,17 @@ from pytest_npudump.results.rejudge import rejudge
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.outcome import Result
     from pytest_npudump.results.entry import Entry
     from pytest_npudump.results.folder import ResultsFolder
-    from pytest_npudump.results.terms import Terms
+    from pytest_npudump.results.rejudge import Overrides
 
 _ORDER = (BAD, OPEN, GOOD, LEFT_OUT)
 
 
 def session_view(
-    folder: ResultsFolder, entries: Iterable[Entry], terms: Terms, problems: Iterable[str] = ()
+    folder: ResultsFolder, entries: Iterable[Entry], terms: Overrides, problems: Iterable[str] = ()
 ) -> SessionView:
     """Return what a page shows of kept results; those that failed come first.
 
@@ -51,7 +51,7 @@ def session_view(
     return SessionView(tuple(ordered), tuple(problems), version("pytest-npudump"))
 
 
-def _test(folder: ResultsFolder, entry: Entry, terms: Terms) -> TestView:
+def _test(folder: ResultsFolder, entry: Entry, terms: Overrides) -> TestView:
     """Return one test: what its run came to stands, and its tensors are judged again to show them."""
     data = entry.data
     judged = rejudge(folder, entry, terms)
@@ -108,7 +108,7 @@ def _headline(result: Result | None) -> str:
     return headline(result).removeprefix("npudump: ")
 
 
-def _compared(result: Result, golden: Golden | None) -> dict[str, Any]:
+def _compared(result: Result, golden: Record | None) -> dict[str, Any]:
     """Return tensors, sources and the graph around these."""
     outcome = result.outcome
     comparison = outcome.comparison
@@ -122,7 +122,7 @@ def _compared(result: Result, golden: Golden | None) -> dict[str, Any]:
     return {"tensors": tensors, "sources": tuple(map(str, keys)), "neighbourhoods": around}
 
 
-def _edges(golden: Golden | None) -> Edges:
+def _edges(golden: Record | None) -> Edges:
     text = golden.blocks.get(EDGES, "") if golden is not None else ""
     try:
         return edges_of_lines(text, golden.path.name) if golden is not None and text else Edges()
@@ -139,7 +139,7 @@ def _elements(entry: Entry) -> tuple[Any, str]:
     return telling, problem.replace(str(details), shown(Path(str(details))))
 
 
-def _producers(golden: Golden | None, producer: Any) -> tuple[tuple[str, str | None, str | None], ...]:
+def _producers(golden: Record | None, producer: Any) -> tuple[tuple[str, str | None, str | None], ...]:
     actual = {str(name): str(value) for name, value in dict(producer).items()}
     before = golden.facts if golden is not None else {}
     return tuple((name, before.get(name), actual.get(name)) for name in dict.fromkeys([*before, *actual]))

@@ -1,9 +1,9 @@
-"""The protocol every runtime adapter keeps."""
+"""The protocol every runtime adapter keeps, and a call of a single operator as it is asked to make it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from pytest_npudump.onnxmodels.loaded_files import LoadedFiles
 
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     import numpy as np
+    from numpy.typing import NDArray
     from typing_extensions import Self
 
-    from pytest_npudump.emulator.dumps.recorder import Execution
+    from pytest_npudump.emulator.dumps.recorder import DumpedExecution
     from pytest_npudump.onnxmodels.variation import Variation, Varying
     from pytest_npudump.request import RunRequest
 
@@ -165,7 +166,7 @@ class RearrangingRuntime(Protocol):
 class RecordingRuntime(Protocol):
     """A runtime that knows which operators the device dumped, those included that left no file."""
 
-    def dumped(self) -> Sequence[Execution]:
+    def dumped(self) -> Sequence[DumpedExecution]:
         """Return what was dumped in this process, in the order of execution."""
 
 
@@ -219,3 +220,33 @@ class Activity(Protocol):
     @property
     def evidence(self) -> Evidence:
         """Whether the dump was on in those programs, and in the test's own calls of the runtime."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCall:
+    """An operator, what it is given, and what it is to give.
+
+    Attributes:
+        operator: its type, as CANN calls it.
+        inputs: its inputs in order, on the host.
+        outputs: type and shape of each output, which the device is told beforehand.
+        attributes: by name; bools, integers, floats, texts, numpy types, or lists of these but the last.
+    """
+
+    operator: str
+    inputs: tuple[NDArray[Any], ...]
+    outputs: tuple[tuple[np.dtype[Any], tuple[int, ...]], ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@runtime_checkable
+class OperatorRuntime(Protocol):
+    """A runtime that can run a single operator by its type."""
+
+    def run_operator(self, call: OperatorCall) -> list[NDArray[Any]]:
+        """Run an operator under the dump that is on, wait for it, and return its outputs.
+
+        Raises:
+            RequestError: a type or an attribute is none that the runtime takes.
+            RuntimeUnavailableError: the device refuses, or the operator fails there.
+        """

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from pytest_npudump.errors import RuntimeUnavailableError
-from pytest_npudump.runtime.acl.config import AclJson
+from pytest_npudump.runtime.acl import AclJson
 from pytest_npudump.runtime.base import Evidence
 
 if TYPE_CHECKING:

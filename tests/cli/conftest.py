@@ -15,8 +15,8 @@ from pytest_npudump.dump.files.proto import dump_data_class
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.dump.values.dtypes import BY_NAME, FORMATS
-from pytest_npudump.golden.content.text import Golden, render
 from pytest_npudump.record.record import OP_TYPES
+from pytest_npudump.record.text import Golden, render
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.folder import ResultsFolder, record_name
 from pytest_npudump.results.kept import blank_line
@@ -25,6 +25,7 @@ from pytest_npudump.settings import default_settings
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
 
 STAMP = 1795228705872229
 _NUMBERS = {name: number for number, name in FORMATS.items()}

@@ -10,8 +10,8 @@ import pytest
 
 from pytest_npudump.cli import main
 from pytest_npudump.cli.doctor import command as doctor
-from pytest_npudump.config.cann import _ROOTS
-from pytest_npudump.doctor.system import System
+from pytest_npudump.config.cann import ROOTS
+from pytest_npudump.doctor.machine import System
 from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _no_cann(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*_ROOTS, "NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE"):
+    for name in (*ROOTS, "NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE"):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from pytest_npudump.demo.classifier import find_model
 from pytest_npudump.onnxmodels import sessions
-from pytest_npudump.onnxmodels.exposed_session import exposed_session
+from pytest_npudump.onnxmodels.sessions import exposed_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

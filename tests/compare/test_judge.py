@@ -82,7 +82,13 @@ LEFT_OUT = {"a": {"output.1": "left out"}}
 @pytest.mark.parametrize(
     ("unwritten", "golden_rows", "run_facts", "failing", "note"),
     [
-        (LEFT_OUT, ["a:output.0"], CPU, [], "1 tensors are not judged, as nothing wrote them"),
+        (
+            LEFT_OUT,
+            ["a:output.0"],
+            CPU,
+            [],
+            "1 tensors are not judged, as nothing wrote them when the golden was recorded: a:output.1",
+        ),
         ({"a": {"output.1": "judged"}}, ["a:output.0"], CPU, ["a:output.1 extra"], ""),
         (LEFT_OUT, ["a:output.0", "a:output.1"], CPU, ["a:output.1 fail"], ""),
         (

@@ -16,7 +16,7 @@ from pytest_npudump.errors import ConfigError, RequestError
 from pytest_npudump.plugin.marker.arguments import parse_marker
 from pytest_npudump.plugin.marker.combinations import check_combination
 from pytest_npudump.request import DumpRequest, RunRequest
-from pytest_npudump.runtime.acl.config import AclJson
+from pytest_npudump.runtime.acl import AclJson
 
 VERSIONS = ("8.5.0", "9.0.0", "9.1.0")
 RANGE = [{"begin": "a", "end": "b"}]

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.doctor.system import System
+from pytest_npudump.doctor.checks import examine
+from pytest_npudump.doctor.machine import System
 from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_npudump.doctor.finding import Finding
+    from pytest_npudump.doctor.machine import Finding
 
 # As printed by npu-smi 24.1.rc3 on an Atlas 800T A2 (two of its eight NPUs).
 NPU_SMI = """\
@@ -106,6 +107,17 @@ class Machine:
             access=lambda path, _: str(path).removeprefix(str(self.root)) not in self.forbidden,
             free=lambda _: self.free,
         )
+
+    def lines(
+        self, area: str, place: Path | None = None, origin: str = "", tests: Path | None = None
+    ) -> list[Finding]:
+        """Return what is found in an area."""
+        report = examine(self.system(), self.root if place is None else place, origin, tests)
+        return [finding for finding in report.findings if finding.area == area]
+
+    def line(self, name: str) -> Finding:
+        (found,) = [one for one in examine(self.system(), self.root).findings if one.name == name]
+        return found
 
     def without_npu(self) -> None:
         for name in FILES:

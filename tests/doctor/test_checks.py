@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.doctor.checks import examine
-from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, WARNING, Finding
+from pytest_npudump.doctor.machine import ABSENT, OK, PROBLEM, WARNING, Finding
 from pytest_npudump.runtime.registry import Probe
 from pytest_npudump.settings.option_table import OPTIONS
 
@@ -34,7 +34,7 @@ def test_a_machine_on_which_all_is_well_has_no_line_that_is_not_good(
     poor = {finding.name for finding in report.findings if finding.state != OK and finding.area in areas}
     assert report.good
     assert report.runtimes == ("acl", "emulator")
-    assert poor == {"MindSpore", "distributed"}  # optional, and not installed there
+    assert poor == {"MindSpore"}  # optional, and not installed there
 
 
 def test_pytest_is_looked_at_where_a_folder_of_tests_is_named(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.doctor.devices import check_container, check_device_files, check_driver, check_npu_smi
-from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, WARNING, Finding
+from pytest_npudump.doctor.machine import ABSENT, OK, PROBLEM, WARNING, Finding
+from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,48 +16,48 @@ if TYPE_CHECKING:
 
 
 def test_driver_has_the_version_of_its_file(machine: Machine) -> None:
-    (found,) = check_driver(machine.system())
+    found = machine.line("driver")
     assert (found.state, found.text) == (OK, "24.1.rc2.2 (/usr/local/Ascend/driver/version.info)")
 
 
 def test_package_version_is_the_driver_s_where_version_is_a_component_s(machine: Machine) -> None:
     machine.files["/usr/local/Ascend/driver/version.info"] = "Version=7.35.23\npackage_version=26.0.rc1\n"
-    (found,) = check_driver(machine.system())
+    found = machine.line("driver")
     assert found.text.startswith("26.0.rc1 ")
 
 
 def test_driver_is_looked_for_where_it_was_installed(machine: Machine) -> None:
     machine.files["/etc/ascend_install.info"] = "Driver_Install_Path_Param=/opt/ascend/\n"
     machine.files["/opt/ascend/driver/version.info"] = "Version=25.5.2\n"
-    (found,) = check_driver(machine.system())
+    found = machine.line("driver")
     assert found.text == "25.5.2 (/opt/ascend/driver/version.info)"
 
 
 @pytest.mark.parametrize("text", ["", "\x00\xff\n", "Version=\n", "ascendhal_version=7.35.23\n"])
 def test_a_version_file_without_a_version_is_said(machine: Machine, text: str) -> None:
     machine.files["/usr/local/Ascend/driver/version.info"] = text
-    (found,) = check_driver(machine.system())
+    found = machine.line("driver")
     assert (found.state, bool(found.remedy)) == (WARNING, True)
 
 
 def test_without_driver_the_remedy_depends_on_being_in_a_container(machine: Machine) -> None:
     machine.without_npu()
-    (outside,) = check_driver(machine.system())
+    outside = machine.line("driver")
     machine.files["/.dockerenv"] = ""
-    (inside,) = check_driver(machine.system())
+    inside = machine.line("driver")
     assert "install the NPU driver" in outside.remedy
     assert "-v /usr/local/Ascend/driver:/usr/local/Ascend/driver:ro" in inside.remedy
 
 
 def test_npu_smi_is_summed_up(machine: Machine) -> None:
-    (found,) = check_npu_smi(machine.system())
+    found = machine.line("npu-smi")
     assert (found.state, found.text) == (OK, "2 NPUs: 910B4; health OK")
 
 
 def test_an_ill_npu_is_a_warning(machine: Machine) -> None:
     text = machine.npu_smi() or ""
     machine.npu_smi = lambda: text.replace("| OK     ", "| Alarm  ", 1)
-    (found,) = check_npu_smi(machine.system())
+    found = machine.line("npu-smi")
     assert (found.state, found.text) == (WARNING, "2 NPUs: 910B4; health Alarm")
 
 
@@ -73,14 +73,18 @@ def test_npu_smi_without_an_answer(
     machine: Machine, npu_smi: Callable[[], str | None], state: str, words: str
 ) -> None:
     machine.npu_smi = npu_smi
-    (found,) = check_npu_smi(machine.system())
+    found = machine.line("npu-smi")
     assert found.state == state
     assert words in found.text
     assert found.remedy
 
 
+NO_ACL = Probe(works=False, why="no")
+
+
 def _device_files(machine: Machine) -> list[Finding]:
-    return list(check_device_files(machine.system(), answers=False))
+    machine.probes["acl"] = NO_ACL
+    return [one for one in machine.lines("devices") if one.name.startswith(("device files", "/dev"))]
 
 
 def test_all_device_files_are_one_good_line(machine: Machine) -> None:
@@ -134,11 +138,11 @@ def test_a_machine_without_any_is_one_line(machine: Machine) -> None:
 )
 def test_containers_are_known_by_their_marks(machine: Machine, file: str, text: str, *, inside: bool) -> None:
     machine.files[file] = text
-    (found,) = check_container(machine.system())
+    found = machine.line("container")
     assert found.text == (f"yes ({file})" if inside else "no")
 
 
 def test_a_pod_is_known_by_its_environment(machine: Machine) -> None:
     machine.environ["KUBERNETES_SERVICE_HOST"] = "10.0.0.1"
-    (found,) = check_container(machine.system())
+    found = machine.line("container")
     assert found.text == "yes (KUBERNETES_SERVICE_HOST)"

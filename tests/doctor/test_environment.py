@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.doctor.environment import check_environment
-from pytest_npudump.doctor.finding import OK, PROBLEM, WARNING
+from pytest_npudump.doctor.machine import OK, PROBLEM, WARNING
 
 if TYPE_CHECKING:
     from conftest import Machine
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
     ("name", "value", "state", "words"),
     [
         ("ASCEND_DUMP_SCENE", "aic_err_norm_dump", WARNING, "exception dump is on in every process"),
-        ("ASCEND_DUMP_SCENE", "lite_exception", WARNING, "ignores the variable"),
-        ("ASCEND_DUMP_SCENE", "watcher", WARNING, "ignores the variable"),
+        ("ASCEND_DUMP_SCENE", "lite_exception", OK, "without effect"),
+        ("ASCEND_DUMP_SCENE", "watcher", OK, "without effect"),
         ("ASCEND_DUMP_SCENE", "", OK, "without effect"),
         ("ASCEND_DUMP_PATH", "/d", WARNING, "exception dumps"),
         ("ASCEND_WORK_PATH", "/d", WARNING, "unless ASCEND_DUMP_PATH"),
@@ -38,12 +37,12 @@ def test_each_variable_says_what_it_does(
     machine: Machine, name: str, value: str, state: str, words: str
 ) -> None:
     machine.environ[name] = value
-    (found,) = check_environment(machine.system())
+    (found,) = machine.lines("environment")
     assert (found.name, found.state) == (name, state)
     assert words in found.text
     assert (name in found.remedy) is (state != OK)
 
 
 def test_without_any_there_is_one_line(machine: Machine) -> None:
-    (found,) = check_environment(machine.system())
+    (found,) = machine.lines("environment")
     assert (found.name, found.state) == ("variables", OK)

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, WARNING
-from pytest_npudump.doctor.gate import check_gate
+from pytest_npudump.doctor.machine import ABSENT, OK, PROBLEM, WARNING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from conftest import Machine
-    from pytest_npudump.doctor.finding import Finding
+    from pytest_npudump.doctor.machine import Finding
 
     Named = Callable[..., Finding]
 
@@ -37,7 +36,7 @@ def test_required_plugins_is_looked_for_where_pytest_reads_it(
 ) -> None:
     machine.environ.pop("PYTEST_ADDOPTS", None)
     pytester.path.joinpath(file).write_text(text)
-    finding = named([*check_gate(machine.system(), pytester.path)], "required_plugins")
+    finding = named([*machine.lines("pytest", tests=pytester.path)], "required_plugins")
     assert finding.state == state, finding
     assert state == OK or "required_plugins = pytest-npudump" in finding.remedy
 
@@ -74,7 +73,7 @@ def test_marked_test_passes_unseen_without_the_plugin_unless_it_is_required(
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*Missing required plugins: pytest-npudump*"])
     machine.environ.update(environ)
-    findings = {finding.name: finding for finding in check_gate(machine.system(), pytester.path)}
+    findings = {finding.name: finding for finding in machine.lines("pytest", tests=pytester.path)}
     assert findings["required_plugins"].state == OK
     assert ("plugin" in findings) is not bool(options)
     assert options or findings["plugin"].state == PROBLEM
@@ -87,7 +86,7 @@ def test_option_that_switches_autoload_off_is_named(
     machine.environ.pop("PYTEST_ADDOPTS", None)
     words = f"addopts = --disable-plugin-autoload{more}\n"
     pytester.path.joinpath("pytest.ini").write_text(f"[pytest]\n{words}{REQUIRED}")
-    findings = [*check_gate(machine.system(), pytester.path)]
+    findings = [*machine.lines("pytest", tests=pytester.path)]
     assert (PROBLEM in [finding.state for finding in findings]) is (state == PROBLEM)
     assert state == OK or "--disable-plugin-autoload in addopts of" in str(findings)
 
@@ -97,7 +96,7 @@ def test_autoload_that_is_off_is_no_problem_where_the_plugin_is_named(
 ) -> None:
     machine.environ.update(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", PYTEST_ADDOPTS="-p npudump")
     pytester.path.joinpath("pytest.ini").write_text(f"[pytest]\n{REQUIRED}")
-    assert [finding.state for finding in check_gate(machine.system(), pytester.path)] == [OK]
+    assert [finding.state for finding in machine.lines("pytest", tests=pytester.path)] == [OK]
 
 
 @pytest.mark.parametrize(
@@ -116,5 +115,5 @@ def test_files_of_arguments_count_as_pytest_counts_them(
     result = pytester.run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-W", "ignore")
     assert (result.ret == pytest.ExitCode.USAGE_ERROR) is not loads
     machine.environ.update(PYTEST_ADDOPTS="@more")
-    states = [finding.state for finding in check_gate(machine.system(), pytester.path)]
+    states = [finding.state for finding in machine.lines("pytest", tests=pytester.path)]
     assert (PROBLEM in states) is not loads

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.doctor.dump_path import default_place, dump_place
+from pytest_npudump.doctor.pytest_config import default_place, dump_place
 from pytest_npudump.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from pytest_npudump.emulator.codes import NotEmulatedError
 from pytest_npudump.emulator.gears import compile_for
-from pytest_npudump.emulator.unsupported import NotEmulatedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -82,7 +82,10 @@ def _changed(folder: Path) -> None:
 def test_a_dump_that_lost_changed_and_broke(frozen: Callable[..., None]) -> None:
     golden = "{tests}/data/trees/acl-stats"
     commands = [f"npudump compare {golden} stats{form}" for form in FORMS]
-    frozen("changed-stats", [_changed, *commands, f"npudump plot {golden} stats -o made", "npudump ls stats"])
+    frozen(
+        "changed-stats",
+        [_changed, *commands, f"npudump compare {golden} stats --plots made", "npudump ls stats"],
+    )
 
 
 CONFIGURATIONS = {

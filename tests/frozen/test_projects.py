@@ -116,6 +116,12 @@ def removed(name: str) -> Callable[[Path], None]:
     return lambda folder: [path.unlink() for path in folder.glob(name)]
 
 
+def elsewhere(folder: Path) -> None:
+    """Tests and goldens in another checkout, on a machine without the model."""
+    shutil.copytree(folder / "golden", folder / "elsewhere" / "golden")
+    shutil.copy(folder / "test_small.py", folder / "elsewhere")
+
+
 def copied(*names: str) -> Callable[[Path], None]:
     return lambda folder: [shutil.copy(TESTS / name, folder) for name in names]
 
@@ -249,6 +255,14 @@ EMULATOR: dict[str, Sequence[Step]] = {
     "golden-of-another": [model(), marked(), RECORD,
                           edited("golden/**/*.yaml", "test_small.py::test_small", "test_a.py::test_b"), FAIL],
     "golden-by-hand": [*failing(), edited("golden/**/*.yaml", "block/conv.2:output.0", "block/conv.3:output.0"), CHECK],
+    "kept-by-hand": [model(), marked(), RECORD, FAIL, edited("golden/**/*.yaml", "block/conv.2:", "block.conv.2:"),
+                     CHECK, "pytest --npudump-escalate=off",
+                     edited("golden/**/*.yaml", "relu.1:output.0 float32", "relu.1:output.0 float16"), CHECK,
+                     "pytest --npudump-escalate=off"],
+    "kept-accepted": [model(), marked(), RECORD, model(change=1), FAIL, "npudump golden accept --results results",
+                      CHECK, "pytest"],
+    "kept-elsewhere": [model(), marked(), RECORD, model(change=1), FAIL, elsewhere, removed("golden/**/*.yaml"),
+                       CHECK, f"{CHECK} --root elsewhere"],
     "rules": [model(), marked(), written("rules.yaml", RULES), RECORD, model(change=1),
               f"{FAIL} --npudump-tolerances=rules.yaml", f"{CHECK} --tolerances rules.yaml",
               f"{CHECK} --what-if torch", "npudump tolerance explain golden/test_small/test_small.yaml",
@@ -287,7 +301,7 @@ EMULATOR: dict[str, Sequence[Step]] = {
               "npudump golden merge golden/test_small/test_small.yaml base.yaml base.yaml"],
     "report": [*failing(), "npudump report results -o made", "npudump report results --node-data made"],
     "plot": [model(), marked("dump_data='tensor'"), RECORD, "pytest --npudump-dump-dir=dumps --npudump-keep-dumps=all",
-             "npudump plot golden/test_small/test_small.yaml dumps -o made"],
+             "npudump compare golden/test_small/test_small.yaml dumps --plots made"],
     "compare": [model(), marked("dump_data='tensor'"), RECORD,
                 "pytest --npudump-dump-dir=dumps --npudump-keep-dumps=all",
                 "npudump compare golden/test_small/test_small.yaml dumps",

@@ -10,7 +10,7 @@ import pytest
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.applicable import choose, names_variants, variants_of
-from pytest_npudump.golden.content.text import Golden, render
+from pytest_npudump.record.text import Golden, render
 
 
 def common(**variants: Any) -> Golden:

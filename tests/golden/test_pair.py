@@ -10,10 +10,10 @@ import pytest
 
 from pytest_npudump.errors import GoldenError, MisplacedTensorsError
 from pytest_npudump.golden import pair
-from pytest_npudump.golden.content.text import Golden
 from pytest_npudump.golden.pair import left_out, recorded_tensors, stage_pair, tensors_path
 from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.golden.tensors import load_tensors, save_tensors
+from pytest_npudump.record.text import Golden
 from pytest_npudump.storage.atomic import move_file
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.pair import recorded_tensors, stage_pair
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.golden.tensors import load_tensors
-from pytest_npudump.golden.content.text import Golden
+from pytest_npudump.record.text import Golden
 
 folder = Path(sys.argv[1])
 

@@ -13,11 +13,11 @@ import pytest
 
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.golden.content.text import Golden, parse, render
 from pytest_npudump.golden.origin import revision
 from pytest_npudump.golden.stamps import Stamp, stamped
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.golden.variants import Goldens
+from pytest_npudump.record.text import Golden, parse, render
 from pytest_npudump.request import DumpRequest
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.errors import GoldenError, GoldenMissingError
-from pytest_npudump.golden.content.text import Golden, render
 from pytest_npudump.golden.store import is_there, read_golden, stage_golden, write_golden
+from pytest_npudump.record.text import Golden, render
 from pytest_npudump.storage import atomic
 
 if TYPE_CHECKING:

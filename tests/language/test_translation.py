@@ -84,7 +84,7 @@ assert not {"pytest_npudump.language.po_file", "rich"} & sys.modules.keys()
 
 
 def test_a_line_that_asks_is_in_the_language_that_is_spoken(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pytest_npudump.cli.golden import review_lines
+    from pytest_npudump.cli.golden import review
 
     asked: list[str] = []
 
@@ -94,5 +94,5 @@ def test_a_line_that_asks_is_in_the_language_that_is_spoken(monkeypatch: pytest.
 
     monkeypatch.setattr("builtins.input", answer)
     with speaking("zh"):
-        assert review_lines._asked() == "a"
+        assert review._line(gettext(review._QUESTION)) == "a"
     assert asked[0].startswith("a 接受，r 拒绝")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_npudump.onnxmodels.exposed_session import exposed_session
+from pytest_npudump.onnxmodels.sessions import exposed_session
 
 onnx = pytest.importorskip("onnx")
 helper = onnx.helper

@@ -11,8 +11,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from pytest_npudump.onnxmodels import model_cache, sessions
-from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.model_cache import prepare
+from pytest_npudump.onnxmodels.sessions import exposed_session
 from pytest_npudump.onnxmodels.tensor_types import BY_NAME, from_array
 
 if TYPE_CHECKING:

@@ -15,11 +15,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from pytest_npudump.emulator import install
-from pytest_npudump.runtime.emulator.finder import EmulatorFinder
+from pytest_npudump.runtime.emulator.provider import EmulatorFinder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
 
 # Loaded here once: what a session within a test imports first, its end unloads again.
 for _name in (
@@ -32,7 +33,7 @@ for _name in (
     "pytest_npudump.emulator.acl.util",
     "pytest_npudump.emulator.faults",
     "pytest_npudump.plugin.runner",
-    "pytest_npudump.reference.reference",
+    "pytest_npudump.explain.reference",
     "pytest_npudump.regression.session",
     "pytest_npudump.report.terminal",
     "pytest_npudump.runtime.emulator.adapter",

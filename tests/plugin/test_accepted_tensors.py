@@ -11,7 +11,7 @@ from pytest_npudump.cli import main
 from pytest_npudump.golden.kept_tensors import read_tensors
 from pytest_npudump.golden.objects.tensor_store import TensorStore
 from pytest_npudump.golden.store import read_golden
-from pytest_npudump.regression.first_run import judge
+from pytest_npudump.regression import first_run
 from pytest_npudump.regression.kept_layers import layers_to_keep
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def test_what_an_approval_keeps_is_worked_out_once(project: Project, monkeypatch
         asked.append(known)
         return layers_to_keep(*known)
 
-    monkeypatch.setattr(judge, "layers_to_keep", counted)
+    monkeypatch.setattr(first_run, "layers_to_keep", counted)
     assert project.run(KEEP).ret == 1
     assert len(asked) == 1
     assert accept() == 0

@@ -161,8 +161,8 @@ def test_an_operator_of_another_name_is_not_the_one_that_was_dumped(project: Pro
     npu_dump.check_op({name!r}, X, reference=lambda x: x + x, call={call})
     """
     imports = (
-        "import acl\nfrom pytest_npudump.runtime.operator_call import OperatorCall\n"
-        "from pytest_npudump.runtime.pyacl.single_operators import run_single_operator\n"
+        "import acl\nfrom pytest_npudump.runtime.base import OperatorCall\n"
+        "from pytest_npudump.runtime.pyacl.model import run_single_operator\n"
         "acl.init(), acl.rt.set_device(0)\n"
     )
     lines = [line[4:] for line in source.strip("\n").splitlines()]

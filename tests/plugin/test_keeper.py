@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.cli import main
+from pytest_npudump.results.folder import ResultsFolder
+from pytest_npudump.results.rejudge import Overrides, rejudge
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from conftest import Project
@@ -74,6 +77,72 @@ def test_a_pass_and_a_failure_are_kept_with_their_statistics(project: Project) -
     }
     assert line["first"] == line["first_change"] == "block/conv.2:output.0"
     assert line["golden"]["judged_with"] == "test_small/test_small.yaml"
+
+
+_EDITS: dict[str, Callable[[str], str]] = {
+    "as it is": lambda text: text,
+    "another value": lambda text: re.sub(r"(conv\.2:output\.0 \S+ \S+) \S+", r"\1 99", text),
+    "a name of the same file": lambda text: text.replace("block/conv.2:", "block.conv.2:"),
+    "the name of the file": lambda text: text.replace("block/conv.2:", "block_conv_2:"),
+    "another name": lambda text: text.replace("block/conv.2:", "block/conv.3:"),
+    "a layer less": lambda text: re.sub(r"\n  block/conv\.2:.*", "", text),
+    "another device": lambda text: text.replace("runtime: emulator", "runtime: acl"),
+    "of another mode": lambda text: text.replace("dump_mode: output", "dump_mode: all"),
+}
+
+
+def judged_again(kept: Path, root: Path) -> dict[str, Any]:
+    """Return what the one kept result comes to with the goldens below a folder, as its line would say it."""
+    folder = ResultsFolder(kept)
+    (entry,) = folder.read().entries
+    found = rejudge(folder, entry, Overrides(root))
+    assert found.result is not None
+    return found.told() | {"problems": [*found.result.outcome.problems]}
+
+
+@pytest.mark.parametrize("change", [0.0, 0.01], ids=["passing", "failing"])
+def test_a_kept_run_is_judged_by_the_golden_of_today_as_a_new_one(
+    project: Project, tmp_path: Path, change: float
+) -> None:
+    """After its golden was accepted or changed by hand, and in another checkout."""
+    project.marked()
+    project.record()
+    project.model(change=change)
+    project.run(KEEP)
+    kept = shutil.copytree(project.path / "kept", tmp_path / "kept")
+    recorded = project.golden.read_text("utf-8")
+    elsewhere = shutil.copytree(project.path, tmp_path / "elsewhere")
+    verdicts = set()
+    for name, edit in _EDITS.items():
+        for root in (project.path, elsewhere):
+            root.joinpath(project.golden.relative_to(project.path)).write_text(edit(recorded), "utf-8")
+        project.run(KEEP, "--npudump-escalate=off")
+        (now,) = lines(project)
+        verdicts.add(now["status"])
+        again = judged_again(kept, elsewhere)
+        for key in ("status", "first", "first_change", "tensors"):
+            assert again.get(key) == now[key], (name, key)
+        assert {key: again[key] for key in now["counts"]} == now["counts"], name
+        here, there = str(project.path), str(elsewhere)
+        assert [one.replace(there, here) for one in again["problems"]] == now["problems"], name
+    assert verdicts == ({"failed"} if change else {"failed", "passed"})
+
+
+def test_a_kept_run_that_was_accepted_passes_as_a_new_one_does(
+    project: Project, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    project.marked()
+    project.record()
+    project.model(change=0.01)
+    project.run(KEEP)
+    before = shutil.copytree(project.path / "kept", tmp_path / "kept")
+    assert judged_again(before, project.path)["status"] == "failed"
+    assert main(["golden", "accept", "--results", "kept"]) == 0, capsys.readouterr()
+    again = judged_again(before, project.path)
+    project.run(KEEP)
+    (now,) = lines(project)
+    assert (again["status"], now["status"]) == ("passed", "passed")
+    assert {key: again[key] for key in now["counts"]} == now["counts"]
 
 
 def test_tests_without_the_marker_are_not_kept(project: Project, capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,7 +59,7 @@ def test_modules_of_one_name_are_of_one_kind() -> None:
     families = {
         "command": "what a folder of cli/ runs",
         "show": "the action of that name of two commands",
-        "judge": "the flow's, and those of scenes",
+        "overflow": "the scene, and what the emulator dumps for it",
         "checker": "of a configuration, by who reads it",
         "registry": "an index of what other packages may add to",
         "reader": "of a dump, and a file that formats have",

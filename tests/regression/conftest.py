@@ -13,7 +13,7 @@ import pytest
 from pytest_npudump.compare.tolerances.rules import tolerances_for
 from pytest_npudump.golden.variants import Goldens
 from pytest_npudump.regression.case import Case
-from pytest_npudump.regression.first_run.judge import judge
+from pytest_npudump.regression.first_run import judge
 from pytest_npudump.regression.session import CaseSession
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.runtime.base import Evidence

@@ -12,7 +12,7 @@ import pytest
 from pytest_npudump.errors import ConfigError, DumpError, RequestError
 from pytest_npudump.regression.attempt import Attempt
 from pytest_npudump.request import DumpRequest
-from pytest_npudump.runtime.acl.config import AclJson
+from pytest_npudump.runtime.acl import AclJson
 
 if TYPE_CHECKING:
     from pytest_npudump.runtime.base import Runtime

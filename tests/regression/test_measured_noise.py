@@ -11,7 +11,7 @@ import pytest
 from pytest_npudump.compare.stats.deviations import Deviations
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.golden.content.text import Golden
+from pytest_npudump.record.text import Golden
 from pytest_npudump.regression.measured_noise import (
     Measured,
     calibrated,

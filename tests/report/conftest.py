@@ -15,8 +15,7 @@ from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.variants import Goldens
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.case import Case
-from pytest_npudump.regression.origin import origin_of
+from pytest_npudump.regression.case import Case, origin_of
 from pytest_npudump.regression.outcome import Outcome, Result
 from pytest_npudump.request import DumpRequest
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.reference.operator_alone import Alone, Isolated
+from pytest_npudump.explain.operator_alone import Alone, Isolated
 from pytest_npudump.report.alone_text import isolated_lines
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.golden.content.noise import repeats_of
-from pytest_npudump.golden.content.text import Golden, parse, render
-from pytest_npudump.results.approved_noise import after_all_rows, after_some_rows
+from pytest_npudump.record.noise import repeats_of
+from pytest_npudump.record.text import Golden, parse, render
+from pytest_npudump.results.acceptance import after_all_rows, after_some_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,11 +15,10 @@ from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.onnxmodels import sessions
-from pytest_npudump.onnxmodels.exposed_session import exposed_session
+from pytest_npudump.onnxmodels.sessions import exposed_session
 from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, THREADS, Variation, Varying
-from pytest_npudump.regression.calibration.held_out import hold_out
-from pytest_npudump.regression.calibration.members import variation_of
+from pytest_npudump.regression.calibration import hold_out, variation_of
 from pytest_npudump.regression.measured_noise import calibrated
 from verdicts.numerics import Numerics
 from verdicts.observed import observe

@@ -12,11 +12,11 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.errors import NpudumpError
+from pytest_npudump.explain.dumped_operators import DumpedOperator
+from pytest_npudump.explain.matches import NAME
+from pytest_npudump.explain.operator_alone import CONVICTED, UNKNOWN, UPSTREAM, judge_alone, judged_upstream
+from pytest_npudump.explain.reference_model import ReferenceModel
 from pytest_npudump.onnxmodels.random_operators import draws_random
-from pytest_npudump.reference.dumped_operators import DumpedOperator
-from pytest_npudump.reference.matches import NAME
-from pytest_npudump.reference.operator_alone import CONVICTED, UNKNOWN, UPSTREAM, judge_alone, judged_upstream
-from pytest_npudump.reference.reference_model import ReferenceModel
 from verdicts.execution import Runner
 from verdicts.faults import faults
 from verdicts.numerics import Numerics, noises

@@ -15,8 +15,8 @@ from pytest_npudump.compare.tensors.tensor_pair import Elements
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.reference.rounding import Rounding, by_rounding
-from pytest_npudump.reference.tolerances import ReferenceTolerances
+from pytest_npudump.explain.rounding import Rounding, by_rounding
+from pytest_npudump.explain.tolerances import ReferenceTolerances
 from verdicts.execution import Runner
 from verdicts.faults import faults
 from verdicts.numerics import Numerics, noises

@@ -19,8 +19,7 @@ from pytest_npudump.report.summary import summary_line
 from pytest_npudump.report.terminal import verdict_lines
 from pytest_npudump.results.expected_tests import missing_tests, read_expected
 from pytest_npudump.results.folder import ResultsFolder
-from pytest_npudump.results.rejudge import BAD, GOOD, LEFT_OUT, UNJUDGED, rejudge
-from pytest_npudump.results.terms import terms_at
+from pytest_npudump.results.rejudge import BAD, GOOD, LEFT_OUT, UNJUDGED, rejudge, terms_at
 
 if TYPE_CHECKING:
     import argparse
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.results.entry import Entry
     from pytest_npudump.results.folder import Results
-    from pytest_npudump.results.rejudge import Rejudged
-    from pytest_npudump.results.terms import Terms
+    from pytest_npudump.results.rejudge import Overrides, Rejudged
 
 _EXPECT = "--expect"
 
@@ -73,7 +71,7 @@ def _missing(expected: int | tuple[str, ...], judged: Sequence[Rejudged]) -> lis
     return [missing] if expected and (missing := missing_tests(expected, told, _EXPECT)) else []
 
 
-def _terms(arguments: argparse.Namespace, entries: Sequence[Entry]) -> Terms:
+def _terms(arguments: argparse.Namespace, entries: Sequence[Entry]) -> Overrides:
     tolerances = None
     if arguments.tolerances:
         from pytest_npudump.compare.tolerances.rules import load_tolerances  # noqa: PLC0415 - yaml only where asked for

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_npudump.results.folder import ResultsFolder
-    from pytest_npudump.results.rejudge import Rejudged
-    from pytest_npudump.results.terms import Terms
+    from pytest_npudump.results.rejudge import Overrides, Rejudged
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,7 @@ class OtherVerdicts:
 
 
 def other_verdicts(
-    names: Sequence[str], folder: ResultsFolder, judged: Sequence[Rejudged], terms: Terms
+    names: Sequence[str], folder: ResultsFolder, judged: Sequence[Rejudged], terms: Overrides
 ) -> list[OtherVerdicts]:
     """Judge the results by each of the tolerances called ``names``: presets, or YAML files of rules.
 
@@ -108,7 +107,7 @@ def idle_lines_of(found: Iterable[OtherVerdicts]) -> Iterator[str]:
         yield from (f"{what_if.given(one.tensors.name)}: {line}" for line in one.idle)
 
 
-def _terms_of(name: str, terms: Terms) -> Terms:
+def _terms_of(name: str, terms: Overrides) -> Overrides:
     if name in PRESETS:
         return replace(terms, preset=name)
     return replace(terms, preset="", tolerances=other_tolerances(name))

@@ -56,6 +56,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--map", type=Path, metavar="FILE", help="YAML file of layers that the ONNX model names otherwise"
     )
+    parser.add_argument(
+        "--plots",
+        type=Path,
+        metavar="DIR",
+        help="write pictures into this folder: run.svg, every tensor by error against tolerance, and for "
+        "each of the first failing tensors whose elements both sides hold tensor-N.svg",
+    )
     add_latest_option(parser)
     add_layout_option(parser)
     add_executor_option(parser)

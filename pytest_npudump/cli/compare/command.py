@@ -19,20 +19,27 @@ from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.compare.tolerances.tolerance import Rule
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.report.verdicts import shown
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
+    from pytest_npudump.cli.compare.engine import Result
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
+
+
+_DRAWN = 6
+"""Failing tensors that have a picture of their own."""
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare, print the verdict, and return 0, 1 or 2."""
     if arguments.golden.suffix == ".onnx":
-        if arguments.what_if:
-            raise RequestError(_("--what-if: not with an ONNX model in place of GOLDEN"))
+        for flag, given in (("--what-if", arguments.what_if), ("--plots", arguments.plots)):
+            if given:
+                raise RequestError(_("{flag}: not with an ONNX model in place of GOLDEN").format(flag=flag))
         from pytest_npudump.cli.compare import onnx_reference  # noqa: PLC0415 - only for ONNX models
 
         return onnx_reference.run(arguments)
@@ -53,7 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
     with open_workers(arguments.executor) as workers:
         golden = read_golden_side(arguments.golden, workers, latest=arguments.latest)
         actual = read_dump_side(arguments.actual, workers, latest=arguments.latest)
-        result = compare_sides(golden, actual, terms_of(golden, tolerances, arguments.layout), workers)
+        terms = terms_of(golden, tolerances, arguments.layout)
+        result = compare_sides(golden, actual, terms, workers, drawn=_DRAWN if arguments.plots else 0)
         alternatives, idle = [], []
         for name, other in others.items():
             tried = compare_sides(golden, actual, terms_of(golden, other, arguments.layout), workers)
@@ -65,12 +73,31 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json != "-":
         emit(lines(result, verbose=arguments.verbose))
         emit(what_if.lines(alternatives))
+    if arguments.plots:
+        written = _draw(arguments, result)
+        if arguments.json != "-":
+            emit(written)
     for line in (*_idle_lines(tolerances, result.comparison), *idle):
         to_stderr(f"npudump: {line}")
     report_problems(result.problems)
     if result.problems or result.comparison.nothing_judged:
         return 2
     return 1 if result.comparison.failing else 0
+
+
+def _draw(arguments: argparse.Namespace, result: Result) -> list[str]:
+    """Write the pictures of a comparison, and say where they are."""
+    from pytest_npudump.report.figures.svg_files import write_figures  # noqa: PLC0415 - only where asked for
+    from pytest_npudump.report.view.tensor_views import tensor_views  # noqa: PLC0415 - the same
+
+    comparison = result.comparison
+    first = [comparison.first.key] if comparison.first is not None else []
+    title = _("{golden} against {actual}").format(
+        golden=shown(arguments.golden), actual=shown(arguments.actual)
+    )
+    tensors = tensor_views(comparison, comparison.tolerances, first)
+    written = write_figures(arguments.plots, title, tensors, result.pictures)
+    return [_("picture: {path}").format(path=shown(path.absolute())) for path in written]
 
 
 def _idle_lines(tolerances: Tolerances, comparison: Comparison) -> Iterator[str]:

@@ -12,8 +12,8 @@ from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.verdicts import COLUMNS, row
 from pytest_npudump.results.folder import ResultsFolder
+from pytest_npudump.results.rejudge import Overrides
 from pytest_npudump.results.result_pairs import Bounds, pair_results, shared_origins
-from pytest_npudump.results.terms import Terms
 
 if TYPE_CHECKING:
     import argparse
@@ -110,7 +110,7 @@ def _bounds(arguments: argparse.Namespace, rules: Sequence[Rule]) -> Bounds:
         from pytest_npudump.compare.tolerances.rules import load_tolerances  # noqa: PLC0415 - yaml only where asked for
 
         tolerances = load_tolerances(arguments.tolerances)
-    terms = Terms(Path.cwd(), preset=arguments.preset or "", tolerances=tolerances)
+    terms = Overrides(Path.cwd(), preset=arguments.preset or "", tolerances=tolerances)
     return Bounds(terms, rules, arguments.numerics or AUTO)
 
 
@@ -120,6 +120,7 @@ def _refuse_others(arguments: argparse.Namespace) -> None:
         "--what-if": arguments.what_if,
         "--inputs": arguments.inputs,
         "--map": arguments.map,
+        "--plots": arguments.plots,
         "--latest": arguments.latest,
         "--producer": arguments.producer,
         "--layout": arguments.layout != "ND",

@@ -15,10 +15,10 @@ from pytest_npudump.compare.tolerances.numerics import HF32
 from pytest_npudump.compare.tolerances.rules import REFERENCE_PRESET, load_tolerances
 from pytest_npudump.compare.tolerances.tolerance import REFERENCE, Rule, Tolerances
 from pytest_npudump.errors import RequestError
+from pytest_npudump.explain.reference import Reference
+from pytest_npudump.explain.tolerances import ReferenceTolerances
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
-from pytest_npudump.reference.reference import Reference
-from pytest_npudump.reference.tolerances import ReferenceTolerances
 from pytest_npudump.report.reference_text import reference_lines, reference_sentence
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.storage.regular_file import open_regular
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pytest_npudump.reference.result import ReferenceResult
+    from pytest_npudump.explain.reference import ReferenceResult
 
 _ROWS = 20
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from pytest_npudump.cli.common.executors import Workers
     from pytest_npudump.dump.records import TensorRecord
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.objects.tensor_store import TensorStore
+    from pytest_npudump.record.text import Golden
 
 _HEAD = 4096
 _MARK = b"npudump-golden:"

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import columns, emit, write_json
 from pytest_npudump.doctor.checks import examine
-from pytest_npudump.doctor.dump_path import DumpPlace, dump_place
-from pytest_npudump.doctor.finding import OK
-from pytest_npudump.doctor.system import System
+from pytest_npudump.doctor.machine import OK, System
+from pytest_npudump.doctor.pytest_config import DumpPlace, dump_place
 from pytest_npudump.language.text_width import width
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, spoken
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from pytest_npudump.doctor.finding import Report
+    from pytest_npudump.doctor.machine import Report
 
 _HEADER = (mark("area"), mark("what"), mark("state"), mark("found"))
 

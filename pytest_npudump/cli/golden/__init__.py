@@ -1,8 +1,7 @@
 """``npudump golden``: what golden files hold, and what becomes of them, one module of this folder a verb.
 
 ``waiting_runs`` are what the verbs about results share, ``owners`` what those about files do;
-``idle_rules`` are what ``stale`` says of tolerances. ``decisions`` are what a review comes to, on a
-``review_screen`` or by ``review_lines``.
+``idle_rules`` are what ``stale`` says of tolerances.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ _ACCEPT = (
 )
 _REVIEW = (
     "Go through the waiting runs one by one, the largest change first, and decide about each: a accept, r "
-    "reject, s skip; A, R and S for it and all that follow; l accept some layers. On a terminal it draws a "
-    "full screen (extra review); elsewhere, and with --lines, it reads a line for each run. Exit 0: no run "
-    "waits any more; 1: some do; 2: one was refused, or results cannot be read."
+    "reject, s skip; A, R and S for it and all that follow; l accept some layers; d show all that differs; q "
+    "quit. A key decides on a terminal, a line elsewhere. Exit 0: no run waits any more; 1: some do; 2: one "
+    "was refused, or results cannot be read."
 )
 _REJECT = "Take waiting runs off the list; their goldens stay, and the next runs are judged by them."
 _SHOW = (
@@ -250,7 +249,6 @@ def _accept(parser: argparse.ArgumentParser) -> None:
 def _review(parser: argparse.ArgumentParser) -> None:
     _add_tests(parser)
     _add_approval(parser)
-    parser.add_argument("--lines", action="store_true", help="by lines of text, also on a terminal")
 
 
 def _add_approval(parser: argparse.ArgumentParser) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import emit, to_stderr
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from pytest_npudump.results.acceptance import Pending
     from pytest_npudump.results.folder import ResultsFolder
-    from pytest_npudump.results.pending_run import Pending
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -59,43 +58,18 @@ def refuse_in_ci(arguments: argparse.Namespace) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What came of a decision.
-
-    Attributes:
-        good: whether it was carried out; an approval may be refused.
-        lines: what was done, in words.
-        problem: why it was refused, or cannot be noted; "" for neither.
-    """
-
-    good: bool
-    lines: tuple[str, ...] = ()
-    problem: str = ""
-
-
 def accept(folder: ResultsFolder, pending: Pending, layers: Sequence[str], reason: str) -> bool:
-    """Accept one run, and say so; False where it was refused, which is told on standard error."""
-    done = accepted(folder, pending, layers, reason)
-    emit(done.lines)
-    if done.problem:
-        to_stderr(done.problem)
-    return done.good
-
-
-def accepted(folder: ResultsFolder, pending: Pending, layers: Sequence[str], reason: str) -> Done:
-    """Accept one run, or some of its layers."""
+    """Accept one run, or some of its layers, and say so; False where it was refused."""
     try:
         approval = approve(pending, layers, reason)
     except NpudumpError as error:
-        return Done(good=False, problem=f"npudump: {spoken(str(error))}")
-    notes = ("  " + _("note: {note}").format(note=spoken(note)) for note in approval.notes)
-    lines = (_("accepted: {test}: {path}").format(test=pending.entry.test, path=shown(pending.path)), *notes)
+        to_stderr(f"npudump: {spoken(str(error))}")
+        return False
+    emit([_("accepted: {test}: {path}").format(test=pending.entry.test, path=shown(pending.path))])
+    emit("  " + _("note: {note}").format(note=spoken(note)) for note in approval.notes)
     try:
         folder.update([approval.entry])
     except (OSError, NpudumpError) as error:  # the golden is written; the list finds that out by itself
-        problem = _("npudump: {path}: it cannot be noted there: {error}").format(
-            path=folder.path, error=error
-        )
-        return Done(good=True, lines=lines, problem=problem)
-    return Done(good=True, lines=lines)
+        problem = _("npudump: {path}: it cannot be noted there: {error}")
+        to_stderr(problem.format(path=folder.path, error=error))
+    return True

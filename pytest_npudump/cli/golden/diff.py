@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.verdict import Verdict
     from pytest_npudump.graph.sources import Sources
-    from pytest_npudump.results.pending_run import Pending
+    from pytest_npudump.results.acceptance import Pending
 
 
 def run(arguments: argparse.Namespace) -> int:

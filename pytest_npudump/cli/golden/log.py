@@ -12,17 +12,17 @@ from pytest_npudump.cli.common.output import emit, write_json
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenError, RequestError
-from pytest_npudump.golden.content.text import parse
 from pytest_npudump.golden.revisions import Change, changes
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.record.record import REASON
+from pytest_npudump.record.text import parse
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.text import Golden
 
 _COMMIT = "\x01"
 _FORMAT = f"--format={_COMMIT}%h%x00%as%x00%an%x00%s"

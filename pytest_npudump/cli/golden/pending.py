@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from pytest_npudump.results.pending_run import Pending
+    from pytest_npudump.results.acceptance import Pending
 
 _HEADER = (mark("test"), mark("tensors"), mark("differ"), mark("largest"), mark("first"), mark("refused"))
 

@@ -16,7 +16,6 @@ from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.golden.applicable import variants_of
-from pytest_npudump.golden.content.noise import MEASURABLE, calibration_of, repeats_of
 from pytest_npudump.golden.objects.stored_golden import pointers_of
 from pytest_npudump.golden.overlay import differing
 from pytest_npudump.golden.stamps import in_words
@@ -24,6 +23,7 @@ from pytest_npudump.golden.store import read_golden
 from pytest_npudump.language.excerpt import byte_size
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, spoken
+from pytest_npudump.record.noise import MEASURABLE, calibration_of, repeats_of
 from pytest_npudump.record.record import REASON, RECORDED
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.allowances import Allowance
     from pytest_npudump.compare.tolerances.calibrated import Calibrated
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.text import Golden
 
 _HEADER = (mark("tensor"), "dtype", mark("repeats"), *(f"{name} %" for name in MEASURABLE))
 

@@ -10,10 +10,10 @@ from pytest_npudump.cli.common.output import to_stderr
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.request import KnownNames
+from pytest_npudump.results.acceptance import Pending, pending_of
 from pytest_npudump.results.entry import LINES, ResultsError
 from pytest_npudump.results.folder import ResultsFolder
-from pytest_npudump.results.pending_run import Pending, pending_of
-from pytest_npudump.results.terms import terms_at
+from pytest_npudump.results.rejudge import terms_at
 
 if TYPE_CHECKING:
     import argparse

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.init.pytest_keys import INI_OPTIONS, KEYS, is_section
 from pytest_npudump.config.cann import installed_cann
-from pytest_npudump.doctor.gate import required
-from pytest_npudump.doctor.pytest_config import locate
+from pytest_npudump.doctor.pytest_config import locate, required
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,24 +8,23 @@ from pytest_npudump.cli.common.output import emit, to_stderr, write_json
 from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import RequestError
+from pytest_npudump.explain.reproduction.calls import CPU, of_call
+from pytest_npudump.explain.reproduction.failure import read_failure
+from pytest_npudump.explain.reproduction.operands import models_of
+from pytest_npudump.explain.reproduction.pieces import of_operator
+from pytest_npudump.explain.reproduction.reduction import Reduction, reduced
+from pytest_npudump.explain.reproduction.reproduction import write_and_try
 from pytest_npudump.language.shell import typed
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.reproduction.call_folder import CPU, of_call
-from pytest_npudump.reproduction.failure import read_failure
-from pytest_npudump.reproduction.make import of_operator, write_and_try
-from pytest_npudump.reproduction.operands import models_of
-from pytest_npudump.reproduction.reduction import Reduction, reduced
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pytest_npudump.reproduction.call_folder import CallReproduction
-    from pytest_npudump.reproduction.failure import Failure
-    from pytest_npudump.reproduction.make import Made
-    from pytest_npudump.reproduction.operands import Models
-    from pytest_npudump.reproduction.written_files import Reproduction
+    from pytest_npudump.explain.reproduction.failure import Failure
+    from pytest_npudump.explain.reproduction.operands import Models
+    from pytest_npudump.explain.reproduction.reproduction import Reproduction, Trial
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -35,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     found: Reduction | None = None
     if failure.call is not None and arguments.model is None:
         _check_call(arguments, failure)
-        reproduction: Reproduction | CallReproduction = of_call(failure, drawn=arguments.synthetic)
+        reproduction: Reproduction = of_call(failure, drawn=arguments.synthetic)
     elif arguments.reduce:
         models = _models(failure, arguments.model)
         with progress(_("looking for the smallest piece that fails")) as report:
@@ -43,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
         reproduction = found.reproduction
     else:
         reproduction = of_operator(failure, _models(failure, arguments.model), drawn=arguments.synthetic)
-    made = write_and_try(
+    trial = write_and_try(
         arguments.output,
         reproduction,
         runs=not arguments.no_run,
@@ -51,10 +50,10 @@ def run(arguments: argparse.Namespace) -> int:
         must_fail=arguments.synthetic,
     )
     if arguments.json:
-        write_json(_as_json(arguments.output, made, found), arguments.json)
+        write_json(_as_json(arguments.output, reproduction, trial, found), arguments.json)
     if arguments.json != "-":
-        emit(_lines(arguments.output, made, found))
-    return _ended(arguments, made)
+        emit(_lines(arguments.output, reproduction, trial, found))
+    return _ended(arguments, reproduction, trial)
 
 
 def _models(failure: Failure, model: Path | None) -> Models:
@@ -102,8 +101,9 @@ def _check_call(arguments: argparse.Namespace, failure: Failure) -> None:
         )
 
 
-def _lines(folder: Path, made: Made, found: Reduction | None) -> Iterator[str]:
-    reproduction, trial = made.reproduction, made.trial
+def _lines(
+    folder: Path, reproduction: Reproduction, trial: Trial | None, found: Reduction | None
+) -> Iterator[str]:
     layers = reproduction.layers
     command = f"{typed('cd', folder)} && {reproduction.command}"
     what = (
@@ -130,8 +130,8 @@ def _lines(folder: Path, made: Made, found: Reduction | None) -> Iterator[str]:
         )
 
 
-def _ended(arguments: argparse.Namespace, made: Made) -> int:
-    trial, layer = made.trial, made.reproduction.key.layer
+def _ended(arguments: argparse.Namespace, reproduction: Reproduction, trial: Trial | None) -> int:
+    layer = reproduction.key.layer
     if trial is None or trial.fails:
         return 0
     if trial.error:
@@ -147,14 +147,14 @@ def _ended(arguments: argparse.Namespace, made: Made) -> int:
                 "npudump: {layer}: passes on drawn values, so nothing was written: leave out --synthetic"
             ).format(layer=layer)
         )
-    elif made.reproduction.failure.reproduced is False:
+    elif reproduction.failure.reproduced is False:
         to_stderr(
             _(
                 "npudump: {layer}: passes here by itself, and the second run of {test}, whose inputs these "
                 "are, did not reproduce the failure"
-            ).format(layer=layer, test=made.reproduction.failure.test)
+            ).format(layer=layer, test=reproduction.failure.test)
         )
-    elif made.reproduction.failure.runtime == "emulator":
+    elif reproduction.failure.runtime == "emulator":
         to_stderr(
             _(
                 "npudump: {layer}: passes here by itself, what failed there is not in its inputs and "
@@ -172,8 +172,9 @@ def _ended(arguments: argparse.Namespace, made: Made) -> int:
     return 1
 
 
-def _as_json(folder: Path, made: Made, found: Reduction | None) -> dict[str, Any]:
-    reproduction, trial = made.reproduction, made.trial
+def _as_json(
+    folder: Path, reproduction: Reproduction, trial: Trial | None, found: Reduction | None
+) -> dict[str, Any]:
     return {
         "folder": str(folder),
         "test": reproduction.failure.test,

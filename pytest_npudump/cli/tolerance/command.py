@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.allowances import Allowance
     from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.text import Golden
 
 _WIDTH = (mark("allowed"), mark("steps"), mark("% of tensor"), mark("rule"))
 _EACH = (mark("tensor"), "dtype", mark("statistic"), mark("golden"), *_WIDTH)

@@ -14,7 +14,7 @@ from pytest_npudump.results.rejudge import read_record
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.text import Golden
 
 
 def as_it_ran(golden: Golden, results: Path) -> Golden:

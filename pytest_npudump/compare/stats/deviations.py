@@ -14,7 +14,7 @@ from pytest_npudump.compare.stats.projection_distances import strayed_projection
 from pytest_npudump.compare.stats.verdict import EXTRA, MISSING
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
 from pytest_npudump.dump.values.dtypes import is_exact
-from pytest_npudump.golden.content.noise import MEASURABLE
+from pytest_npudump.record.noise import MEASURABLE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,7 +11,7 @@ from pytest_npudump.compare.stats.order import ABSENT
 from pytest_npudump.compare.stats.pairs import Pairs
 from pytest_npudump.compare.stats.projection_distances import told
 from pytest_npudump.dump.table import MEASURED
-from pytest_npudump.golden.content.noise import MEASURABLE
+from pytest_npudump.record.noise import MEASURABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

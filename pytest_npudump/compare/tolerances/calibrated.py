@@ -18,14 +18,14 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_npudump.golden.content.noise import FACTOR, calibration_of, parse_noise, repeats_of
 from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.record.noise import FACTOR, calibration_of, parse_noise, repeats_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pytest_npudump.golden.content.noise import Noise
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.noise import Noise
+    from pytest_npudump.record.record import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Calibrated:
         return found is not None and found.varies
 
 
-def calibrated_of(golden: Golden) -> Calibrated | None:
+def calibrated_of(golden: Record) -> Calibrated | None:
     """Return what was measured with a golden; None where it says nothing of repetition or noise.
 
     Raises:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from pytest_npudump.emulator.acl import _buffers, _system, _tensor_descs, mdl, op, rt, util
+from pytest_npudump.emulator.acl import mdl, op, rt, util
 from pytest_npudump.emulator.acl._calls import ACL
-from pytest_npudump.emulator.unsupported import AbsentModule, missing
+from pytest_npudump.emulator.codes import AbsentModule, missing
 
-del _buffers, _system, _tensor_descs
 __npudump_emulator__ = True
 __all__ = ["mdl", "op", "rt", "util"]
 globals().update(ACL.calls, __all__=[*__all__, *ACL.calls])

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.codes import RefusedError
-from pytest_npudump.emulator.process.state import process
+from pytest_npudump.emulator import codes
+from pytest_npudump.emulator.codes import RefusedError
+from pytest_npudump.emulator.process import process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -109,7 +109,7 @@ def parse(call: str, kinds: str, args: Sequence[Any]) -> tuple[Any, ...]:
 
 
 _CALLED = {
-    "Context": "context",
+    "DeviceContext": "context",
     "DataBuffer": "data buffer",
     "LoadConfig": "configuration",
     "ModelDesc": "model description",
@@ -121,11 +121,7 @@ _CALLED = {
 
 
 def known(kind: type[T], handle: int) -> T:
-    """Return what a handle stands for.
-
-    Raises:
-        RefusedError: 100000, for NULL, what was destroyed, and what is no such thing.
-    """
+    """Return what a handle stands for; 100000 for NULL, what was destroyed, and what is no such thing."""
     found = process().handles.get(handle, kind)
     if found is None:
         called = _CALLED.get(kind.__name__, kind.__name__.lower())

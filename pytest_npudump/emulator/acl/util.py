@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._calls import CODE, UTIL
-from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.codes import RefusedError
-from pytest_npudump.emulator.machine.reports import ApplicationThread
-from pytest_npudump.emulator.process.state import process
-from pytest_npudump.emulator.unsupported import missing
+from pytest_npudump.emulator.codes import RefusedError, missing
+from pytest_npudump.emulator.process import process
+from pytest_npudump.emulator.streams import ApplicationThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,25 +2,182 @@
 
 Rules: ``exception_dumper.cpp`` and ``dump_manager.cpp`` of adump. The first kind that is switched on stays on
 until ``aclmdlFinalizeDump``, the detail dump until the end of the process; so does its path.
+
+Files (hicann/runtime, ``src/dfx/adump/adump/exception``): ``dump_file.cpp`` for the container,
+``dump_operator.cpp`` and ``dump_args.cpp`` for names, ``dump_core.cpp`` and ``dump_ELF.cpp`` for the core.
 """
 
 from __future__ import annotations
 
 import os
+import struct
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from pytest_npudump.config.acl_keys import SCENE_TYPES, exception_path
+from pytest_npudump.dump.files.proto import dump_data_class
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.emulator.dumps.exception_files import container, core, exception_header
 from pytest_npudump.emulator.dumps.writer import append
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_npudump.emulator.dumps.exception_files import Operator
+    from pytest_npudump.onnxmodels.tensor_types import Tensor
+
+
+_INPUT = 2
+_OUTPUT = 3
+_ARGUMENTS = 101
+_FORMAT_ND = 2
+_DIMENSIONS = 25
+_ADDRESS = 0x12C0_0000_0000
+_ALIGNMENT = 16
+_LOUSER = 0x8000_0000
+_SECTION_TYPES = {
+    "": 0,
+    ".ascend.global": _LOUSER + 1,
+    ".ascend.devtbl": _LOUSER + 4,
+    ".ascend.auxinfo.global": _LOUSER + 5,
+    ".ascend.kernel_info": _LOUSER + 10,
+    ".shstrtab": 3,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A tensor among the arguments of a kernel.
+
+    Attributes:
+        tensor: type, shape and bytes.
+        index: position among the arguments.
+        format: GE's number of the layout, all of its 32 bits.
+    """
+
+    tensor: Tensor
+    index: int
+    format: int = _FORMAT_ND
+
+
+@dataclass(frozen=True, slots=True)
+class FailedTask:
+    """An operator that failed, with what it worked on.
+
+    Attributes:
+        name, op_type: raw.
+        task, stream, device: ids.
+        inputs, outputs: its tensors; those without memory are left out by the writer.
+    """
+
+    name: str
+    op_type: str
+    task: int
+    stream: int
+    device: int
+    inputs: Sequence[Argument] = field(default=())
+    outputs: Sequence[Argument] = field(default=())
+
+
+def exception_header(
+    time: int,
+    operator: FailedTask,
+    *,
+    brief: bool = False,
+    message: str = "",
+    attributes: Mapping[str, str] | None = None,
+) -> bytes:
+    """Serialize the header of ``aic_err_norm_dump``: types, layouts and shapes of every tensor.
+
+    Args:
+        time: microseconds since the epoch.
+        operator: what failed.
+        brief: for ``aic_err_brief_dump``: shapes and sizes, no name, types or layouts.
+        message: log text (``dfx_message``).
+        attributes: ``user_tag`` of a custom dump and the like.
+    """
+    header: Any = dump_data_class()()
+    header.version, header.dump_time, header.dfx_message = "2.0", time, message
+    header.op_name = "" if brief else operator.name
+    for key, value in (attributes or {}).items():
+        header.attr.add(name=key, value=value)
+    for repeated, arguments in ((header.input, operator.inputs), (header.output, operator.outputs)):
+        for argument in arguments:
+            field, tensor = repeated.add(), argument.tensor
+            field.size, field.arg_index = tensor.nbytes, argument.index
+            if tensor.shape:  # a scalar has no shape at all, as only its dimensions are added
+                field.shape.dim.extend(tensor.shape)
+            if not brief:
+                field.data_type, field.format = tensor.dtype.proto, argument.format
+    for field in header.input:
+        field.input_type = _INPUT
+    encoded: bytes = header.SerializeToString(deterministic=True)
+    return encoded
+
+
+def container(header: bytes, operator: FailedTask) -> list[bytes]:
+    """Return the pieces of the file: length, header, inputs, outputs."""
+    payload = [_bytes(argument.tensor) for argument in (*operator.inputs, *operator.outputs)]
+    return [struct.pack("<Q", len(header)), header, *payload]
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    return tensor.data.view(np.uint8).tobytes()
+
+
+def core(kernel: str, operator: FailedTask) -> bytes:
+    """Return the core of ``aic_err_detail_dump``: an ELF file with the device memory of the kernel.
+
+    Sections, in this order: the device, a region for the arguments and for each tensor, the kernel's name,
+    the list of the regions. Registers and the memory of AI Cores, which are not emulated, are not in it.
+    """
+    arguments = [*((_INPUT, one) for one in operator.inputs), *((_OUTPUT, one) for one in operator.outputs)]
+    addresses = [_ADDRESS + 0x1000 * at for at in range(1, len(arguments) + 1)]
+    table = struct.pack(f"<{len(addresses)}Q", *addresses)
+    regions = [_region(_ADDRESS, len(table), 2, _ARGUMENTS, ())]
+    sections = [
+        ("", b"", 0),
+        (".ascend.devtbl", struct.pack("<4Q2I", 1, 0, 0, 0, operator.device, 0), 0),
+        (".ascend.global", table, _ADDRESS),
+    ]
+    for address, (kind, argument) in zip(addresses, arguments, strict=True):
+        tensor = argument.tensor
+        regions.append(_region(address, tensor.nbytes, len(sections), kind, tensor.shape))
+        sections.append((".ascend.global", _bytes(tensor), address))
+    name = kernel.encode()
+    sections.append((".ascend.kernel_info", struct.pack("<I", len(name)) + name, 0))
+    sections.append((".ascend.auxinfo.global", b"".join(regions), 0))
+    return _elf(sections)
+
+
+def _region(address: int, size: int, section: int, kind: int, shape: Sequence[int]) -> bytes:
+    """Return a ``GlobalMemInfo`` of ``dump_common.h``."""
+    dims = (*shape[:_DIMENSIONS], *[0] * (_DIMENSIONS - len(shape)))
+    return struct.pack(f"<QQIHHI4x{_DIMENSIONS}Q", address, size, section, kind, 0, len(shape), *dims)
+
+
+def _elf(sections: Sequence[tuple[str, bytes, int]]) -> bytes:
+    names = b"\0"
+    offsets = {"": 0}
+    for name in [*(name for name, _, _ in sections), ".shstrtab"]:
+        if name not in offsets:
+            offsets[name] = len(names)
+            names += name.encode() + b"\0"
+    body, rows = b"", b""
+    for name, data, address in [*sections, (".shstrtab", names, 0)]:
+        place = (address, 64 + len(body), len(data))
+        rows += struct.pack("<IIQQQQIIQQ", offsets[name], _SECTION_TYPES[name], 0, *place, 0, 0, 0, 0)
+        body += data
+    body += b"\0" * (-len(body) % _ALIGNMENT)
+    count = len(sections) + 1
+    # ELFCLASS64, ELFDATA2LSB, EV_CURRENT; ET_CORE, EM_HIIPU
+    head = b"\x7fELF\2\1\1".ljust(16, b"\0") + struct.pack(
+        "<HHIQQQIHHHHHH", 4, 0x1029, 1, 0, 0, 64 + len(body), 0, 64, 0, 0, 64, count, count - 1
+    )
+    return head + body + rows
+
 
 NORM = "EXCEPTION"
 BRIEF = "ARGS_EXCEPTION"
@@ -47,7 +204,7 @@ class ExceptionDump:
     kind: str
     base: str
 
-    def write(self, operator: Operator, clock: Callable[[], int]) -> Path:
+    def write(self, operator: FailedTask, clock: Callable[[], int]) -> Path:
         """Write the dump of an operator and return its path; a detail dump ends the process.
 
         Raises:
@@ -88,7 +245,7 @@ def _stamp(now: int) -> str:
     return time.strftime("%Y%m%d%H%M%S", time.localtime(now // 1_000_000)) + f"{now // 1000 % 1000:03}"
 
 
-def dumped(dump: ExceptionDump | None, operator: Operator, clock: Callable[[], int]) -> str:
+def dumped(dump: ExceptionDump | None, operator: FailedTask, clock: Callable[[], int]) -> str:
     """Write the dump of an operator, if one is on, and return what the error message says of it."""
     if dump is None:
         return ""

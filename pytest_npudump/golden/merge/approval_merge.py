@@ -14,17 +14,30 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from pytest_npudump.dump.table import PROJECTIONS, StatsTable
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.applicable import VARIANTS
-from pytest_npudump.golden.content import rows
-from pytest_npudump.golden.content.noise import REPEATS
-from pytest_npudump.golden.content.projection_rows import render_projections
-from pytest_npudump.golden.content.row_lines import by_name, common_columns, lines_by_key
-from pytest_npudump.golden.content.row_stamps import stamped_lines
-from pytest_npudump.golden.content.text import Golden, parse, render
-from pytest_npudump.golden.content.unwritten_entries import LEFT_OUT, entries_of
 from pytest_npudump.golden.merge.joins import Conflict, joined, joined_order
 from pytest_npudump.golden.merge.noise_joins import joined_repeats, under_one_calibration
 from pytest_npudump.golden.pair import KEY, SOURCES
-from pytest_npudump.record.record import BLOCKS, EDGES, OP_TYPES, POINTERS, REASON, RECORDED, UNWRITTEN
+from pytest_npudump.record import rows
+from pytest_npudump.record.noise import REPEATS
+from pytest_npudump.record.record import (
+    BLOCKS,
+    EDGES,
+    OP_TYPES,
+    POINTERS,
+    REASON,
+    RECORDED,
+    UNWRITTEN,
+    Record,
+)
+from pytest_npudump.record.rows import (
+    by_name,
+    common_columns,
+    lines_by_key,
+    render_projections,
+    stamped_lines,
+)
+from pytest_npudump.record.text import parse, render
+from pytest_npudump.record.unwritten_entries import LEFT_OUT, entries_of
 from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:
@@ -91,7 +104,7 @@ def merge(path: Path, base: str, ours: str, theirs: str) -> Merged:
 
 
 class _Merge:
-    def __init__(self, sides: _Sides[Golden]) -> None:
+    def __init__(self, sides: _Sides[Record]) -> None:
         self._sides = sides
         self._columns = common_columns([golden.table for golden in sides])
         self._lines = sides.map(lambda golden: lines_by_key(golden.table, self._columns))
@@ -177,7 +190,7 @@ class _Merge:
         return row and next(stamped_lines([row], [key], {key: max(stamps, default="")}))
 
     def _of_rows(
-        self, names: Iterable[str], block: Callable[[Golden], str]
+        self, names: Iterable[str], block: Callable[[Record], str]
     ) -> Iterator[tuple[str, str | Conflict[str | None] | None]]:
         """Yield what a block says of each tensor: that of the side whose statistics it has."""
         blocks = self._sides.map(lambda golden: by_name(block(golden)))
@@ -248,7 +261,7 @@ def _yaml(key: str, value: Any) -> str:
     return safeyaml.dump_mapping({key: value, "": []}).removesuffix(_NO_KEY)
 
 
-def _head(golden: Golden, columns: Sequence[str]) -> dict[str, Any]:
+def _head(golden: Record, columns: Sequence[str]) -> dict[str, Any]:
     if not golden.test:
         return {}
     digits = rows.common_digits(golden.table)

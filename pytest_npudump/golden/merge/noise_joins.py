@@ -11,18 +11,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.table import layer_of
-from pytest_npudump.golden.content.noise import CALIBRATION, Repeats, repeats_of
-from pytest_npudump.golden.content.row_lines import common_columns, lines_by_key
+from pytest_npudump.record.noise import CALIBRATION, Repeats, repeats_of
+from pytest_npudump.record.rows import common_columns, lines_by_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.record import Record
 
 _NOTHING = "-"
 
 
-def under_one_calibration(base: Golden, ours: Golden, theirs: Golden) -> tuple[Golden, Golden, Golden]:
+def under_one_calibration(base: Record, ours: Record, theirs: Record) -> tuple[Record, Record, Record]:
     """Return the three files with one calibration, and only the noise that was measured under it.
 
     The calibration is that of the side that has changed it; of ours, where both have.
@@ -38,7 +38,7 @@ def under_one_calibration(base: Golden, ours: Golden, theirs: Golden) -> tuple[G
 
 
 def joined_repeats(
-    sides: Sequence[tuple[Golden, Mapping[str, str]]], rows: Mapping[str, object]
+    sides: Sequence[tuple[Record, Mapping[str, str]]], rows: Mapping[str, object]
 ) -> dict[str, Any] | None:
     """Return the key ``repeats`` of the joined golden: the fewest runs, and of how many rows they tell.
 
@@ -74,7 +74,7 @@ def _is_known(key: str, row: object, known: Sequence[tuple[Repeats, Mapping[str,
     return any(lines.get(key) == row for _, lines in known)
 
 
-def _measured_as(golden: Golden, leading: Golden) -> Golden:
+def _measured_as(golden: Record, leading: Record) -> Record:
     """Return a golden with the calibration of another one, and noise in the rows that are that one's too."""
     columns = common_columns([golden.table, leading.table])
     kept = lines_by_key(leading.table, columns)

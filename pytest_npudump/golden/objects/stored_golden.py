@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.content.pointer_lines import Pointer, read_pointers, row_hash
 from pytest_npudump.golden.pair import HASH, KEY, STORED, Recording, facts_of, is_stored
 from pytest_npudump.golden.store import stage_golden
+from pytest_npudump.record.pointer_lines import Pointer, read_pointers, row_hash
 from pytest_npudump.record.record import POINTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.objects.tensor_store import TensorStore
     from pytest_npudump.golden.tensors import Tensor
+    from pytest_npudump.record.record import Record
 
 _NO_ROW = "00000000"
 _AT_ONCE = 8
@@ -58,7 +58,7 @@ class PointedTensor:
 
 
 def stage_stored(
-    golden: Golden,
+    golden: Record,
     tensors: Mapping[str, tuple[Tensor, str]],
     left_out: Sequence[str],
     store: TensorStore,
@@ -83,11 +83,11 @@ def stage_stored(
 
 
 def naming(
-    golden: Golden,
+    golden: Record,
     tensors: Mapping[str, Tensor],
     facts: Mapping[str, Any],
     keep: Callable[[Tensor], tuple[str, int]],
-) -> Golden:
+) -> Record:
     """Return a golden that names tensors in a store.
 
     Args:
@@ -107,7 +107,7 @@ def naming(
     return replace(golden, extra={**golden.extra, KEY: dict(facts)}, blocks=blocks)
 
 
-def pointed_tensors(golden: Golden, store: TensorStore) -> dict[str, PointedTensor]:
+def pointed_tensors(golden: Record, store: TensorStore) -> dict[str, PointedTensor]:
     """Return the tensors of a golden that lie in a store, by sanitised key.
 
     Raises:
@@ -127,7 +127,7 @@ def pointed_tensors(golden: Golden, store: TensorStore) -> dict[str, PointedTens
     return found
 
 
-def pointers_of(golden: Golden) -> dict[str, Pointer]:
+def pointers_of(golden: Record) -> dict[str, Pointer]:
     """Return what a golden says of its tensors in a store, by key; nothing of one that has none there.
 
     Raises:

@@ -15,9 +15,9 @@ from pytest_npudump.golden.objects.object_store import UnreachableError, object_
 from pytest_npudump.golden.tensor_content import chunks, portable, viewed
 
 if TYPE_CHECKING:
-    from pytest_npudump.golden.content.pointer_lines import Pointer
     from pytest_npudump.golden.objects.object_store import ObjectStore
     from pytest_npudump.golden.tensors import Tensor
+    from pytest_npudump.record.pointer_lines import Pointer
     from pytest_npudump.settings import Settings
 
 

@@ -163,12 +163,12 @@ def _write_page(
     results = folder / _RESULTS
     if not results.is_dir() or find_spec("jinja2") is None:
         return []
+    from pytest_npudump.results.rejudge import Overrides  # noqa: PLC0415 - the same
     from pytest_npudump.results.session_page import page_of_tests  # noqa: PLC0415 - where results are kept
-    from pytest_npudump.results.terms import Terms  # noqa: PLC0415 - the same
 
     try:
         with speaking(settings.lang):
-            names, terms = {test.test for test in tests}, Terms(config.rootpath)
+            names, terms = {test.test for test in tests}, Overrides(config.rootpath)
             page_of_tests(ResultsFolder(results), names, terms, folder / _PAGE, problems)
     except NpudumpError as error:
         return [f"the page is not among them: {error}"]

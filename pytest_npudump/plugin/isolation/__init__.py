@@ -1,6 +1,5 @@
 """One run of a marked test in a process of its own, a child pytest.
 
 ``parent`` is the run as its parent sees it, ``child`` the same from within, ``task`` what the one tells the
-other. A child is a program of its own, or forked from a fork server
-(``server``, and ``server_process`` as its parent has it) that has touched no device.
+other. A child is a program of its own, or forked from a fork server (``server``) that has touched no device.
 """

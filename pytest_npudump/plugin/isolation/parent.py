@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.plugin.isolation.server_process import ServerProcess
+from pytest_npudump.plugin.isolation.server import ServerProcess
 from pytest_npudump.plugin.isolation.task import GRACE, LINES, Task
-from pytest_npudump.regression.run.unwritten import looks_for_unwritten, other_memory
-from pytest_npudump.runtime.external.processes import how_it_ended, last_lines, run_in_group
+from pytest_npudump.regression.unwritten import looks_for_unwritten, other_memory
+from pytest_npudump.runtime.programs import how_it_ended, last_lines, run_in_group
 from pytest_npudump.storage.mailbox import messages
 
 if TYPE_CHECKING:

@@ -6,7 +6,10 @@ device. Nor does one inherit a thread, or a lock that a thread holds: there is o
 is looked at before it. OpenBLAS, whose threads begin with numpy's import, ends them before a fork and begins
 its own in the child.
 
-Started as ``python -c "from ...isolation.server import main; main()" DESCRIPTOR MODULE ...``.
+``multiprocessing`` has a fork server too. Its children run the main module of pytest's own process again, and
+leave by ``os._exit``: what a test registered with ``atexit``, to give its device back, would not run.
+
+Started with the second child of a session: ``python -c "from ... import main; main()" DESCRIPTOR MODULE...``
 """
 
 from __future__ import annotations
@@ -14,24 +17,198 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import resource
 import select
-import signal
 import socket
+import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
+
+import pytest
 
 from pytest_npudump.plugin.isolation.child import run_task
 from pytest_npudump.plugin.isolation.task import GRACE
+from pytest_npudump.runtime.programs import supervised
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 _CLIENTS = frozenset({"acl", "torch", "torch_npu", "mindspore", "onnxruntime"})
-_PAUSE = 0.02
 _MESSAGE = 1 << 16
+_MAIN = "from pytest_npudump.plugin.isolation.server import main; main()"
+_START = 120.0
+"""Seconds in which its imports are done, on a machine that is busy."""
+_MEASURED = ("COV_CORE_SOURCE", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+"""Variables by which coverage measures each interpreter that starts, and no fork of one."""
+_OF_THIS_TEST = "PYTEST_CURRENT_TEST"
+
+
+class ServerProcess:
+    """What forks the children of one session, where that can be done.
+
+    The first child is started as a program of its own: it tells what others need, and for one alone nothing
+    has to be prepared. So is any whose environment is not that of the fork server: the interpreter and
+    libraries read theirs once.
+    """
+
+    def __init__(self) -> None:
+        self._modules: tuple[str, ...] = ()
+        self._usable = not any(os.environ.get(name) for name in _MEASURED)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: socket.socket | None = None
+        self._inherited: tuple[dict[str, str], object] = ({}, None)
+
+    @classmethod
+    def of(cls, config: pytest.Config) -> ServerProcess:
+        """Return that of a session, which ends with it."""
+        if _SERVER not in config.stash:
+            config.stash[_SERVER] = server = cls()
+            config.add_cleanup(server.close)
+        return config.stash[_SERVER]
+
+    def learn(self, modules: Iterable[str]) -> None:
+        """Take over what a child had imported of this package when its test had ended."""
+        self._modules = self._modules or tuple(modules)
+
+    def is_ready(self, cwd: Path) -> bool:
+        """Whether a child can be forked at this moment; start what forks it where one is to be expected."""
+        if not self._usable or not self._modules:
+            return False
+        if self._process is not None and self._process.poll() is not None:
+            self.close()  # somebody has killed it
+        if self._process is None:
+            self._usable = self._start(cwd)
+        return self._usable and _inherited() == self._inherited
+
+    def run(
+        self, task: Path, cwd: Path, timeout: float, files: tuple[IO[bytes], IO[bytes]], back: int
+    ) -> int:
+        """Fork a child, wait for its end, and end all that it has started; :meth:`is_ready` comes before.
+
+        Its group ends as :func:`~pytest_npudump.runtime.programs.run_in_group` says.
+
+        Args:
+            task: file of what it is to do.
+            cwd: its working directory.
+            timeout: seconds it may run.
+            files: where its output and its errors go.
+            back: the descriptor over which it answers.
+
+        Returns:
+            Its exit code; ``-N`` where signal ``N`` ended it.
+
+        Raises:
+            subprocess.TimeoutExpired: it did not end in time, and was ended.
+            OSError: the fork server has ended meanwhile, and with it the child.
+        """
+        connection = self._connection
+        assert connection is not None  # noqa: S101 - is_ready() came before
+
+        def start() -> _Forked:
+            asked = json.dumps({"task": str(task), "cwd": str(cwd)}).encode()
+            socket.send_fds(connection, [asked], [*(file.fileno() for file in files), back])
+            return _Forked(connection, _hear(connection, "child", _START))
+
+        try:
+            return supervised(start, timeout, GRACE)
+        except OSError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the fork server, and whatever child it has."""
+        process, self._process = self._process, None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if process is None:
+            return
+        try:
+            process.wait(GRACE + 5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _start(self, cwd: Path) -> bool:
+        ours, theirs = socket.socketpair()
+        self._connection, self._inherited = ours, _inherited()
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - this interpreter
+                [sys.executable, "-c", _MAIN, str(theirs.fileno()), *self._modules],
+                cwd=cwd,
+                env=self._inherited[0],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=(theirs.fileno(),),
+            )
+        with suppress(OSError):
+            if _hear(ours, "ready", _START):
+                return True
+        self.close()
+        return False
+
+
+class _Forked:
+    """A child of the fork server, which waits for its end.
+
+    Attributes:
+        pid: its number, and that of its group.
+    """
+
+    def __init__(self, connection: socket.socket, pid: int) -> None:
+        self.pid = pid
+        self._connection = connection
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        with suppress(OSError, subprocess.TimeoutExpired):
+            self.wait(0)
+        return self._code
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self._code is None:
+            try:
+                self._code = _hear(self._connection, "code", timeout)
+            except (TimeoutError, BlockingIOError):
+                raise subprocess.TimeoutExpired("child", timeout or 0) from None
+        return self._code
+
+
+def _hear(connection: socket.socket, name: str, timeout: float | None) -> Any:
+    """Return what the fork server's next message says of ``name``.
+
+    Raises:
+        TimeoutError: none came in time.
+        ConnectionResetError: none will come any more.
+    """
+    connection.settimeout(timeout)
+    message = b""
+    while not message.endswith(b"\n"):  # byte by byte: the next message may be there already
+        byte = connection.recv(1)
+        if not byte:
+            break
+        message += byte
+    try:
+        return json.loads(message)[name]
+    except (KeyError, ValueError) as error:
+        raise ConnectionResetError(f"the process that forks children has ended: {error}") from error
+
+
+_SERVER = pytest.StashKey[ServerProcess]()
+
+
+def _inherited() -> tuple[dict[str, str], object]:
+    """Return what a child that is started anew has of this process, and one that is forked has not."""
+    environment = {name: value for name, value in os.environ.items() if name != _OF_THIS_TEST}
+    names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+    limits = [resource.getrlimit(getattr(resource, name)) for name in names]
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return environment, (limits, mask, os.sched_getaffinity(0), os.nice(0))
 
 
 def main() -> None:
@@ -89,10 +266,7 @@ def _serve(connection: socket.socket, parent: int) -> tuple[Path, int] | None:
         with suppress(OSError):  # the child does the same: whoever comes first
             os.setpgid(child, child)
         _say(connection, child=child)
-        code = _wait((connection.fileno(), parent), child)
-        if code is None:
-            return None
-        _say(connection, code=code)
+        _say(connection, code=os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def _become(cwd: str, descriptors: list[int]) -> int:
@@ -115,41 +289,6 @@ def _ready(*descriptors: int) -> set[int]:
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
     return {descriptor for descriptor, _ in poll.poll()}
-
-
-def _wait(others: tuple[int, ...], child: int) -> int | None:
-    """Wait for the end of a child and of all it started; return its exit code, None if the parent is gone."""
-    ended = os.pidfd_open(child)
-    try:
-        gone = ended not in _ready(*others, ended)
-    finally:
-        os.close(ended)
-    code = _end_group(child)
-    return None if gone else code
-
-
-def _end_group(child: int) -> int:
-    """End every process of a child's group, by SIGTERM and later by SIGKILL; return the child's exit code."""
-    code = None
-    _signal(child, signal.SIGTERM)
-    until = time.monotonic() + GRACE
-    while time.monotonic() < until:
-        if code is None:
-            found, status = os.waitpid(child, os.WNOHANG)
-            code = os.waitstatus_to_exitcode(status) if found else None
-        if code is not None and not _signal(child, 0):
-            return code
-        time.sleep(_PAUSE)
-    _signal(child, signal.SIGKILL)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if code is None else code
-
-
-def _signal(group: int, number: int) -> bool:
-    """Send a signal; return whether there is such a group."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
-        return True
-    return False
 
 
 def _say(connection: socket.socket, **content: object) -> None:

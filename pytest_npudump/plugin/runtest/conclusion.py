@@ -135,7 +135,7 @@ def _after_failed_body(item: pytest.Item, test: CaseSession) -> str:
 
 
 def _not_compared(test: CaseSession) -> str:
-    from pytest_npudump.regression.run.diagnose import full_words, what_ran  # noqa: PLC0415 - after a run
+    from pytest_npudump.regression.diagnose import full_words, what_ran  # noqa: PLC0415 - after a run
 
     case = test.case
     known = filter(None, (what_ran(case.runtime.activity), *_notes(test), full_words(case.directory)))

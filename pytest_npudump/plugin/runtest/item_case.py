@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.compare.tolerances.rules import tolerances_for
+from pytest_npudump.explain.reference import Reference
 from pytest_npudump.golden.objects.tensor_store import store_of
 from pytest_npudump.golden.variants import Goldens
 from pytest_npudump.plugin.marker.item import Identity, request_of
@@ -15,7 +16,6 @@ from pytest_npudump.plugin.paths import started_with
 from pytest_npudump.plugin.runtest.item_state import only_setup
 from pytest_npudump.plugin.runtest.past_failures import past_sources
 from pytest_npudump.plugin.terminal.progress import progress_of
-from pytest_npudump.reference.reference import Reference
 from pytest_npudump.regression.case import Case, arguments_of
 from pytest_npudump.regression.session import CaseSession
 from pytest_npudump.request import AUTO_LAYERS

@@ -58,10 +58,9 @@ def _failed(config: pytest.Config, settings: Settings) -> Mapping[str, Entry]:
 
 def _sources(config: pytest.Config, settings: Settings, entry: Entry) -> tuple[str, ...]:
     from pytest_npudump.results.folder import ResultsFolder  # noqa: PLC0415 - as above
-    from pytest_npudump.results.rejudge import rejudge  # noqa: PLC0415 - the same
-    from pytest_npudump.results.terms import Terms  # noqa: PLC0415 - the same
+    from pytest_npudump.results.rejudge import Overrides, rejudge  # noqa: PLC0415 - the same
 
-    terms = Terms(config.rootpath, golden_root(config, settings))
+    terms = Overrides(config.rootpath, golden_root(config, settings))
     judged = rejudge(ResultsFolder(results_path(config, settings)), entry, terms)
     result, golden = judged.result, judged.golden
     if result is None or result.outcome.comparison is None:

@@ -20,7 +20,7 @@ from pytest_npudump.plugin.runtest.item_state import (
     will_run_again,
 )
 from pytest_npudump.plugin.terminal.progress import announce_run
-from pytest_npudump.runtime.external.processes import interruptible
+from pytest_npudump.runtime.programs import interruptible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -47,8 +47,8 @@ def write_report(
     """
     from pytest_npudump.report.view.overview import SessionView  # noqa: PLC0415 - only where asked for
     from pytest_npudump.results.folder import ResultsFolder  # noqa: PLC0415 - the same
+    from pytest_npudump.results.rejudge import Overrides  # noqa: PLC0415 - the same
     from pytest_npudump.results.session_page import INDEX, page_of_tests, write_page  # noqa: PLC0415 - the same
-    from pytest_npudump.results.terms import Terms  # noqa: PLC0415 - the same
 
     target: Path = config.rootpath / settings.report / (INDEX if rank is None else f"rank{rank}.html")
     try:
@@ -61,7 +61,7 @@ def write_report(
             )
         else:
             folder = ResultsFolder(results_path(config, settings))
-            page_of_tests(folder, tests, Terms(config.rootpath), target, problems)
+            page_of_tests(folder, tests, Overrides(config.rootpath), target, problems)
     except (OSError, NpudumpError) as error:
         return _("no report: {error}").format(error=error)
     return _("report: {target}").format(target=target)

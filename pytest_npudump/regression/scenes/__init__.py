@@ -8,10 +8,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from pytest_npudump.regression.scenes.check_op import judge as check_op
-from pytest_npudump.regression.scenes.exception import judge as exception
-from pytest_npudump.regression.scenes.overflow import judge as overflow
-from pytest_npudump.regression.scenes.watcher import judge as watcher
+from pytest_npudump.regression.scenes import check_op, exception, overflow, watcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

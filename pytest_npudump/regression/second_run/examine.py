@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pytest_npudump.compare.judge import RUN, judge_tables
+from pytest_npudump.compare.patterns.pattern_search import find_pattern
+from pytest_npudump.compare.patterns.tensor_patterns import SEARCHED
 from pytest_npudump.compare.stats.deviations import deviations
 from pytest_npudump.compare.stats.eager_calls import under_golden_keys
 from pytest_npudump.compare.stats.order import ABSENT
@@ -15,6 +18,7 @@ from pytest_npudump.compare.stats.verdict import EXTRA, FAIL
 from pytest_npudump.compare.tensors.describe import describe_tensor
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.element_verdict import BYTES, ELEMENTS, SPECIAL
+from pytest_npudump.compare.tensors.picture import draw, draw_alone
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.selection import alike_layers, by_file_names, with_raw_names
@@ -23,19 +27,18 @@ from pytest_npudump.dump.tree.mindspore import under_first_keys
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden.kept_tensors import read_tensors
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.calibration.series import fed, fed_otherwise, fed_words
+from pytest_npudump.regression.calibration import fed, fed_otherwise, fed_words
 from pytest_npudump.regression.measured_noise import once, repeated
 from pytest_npudump.regression.outcome import Escalation, Finding, FirstRun
-from pytest_npudump.regression.record import (
+from pytest_npudump.regression.recording import (
     SecondRun,
     disagreement_words,
     drawing_alike,
     leave_out_unwritten,
     record_with_tensors,
 )
-from pytest_npudump.regression.second_run.by_reference import failing_keys, with_reference
-from pytest_npudump.regression.second_run.patterns import with_patterns
-from pytest_npudump.regression.second_run.suspected import isolate_suspects
+from pytest_npudump.regression.second_run.alone import isolate_suspects
+from pytest_npudump.regression.second_run.suspected import failing_keys, with_reference
 from pytest_npudump.regression.shared_by_ranks import by_rank
 
 if TYPE_CHECKING:
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.measured_noise import Measured
     from pytest_npudump.regression.second_run.run_plan import Plan
+
 
 _RECOMPUTED = 1e-6
 """Share of a statistic's scale by which a run of tensors may differ from a run of statistics and be alike.
@@ -299,3 +303,62 @@ def _finding(
         return replace(finding, description=describe_tensor(actual), note=f"the golden tensor is {shapes}")
     rtol, atol = tolerances.elements(record.key.layer, record.dtype, op_type=record.op_type)
     return replace(finding, difference=compare_tensors(golden, actual, rtol=rtol, atol=atol))
+
+
+_AT_HAND = 16
+"""Other tensors whose values a wrong one may turn out to hold."""
+
+
+def with_patterns(
+    findings: Sequence[Finding], records: Mapping[str, TensorRecord], tensors: Mapping[str, np.ndarray]
+) -> tuple[Finding, ...]:
+    """Add to the first findings what can be drawn of them, and where elements differ what explains that.
+
+    Args:
+        findings: one a failing tensor, in execution order.
+        records: the second run's tensors by sanitised key.
+        tensors: the golden's, the same way.
+    """
+    told = list(findings)
+    differing = [at for at, f in enumerate(findings) if f.difference is not None and f.difference.outside]
+    for at in differing[:SEARCHED]:
+        name, difference = str(findings[at].key.sanitised), findings[at].difference
+        record = records[name]
+        actual = _loaded(record)
+        if actual is None or difference is None:
+            continue
+        others = _others(name, actual, records, tensors)
+        pattern = find_pattern(tensors[name], actual, difference, layout=record.format, others=others)
+        picture = draw(tensors[name], actual, rtol=difference.rtol, atol=difference.atol)
+        told[at] = replace(findings[at], pattern=pattern, picture=picture)
+    alone = [at for at, finding in enumerate(findings) if finding.description is not None]
+    for at in alone[:SEARCHED]:
+        actual = _loaded(records[str(findings[at].key.sanitised)])
+        told[at] = replace(findings[at], picture=None if actual is None else draw_alone(actual))
+    return tuple(told)
+
+
+def _others(
+    name: str, actual: np.ndarray, records: Mapping[str, TensorRecord], tensors: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Return tensors of the same type and size: those of this run, and the golden's."""
+    found: dict[str, np.ndarray] = {}
+    for key, record in records.items():
+        alike = record.dtype == records[name].dtype and math.prod(record.shape or ()) == actual.size
+        array = _loaded(record) if alike and key != name and len(found) < _AT_HAND else None
+        if array is not None:
+            found[str(record.key)] = array
+    for key, array in tensors.items():
+        same = array.dtype == actual.dtype and array.size == actual.size
+        if same and key != name and len(found) < _AT_HAND:
+            found[f"the golden's {key}"] = array
+    return found
+
+
+def _loaded(record: TensorRecord) -> np.ndarray | None:
+    if record.payload is None:
+        return None
+    try:
+        return load(record.payload, record.dtype, record.shape)
+    except DumpError:
+        return None  # a note of the finding says so

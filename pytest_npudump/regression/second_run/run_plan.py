@@ -8,29 +8,37 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import resolve_raw_names
 from pytest_npudump.errors import DumpError
+from pytest_npudump.explain.operator_alone import ACQUITTED
+from pytest_npudump.explain.operator_alone import UNKNOWN as NOT_JUDGED
+from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.measured_noise import further_runs
-from pytest_npudump.regression.outcome import Escalation, FirstRun
-from pytest_npudump.regression.record import needs_processes
-from pytest_npudump.regression.run.unwritten import read_probe
-from pytest_npudump.regression.second_run.by_reference import failing_keys, failing_layers, known_keys
-from pytest_npudump.regression.second_run.inputs_wanted import (
+from pytest_npudump.regression.outcome import Escalation, FirstRun, ThirdRun
+from pytest_npudump.regression.recording import needs_processes
+from pytest_npudump.regression.second_run.suspected import (
     edges_of_device,
     edges_of_run,
+    failing_layers,
+    feeders_of,
+    known_keys,
+    largest_of,
     needs_inputs,
     sizes_of,
     sizes_with_inputs,
+    suspects_of,
     upstream_of,
 )
+from pytest_npudump.regression.unwritten import read_probe
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pytest_npudump.dump.records import Dump, TensorKey
     from pytest_npudump.graph.edges import Edges
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.outcome import Outcome
+    from pytest_npudump.regression.outcome import FirstRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +114,7 @@ def _plan_explanation(case: Case, first: FirstRun, dump: Dump) -> Plan | None:
         alone = case.exchange is None and not first.part  # what ranks share is not approved by what one left
         return _plan(case, first, dump, also) if also and alone else None
     edges = edges_of_run(case, first, dump)
-    suspects = _suspects_of(first.outcome)
+    suspects = suspects_of(first.outcome)
     return plan_suspects(case, first, dump, suspects, failing, edges=edges, also=also)
 
 
@@ -260,13 +268,116 @@ def _consumers(dump: Dump, layers: tuple[str, ...]) -> tuple[tuple[str, ...], tu
     return tuple(layer for layer in dict.fromkeys(found.values()) if layer not in layers), lonely
 
 
-def _suspects_of(outcome: Outcome) -> tuple[TensorKey, ...]:
-    """Return the outputs to be judged by their inputs, in order of execution.
+_ONCE = "not run: pytest, or another plugin that runs the test, lets it run once only"
+_REPEATED = "not run: the test had failed by itself before, and another plugin repeated it"
 
-    They are each independent source and where its change begins; the first failure where no source is known.
+
+def agreed_plan(case: Case, first: FirstRun, *, repeated: bool, repeatable: bool) -> Plan | None:
+    """Decide whether the test runs again, and with which layers; None where there is nothing to find out.
+
+    A model whose ranks wait for each other runs on all of them or on none: a rank with nothing to find out
+    accompanies the others.
+
+    Args:
+        case: the test.
+        first: its run that has been judged.
+        repeated: whether there was a run before that one.
+        repeatable: whether pytest's session lets the test run again.
     """
-    found: list[TensorKey] = []
-    for source in outcome.sources.independent if outcome.sources is not None else ():
-        found += [source.key] if source.begins is None else [source.key, source.begins]
-    outputs = [key for key in dict.fromkeys(found or failing_keys(outcome)) if key.io == "output"]
-    return tuple(outputs if found else outputs[:1])
+    plan = plan_second_run(case, first)
+    if plan is not None and plan.runs and repeated:
+        plan = replace(plan, skipped=Escalation(problem=_REPEATED))
+    if plan is not None and plan.runs and plan.measures and not repeatable:
+        plan = replace(plan, skipped=Escalation(problem=_ONCE))
+    exchange = case.exchange
+    if exchange is None:
+        return plan
+    if not repeatable:
+        stand_aside(exchange, case.nodeid, NO_REPETITION)
+    wants = plan is not None and plan.runs
+    again, problem = agree(exchange, case.nodeid, wants=wants)
+    if plan is not None and wants and not again:
+        return replace(plan, skipped=Escalation(problem=problem))
+    return Plan((), accompanies=True) if again and not wants else plan
+
+
+_TWICE = 2
+"""Value of ``escalate`` that asks for it."""
+
+
+def plan_third_run(case: Case, first: FirstRun, escalation: Escalation) -> Plan | None:
+    """Decide whether the test runs a third time, and with which layers; None where nothing is left to see.
+
+    Suspects are what feeds an operator that was acquitted, as the change came in with that, and those whose
+    inputs had no room. Ranks, which would have to run again together, have no third run.
+
+    Args:
+        case: the test.
+        first: its first run.
+        escalation: what the second run has found.
+    """
+    dump = first.dump
+    if case.settings.escalate < _TWICE or case.exchange is not None or dump is None or first.outcome.good:
+        return None
+    if escalation.problem or escalation.reproduced is False:
+        return None
+    edges = edges_of_run(case, first, dump)
+    suspects = _fitting(tuple(dict.fromkeys(_suspects(edges, dump, escalation))), edges, dump, case)
+    if not suspects and not escalation.omitted:
+        return None
+    plan = plan_suspects(case, first, dump, suspects, escalation.omitted, edges=edges)
+    return replace(plan, earlier=escalation) if plan.runs else None
+
+
+def _fitting(suspects: tuple[TensorKey, ...], edges: Edges, dump: Dump, case: Case) -> tuple[TensorKey, ...]:
+    """Return the suspects that have room together with what feeds them: else they cannot be judged."""
+    sizes, left, wanted = sizes_of(dump), case.settings.dump_limit, set[str]()
+    unknown = largest_of(dump)
+    found = []
+    for key in suspects:
+        layers = {sanitise(layer) for layer in (key.layer, *feeders_of(edges, dump, (key,)))} - wanted
+        size = sum(sizes.get(layer, unknown) for layer in layers)
+        if size <= left:
+            left -= size
+            wanted |= layers
+            found.append(key)
+    return tuple(found)
+
+
+def _suspects(edges: Edges, dump: Dump, escalation: Escalation) -> Iterator[TensorKey]:
+    judged = {str(one.key.sanitised) for one in escalation.isolated}
+    dumped = {sanitise(layer) for layer in escalation.layers}
+    for one in escalation.isolated:
+        feeders = {sanitise(layer) for layer in feeders_of(edges, dump, (one.key,))}
+        if one.alone.verdict == NOT_JUDGED and feeders - dumped:
+            yield one.key
+        if one.alone.verdict == ACQUITTED:
+            fed = _fed_by(one.key, edges)
+            yield from (key for key in fed if str(key.sanitised) not in judged)
+
+
+def _fed_by(key: TensorKey, edges: Edges) -> Iterator[TensorKey]:
+    """Yield the outputs that an operator reads, dumped so far or not, but inputs of the graph."""
+    ports = (port for port in edges.feeds.get(sanitise(key.layer), ()) if port is not None)
+    for port in ports:
+        if port not in (UNKNOWN, SEVERAL) and edges.feeds.get(sanitise(port.layer)):
+            yield replace(key, layer=port.layer, slot=port.slot)
+
+
+def joined(second: Escalation, third: Escalation) -> Escalation:
+    """Return what two runs have found together: of what both have looked at, the third one's word counts."""
+    told = ThirdRun(third.layers, third.directory, third.problem)
+    if third.problem:
+        return replace(second, third=told)
+    again = {str(finding.key.sanitised) for finding in third.findings}
+    judged = {str(one.key.sanitised) for one in third.isolated}
+    names = ", ".join(third.layers)
+    return replace(
+        second,
+        findings=(*(f for f in second.findings if str(f.key.sanitised) not in again), *third.findings),
+        isolated=(*(i for i in second.isolated if str(i.key.sanitised) not in judged), *third.isolated),
+        omitted=third.omitted,
+        alike={**second.alike, **third.alike},
+        notes=(*second.notes, *third.notes, f"a third run (--npudump-escalate=twice) dumped {names}"),
+        third=told,
+    )

@@ -1,213 +1,224 @@
-"""Operators under suspicion: the sources of a failure, what a run keeps of them, and each of them alone."""
+"""The operators under suspicion: what fails, by the golden and the reference, and what these read."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
-from pytest_npudump.compare.stats.verdict import aligned_keys
-from pytest_npudump.compare.tolerances.numerics import SAME
+from pytest_npudump.compare.patterns.tensor_patterns import SEARCHED
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.tree.keys import is_eager
+from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.language.excerpt import first_of
-from pytest_npudump.reference.called_operators import CallArchive, CallBench
-from pytest_npudump.reference.dumped_operators import ModelBench
-from pytest_npudump.reference.matches import NameMap
-from pytest_npudump.reference.operator_alone import (
-    ACQUITTED,
-    CONVICTED,
-    UNKNOWN,
-    UPSTREAM,
-    Alone,
-    Isolated,
-)
-from pytest_npudump.reference.reference_model import ReferenceModel
-from pytest_npudump.regression.case import onnx_files
-from pytest_npudump.regression.second_run.by_reference import failing_keys
-from pytest_npudump.regression.second_run.inputs_wanted import edges_of_device
-from pytest_npudump.runtime.aten.call_copies import CallKeepingRuntime, WantedOutput
+from pytest_npudump.explain.operator_alone import UPSTREAM, nearest_first
+from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
+from pytest_npudump.graph.model_files import read_onnx
+from pytest_npudump.regression.dataflow import edges_kept, edges_of_models
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
+    from pytest_npudump.graph.edges import Edges
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.outcome import FirstRun
-    from pytest_npudump.regression.second_run.run_plan import Plan
-
-_ADVICE = "reference= names the ONNX model by which an operator can be judged alone"
-_OFF = "off"
-_CALLS = "calls"
-_MOST = 8
-"""Outputs that are judged by their calls, at most: each call is computed several times."""
+    from pytest_npudump.regression.outcome import Finding, FirstRun, Outcome
 
 
-def keep_suspected(case: Case, first: FirstRun | None, plan: Plan | None) -> None:
-    """Have the next run keep the calls of the suspects, if the runtime can and it is a second run."""
-    if not isinstance(case.runtime, CallKeepingRuntime) or case.settings.recompute == _OFF:
-        return
-    wanted = []
-    if first is not None and plan is not None:
-        comparison, dump = first.outcome.comparison, first.dump
-        own = comparison.own_keys if comparison is not None else {}
-        records = {str(record.key.sanitised): record for record in dump.records} if dump is not None else {}
-        for key in _calls_among(first, plan.suspects):
-            record = records.get(str(own.get(key, key).sanitised))
-            if record is None or record.shape is None:
-                continue
-            stats, extremes = record.stats, None
-            if stats is not None and stats.min is not None and stats.max is not None:
-                extremes = float(stats.min), float(stats.max)
-            wanted.append(WantedOutput(key.layer.partition(">")[0], record.dtype, record.shape, extremes))
-    case.runtime.keep_calls(wanted, case.settings.dump_limit)
+def suspects_of(outcome: Outcome) -> tuple[TensorKey, ...]:
+    """Return the outputs to be judged by their inputs, in order of execution.
+
+    They are each independent source and where its change begins; the first failure where no source is known.
+    """
+    found: list[TensorKey] = []
+    for source in outcome.sources.independent if outcome.sources is not None else ():
+        found += [source.key] if source.begins is None else [source.key, source.begins]
+    outputs = [key for key in dict.fromkeys(found or failing_keys(outcome)) if key.io == "output"]
+    return tuple(outputs if found else outputs[:1])
 
 
-def _calls_among(
-    first: FirstRun, suspects: Sequence[TensorKey], healthy: Collection[str] = ()
-) -> tuple[TensorKey, ...]:
-    """Return the outputs of calls to judge: the suspects, and others that fail, as any may be a source."""
-    if not suspects:
-        return ()
-    failing = (key for key in failing_keys(first.outcome) if key.io == "output")
-    wanted = (key for key in dict.fromkeys((*suspects, *failing)) if str(key.sanitised) not in healthy)
-    return tuple(islice((key for key in wanted if is_eager(key.layer)), _MOST))
+def known_keys(outcome: Outcome) -> tuple[str, ...]:
+    """Return the texts of the keys that the golden and the reference know, with the raw names of layers."""
+    found = (outcome.comparison, outcome.reference.comparison if outcome.reference is not None else None)
+    return tuple(key for comparison in found if comparison is not None for key in comparison.golden.keys)
 
 
-def isolate_suspects(
-    case: Case,
-    first: FirstRun,
-    plan: Plan,
-    dump: Dump,
-    records: Sequence[TensorRecord],
-    *,
-    folder: Path,
-    healthy: Collection[str],
-) -> tuple[tuple[Isolated, ...], tuple[str, ...]]:
-    """Judge the suspects by what the second run has of their inputs: by a model, else by calls of torch.
+def failing_layers(outcome: Outcome) -> tuple[str, ...]:
+    """Layers with values to look at: a missing one has none, a new one has nothing to be compared with.
+
+    Each is there once, under its raw name where the golden or the reference knows that.
+    """
+    names: dict[str, str] = {}
+    for key in failing_keys(outcome):
+        plain = sanitise(key.layer)
+        if names.get(plain, plain) == plain:
+            names[plain] = key.layer
+    return tuple(names.values())
+
+
+def failing_keys(outcome: Outcome) -> tuple[TensorKey, ...]:
+    """Return the tensors that differ from the golden or from the reference, in execution order."""
+    golden = outcome.comparison
+    found = outcome.reference.comparison if outcome.reference is not None else None
+    here = [v.key for v in golden.failing if v.status == "fail"] if golden else []
+    there = [v.key for v in found.failing if v.status == "fail"] if found else []
+    if not here or not there:
+        return (*here, *there)
+    order = {str(key.sanitised): place for place, key in enumerate(_keys(outcome))}
+    known = {str(key.sanitised) for key in here}
+    both = [*here, *(key for key in there if str(key.sanitised) not in known)]
+    return tuple(sorted(both, key=lambda key: order.get(str(key.sanitised), len(order))))
+
+
+def _keys(outcome: Outcome) -> list[TensorKey]:
+    assert outcome.comparison is not None  # noqa: S101 - the caller has failing tensors of it
+    return [verdict.key for verdict in outcome.comparison.verdicts()]
+
+
+def with_reference(
+    case: Case, first: FirstRun, findings: Sequence[Finding], records: Mapping[str, TensorRecord]
+) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+    """Add to the findings what the elements are off from the reference's.
+
+    The reference runs again, on what the second run was fed, for just these layers.
 
     Args:
         case: the test.
         first: its first run.
-        plan: of the second run, with the outputs under suspicion.
-        dump: all that it dumped.
-        records: its tensors, in execution order.
-        folder: of the second run, in which the calls that are convicted are saved.
-        healthy: sanitised keys of tensors that failed in the first run only. They are not judged, nor are
-            outputs where the changes of these begin.
+        findings: one a failing tensor.
+        records: the second run's tensors by sanitised key.
 
     Returns:
-        One verdict a suspect, and notes where there can be none, or a call could not be saved.
+        The findings, and a note where the reference could not be computed.
     """
-    sources = first.outcome.sources.independent if first.outcome.sources is not None else ()
-    again = [source for source in sources if str(source.key.sanitised) not in healthy]
-    begun = {source.begins for source in sources} - {source.begins for source in again}
-    suspects = [key for key in plan.suspects if key not in begun and str(key.sanitised) not in healthy]
-    layers = {sanitise(layer) for layer in plan.layers}
-    # CANN dumps an input of the graph with each operator that reads it, under one name.
-    inputs = (r for r in dump.records if r.op_type == GRAPH_INPUT and sanitise(r.key.layer) in layers)
-    dumped = [*(record for record in records if record.op_type != GRAPH_INPUT), *inputs]
-    by_model, notes = _by_model(case, first, suspects, dumped) if suspects else ((), ())
-    by_call, unsaved = _by_call(case, first, suspects, records, folder=folder, healthy=healthy)
-    calls = {one.key: one for one in by_call}
-    kept = [
-        calls.pop(one.key) if one.alone.verdict == UNKNOWN and one.key in calls else one for one in by_model
-    ]
-    known = {one.key for one in by_model}
-    isolated = (*kept, *(one for key, one in calls.items() if key not in known))
-    return tuple(one for one in isolated if str(one.key.sanitised) not in healthy), (*notes, *unsaved)
+    result = first.outcome.reference
+    if case.reference is None or result is None or result.comparison is None or not result.failing:
+        return tuple(findings), ()
+    failing = {str(verdict.key.sanitised) for verdict in result.comparison.failing}
+    layers = {sanitise(verdict.key.layer) for verdict in result.comparison.failing}
+    wanted = [record for record in records.values() if sanitise(record.key.layer) in layers]
+    dumped = first.dump.records if first.dump is not None else ()
+    case.reference.settle(case.goldens.facts(case.runtime.producer()))  # this may be another process
+    try:
+        compared = case.reference.compare(wanted, dumped=dumped, patterns=SEARCHED)
+    except NpudumpError as error:
+        return tuple(findings), (f"the second run was not compared with the reference: {error}",)
+    found = {str(e.actual.key.sanitised): e for e in compared.expected}
+    added = []
+    for finding in findings:
+        key = str(finding.key.sanitised)
+        expected = found.get(key) if key in failing else None
+        if expected is not None and expected.elements is not None:
+            told = replace(finding, reference=expected.elements.difference)
+            added.append(replace(told, reference_pattern=expected.pattern))
+        else:
+            added.append(replace(finding, reference=None))
+    return tuple(added), compared.notes
 
 
-def _by_model(
-    case: Case, first: FirstRun, suspects: Sequence[TensorKey], records: Sequence[TensorRecord]
-) -> tuple[Sequence[Isolated], Sequence[str]]:
-    """Judge suspects by the test's reference, else by the ONNX models that ran, or lie beside what ran.
+def edges_of_device(case: Case, first: FirstRun, dump: Dump) -> Edges:
+    """Return which tensor feeds which in the first run, by what is at hand of what ran."""
+    return edges_of_models(case, dump.root, _table(first, dump))[0]
 
-    Of several models it is the one that the tensor's key names. Where the reference can judge none of the
-    suspects, others that fail are looked at.
+
+def edges_of_run(case: Case, first: FirstRun, dump: Dump) -> Edges:
+    """Return which tensor feeds which in the first run, by its golden and its reference too."""
+    edges = edges_of_device(case, first, dump)
+    edges = edges.completed(edges_kept(first.judged_with, _table(first, dump)))
+    if case.reference is not None:
+        with suppress(NpudumpError):  # judging by it has told
+            edges = edges.completed(read_onnx(case.reference.path))
+    return edges
+
+
+def _table(first: FirstRun, dump: Dump) -> StatsTable:
+    comparison = first.outcome.comparison
+    return StatsTable.from_records(dump.records) if comparison is None else comparison.actual
+
+
+def feeders_of(edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> tuple[str, ...]:
+    """Return the layers whose outputs are what the suspects read, as far as that is known, nearest first.
+
+    Args:
+        edges: of the first run.
+        dump: that run's; what it has not dumped is left out.
+        suspects: the outputs under suspicion.
     """
-    if first.dump is None:
-        return (), ()
-    activity, reference = case.runtime.activity, case.reference
-    plain, edges = case.runtime.name == "emulator", edges_of_device(case, first, first.dump)
-    files = onnx_files(case) if reference is None else [reference.path]
-    changed = _changed(first)
-
-    def file_of(key: TensorKey) -> Path | None:
-        named = [file for file in files if len(files) == 1 or sanitise(file.stem) == sanitise(key.model)]
-        return named[0] if len(named) == 1 else None
-
-    found: list[Isolated] = []
-    notes = []
-    if len(files) > 1 and (untold := [key for key in suspects if file_of(key) is None]):
-        models, keys = ", ".join(file.name for file in files), first_of(untold)
-        notes.append(f"not judged alone: {keys}, as several models ran ({models}); {_ADVICE}")
-    for file in files:
-        own = [key for key in suspects if file_of(key) == file]
-        here = [record for record in records if file_of(record.key) == file]
-        layers = {record.key.layer for record in first.dump.records if file_of(record.key) == file}
-        if own and not activity.evidence.files.keeps_weights(file):
-            why = f"{file.name} was written again after it was loaded, and may be another model"
-            alone = Alone(UNKNOWN, why=why)
-            found += [Isolated(key, "", file.name, reference is None, alone) for key in own]
-            continue
-        try:
-            if not own:
-                continue
-            if reference is not None:
-                bench = reference.bench(plain=plain, edges=edges)
-            else:
-                converted = not plain and file not in activity.models
-                bench = ModelBench(
-                    ReferenceModel.read(file),
-                    NameMap(),
-                    own=True,
-                    converted=converted,
-                    plain=plain,
-                    edges=edges if converted else None,
-                )
-            judged = bench.isolate(own, here, layers, changed)
-            further: tuple[Isolated, ...] = ()
-            if reference is not None and not {one.alone.verdict for one in judged} & {CONVICTED, ACQUITTED}:
-                known = {one.key for one in judged}
-                failing = failing_keys(first.outcome)
-                others = [key for key in failing if key.io == "output" and key not in known]
-                further = bench.isolate(others[:UPSTREAM], here, layers, changed)
-            found += (*judged, *(one for one in further if one.alone.verdict == CONVICTED))
-        except NpudumpError as error:
-            notes.append(f"no operator was judged alone: {error}")
-    return found, notes
+    dumped = {sanitise(record.key.layer): record.key.layer for record in dump.records}
+    ports = (port for key in suspects for port in edges.feeds.get(sanitise(key.layer), ()))
+    layers = (sanitise(port.layer) for port in ports if port not in (None, UNKNOWN, SEVERAL))
+    return tuple(dict.fromkeys(dumped[layer] for layer in layers if layer in dumped))
 
 
-def _changed(first: FirstRun) -> frozenset[str]:
-    """Return the sanitised keys of tensors that changed, of a golden that repeats in the run's numerics."""
-    comparison, numerics = first.outcome.comparison, first.outcome.numerics
-    if comparison is None or not comparison.repeats or numerics is None or numerics.bounds != SAME:
-        return frozenset()
-    rows = aligned_keys(comparison.golden, comparison.actual, comparison.alignment)
-    differing = comparison.differing - comparison.unsteady
-    return frozenset(str(key.sanitised) for at, (key, _) in enumerate(rows) if at in differing)
+def upstream_of(edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> tuple[str, ...]:
+    """Return the layers that the suspects depend on, nearest first: what feeds them, and a number beyond.
+
+    Args:
+        edges: of the first run.
+        dump: that run's; what it has not dumped is looked through, and left out.
+        suspects: the outputs under suspicion.
+    """
+    dumped = {sanitise(record.key.layer): record.key.layer for record in dump.records}
+    starts = list(dict.fromkeys(sanitise(key.layer) for key in suspects))
+
+    def feeding(layer: str) -> Sequence[str]:
+        ports = edges.feeds.get(layer, ())
+        return [sanitise(port.layer) for port in ports if port is not None and port.slot >= 0]
+
+    direct = {layer for start in starts for layer in feeding(start)}.intersection(dumped) - {*starts}
+    every = nearest_first("", lambda layer: feeding(layer) if layer else starts)
+    found = (dumped[layer] for layer in every if layer in dumped and layer not in starts)
+    return tuple(islice(found, len(direct) + UPSTREAM))
 
 
-def _by_call(
-    case: Case,
-    first: FirstRun,
-    suspects: Sequence[TensorKey],
-    records: Sequence[TensorRecord],
-    *,
-    folder: Path,
-    healthy: Collection[str],
-) -> tuple[tuple[Isolated, ...], list[str]]:
-    """Judge the outputs of calls of torch that :func:`keep_suspected` had kept, by these on the CPU."""
-    if not isinstance(case.runtime, CallKeepingRuntime) or case.settings.recompute == _OFF:
-        return (), []
-    hf32 = case.runtime.producer().get("hf32")
-    allowed = frozenset(hf32.split("+")) if hf32 is not None else frozenset({"matmul", "conv"})
-    archive = CallArchive(folder / _CALLS, case.settings.dump_limit)
-    bench = CallBench(case.runtime.kept_calls(), case.settings.recompute, allowed, archive)
-    report = case.steps_of("recomputing calls on the CPU")
-    found = bench.isolate(_calls_among(first, suspects, healthy), records, report)
-    case.runtime.keep_calls((), 0)
-    return found, archive.notes
+def needs_inputs(case: Case, edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> bool:
+    """Whether a suspect reads what no dumped output is known to be: it is dumped as an input, then.
+
+    Args:
+        case: the test.
+        edges: of its first run.
+        dump: that run's.
+        suspects: the outputs under suspicion.
+    """
+    if (case.request.scene, case.request.dump_mode) != ("model", "output"):
+        return False
+    sizes = _output_sizes(dump)
+    return any(size is None for key in suspects for size in _input_sizes(key.layer, edges, sizes))
+
+
+def _output_sizes(dump: Dump) -> dict[tuple[str, int], int]:
+    """Return the bytes of each output that was dumped, by its layer as file names spell it, and its slot."""
+    return {
+        (sanitise(record.key.layer), record.key.slot): record.size or 0
+        for record in dump.records
+        if record.key.io == "output"
+    }
+
+
+def _input_sizes(layer: str, edges: Edges, outputs: Mapping[tuple[str, int], int]) -> tuple[int | None, ...]:
+    """Return the bytes of what a layer reads, constants left out; None where no dumped one is known."""
+    ports = edges.feeds.get(sanitise(layer), (UNKNOWN,))
+    return tuple(outputs.get((sanitise(port.layer), port.slot)) for port in ports if port is not None)
+
+
+def sizes_of(dump: Dump) -> dict[str, int]:
+    """Return the bytes that a dump has of each layer, as file names spell it."""
+    sizes: dict[str, int] = {}
+    for record in dump.records:
+        layer = sanitise(record.key.layer)
+        sizes[layer] = sizes.get(layer, 0) + (record.size or 0)
+    return sizes
+
+
+def largest_of(dump: Dump) -> int:
+    """Return the bytes of the largest tensor of a dump, which stand for those of a tensor that it lacks."""
+    return max((record.size or 0 for record in dump.records), default=0)
+
+
+def sizes_with_inputs(edges: Edges, dump: Dump, wanted: Iterable[str]) -> dict[str, int]:
+    """Return the bytes of layers by file names, what they read included, as far as the dump tells."""
+    sizes, unknown, outputs = sizes_of(dump), largest_of(dump), _output_sizes(dump)
+    for layer in wanted:
+        read = (unknown if size is None else size for size in _input_sizes(layer, edges, outputs))
+        sizes[sanitise(layer)] = sizes.get(sanitise(layer), unknown) + sum(read)
+    return sizes

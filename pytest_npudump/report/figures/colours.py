@@ -30,6 +30,20 @@ WORDS = {
     IDENTICAL: mark("identical, digit for digit"),
 }
 
+STYLE = "\n".join(
+    [
+        *(f".npudump .{state} {{ fill: {colour}; }}" for state, colour in COLOURS.items()),
+        ".npudump text { font: 11px sans-serif; fill: currentColor; } .npudump .tick { text-anchor: end; }",
+        ".npudump .title { font-size: 14px; } .npudump .flag { fill: currentColor; }",
+        ".npudump .grid, .npudump .ground { stroke: #8a8f98; opacity: .3; }",
+        ".npudump .limit { stroke: currentColor; stroke-dasharray: 4 3; }",
+        f".npudump .area {{ fill: {COLOURS[IDENTICAL]}; opacity: .38; }}",
+        f".npudump .line {{ fill: none; stroke: {COLOURS[OUTSIDE]}; stroke-width: 1.6; }}",
+        f".npudump .errors {{ fill: {COLOURS[OUTSIDE]}; opacity: .75; }}",
+    ]
+)
+"""Of charts inside of an element of the class ``npudump``, for media without a style sheet of their own."""
+
 _STOPS = (
     (0.0, (33, 37, 84)),
     (0.25, (49, 89, 140)),

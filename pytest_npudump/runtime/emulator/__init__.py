@@ -1,1 +1,1 @@
-"""The emulator in pyACL's place: its ``provider``, and the ``finder`` by which tests ``import acl``."""
+"""The emulator in pyACL's place: its ``provider``, by which tests ``import acl``, and its ``adapter``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.emulator.process.state import process
+from pytest_npudump.emulator.process import process
 from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, THREADS
 from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pytest_npudump.emulator.dumps.recorder import Execution
+    from pytest_npudump.emulator.dumps.recorder import DumpedExecution
     from pytest_npudump.onnxmodels.variation import Variation, Varying
 
 
@@ -29,7 +29,7 @@ class EmulatorRuntime(PyAclRuntime):
         super().start(config, resumed=resumed)
         process().inside = self.activity.evidence.inside
 
-    def dumped(self) -> Sequence[Execution]:
+    def dumped(self) -> Sequence[DumpedExecution]:
         """Return what was dumped in this process, operators that left no file included."""
         return process().dumped
 

@@ -1,10 +1,12 @@
-"""The emulator as the module ``acl``; it needs no device, and is none."""
+"""The emulator as the module ``acl``, loaded when a test imports that; it needs no device, and is none."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import sys
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import MissingExtraError, RuntimeUnavailableError
@@ -12,6 +14,9 @@ from pytest_npudump.language.translation import said
 from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import ModuleType
+
     from pytest_npudump.runtime.base import Runtime
 
 
@@ -62,3 +67,42 @@ def needs_process(scene: str) -> bool:
     """It switches each scene's dump on and off within a process."""
     del scene
     return False
+
+
+class EmulatorFinder(MetaPathFinder, Loader):
+    """Finds the emulator for the module name ``acl``."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Claim ``acl`` and nothing else."""
+        del path, target
+        return ModuleSpec(fullname, self) if fullname == "acl" else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Install the emulator and return it."""
+        del spec
+        from pytest_npudump.emulator.install import install  # noqa: PLC0415 - with the first `import acl`
+
+        install()
+        return sys.modules["acl"]
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do nothing more."""
+        del module  # it has been executed under its own name
+
+
+def offer_emulator() -> Callable[[], None]:
+    """Make ``import acl`` find the emulator; return the function that undoes it."""
+    finder = EmulatorFinder()
+    sys.meta_path.insert(0, finder)
+
+    def withdraw() -> None:
+        if finder in sys.meta_path:
+            sys.meta_path.remove(finder)
+        if "pytest_npudump.emulator.install" in sys.modules:
+            from pytest_npudump.emulator.install import uninstall  # noqa: PLC0415 - it is loaded already
+
+            uninstall()
+
+    return withdraw

@@ -1,4 +1,1 @@
-"""MindSpore: the ``adapter``, what shows that something ran (``activity``), a MindIR ``model``.
-
-``varied_cells`` are those that a calibration feeds.
-"""
+"""MindSpore: the ``adapter`` and what shows that something ran, and a MindIR ``model``."""

@@ -8,21 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.cann import rules_version
-from pytest_npudump.runtime.acl.config import AclJson
-from pytest_npudump.runtime.acl.overflow_mode import MODE_UNKNOWN, look_at_mode
-from pytest_npudump.runtime.acl.return_codes import check
-from pytest_npudump.runtime.external.run import origin_of_program
-from pytest_npudump.runtime.graphs.capture_rules import GraphRules
-from pytest_npudump.runtime.graphs.captured import CapturedGraphs
+from pytest_npudump.runtime.acl import MODE_UNKNOWN, AclJson, check, look_at_mode, variable_facts
+from pytest_npudump.runtime.base import Evidence
+from pytest_npudump.runtime.graphs import CapturedGraphs, GraphRules
 from pytest_npudump.runtime.perturbed_inputs import DEVICE_VARIES
-from pytest_npudump.runtime.pyacl.activity import PyAclActivity
-from pytest_npudump.runtime.pyacl.model import PyAclModel
-from pytest_npudump.runtime.pyacl.model_directory import ModelDirectory
-from pytest_npudump.runtime.pyacl.observed import ObservedCalls
-from pytest_npudump.runtime.pyacl.single_operators import run_single_operator
+from pytest_npudump.runtime.programs import origin_of_program
+from pytest_npudump.runtime.pyacl.model import PyAclModel, run_single_operator
+from pytest_npudump.runtime.pyacl.observed import ModelDirectory, ObservedCalls, VariedModels
 from pytest_npudump.runtime.pyacl.switch import DumpSwitch, same_file
-from pytest_npudump.runtime.pyacl.varied_models import VariedModels
-from pytest_npudump.runtime.switch_variables import variable_facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +24,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pytest_npudump.onnxmodels.variation import Variation, Varying
-    from pytest_npudump.runtime.operator_call import OperatorCall
+    from pytest_npudump.runtime.base import OperatorCall
+
+
+@dataclass(slots=True)
+class PyAclActivity:
+    """What happened since the dump was asked for; see :class:`pytest_npudump.runtime.base.Activity`."""
+
+    initialised: bool = False
+    models: tuple[Path, ...] = ()
+    executions: int = 0
+    released: bool = False
+    likely_cause: str = ""
+    programs: tuple[str, ...] = ()
+    evidence: Evidence = field(default_factory=Evidence)
 
 
 @dataclass(slots=True)

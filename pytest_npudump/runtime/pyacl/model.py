@@ -1,7 +1,13 @@
-"""A loaded model behind pyACL's calls: numpy arrays in, numpy arrays out, nothing leaked."""
+"""Models and single operators behind pyACL's calls: numpy arrays in, numpy arrays out, nothing leaked.
+
+On a device a single operator has to be compiled by ``atc --singleop`` beforehand, and loaded by
+``acl.op.set_model_dir``, once a process. The emulator needs neither. Memory is freed by the stack that it is
+put on.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -9,15 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.errors import RequestError
-from pytest_npudump.runtime.acl.return_codes import check, value
+from pytest_npudump.dump.values.dtypes import BY_GE, BY_NAME
+from pytest_npudump.errors import RequestError, RuntimeUnavailableError
+from pytest_npudump.runtime.acl import SUCCESS, AclError, check, value
 from pytest_npudump.runtime.base import ModelSession
-from pytest_npudump.runtime.pyacl.memory import allocate, append, output_buffer, read, shape_desc, upload
-from pytest_npudump.runtime.pyacl.model_tensors import Tensor, describe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from pytest_npudump.runtime.base import OperatorCall
+
+    Port = tuple[np.dtype[Any], tuple[int, ...]]
 
 
 @dataclass(slots=True)
@@ -136,3 +147,311 @@ class PyAclModel(ModelSession):
         self._closed = True
         self.acl.mdl.destroy_desc(self._desc)
         check(self.acl, f"acl.mdl.unload({self.model_id})", self.acl.mdl.unload(self.model_id))
+
+
+_BITS = 8
+
+
+def numpy_dtype(number: int) -> np.dtype[Any]:
+    """Return the numpy type of an ``aclDataType``, ml_dtypes' where numpy has none.
+
+    Raises:
+        RuntimeUnavailableError: elements of this type have no numpy representation, or share bytes.
+    """
+    name = BY_GE[number].name if number in BY_GE else f"number {number}"
+    if number in BY_GE and BY_GE[number].bits % _BITS:
+        raise RuntimeUnavailableError(
+            f"the model has a tensor of the type {name}, several elements of which share a byte; give such "
+            f"a model to acl.mdl yourself, with npu_dump.config_path"
+        )
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes  # noqa: PLC0415 - only models with such types need it
+
+        if hasattr(ml_dtypes, name):
+            found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+            return found
+    raise RuntimeUnavailableError(f"the model has a tensor of the type {name}, which numpy cannot hold")
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """An input or output.
+
+    Attributes:
+        name: the model's own.
+        dtype: of its elements.
+        acl_dtype: the same as an ``aclDataType``.
+        shape: its dimensions; negative where an execution decides.
+        size: in bytes; 0 where an execution decides.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    acl_dtype: int
+    shape: tuple[int, ...]
+    size: int
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether an execution decides on a dimension."""
+        return any(dim < 0 for dim in self.shape)
+
+    def accept(self, array: np.ndarray, model: str) -> np.ndarray:
+        """Return ``array`` as contiguous memory.
+
+        Raises:
+            RequestError: it would have to be converted.
+        """
+        __tracebackhide__ = True
+        array = np.asarray(array)
+        fits = len(array.shape) == len(self.shape) and all(
+            want in (-1, got) for want, got in zip(self.shape, array.shape, strict=True)
+        )
+        if array.dtype != self.dtype or not fits:
+            raise RequestError(
+                f"input {self.name!r} of {model} takes {self.dtype} of shape {list(self.shape)}, "
+                f"got {array.dtype} of shape {list(array.shape)}"
+            )
+        return np.ascontiguousarray(array).reshape(array.shape)
+
+
+def describe(acl: Any, desc: int, io: str) -> tuple[Tensor, ...]:
+    """Return the tensors of a direction, ``input`` or ``output``, in the model's order.
+
+    Raises:
+        AclError: ACL does not describe one.
+        RuntimeUnavailableError: numpy cannot hold one.
+    """
+    __tracebackhide__ = True
+    mdl = acl.mdl
+    count = getattr(mdl, f"get_num_{io}s")(desc)
+    tensors = []
+    for index in range(count):
+        dims = value(acl, f"acl.mdl.get_{io}_dims()", getattr(mdl, f"get_{io}_dims")(desc, index))
+        number = getattr(mdl, f"get_{io}_data_type")(desc, index)
+        tensors.append(
+            Tensor(
+                name=getattr(mdl, f"get_{io}_name_by_index")(desc, index),
+                dtype=numpy_dtype(number),
+                acl_dtype=number,
+                shape=tuple(int(dim) for dim in dims["dims"]),
+                size=getattr(mdl, f"get_{io}_size_by_index")(desc, index),
+            )
+        )
+    return tuple(tensors)
+
+
+_MALLOC_HUGE_FIRST = 0
+_HOST_TO_DEVICE = 1
+_DEVICE_TO_HOST = 2
+_FORMAT_ND = 2
+
+
+def allocate(acl: Any, stack: ExitStack, size: int) -> int:
+    """Return the address of ``size`` bytes on the device; raise AclError where there are none."""
+    __tracebackhide__ = True
+    address: int = value(acl, f"acl.rt.malloc({size})", acl.rt.malloc(max(size, 1), _MALLOC_HUGE_FIRST))
+    stack.callback(acl.rt.free, address)
+    return address
+
+
+def upload(acl: Any, address: int, array: np.ndarray) -> None:
+    """Copy a contiguous array to the device; raise AclError where that fails."""
+    __tracebackhide__ = True
+    if array.nbytes:
+        data = array.tobytes()
+        source = acl.util.bytes_to_ptr(data)
+        code = acl.rt.memcpy(address, array.nbytes, source, array.nbytes, _HOST_TO_DEVICE)
+        check(acl, "acl.rt.memcpy(host to device)", code)
+
+
+def read(acl: Any, address: int, size: int) -> bytes:
+    """Return ``size`` bytes of the device; raise AclError where they cannot be copied."""
+    __tracebackhide__ = True
+    host = value(acl, f"acl.rt.malloc_host({size})", acl.rt.malloc_host(size))
+    try:
+        code = acl.rt.memcpy(host, size, address, size, _DEVICE_TO_HOST)
+        check(acl, "acl.rt.memcpy(device to host)", code)
+        data: bytes = acl.util.ptr_to_bytes(host, size)
+        return data
+    finally:
+        acl.rt.free_host(host)
+
+
+def append(acl: Any, stack: ExitStack, dataset: int, address: int, size: int) -> int:
+    """Return a new data buffer over ``size`` bytes at ``address``, added to a dataset."""
+    __tracebackhide__ = True
+    buffer: int = acl.create_data_buffer(address, size)
+    stack.callback(acl.destroy_data_buffer, buffer)
+    value(acl, "acl.mdl.add_dataset_buffer()", acl.mdl.add_dataset_buffer(dataset, buffer))
+    return buffer
+
+
+def output_buffer(acl: Any, stack: ExitStack, dataset: int, size: int) -> int:
+    """Return a new data buffer for an output, added to a dataset; its size is 0 where ACL cannot tell it."""
+    if size:
+        return append(acl, stack, dataset, allocate(acl, stack, size), size)
+    # A size that ACL cannot tell beforehand: an empty buffer makes it allocate the output itself.
+    buffer = append(acl, stack, dataset, 0, 0)
+    stack.callback(_free_buffer, acl, buffer)
+    return buffer
+
+
+def _free_buffer(acl: Any, buffer: int) -> None:
+    address = acl.get_data_buffer_addr(buffer)
+    if address:
+        acl.rt.free(address)
+
+
+def shape_desc(acl: Any, stack: ExitStack, dtype: int, shape: Sequence[int]) -> int:
+    """Return a tensor description of an ``aclDataType`` and a shape."""
+    desc: int = acl.create_tensor_desc(dtype, list(shape), _FORMAT_ND)
+    stack.callback(acl.destroy_tensor_desc, desc)
+    return desc
+
+
+_NOT_FOUND = 100024
+
+
+def run_single_operator(acl: Any, call: OperatorCall, *, compiled: bool) -> list[NDArray[Any]]:
+    """Run an operator on a stream of its own, wait for it, and return its outputs.
+
+    Args:
+        acl: the module.
+        call: the operator, and what it is given.
+        compiled: whether ACL runs only operators that have been compiled and loaded before.
+
+    Raises:
+        RequestError: a type or an attribute is none that ACL takes.
+        AclError: a call of ACL failed; where the operator is not compiled it says how that is done.
+    """
+    __tracebackhide__ = True
+    ports: list[Port] = [(array.dtype, array.shape) for array in call.inputs]
+    with ExitStack() as stack:
+        stream = value(acl, "acl.rt.create_stream()", acl.rt.create_stream())
+        stack.callback(acl.rt.destroy_stream, stream)
+        sources = [_memory(acl, stack, port) for port in ports]
+        for (address, _), array in zip(sources, call.inputs, strict=True):
+            upload(acl, address, np.ascontiguousarray(array))
+        targets = [_memory(acl, stack, port) for port in call.outputs]
+        code = acl.op.execute_v2(
+            call.operator,
+            [_desc(acl, stack, port) for port in ports],
+            [buffer for _, buffer in sources],
+            [_desc(acl, stack, port) for port in call.outputs],
+            [buffer for _, buffer in targets],
+            _attributes(acl, stack, call),
+            stream,
+        )
+        _check_execution(acl, call, code, compiled=compiled)
+        check(acl, "acl.rt.synchronize_stream()", acl.rt.synchronize_stream(stream))
+        return [_download(acl, a, port) for (a, _), port in zip(targets, call.outputs, strict=True)]
+
+
+def _number(dtype: np.dtype[Any]) -> int:
+    found = BY_NAME.get(dtype.name)
+    if found is None or found.ge is None:
+        raise RequestError(f"{dtype.name}: CANN has no such type of tensors")
+    return found.ge
+
+
+def _desc(acl: Any, stack: ExitStack, port: Port) -> int:
+    dtype, shape = port
+    return shape_desc(acl, stack, _number(dtype), shape)
+
+
+def _memory(acl: Any, stack: ExitStack, port: Port) -> tuple[int, int]:
+    """Return the address of memory for a tensor, and a data buffer over it."""
+    dtype, shape = port
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    address = allocate(acl, stack, size)
+    buffer: int = acl.create_data_buffer(address, size)
+    stack.callback(acl.destroy_data_buffer, buffer)
+    return address, buffer
+
+
+def _download(acl: Any, address: int, port: Port) -> NDArray[Any]:
+    dtype, shape = port
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    data = read(acl, address, size) if size else b""
+    array: NDArray[Any] = np.frombuffer(data, dtype).reshape(shape).copy()
+    return array
+
+
+def _attributes(acl: Any, stack: ExitStack, call: OperatorCall) -> int:
+    handle: int = acl.op.create_attr()
+    stack.callback(acl.op.destroy_attr, handle)
+    for name, given in call.attributes.items():
+        kind, plain = _attribute(call.operator, name, given)
+        answer = getattr(acl.op, f"set_attr_{kind}")(handle, name, plain)
+        code = answer[-1] if isinstance(answer, tuple) else answer
+        check(acl, f"acl.op.set_attr_{kind}({name!r})", code)
+    return handle
+
+
+def _attribute(operator: str, name: str, given: Any) -> tuple[str, Any]:
+    """Return which of ACL's setters takes an attribute, and what it is given."""
+    if isinstance(given, type | np.dtype):
+        return "data_type", _number(np.dtype(given))
+    if isinstance(given, list | tuple):
+        members = list(given)
+        kinds = {_KINDS.get(type(member)) for member in members} or {"int"}
+        kind = next(iter(kinds)) if len(kinds) == 1 else None
+        if kind is not None:
+            return f"list_{kind}", members
+    elif kind := _KINDS.get(type(given)):
+        return kind, given
+    raise RequestError(
+        f"{operator}: attribute {name}={given!r}: expected a bool, an integer, a float, a text, a list of "
+        f"one of them, or a numpy type"
+    )
+
+
+_KINDS = {bool: "bool", int: "int", float: "float", str: "string"}
+
+
+def _check_execution(acl: Any, call: OperatorCall, code: int, *, compiled: bool) -> None:
+    __tracebackhide__ = True
+    if code == SUCCESS:
+        return
+    error = AclError.of(acl, f"acl.op.execute_v2({call.operator!r})", code)
+    if code != _NOT_FOUND or not compiled:
+        asked = ", ".join(f"{dtype} {list(shape)}" for dtype, shape in call.outputs)
+        raise error.because(f"{error.detail or 'no reason is given'}; the reference gives {asked}")
+    raise error.because(
+        f"{error.detail or 'no such operator is loaded'}. It has to be compiled before: write "
+        f"{json.dumps([_description(call)])} to op.json, run `atc --singleop=op.json --output=op_models "
+        f"--soc_version=$SOC`, and call acl.op.set_model_dir('op_models') in the test"
+    )
+
+
+def _description(call: OperatorCall) -> dict[str, Any]:
+    """Return an operator of any shape, of as many axes as this call has, as ``atc --singleop`` reads it."""
+    inputs = [(array.dtype, array.shape) for array in call.inputs]
+    found: dict[str, Any] = {
+        "op": call.operator,
+        "input_desc": [*_described(inputs)],
+        "output_desc": [*_described(call.outputs)],
+    }
+    if call.attributes:
+        found["attr"] = [*_described_attributes(call)]
+    return found
+
+
+def _described_attributes(call: OperatorCall) -> Iterator[dict[str, Any]]:
+    for name, given in call.attributes.items():
+        kind, plain = _attribute(call.operator, name, given)
+        yield {"name": name, "type": kind, "value": plain}
+
+
+def _described(ports: Sequence[Port]) -> Iterator[dict[str, Any]]:
+    for dtype, shape in ports:
+        name = _OF_ATC.get(dtype.name, dtype.name)
+        known = {"format": "ND", "shape": [-1] * len(shape), "type": name}
+        yield {**known, "shape_range": [[1, -1]] * len(shape)} if shape else known
+
+
+_OF_ATC = {"float64": "double"}
+"""The type that ATC calls by another name than numpy (``kDataTypeDict`` of GE's ``single_op_parser.cc``)."""

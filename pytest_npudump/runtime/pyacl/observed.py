@@ -3,23 +3,39 @@
 Where a healthy run leaves no file, only they show that a model ran under the dump: that its configuration was
 set, that a model was loaded behind it, and that this model ran; and that every other model that ran did not.
 Each call goes through unchanged.
+
+``acl.op.set_model_dir`` CANN takes once a process: every further call is answered with 100002, whatever
+directory it names, and what the first one has loaded stays. So a run that asks for the models that are loaded
+gets 0, as it would in a process of its own; a run that asks for others cannot have them here.
+
+In a calibration the inputs of models are perturbed in their buffers.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections import defaultdict
-from pathlib import PurePath
+from contextlib import suppress
+from pathlib import Path, PurePath
 from threading import current_thread
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.runtime.acl.return_codes import SUCCESS
+import numpy as np
+
+from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.language.translation import mark
+from pytest_npudump.runtime.acl import REPEAT_INITIALIZE, SUCCESS, AclError
+from pytest_npudump.runtime.perturbed_inputs import PerturbedCalls, Unreached
+from pytest_npudump.runtime.pyacl.model import numpy_dtype, read, upload
 from pytest_npudump.runtime.replaced import Replaced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from threading import Thread
 
     from pytest_npudump.runtime.base import Evidence
+
 
 _LOADS = (
     "load_from_file",
@@ -184,3 +200,161 @@ class ObservedCalls:
     def _note(notes: list[str], words: str) -> None:
         if words not in notes:
             notes.append(words)
+
+
+_CALL = "set_model_dir"
+_ELSEWHERE = mark(
+    "acl.op.set_model_dir({path!r}) returned 100002: CANN takes it once a process, and this one has loaded "
+    'models by then that are not known to be the same: give the test isolation="process"'
+)
+
+
+class ModelDirectory:
+    """The directory of single-operator models that a process has loaded, through all of its tests."""
+
+    def __init__(self) -> None:
+        self._loaded = ""
+        self._answered = False
+        self._evidence: Evidence | None = None
+        self._replaced = Replaced()
+
+    def watch(self, acl: Any, evidence: Evidence, *, resumed: bool) -> None:
+        """Look at calls from now on.
+
+        Args:
+            acl: the module.
+            evidence: where a note on what cannot be loaded goes.
+            resumed: whether this goes on with the run that was watched before.
+        """
+        self.stop()
+        self._answered = resumed and self._answered
+        self._evidence = evidence
+        self._replaced.put(getattr(acl, "op", None), _CALL, self._answer)
+
+    def stop(self) -> None:
+        """Put the function back, unless something else has replaced it meanwhile."""
+        self._replaced.put_back()
+
+    def _answer(self, original: Callable[..., Any], *arguments: Any) -> Any:
+        code = original(*arguments)
+        answered, self._answered = self._answered, True
+        if code == SUCCESS:
+            self._loaded = _models_in(arguments[0])
+        elif code == REPEAT_INITIALIZE and not answered:
+            if self._loaded and self._loaded == _models_in(arguments[0]):
+                return SUCCESS
+            if self._evidence is not None:
+                self._evidence.notes.append(_ELSEWHERE.format(path=arguments[0]))
+        return code
+
+
+def _models_in(directory: str) -> str:
+    """Return a digest of the names and contents of the files below a directory; "" if one cannot be read.
+
+    Links are followed, each folder once: a further way to it counts by its name and that of the first one.
+    """
+    digest = hashlib.sha256()
+    first: dict[str, str] = {}
+    with suppress(OSError):
+        for folder, below, files in os.walk(directory, onerror=_refuse, followlinks=True):
+            name = os.path.relpath(folder, directory)
+            known = first.setdefault(os.path.realpath(folder), name)
+            digest.update(os.fsencode(f"{name}\0{known}\0"))
+            below.sort()
+            if known != name:
+                below.clear()
+                continue
+            for path in (Path(folder, file) for file in sorted(files)):
+                content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+                digest.update(os.fsencode(f"{path.name}\0{content}\0"))
+        return digest.hexdigest()
+    return ""
+
+
+def _refuse(error: OSError) -> None:
+    raise error
+
+
+_SYNCHRONOUS = ("execute", "execute_v2")
+_ASYNC = "execute_async"
+_STREAM = 3
+"""Position of the stream among the arguments of ``acl.mdl.execute_async``."""
+
+
+class VariedModels(PerturbedCalls):
+    """The executions of models from :meth:`vary` to the next one, the test's own calls included.
+
+    An execution on a stream is waited for before and behind it: its inputs may still be on their way there,
+    and get their values back.
+
+    Args:
+        acl: the module.
+    """
+
+    def __init__(self, acl: Any) -> None:
+        super().__init__()
+        self._acl = acl
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the variation has inputs perturbed or noted; for ``execute`` nothing is waited for."""
+        return super().wanted or self.varying.variation.looks
+
+    def _replace_calls(self) -> None:
+        for name in _SYNCHRONOUS:
+            self._replaced.put(self._acl.mdl, name, self._run)
+        self._replaced.put(self._acl.mdl, _ASYNC, self._run_on_stream)
+
+    def _run(self, original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        if len(arguments) <= 1:
+            return original(*arguments, **named)
+        with self._inputs.of(list(self._inputs_of(*arguments[:2]))):
+            return original(*arguments, **named)
+
+    def _run_on_stream(self, original: Callable[..., Any], *arguments: Any) -> Any:
+        if len(arguments) <= _STREAM or not super().wanted:
+            return original(*arguments)
+        stream = arguments[_STREAM]
+        self._acl.rt.synchronize_stream(stream)
+        with self._inputs.of(list(self._inputs_of(*arguments[:2]))):
+            code = original(*arguments)
+            self._acl.rt.synchronize_stream(stream)
+            return code
+
+    def _inputs_of(self, model: int, dataset: int) -> Iterator[_Buffer]:
+        mdl = self._acl.mdl
+        desc = mdl.create_desc()
+        try:
+            if mdl.get_desc(desc, model):
+                return  # what ACL does not know as a model it refuses by itself
+            for index in range(mdl.get_num_inputs(desc)):
+                buffer = mdl.get_dataset_buffer(dataset, index)
+                size = self._acl.get_data_buffer_size_v2(buffer) if buffer else 0
+                name = mdl.get_input_name_by_index(desc, index)
+                number = mdl.get_input_data_type(desc, index)
+                address = self._acl.get_data_buffer_addr(buffer) if size else 0
+                yield _Buffer(self._acl, name, number, address, size)
+        finally:
+            mdl.destroy_desc(desc)
+
+
+class _Buffer:
+    """The memory of an input."""
+
+    def __init__(self, acl: Any, name: str, number: int, address: int, size: int) -> None:
+        self.name = name
+        self._acl, self._number, self._address, self._size = acl, number, address, size
+
+    def read(self) -> np.ndarray:
+        """Return its elements, of shape (n,)."""
+        try:
+            dtype = numpy_dtype(self._number)
+            count = self._size // dtype.itemsize
+            data = read(self._acl, self._address, count * dtype.itemsize) if count else b""
+        except (AclError, RuntimeUnavailableError) as error:
+            raise Unreached(" ".join(str(error).split())) from None
+        return np.frombuffer(data, dtype)
+
+    def write(self, values: np.ndarray) -> None:
+        """Copy elements to it; raise AclError where ACL refuses."""
+        upload(self._acl, self._address, values)

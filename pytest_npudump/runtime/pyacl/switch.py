@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.acl_keys import SCENE_TYPES
-from pytest_npudump.runtime.acl.return_codes import (
+from pytest_npudump.runtime.acl import (
     DUMP_NOT_RUN,
     ENDED_BY_TEST,
     REPEAT_INITIALIZE,

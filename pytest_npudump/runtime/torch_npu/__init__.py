@@ -1,6 +1,1 @@
-"""PyTorch on the NPU.
-
-Beside the files that each runtime has: its ``device``, the ``switches`` that decide how its operators round,
-what is ``released``: a dump that a test itself switches on, and the ``varied_modules`` that a calibration
-feeds.
-"""
+"""PyTorch on the NPU: the ``adapter``, the ``client``, and ``varied_modules`` of a calibration."""

@@ -20,22 +20,27 @@ from pytest_npudump.config.acl_json import refuse_operator_overflow
 from pytest_npudump.config.cann import rules_version
 from pytest_npudump.config.check import check_file
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
-from pytest_npudump.runtime.acl.config import AclJson
-from pytest_npudump.runtime.acl.overflow_mode import MODE_UNKNOWN, blind
-from pytest_npudump.runtime.acl.return_codes import DUMP_NOT_RUN, ENDED_BY_TEST, AclError
+from pytest_npudump.runtime.acl import DUMP_NOT_RUN, ENDED_BY_TEST, MODE_UNKNOWN, AclError, AclJson, blind
 from pytest_npudump.runtime.aten.kept_calls import KeptCalls
-from pytest_npudump.runtime.external.run import origin_of_program
-from pytest_npudump.runtime.graphs.capture_rules import GraphRules
-from pytest_npudump.runtime.graphs.captured import CapturedGraphs
-from pytest_npudump.runtime.graphs.dispatch import DispatchedOperators
-from pytest_npudump.runtime.graphs.lowest_mode import leaves_graphs_alone
-from pytest_npudump.runtime.graphs.threads import ThreadsOfTest
+from pytest_npudump.runtime.base import Evidence
+from pytest_npudump.runtime.graphs import (
+    CapturedGraphs,
+    DispatchedOperators,
+    GraphRules,
+    ThreadsOfTest,
+    leaves_graphs_alone,
+)
 from pytest_npudump.runtime.perturbed_inputs import DEVICE_VARIES
-from pytest_npudump.runtime.torch_npu.activity import TorchNpuActivity
-from pytest_npudump.runtime.torch_npu.client import UTILS, call
-from pytest_npudump.runtime.torch_npu.device import initialising_with, other_devices, why_private
-from pytest_npudump.runtime.torch_npu.released import DumpOfTest
-from pytest_npudump.runtime.torch_npu.switches import switches
+from pytest_npudump.runtime.programs import origin_of_program
+from pytest_npudump.runtime.torch_npu.client import (
+    UTILS,
+    DumpOfTest,
+    call,
+    initialising_with,
+    other_devices,
+    switches,
+    why_private,
+)
 from pytest_npudump.runtime.torch_npu.varied_modules import VariedModules
 
 if TYPE_CHECKING:
@@ -43,7 +48,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.onnxmodels.variation import Variation, Varying
-    from pytest_npudump.runtime.aten.call_copies import Kept, WantedOutput
+    from pytest_npudump.runtime.aten.kept_calls import Kept, WantedOutput
+
 
 _EXCEPTIONS = frozenset({"ARGS_EXCEPTION", "EXCEPTION", "AIC_ERR_DETAIL_DUMP"})
 _OVERFLOW = "OP_OVERFLOW"
@@ -58,6 +64,49 @@ _EAGER = (
     "while operators are looked for in this scene, this torch runs functions of torch.compile uncompiled; to "
     "test the graph itself takes one with TorchDispatchMode.ignore_compile_internals, as 2.13 has it"
 )
+
+
+_IDLE = (
+    "either no operator ran on the NPU while the dump was on, or CANN wrote nothing of those that did: make "
+    "the test's tensors on the device 'npu', and run them inside the test or a function-scoped fixture (CANN "
+    "writes no statistics for operators captured into a graph, and none of eager operators with "
+    "dump_level='op')"
+)
+_UNSEEN = (
+    "no operator ran on the NPU in the test's own thread while the dump was on: move the model to the device "
+    "'npu' as well as its input (copies and newly made tensors do not count), and run it eagerly, inside the "
+    "test or a function-scoped fixture; operators in other threads, in a replayed graph or in a graph of "
+    "torch.compile are not seen here: run one of them in the test's thread, or test with scene='op'"
+)
+_RELEASED = (
+    "the test took npu_dump.config_path or torchair_config(), so it has to switch the dump on itself: "
+    "compile its model with that configuration, or call init_dump() and set_dump(path) of "
+    "torch_npu.npu.utils, which raise where torch_npu.npu.set_dump says nothing. TorchAir reads "
+    "dump_config_path only with the first graph of a process: give such tests isolation='process'"
+)
+
+
+@dataclass(slots=True)
+class TorchNpuActivity:
+    """What happened since the dump was asked for; operators and models are not counted.
+
+    Attributes:
+        watched: whether operators were looked for; the rest as in
+            :class:`pytest_npudump.runtime.base.Activity`.
+    """
+
+    initialised: bool = False
+    models: tuple[Path, ...] = ()
+    executions: int = 0
+    released: bool = False
+    programs: tuple[str, ...] = ()
+    evidence: Evidence = field(default_factory=Evidence)
+    watched: bool = False
+
+    @property
+    def likely_cause(self) -> str:
+        """What most likely left the dump empty."""
+        return _RELEASED if self.released else _UNSEEN if self.watched else _IDLE
 
 
 @dataclass(slots=True)

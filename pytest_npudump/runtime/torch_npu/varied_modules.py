@@ -14,7 +14,7 @@ import numpy as np
 
 from pytest_npudump.runtime.aten.host_copy import NotCopiedError, array_of
 from pytest_npudump.runtime.perturbed_inputs import PerturbedCalls, Unreached
-from pytest_npudump.runtime.torch_npu.device import why_private
+from pytest_npudump.runtime.torch_npu.client import why_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from pytest_npudump.dump.files.proto import dump_data_class
-from pytest_npudump.golden.content.text import Golden
 from pytest_npudump.golden.pair import stage_pair
+from pytest_npudump.record.text import Golden
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -530,3 +530,56 @@ def test_where_inside_a_tensor_it_differs_is_told(run: Run, tmp_path: Path, dump
     assert "pattern of layer_1:output.0: every element: the sign is flipped (explains all " in done.out
     told = json.loads((tmp_path / "found.json").read_text())["verdicts"]
     assert [verdict["pattern"]["kind"] for verdict in told] == ["stuck", "sign"]
+
+
+@pytest.fixture
+def nine(tmp_path: Path) -> tuple[Path, Path]:
+    """Two dumps of nine tensors, of which the last eight differ."""
+    for side, factor in (("a", 1.0), ("b", 2.0)):
+        (tmp_path / side).mkdir()
+        for turn in range(9):
+            values = np.float32(turn + 1) * np.linspace(-1, 1, 60, dtype=np.float32).reshape(6, 10)
+            name = f"Conv.layer{turn}.{turn}.0.{1700000000000000 + turn}.output.0.DefaultFormat.npy"
+            np.save(tmp_path / side / name, values * np.float32(factor if turn else 1))
+    return tmp_path / "a", tmp_path / "b"
+
+
+def test_plots_draw_the_run_and_the_first_failing_tensors(
+    run: Callable[..., Any], nine: tuple[Path, Path], tmp_path: Path
+) -> None:
+    plain = run("compare", *nine)
+    done = run("compare", *nine, "--plots", tmp_path / "out")
+    assert done.code == plain.code == 1
+    names = ["run.svg", *(f"tensor-{number}.svg" for number in range(1, 7))]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
+    assert "layer1:output.0" in (tmp_path / "out/tensor-1.svg").read_text("utf-8")
+    told = [f"picture: {tmp_path / 'out' / name}" for name in names]
+    assert done.out.splitlines() == [*plain.out.splitlines(), *told]
+    assert run("compare", *nine, "--plots", tmp_path / "out", "--json", "-").json["summary"]["failed"] == 8
+
+
+def test_plots_of_equal_dumps_are_the_run_alone(
+    run: Callable[..., Any], nine: tuple[Path, Path], tmp_path: Path
+) -> None:
+    assert run("compare", nine[0], nine[0], "--plots", tmp_path / "out").code == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["run.svg"]
+
+
+def test_a_file_that_cannot_be_read_is_told_behind_the_pictures(
+    run: Callable[..., Any], nine: tuple[Path, Path], tmp_path: Path
+) -> None:
+    next(nine[1].iterdir()).write_bytes(b"\x93NUMPY")
+    assert run("compare", *nine, "--plots", tmp_path / "out").code == 2
+    assert (tmp_path / "out/run.svg").exists()
+
+
+def test_plots_of_an_onnx_model_and_into_a_file_are_refused(
+    run: Callable[..., Any], nine: tuple[Path, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    for words, told in (
+        (("m.onnx", nine[1], "--plots", tmp_path / "out"), "--plots: not with an ONNX model"),
+        ((*nine, "--plots", tmp_path / "file"), "the pictures cannot be written"),
+    ):
+        done = run("compare", *words)
+        assert (done.code, told in done.err) == (2, True)

@@ -9,8 +9,8 @@ import pytest
 
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.golden.content.text import Golden
 from pytest_npudump.golden.store import write_golden
+from pytest_npudump.record.text import Golden
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ import pytest
 
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.golden.content.text import Golden, render
 from pytest_npudump.golden.store import read_golden, write_golden
+from pytest_npudump.record.text import Golden, render
 from pytest_npudump.results.folder import ResultsFolder, record_name
 
 if TYPE_CHECKING:

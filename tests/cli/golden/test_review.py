@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
+import select
+import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from conftest import Repository
 
@@ -43,6 +49,8 @@ ANSWERS = [
     (("a", "S"), 1, ["accepted", None, None]),
     ((), 1, [None] * 3),
     (("what", "", "d", "a", "R"), 0, ["accepted", "rejected", "rejected"]),
+    (("r", "q"), 1, ["rejected", None, None]),
+    (("l", "", "l", "conv", "R"), 0, [None, "rejected", "rejected"]),
 ]
 
 
@@ -58,7 +66,8 @@ def test_answers_decide(
     assert (done.code, done.err) == (code, "")
     assert [waiting.decisions()[name] for name in NAMES] == decisions
     for name, decision in zip(NAMES, decisions, strict=True):
-        assert waiting.values(name) == (AFTER if decision == "accepted" else GOLDEN)
+        some = GOLDEN | {"conv": 1.5} if "conv" in answers and name == "test_a" else GOLDEN
+        assert waiting.values(name) == (AFTER if decision == "accepted" else some)
 
 
 def test_layers_are_accepted_by_pattern_and_the_rest_waits(
@@ -104,3 +113,53 @@ def test_a_refusal_is_told_and_ends_with_two(waiting: Repository, review: Callab
     assert done.out.splitlines()[-1] == "2 accepted, 0 rejected, 0 skipped, 1 refused"
     assert waiting.values("test_a") == {"conv": 7.0, "fc": 3.0}
     assert waiting.values("test_b") == AFTER
+
+
+QUESTIONS = ("A/R/S all left: ", "(names or globs): ", "? y: ")
+
+
+def on_a_terminal(folder: Path, *keys: str) -> tuple[int, str]:
+    """Review on a dumb terminal and press a key for each question; its exit code and its text."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(folder)
+        code = "import sys; from pytest_npudump.cli import main; sys.exit(main(sys.argv[1:]))"
+        command = [sys.executable, "-c", code, "golden", "review", "--results", "kept"]
+        os.execve(sys.executable, command, {**os.environ, "TERM": "dumb"})  # noqa: S606 - ourselves
+    text, left, end = "", list(keys), time.monotonic() + 60
+    while time.monotonic() < end:
+        ready, _, _ = select.select([terminal], [], [], 0.2)
+        try:
+            text += os.read(terminal, 65536).decode() if ready else ""
+        except OSError:
+            break
+        if not ready and left and text.endswith(QUESTIONS):
+            os.write(terminal, left.pop(0).encode())
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), text.replace("\r\n", "\n")
+
+
+PRESSED = [
+    (("a", "r", "s"), 1, ["accepted", "rejected", None]),
+    (("r", "q"), 1, ["rejected", None, None]),
+    (("r", "\x04"), 1, ["rejected", None, None]),
+    (("aa", "\x1b[A", "A", "n\n", "R", "y\n"), 0, ["rejected", "rejected", "rejected"]),
+    (("x", "\n", "d", "l", "fc conv\n", "A", "y\n"), 0, [None, "accepted", "accepted"]),
+]
+
+
+@pytest.mark.parametrize(("keys", "code", "decisions"), PRESSED)
+def test_a_key_decides_on_a_terminal(
+    waiting: Repository, keys: tuple[str, ...], code: int, decisions: list[str | None]
+) -> None:
+    """What is pasted is none, nor is an arrow, which sends an ``A``; what holds for all is asked twice."""
+    assert on_a_terminal(waiting.path, *keys)[0] == code
+    assert [waiting.decisions()[name] for name in NAMES] == decisions
+
+
+def test_a_question_fits_in_80_columns_and_a_name_steers_no_terminal(repository: Repository) -> None:
+    repository.approve("test_a", {"con\x1b[2Jv": 1.0})
+    repository.keep("test_a", {"con\x1b[2Jv": 2.0})
+    _, text = on_a_terminal(repository.path, "s")
+    assert "\x1b" not in text
+    (question,) = [line for line in text.splitlines() if line.startswith("a accept")]
+    assert len(question) <= 80

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.golden.content.text import parse
 from pytest_npudump.golden.merge.approval_merge import merge
 from pytest_npudump.golden.store import read_golden, write_golden
+from pytest_npudump.record.text import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable

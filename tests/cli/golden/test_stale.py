@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from pytest_npudump.golden.content.text import Golden
 from pytest_npudump.golden.store import write_golden
+from pytest_npudump.record.text import Golden
 
 from .conftest import table
 

@@ -22,7 +22,7 @@ from pytest_npudump.dump.stats.projections import project
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable, layer_of
 from pytest_npudump.errors import RequestError
-from pytest_npudump.golden.content.text import Golden, parse, render
+from pytest_npudump.record.text import Golden, parse, render
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Comparison

@@ -10,7 +10,7 @@ import pytest
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.calibrated import Calibrated, calibrated_of
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
-from pytest_npudump.golden.content.text import Golden
+from pytest_npudump.record.text import Golden
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -94,7 +94,7 @@ def test_a_fact_of_the_command_line_has_a_name_and_a_value(text: str) -> None:
 
 def test_what_producers_record_is_what_rules_may_ask_for() -> None:
     from pytest_npudump.golden.origin import processor
-    from pytest_npudump.runtime.switch_variables import _FACTS
+    from pytest_npudump.runtime.acl import _FACTS
 
     assert processor().keys() <= frozenset(FACTS)
     assert frozenset(_FACTS.values()) <= frozenset(FACTS)

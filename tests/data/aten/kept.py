@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from saved_calls import wrongs
 
-from pytest_npudump.reference.called_operators import CalledOperator
-from pytest_npudump.reference.operator_alone import judge_alone
-from pytest_npudump.runtime.aten.call_copies import WantedOutput, digest_of
+from pytest_npudump.explain.called_operators import CalledOperator
+from pytest_npudump.explain.operator_alone import judge_alone
 from pytest_npudump.runtime.aten.host_copy import array_of
-from pytest_npudump.runtime.aten.kept_calls import KeptCalls
+from pytest_npudump.runtime.aten.kept_calls import KeptCalls, WantedOutput, digest_of
 from pytest_npudump.runtime.aten.recompute import NotRecomputedError, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
 
 X = torch.arange(12, dtype=torch.float32).reshape(3, 4) / 7
 Y = torch.linspace(-1, 1, 12).reshape(3, 4)

@@ -16,16 +16,16 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from pytest_npudump.reference.called_operators import CalledOperator
-from pytest_npudump.reference.operator_alone import judge_alone
-from pytest_npudump.runtime.aten.call_copies import KeptCall, WantedOutput
+from pytest_npudump.explain.called_operators import CalledOperator
+from pytest_npudump.explain.operator_alone import judge_alone
 from pytest_npudump.runtime.aten.host_copy import array_of
-from pytest_npudump.runtime.aten.kept_calls import KeptCalls
+from pytest_npudump.runtime.aten.kept_calls import KeptCall, KeptCalls, WantedOutput
 from pytest_npudump.runtime.aten.operators import is_view, results_of
 from pytest_npudump.runtime.aten.recompute import NotRecomputedError, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
 
 warnings.simplefilter("ignore")
 F = torch.nn.functional

@@ -11,19 +11,19 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest_npudump.reproduction
-from pytest_npudump.reference.called_operators import CalledOperator
+import pytest_npudump.explain.reproduction
+from pytest_npudump.explain.called_operators import CalledOperator
 from pytest_npudump.runtime.aten.call_files import CALL, Judged, call_of, read_files, save_call
 from pytest_npudump.runtime.aten.recompute import Reading
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from pytest_npudump.runtime.aten.call_copies import KeptCall
+    from pytest_npudump.runtime.aten.kept_calls import KeptCall
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
-SCRIPT = Path(pytest_npudump.reproduction.__file__).with_name("call_script.py")
+SCRIPT = Path(pytest_npudump.explain.reproduction.__file__).with_name("call_script.py")
 
 
 def wrongs(call: KeptCall, place: int, dtype: str, array: Array) -> list[str]:

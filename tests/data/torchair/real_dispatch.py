@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
-from pytest_npudump.runtime.graphs.dispatch import DispatchedOperators
+from pytest_npudump.runtime.graphs import DispatchedOperators
 
 HERE, THERE = torch.ones(4), torch.ones(4, device="meta", requires_grad=True)
 PLAIN = THERE.detach()

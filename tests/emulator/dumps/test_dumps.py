@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
-from pytest_npudump.emulator.dumps.plan import plan
+from pytest_npudump.emulator.dumps.plan import DumpSettings, plan
 from pytest_npudump.onnxmodels.graph import Operator
 from pytest_npudump.onnxmodels.model_cache import prepare
 

@@ -22,15 +22,21 @@ from pytest_npudump.dump.files.mapping import read_mapping
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.values.dtypes import BY_PROTO
 from pytest_npudump.emulator import install
-from pytest_npudump.emulator.dumps.exception_files import Argument, Operator, container, exception_header
-from pytest_npudump.emulator.dumps.exceptions import ExceptionDump
+from pytest_npudump.emulator.dumps.exceptions import (
+    Argument,
+    ExceptionDump,
+    FailedTask,
+    container,
+    exception_header,
+)
 from pytest_npudump.emulator.dumps.writer import path_hash
 from pytest_npudump.emulator.faults import fail
-from pytest_npudump.emulator.process.state import process
+from pytest_npudump.emulator.process import process
 from pytest_npudump.onnxmodels.tensor_types import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
 
 SAMPLES = Path(__file__).parents[2] / "data" / "trees" / "acl-exception"
 SCENES = ("aic_err_norm_dump", "aic_err_brief_dump", "lite_exception")
@@ -68,7 +74,7 @@ def test_a_file_rebuilt_from_its_values_is_adump_s_byte_for_byte(name: str, wire
             at += size
     values = dict(top)
     attribute = dict(wire.fields(values[7]))
-    operator = Operator(values[6].decode(), "", 0, 0, 0, sides[4], sides[3])
+    operator = FailedTask(values[6].decode(), "", 0, 0, 0, sides[4], sides[3])
     header = exception_header(
         values[2],
         operator,
@@ -379,12 +385,6 @@ def test_a_detail_dump_leaves_a_core_and_ends_the_process(tmp_path: Path, small_
         elf = ELFFile(stream)
         assert elf["e_type"] == "ET_CORE"
         assert ".ascend.kernel_info" in [section.name for section in elf.iter_sections()]
-
-
-@pytest.mark.parametrize(("operator", "first"), [("", 0), ("a", -1)])
-def test_a_failure_that_cannot_be_is_refused(operator: str, first: int) -> None:
-    with pytest.raises(ValueError, match="expected a name"):
-        fail(operator, first=first)
 
 
 @pytest.mark.parametrize("variable", ["NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE"])

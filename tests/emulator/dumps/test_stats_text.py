@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -31,18 +30,11 @@ def text(dump: Any) -> str:
     return stats_text.csv([tensor(t) for t in dump.inputs], [tensor(t) for t in dump.outputs])
 
 
-@pytest.mark.parametrize("path", sorted((DATA / "all-dtypes").glob("*.bin")), ids=lambda path: path.stem)
-def test_text_is_cann_s_for_every_data_type(path: Path, wire: Any) -> None:
-    assert text(wire.read(path)) == path.with_suffix(".csv").read_text()
-
-
-@pytest.mark.parametrize("path", sorted((DATA / "ppocr").glob("*.bin")), ids=lambda path: path.stem)
-def test_text_is_cann_s_for_layers_of_a_model(path: Path, wire: Any) -> None:
-    assert text(wire.read(path)) == path.with_suffix(".csv").read_text()
-
-
-def test_every_published_data_type_is_there() -> None:
-    assert len(list((DATA / "all-dtypes").glob("*.bin"))) == 42
+def test_text_is_cann_s_for_every_data_type_and_for_layers_of_a_model(wire: Any) -> None:
+    paths = [sorted((DATA / name).glob("*.bin")) for name in ("all-dtypes", "ppocr")]
+    assert len(paths[0]) == 42, "every published data type"
+    for path in (*paths[0], *paths[1]):
+        assert text(wire.read(path)) == path.with_suffix(".csv").read_text(), path
 
 
 def test_mixed_rows_are_cann_s() -> None:

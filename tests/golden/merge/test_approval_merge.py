@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.content.text import parse, render
 from pytest_npudump.golden.merge.approval_merge import merge
+from pytest_npudump.record.text import parse, render
 
 PATH = Path("golden/test_a.yaml")
 COLUMNS = "tensor dtype shape max min avg l2norm nan -inf +inf"

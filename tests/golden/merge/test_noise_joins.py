@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
-from pytest_npudump.golden.content.noise import calibration_of, repeats_of
-from pytest_npudump.golden.content.text import Golden, parse
 from pytest_npudump.golden.merge.approval_merge import merge
+from pytest_npudump.record.noise import calibration_of, repeats_of
+from pytest_npudump.record.text import Golden, parse
 from tests.golden.merge.test_approval_merge import BASE, PATH, golden
 
 FIVE = "calibration:\n  members: 5\n  factor: 5\n  varied:\n  - repeats\n"

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from pytest_npudump.errors import GoldenError, StoreError
-from pytest_npudump.golden.content.text import Golden, parse, render
 from pytest_npudump.golden.integrity import faults
 from pytest_npudump.golden.kept_tensors import read_tensors, stored_tensors
 from pytest_npudump.golden.merge.approval_merge import merge
@@ -21,6 +20,7 @@ from pytest_npudump.golden.objects.tensor_store import TensorStore
 from pytest_npudump.golden.pair import source_layers
 from pytest_npudump.golden.revisions import Change, changes
 from pytest_npudump.golden.store import read_golden
+from pytest_npudump.record.text import Golden, parse, render
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -224,7 +224,7 @@ import numpy as np
 from killed import killed
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.golden.content.text import Golden
+from pytest_npudump.record.text import Golden
 from pytest_npudump.golden.kept_tensors import read_tensors
 from pytest_npudump.golden.objects.stored_golden import stage_stored
 from pytest_npudump.golden.objects.tensor_store import TensorStore

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from pytest_npudump.errors import GoldenError, StoreError
-from pytest_npudump.golden.content.pointer_lines import Pointer
 from pytest_npudump.golden.objects.object_store import ObjectStore
 from pytest_npudump.golden.objects.tensor_store import TensorStore
+from pytest_npudump.record.pointer_lines import Pointer
 
 if TYPE_CHECKING:
     from pathlib import Path

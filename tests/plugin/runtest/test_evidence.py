@@ -379,7 +379,7 @@ def test_a_program_that_dumped_has_read_its_configuration_whatever_the_file_syst
     application: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     np.save(application.path / "x.npy", np.full((2, 3), 300, np.float16))
-    monkeypatch.setattr("pytest_npudump.runtime.external.read_trace.Placed.was_read", lambda _: None)
+    monkeypatch.setattr("pytest_npudump.runtime.programs.Placed.was_read", lambda _: None)
     write_test(application, "scene='overflow'")
     application.record()
     application.run().assert_outcomes(passed=1)

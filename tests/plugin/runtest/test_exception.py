@@ -287,7 +287,7 @@ def test_a_dump_beside_the_test_s_own_is_found_in_the_working_directory(project:
     body = SWALLOW.replace(
         "    image =",
         """    from pytest_npudump.emulator.dumps.exceptions import ExceptionDump
-    from pytest_npudump.emulator.process.state import process
+    from pytest_npudump.emulator.process import process
     import acl
     acl.init()
     process().dumping.exception = ExceptionDump("ARGS_EXCEPTION", "")

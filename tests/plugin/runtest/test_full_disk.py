@@ -81,7 +81,7 @@ def test_complete_dump_on_a_disk_that_is_all_but_full_is_not_called_incomplete(
 ) -> None:
     project.marked()
     project.record()
-    monkeypatch.setattr("pytest_npudump.regression.run.diagnose.LITTLE", 1 << 62)
+    monkeypatch.setattr("pytest_npudump.regression.diagnose.LITTLE", 1 << 62)
     passed = project.run()
     passed.assert_outcomes(passed=1)
     passed.stdout.no_fnmatch_line("*the file system of*")

@@ -434,8 +434,8 @@ def test_missing_onnxruntime_is_one_line_that_names_the_extra(
     converted: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pytest_npudump.errors import MissingExtraError
+    from pytest_npudump.explain.reference_model import ReferenceModel
     from pytest_npudump.onnxmodels import sessions
-    from pytest_npudump.reference.reference_model import ReferenceModel
 
     def missing() -> None:
         raise MissingExtraError("the emulator", "onnxruntime", "emulator") from ModuleNotFoundError(
@@ -805,7 +805,7 @@ def test_nothing_heavy_is_imported_for_tests_without_a_reference(project: Projec
         import sys
 
         def test_plain():
-            heavy = ("numpy", "onnx", "onnxruntime", "yaml", "pytest_npudump.reference.reference_model")
+            heavy = ("numpy", "onnx", "onnxruntime", "yaml", "pytest_npudump.explain.reference_model")
             assert not [name for name in heavy if name in sys.modules]
         """.replace("import numpy as np", ""),
         name="test_plain.py",

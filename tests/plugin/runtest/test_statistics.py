@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from pytest_npudump.emulator.acl import _system
+from pytest_npudump.emulator.acl import _base
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -114,7 +114,7 @@ def test_a_dump_of_statistics_has_no_block(project: Project) -> None:
 
 @pytest.fixture
 def chip(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    monkeypatch.setattr(_system, "SOC_NAME", "Ascend910B3")
+    monkeypatch.setattr(_base, "SOC_NAME", "Ascend910B3")
     return monkeypatch
 
 
@@ -152,7 +152,7 @@ def test_l2norm_is_asked_for_and_judged_on_a_chip_that_computes_it(project: Proj
 
 @pytest.mark.parametrize("soc", ["Emulator", "Ascend910_9391", "Ascend310P3", "Ascend950", ""])
 def test_elsewhere_it_is_not(project: Project, monkeypatch: pytest.MonkeyPatch, soc: str) -> None:
-    monkeypatch.setattr(_system, "SOC_NAME", soc)
+    monkeypatch.setattr(_base, "SOC_NAME", soc)
     marked(project)
     project.record(*KEEP)
     assert asked(project) is None
@@ -172,7 +172,7 @@ def test_a_golden_without_l2norm_is_compared_as_before(
 ) -> None:
     marked(project)
     project.record()
-    monkeypatch.setattr(_system, "SOC_NAME", "Ascend910B3")
+    monkeypatch.setattr(_base, "SOC_NAME", "Ascend910B3")
     result = project.run()
     result.assert_outcomes(passed=1)
     assert "not compared" not in result.stdout.str()
@@ -185,7 +185,7 @@ def test_a_golden_with_l2norm_is_compared_where_no_chip_computes_it(
 ) -> None:
     marked(project)
     project.record()
-    chip.setattr(_system, "SOC_NAME", "Ascend310P3")
+    chip.setattr(_base, "SOC_NAME", "Ascend310P3")
     result = project.run()
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["*no tensor of this dump has it but the golden does: l2norm*"])

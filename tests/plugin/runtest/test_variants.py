@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.cli import main
-from pytest_npudump.golden.content.text import parse
 from pytest_npudump.golden.overlay import VARIANT
 from pytest_npudump.golden.store import read_golden
+from pytest_npudump.record.text import parse
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Project
-    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.record.text import Golden
 
 
 def alone(path: Path) -> Golden:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.errors import RequestError
-from pytest_npudump.runtime.external import processes
-from pytest_npudump.runtime.external.run import ExternalProgramError, ExternalRun, command_of, run_program
+from pytest_npudump.runtime import programs
+from pytest_npudump.runtime.programs import ExternalProgramError, ExternalRun, command_of, run_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,7 +116,7 @@ print("before the end", flush=True)
 def test_time_limit_ends_the_group_even_a_child_that_ignores_sigterm(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "_GRACE", 0.3)
+    monkeypatch.setattr(programs, "_GRACE", 0.3)
     with pytest.raises(ExternalProgramError, match="did not end within 3 seconds") as caught:
         run(f"{CHILD}\ntime.sleep(600)", timeout=3, check=False)
     assert "before the end" in str(caught.value)
@@ -138,7 +138,7 @@ def test_a_program_may_end_in_order_within_the_time_of_grace(run: Run, tmp_path:
 def test_what_a_program_leaves_running_is_ended(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "_GRACE", 0.3)
+    monkeypatch.setattr(programs, "_GRACE", 0.3)
     assert run(CHILD).returncode == 0
     _, child = (tmp_path / "pids").read_text().split()
     assert is_gone(int(child))

@@ -15,7 +15,7 @@ sys.path.insert(0, sys.argv[1])
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from pytest_npudump.runtime.base import Evidence
-from pytest_npudump.runtime.graphs.threads import ThreadsOfTest
+from pytest_npudump.runtime.graphs import ThreadsOfTest
 
 tensor = torch.ones(3)
 

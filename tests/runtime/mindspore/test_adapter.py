@@ -15,8 +15,7 @@ import pytest
 from pytest_npudump.errors import ConfigError, MissingExtraError, RuntimeUnavailableError
 from pytest_npudump.request import DumpRequest, RunRequest
 from pytest_npudump.runtime.mindspore import provider
-from pytest_npudump.runtime.mindspore.activity import MindSporeActivity
-from pytest_npudump.runtime.mindspore.adapter import MindSporeRuntime
+from pytest_npudump.runtime.mindspore.adapter import MindSporeActivity, MindSporeRuntime
 from pytest_npudump.runtime.pyacl import provider as pyacl
 from pytest_npudump.runtime.select import Choice, choose, load, require
 

@@ -16,10 +16,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from pytest_npudump.errors import RequestError, RuntimeUnavailableError
-from pytest_npudump.runtime.acl.return_codes import AclError
+from pytest_npudump.runtime.acl import AclError
 from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime
-from pytest_npudump.runtime.pyacl.model import PyAclModel
-from pytest_npudump.runtime.pyacl.model_tensors import numpy_dtype
+from pytest_npudump.runtime.pyacl.model import PyAclModel, numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -518,7 +517,7 @@ def test_data_type_without_elements_of_whole_bytes_is_refused(number: int, reaso
 
 def test_bf16_needs_no_earlier_import_of_ml_dtypes() -> None:
     code = (
-        "import sys; from pytest_npudump.runtime.pyacl.model_tensors import numpy_dtype; "
+        "import sys; from pytest_npudump.runtime.pyacl.model import numpy_dtype; "
         "assert 'ml_dtypes' not in sys.modules; print(numpy_dtype(27))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -582,7 +581,7 @@ def test_emulator_runs_and_dumps_what_is_loaded_between_start_and_stop(
 
 
 def test_emulator_frees_what_the_adapter_took(emulator: Any, config: Path, small_model: Path) -> None:
-    from pytest_npudump.emulator.process.state import process
+    from pytest_npudump.emulator.process import process
 
     runtime = PyAclRuntime(emulator, "emulator")
     runtime.start(config)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.runtime.acl.return_codes import REPEAT_INITIALIZE, SUCCESS
+from pytest_npudump.runtime.acl import REPEAT_INITIALIZE, SUCCESS
 from pytest_npudump.runtime.base import Evidence
-from pytest_npudump.runtime.pyacl.model_directory import ModelDirectory
+from pytest_npudump.runtime.pyacl.observed import ModelDirectory
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,10 +13,10 @@ import pytest
 
 from pytest_npudump.emulator import faults, install
 from pytest_npudump.errors import RequestError
-from pytest_npudump.runtime.acl.return_codes import AclError
-from pytest_npudump.runtime.operator_call import OperatorCall, OperatorRuntime
+from pytest_npudump.runtime.acl import AclError
+from pytest_npudump.runtime.base import OperatorCall, OperatorRuntime
 from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime
-from pytest_npudump.runtime.pyacl.single_operators import run_single_operator
+from pytest_npudump.runtime.pyacl.model import run_single_operator
 from pytest_npudump.runtime.torch_npu.adapter import TorchNpuRuntime
 
 if TYPE_CHECKING:

@@ -1,0 +1,366 @@
+"""The calls of ``acl`` itself: initialisation, the dump's life cycle, data buffers, tensor descriptions.
+
+Sources: ``aclrt_impl/acl.cpp`` and ``aclrt_impl/toolchain/dump.cpp`` of hicann/runtime, ``dump_manager.cc``
+of hicann/ge, for the order of checks and their codes.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import struct
+import time
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pytest_npudump.config import adump, ge
+from pytest_npudump.config.acl_keys import remote_path
+from pytest_npudump.config.json_file import StrictJsonError, parse, read_config_file
+from pytest_npudump.emulator import codes
+from pytest_npudump.emulator.acl._calls import ACL, CODE, MDL, destroy
+from pytest_npudump.emulator.codes import RefusedError
+from pytest_npudump.emulator.dumps.exceptions import DETAIL, ExceptionDump
+from pytest_npudump.emulator.dumps.plan import DumpSettings, settings, statistics_mask
+from pytest_npudump.emulator.dumps.writer import data_directory
+from pytest_npudump.emulator.process import process
+from pytest_npudump.onnxmodels.tensor_types import from_acl_type, nbytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(slots=True)
+class DataBuffer:
+    """An address and a size in bytes; neither is checked before the buffer is used, as in ACL."""
+
+    address: int
+    size: int
+
+
+@ACL(DataBuffer, "kk")
+def update_data_buffer(buffer: DataBuffer, address: int, size: int) -> None:
+    """``(handle, ptr, size) -> ret``."""
+    buffer.address, buffer.size = address, size
+
+
+ACL.table(
+    {
+        "create_data_buffer": ("kk", 0, lambda ptr, size: process().handles.add(DataBuffer(ptr, size))),
+        "destroy_data_buffer": ("k", CODE, destroy(DataBuffer)),
+        "get_data_buffer_addr": (DataBuffer, 0, lambda buffer: buffer.address),
+        "get_data_buffer_size": (DataBuffer, 0, lambda buffer: buffer.size),
+        "get_data_buffer_size_v2": (DataBuffer, 0, lambda buffer: buffer.size),
+    }
+)
+
+
+_UNDEFINED = -1
+
+
+@dataclass(slots=True)
+class TensorDesc:
+    """Type, shape and layout of a tensor.
+
+    Attributes:
+        dtype: ``aclDataType``.
+        shape: dimensions.
+        format: ``aclFormat``.
+        name: its name.
+    """
+
+    dtype: int
+    shape: tuple[int, ...]
+    format: int
+    name: str = ""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensor; 0 where a dimension varies or the type is unknown."""
+        dtype = from_acl_type(self.dtype)
+        return 0 if dtype is None else nbytes(dtype, self.shape)
+
+
+def _elements(desc: TensorDesc) -> int:
+    return 0 if any(dim < 0 for dim in desc.shape) else math.prod(desc.shape)
+
+
+def _dim(desc: TensorDesc, index: int) -> int:
+    if index >= len(desc.shape):
+        raise RefusedError(codes.INVALID_PARAM, f"there is no dimension {index}")
+    return desc.shape[index]
+
+
+def _set_name(desc: TensorDesc, name: str) -> None:
+    desc.name = name
+
+
+ACL.table(
+    {
+        "create_tensor_desc": (
+            "ivi",
+            0,
+            lambda dtype, dims, layout: process().handles.add(TensorDesc(dtype, tuple(dims), layout)),
+        ),
+        "destroy_tensor_desc": ("k", None, destroy(TensorDesc)),
+        "get_tensor_desc_type": (TensorDesc, _UNDEFINED, lambda desc: desc.dtype),
+        "get_tensor_desc_format": (TensorDesc, _UNDEFINED, lambda desc: desc.format),
+        "get_tensor_desc_size": (TensorDesc, 0, lambda desc: desc.nbytes),
+        "get_tensor_desc_element_count": (TensorDesc, 0, _elements),
+        "get_tensor_desc_num_dims": (TensorDesc, 0, lambda desc: len(desc.shape)),
+        "get_tensor_desc_dim": ((TensorDesc, "k"), -1, _dim),
+        "get_tensor_desc_dim_v2": ((TensorDesc, "k"), (0, CODE), _dim),
+        "get_tensor_desc_name": (TensorDesc, "", lambda desc: desc.name),
+        "set_tensor_desc_name": ((TensorDesc, "s"), None, _set_name),
+        "trans_tensor_desc_format": (
+            (TensorDesc, "i"),
+            (0, CODE),
+            lambda desc, layout: process().handles.add(replace(desc, format=layout)),
+        ),
+    }
+)
+# What these set has no meaning without an NPU: the device's layouts and shapes, and where it lies. A constant
+# input has the value that its buffer holds at execution.
+for _name, _value in (
+    ("set_tensor_format", "i"),
+    ("set_tensor_storage_format", "i"),
+    ("set_tensor_origin_format", "i"),
+    ("set_tensor_place_ment", "i"),
+    ("set_tensor_shape", "v"),
+    ("set_tensor_storage_shape", "v"),
+    ("set_tensor_origin_shape", "v"),
+    ("set_tensor_const", "kk"),
+):
+    ACL.table({_name: ((TensorDesc, _value), CODE, lambda *_: None)})
+
+
+R = TypeVar("R")
+
+
+def _locked(call: Callable[..., R]) -> Callable[..., R]:
+    """Let one thread at a time change what is dumped."""
+
+    @wraps(call)
+    def locked(*args: Any) -> R:
+        with process().lock:
+            return call(*args)
+
+    return locked
+
+
+@_locked
+def init(path: str | None = None) -> int:
+    """``([path]) -> ret``: 0, or 100002, 100003, 100006, 100000, 100009, 500000."""
+    life = process().lifecycle
+    if life.references:
+        life.references += 1
+        raise RefusedError(codes.REPEAT_INITIALIZE, "ACL is initialised already")
+    text = _content(path) if path else b""
+    if life.first_content not in {None, text}:
+        problem = "this process was initialised with another configuration before, which is final"
+        raise RefusedError(codes.INVALID_PARAM, problem)
+    code = _apply_init_file(text) if text else codes.SUCCESS
+    if not code:
+        life.first_content, life.references, life.finalized = text, 1, False
+    return code
+
+
+def _content(path: str) -> bytes:
+    """Return the content of a configuration."""
+    file = read_config_file(path)
+    if file.code:
+        raise RefusedError(file.code, str(file.reason))
+    return file.text
+
+
+def _apply_init_file(text: bytes) -> int:
+    try:
+        root = parse(text)
+    except StrictJsonError as error:
+        raise RefusedError(codes.PARSE_FILE, f"the configuration is not JSON: {error}") from error
+    # A tuple, no set: an array or an object cannot be looked up in one.
+    if isinstance(root, dict) and root.get("err_msg_mode", "0") not in ("0", "1"):
+        raise RefusedError(codes.INVALID_PARAM, 'err_msg_mode has to be "0" or "1"')
+    return _apply(text, "acl.init")
+
+
+@_locked
+def finalize() -> None:
+    """``() -> ret``: 0, or 100037 the second time. The dump's state stays as it is."""
+    life = process().lifecycle
+    if life.finalized:
+        raise RefusedError(codes.REPEAT_FINALIZE, "ACL is finalised already")
+    life.references, life.finalized = 0, True
+
+
+@_locked
+def finalize_reference() -> int:
+    """``() -> (remaining count, ret)``: 0 or 100037."""
+    life = process().lifecycle
+    if not life.references:
+        raise RefusedError(codes.REPEAT_FINALIZE, "nothing to finalise")
+    if life.references > 1:
+        life.references -= 1
+    else:
+        finalize()
+    return life.references
+
+
+@_locked
+def init_dump() -> None:
+    """``() -> ret``: 0, 100001 before ``acl.init``, or 100002 if it is open."""
+    life = process().lifecycle
+    if not life.references:
+        raise RefusedError(codes.UNINITIALIZE, "call acl.init first")
+    if life.dump_flag:
+        raise RefusedError(codes.REPEAT_INITIALIZE, "a dump is open already")
+    life.dump_flag = True
+
+
+def _check_running() -> None:
+    life = process().lifecycle
+    if not life.references:
+        raise RefusedError(codes.UNINITIALIZE, "call acl.init first")
+    if not life.dump_flag:
+        raise RefusedError(codes.DUMP_NOT_RUN, "call acl.mdl.init_dump first")
+
+
+@_locked
+def set_dump(path: str | None = None) -> int:
+    """``([path]) -> ret``: 0, 100001, 100045, 100000, 100003, 100006, 100009 or 500000.
+
+    Without a path 100000, as for NULL.
+    """
+    _check_running()
+    if path is None:
+        raise RefusedError(codes.INVALID_PARAM, "no path of a configuration")
+    text = _content(path)
+    return _apply(text, "acl.mdl.set_dump") if text else codes.SUCCESS
+
+
+@_locked
+def finalize_dump() -> None:
+    """``() -> ret``: 0, 100001 or 100045. Switches every kind of dump off, but a detail dump."""
+    _check_running()
+    state = process()
+    state.lifecycle.dump_flag = False
+    exception = state.dumping.exception
+    if exception is not None and exception.kind != DETAIL:
+        state.dumping.exception = None
+    _switch_off()
+
+
+def _switch_off() -> None:
+    state = process()
+    state.dumping.settings = None
+    for model in state.models.values():
+        if model.plan is not None:
+            model.plan.active = False
+
+
+def _apply(text: bytes, call: str) -> int:
+    """Switch on what a configuration asks for; it succeeds, with a message, where that dumps nothing."""
+    state, verdict = process(), adump.validate(text)
+    if not verdict.accepted or verdict.code:
+        message = f"{verdict.reason_code}: {call}: {verdict.message}"
+        return state.explain(verdict.code or codes.INVALID_DUMP_CONFIG, message)
+    if not verdict.need_dump:
+        return codes.SUCCESS
+    dumping, dump = state.dumping, verdict.dump
+    overflow = verdict.dump_type == "OP_OVERFLOW"
+    if verdict.dump_type != "OPERATOR" and not overflow:
+        if dumping.exception is not None:
+            return state.explain(codes.SUCCESS, f"{call}: an exception dump is on already and stays as it is")
+        dumping.exception = ExceptionDump(verdict.dump_type, verdict.dump_path)
+        return codes.SUCCESS
+    if remote_path(dump["dump_path"].encode()) is not None:
+        message = f"the emulator cannot send a dump to another host ({dump['dump_path']})"
+        raise RefusedError(codes.INTERNAL_ERROR, message)
+    if not overflow:
+        dumping.statistics |= statistics_mask(dump)
+    second = ge.validate_dump(dict(dump))  # whose answer ACL ignores
+    if not second.accepted:
+        lost = "no overflow" if overflow else "nothing"
+        why = f"{lost} is dumped, as GE refuses: {second.message}"
+        return state.explain(codes.SUCCESS, f"{call} succeeds, and yet {why}")
+    if state.collecting:
+        why = f"nothing is dumped, as GE refuses (E10056) while {state.collecting} is set"
+        return state.explain(codes.SUCCESS, f"{call} succeeds, and yet {why}")
+    root = data_directory(dump["dump_path"], time.time())
+    if overflow:
+        new = DumpSettings(root, "all", 0, (), all_models=True, overflow=True)
+    elif dump.get("dump_level") == "kernel":
+        _switch_off()
+        return state.explain(codes.SUCCESS, f"{call}: dump_level kernel dumps no operator of a model")
+    else:
+        new = settings(dump, root, dumping.statistics)
+    # Models that are loaded from now on are dumped, and no other, as CANN's documents say. GE may re-arm
+    # those that were loaded under an earlier dump; a test must not lean on that, since what it dumps would be
+    # what the earlier configuration asked for.
+    dumping.settings = new
+    # Nobody asks for executions whose dump is deleted by now.
+    state.dumped[:] = [execution for execution in state.dumped if execution.wanted()]
+    return codes.SUCCESS
+
+
+SOC_NAME = "Emulator"
+"""What ``acl.get_soc_name`` says: no name of a chip, so that no golden claims to come from one."""
+_LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
+_log = logging.getLogger("acl")
+
+
+@ACL("i", refused=lambda *_: ({}, CODE))
+def get_cann_version(_: int) -> None:
+    """``(package) -> ({}, 100003)``: there is no CANN."""
+    raise RefusedError(codes.INVALID_FILE, "the emulator runs without CANN")
+
+
+@ACL("is", refused=None)
+def app_log(level: int, text: str) -> None:
+    """``(level, text) -> None``: goes to the logger ``acl``; levels 0 debug to 3 error."""
+    _log.log(_LEVELS[level] if 0 <= level < len(_LEVELS) else logging.ERROR, "%s", text)
+
+
+@ACL("i", refused=0)
+def data_type_size(number: int) -> int:
+    """``(aclDataType) -> bytes`` of an element; 0 where it has no size in whole bytes."""
+    dtype = from_acl_type(number)
+    return 0 if dtype is None or dtype.name == "undefined" else dtype.bits // 8
+
+
+@ACL("I", refused=0.0)
+def float16_to_float(bits: int) -> float:
+    """``(bits) -> value``."""
+    value: float = struct.unpack("<e", struct.pack("<H", bits & 0xFFFF))[0]
+    return value
+
+
+@ACL("d", refused=0)
+def float_to_float16(value: float) -> int:
+    """``(value) -> bits``, infinity where it is too large."""
+    try:
+        packed = struct.pack("<e", value)
+    except OverflowError:
+        packed = struct.pack("<e", float("inf") if value > 0 else float("-inf"))
+    bits: int = struct.unpack("<H", packed)[0]
+    return bits
+
+
+ACL.table(
+    {
+        "init": ("|s", CODE, init),
+        "finalize": ((), CODE, finalize),
+        "finalize_reference": ((), (0, CODE), finalize_reference),
+        "get_version": ((), (0, 0, 0, CODE), lambda: (1, 15, 0)),
+        "get_soc_name": ((), "", lambda: SOC_NAME),
+        # of the calling thread's last failure, once
+        "get_recent_err_msg": ((), None, lambda: process().take_message()),
+    }
+)
+MDL.table(
+    {
+        "init_dump": ((), CODE, init_dump),
+        "set_dump": ("|s", CODE, set_dump),
+        "finalize_dump": ((), CODE, finalize_dump),
+    }
+)

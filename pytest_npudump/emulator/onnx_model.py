@@ -1,0 +1,283 @@
+"""Models: ONNX files run by onnxruntime, one CANN operator a node.
+
+A model that is not dumped gives the result of ``InferenceSession(path).run`` with default options, bit for
+bit. A model that is dumped runs the graph as written (no optimisation, one thread), so its results may
+differ from those in the last bits, as a fused graph differs from its operators on a device.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pytest_npudump.dump.values.dtypes import BY_GE
+from pytest_npudump.emulator.codes import NotEmulatedError
+from pytest_npudump.emulator.dumps import recorder
+from pytest_npudump.emulator.dumps.plan import DumpPlan, plan
+from pytest_npudump.emulator.failed_operator import Graph, injected_failure, real_failure
+from pytest_npudump.emulator.faults import PLANTED, Faults
+from pytest_npudump.emulator.gears import COMPILED, SHAPE_DATA, gears_of
+from pytest_npudump.onnxmodels import graph as graph_module
+from pytest_npudump.onnxmodels import sessions, tensor_types
+from pytest_npudump.onnxmodels.model_cache import prepare
+from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
+from pytest_npudump.onnxmodels.tensor_types import from_ort_type, storage
+from pytest_npudump.onnxmodels.variation import Varying
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pytest_npudump.dump.values.dtypes import DType
+    from pytest_npudump.emulator.dumps.plan import DumpSettings
+    from pytest_npudump.emulator.faults import Distortion
+    from pytest_npudump.emulator.gears import Gears
+    from pytest_npudump.emulator.streams import DeviceContext
+    from pytest_npudump.onnxmodels.tensor_types import Tensor
+    from pytest_npudump.onnxmodels.variation import Variation
+
+
+_FLOATS = frozenset({"float16", "float32", "float64"})
+
+
+def distorted_model(source: Path | bytes, faults: Sequence[Distortion]) -> Any:
+    """Return the ``ModelProto`` of a model with faults in it: the outputs keep their names."""
+    proto = sessions.read_model(source)
+    for fault in faults:
+        _distort(source, proto, fault)
+    return proto
+
+
+def _distort(source: Path | bytes, proto: Any, fault: Distortion) -> None:
+    found = next((o for o in graph_module.operators(proto.graph) if o.name == fault.operator), None)
+    if found is None:
+        raise ModelError(f"distort: {fault.model} has no operator {fault.operator!r}")
+    types = {
+        port.name: from_ort_type(port.type)
+        for port in exposed_session(source, proto, found.outputs).get_outputs()
+    }
+    names = [name for name in found.outputs if types[name].name in _FLOATS]
+    if not names:
+        kinds = ", ".join(types[name].name for name in found.outputs)
+        raise ModelError(f"distort: {fault.operator} gives {kinds}, expected float16, float32 or float64")
+    at = next(place for place, node in enumerate(proto.graph.node) if found.outputs[0] in node.output)
+    node = proto.graph.node[at]
+    behind = list(proto.graph.node)[at + 1 :]
+    del proto.graph.node[at + 1 :]
+    make, tensor = onnx().helper.make_node, onnx().numpy_helper.from_array
+    for name in names:
+        healthy, scaled = f"{name}/undistorted", f"{name}/scaled"
+        node.output[list(node.output).index(name)] = healthy
+        factor, offset = (np.array(value, storage(types[name])) for value in (fault.factor, fault.offset))
+        proto.graph.initializer.extend((tensor(factor, f"{name}/factor"), tensor(offset, f"{name}/offset")))
+        proto.graph.node.append(make("Mul", [healthy, f"{name}/factor"], [scaled], name=scaled))
+        proto.graph.node.append(make("Add", [scaled, f"{name}/offset"], [name], name=f"{name}/distorted"))
+    proto.graph.node.extend(behind)
+
+
+_SHAPE_TYPE = BY_GE[9]
+"""int64."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPort:
+    """An input or output of a model.
+
+    Attributes:
+        name: as in the graph.
+        dtype: its type.
+        shape: its dimensions, -1 where one varies.
+        largest: those of the largest gear, where ATC has compiled the model for some.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    largest: tuple[int, ...] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of it, in the largest gear; 0 where a dimension varies without gears."""
+        return tensor_types.nbytes(self.dtype, self.shape if self.largest is None else self.largest)
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether a dimension varies."""
+        return -1 in self.shape
+
+
+@dataclass(slots=True)
+class Model:
+    """A loaded model.
+
+    Attributes:
+        source: its file, or its bytes.
+        name: model name in dumps: the file's stem, or the graph's name for a model from memory.
+        inputs, outputs: its ports, in order.
+        id: model id, unique in the process.
+        context: the context it was loaded in; None for a description of a file.
+        plan: which files it leaves; None if it was loaded while no dump was set.
+        executions: how often it ran: the ``data_index`` of the next execution.
+        current_shapes: output shapes of the last execution; None before the first.
+        graph_name: the graph's own name.
+        gears: what ATC has compiled it for, if anything; its last input then tells an execution's.
+        registered: whether its operators are known to an exception dump that was on when it was loaded.
+        dumped: where each execution that was dumped is noted.
+        inside: operators inside others, which no dump has; none where it was loaded while no dump was set.
+        faults: what may be injected in it.
+        varying: what differs between members of a calibration.
+    """
+
+    source: Path | bytes
+    name: str
+    inputs: tuple[ModelPort, ...]
+    outputs: tuple[ModelPort, ...]
+    id: int = 0
+    context: DeviceContext | None = None
+    plan: DumpPlan | None = None
+    executions: int = 0
+    current_shapes: tuple[tuple[int, ...], ...] | None = None
+    graph_name: str = ""
+    gears: Gears | None = None
+    registered: bool = False
+    dumped: list[recorder.DumpedExecution] = field(default_factory=list)
+    inside: tuple[tuple[str, str], ...] = ()
+    faults: Faults = field(default_factory=Faults)
+    varying: Varying = field(default_factory=Varying)
+    _session: Any = None
+    _exposed: Any = None
+    _previous: dict[str, Tensor] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def device(self) -> int:
+        """The device it was loaded on."""
+        return 0 if self.context is None else self.context.device
+
+    def run(self, inputs: Sequence[Tensor], clock: Callable[[], int]) -> tuple[Tensor, ...]:
+        """Execute once, writing the dump if there is one, and return the outputs.
+
+        Raises:
+            OperatorFailedError: one of its operators fails, by itself or because that was injected.
+            ModelError: onnxruntime cannot run the model on these inputs.
+        """
+        feeds = {port.name: tensor for port, tensor in zip(self.inputs, inputs, strict=True)}
+        feeds.pop(SHAPE_DATA, None)
+        with self._lock:
+            active = self.plan if self.plan is not None and self.plan.active else None
+            dumped = active is not None and active.settings.step_selected(self.executions)
+            feeds = self.varying.feeds(feeds, self.executions, dumped=dumped)
+            for fault in self.faults.failing((self.name, self.graph_name), self.executions):
+                if fault.model is not None or fault.operator in Graph(self.source).names:
+                    raise injected_failure(self.source, fault.operator, feeds, self.device)
+            try:
+                results = self._run_plain(feeds) if active is None else self._run_dumped(active, feeds, clock)
+            except ModelError as error:
+                raise real_failure(self.source, feeds, self.device, error) from error
+            self.executions += 1
+            outputs = tuple(results[port.name] for port in self.outputs)
+            self.current_shapes = tuple(tensor.shape for tensor in outputs)
+        return outputs
+
+    def _run_plain(self, feeds: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        if self._session is None:
+            names = (self.name, self.graph_name)
+            self._session = _plain_session(self.source, self.faults.distorting(names))
+        return sessions.run(self._session, feeds, [port.name for port in self.outputs])
+
+    def _run_dumped(
+        self, files: DumpPlan, feeds: Mapping[str, Tensor], clock: Callable[[], int]
+    ) -> dict[str, Tensor]:
+        wanted = [name for name in files.tensors if name not in feeds]
+        names = list(dict.fromkeys([*(port.name for port in self.outputs), *wanted]))
+        results = {**feeds, **sessions.run(self._exposed, feeds, names)}
+        if files.settings.step_selected(self.executions):
+            place = recorder.DumpedRun(self.device, self.name, self.id, self.executions)
+            left = recorder.record(files, place, results, self._previous, clock)
+            self.dumped.append(left)
+        self._previous = {name: results[name] for name in files.tensors} if files.watches else {}
+        return results
+
+
+def load(
+    source: Path | bytes,
+    settings: DumpSettings | None,
+    *,
+    faults: Faults = PLANTED,
+    varying: Varying | None = None,
+) -> Model:
+    """Load a model; what it dumps is settled here, by the ``settings`` of now. Its id is left 0.
+
+    Args:
+        source: its file, or its bytes.
+        settings: the dump that is on; None for none.
+        faults: what is injected in the machine it is loaded on.
+        varying: what varies there; None for nothing.
+
+    Raises:
+        ModelError: the source is no ONNX model, or one that onnxruntime refuses, or its gears do not fit it.
+        MissingExtraError: onnx or onnxruntime is not installed.
+        NotEmulatedError: a model with gears while a dump is set.
+    """
+    varies = Varying() if varying is None else varying
+    if settings is None:
+        model = _load_plain(source, faults)
+    else:
+        model = _load_dumped(source, settings, faults, varies.variation)
+    model.faults, model.varying = faults, varies
+    option = COMPILED.get(model.name) or COMPILED.get(model.graph_name)
+    if option is None:
+        return model
+    if settings is not None:
+        raise NotEmulatedError("the dump of a model with gears", "GE puts operators of its own into it")
+    gears = gears_of(source, {port.name: port.shape for port in model.inputs}, option)
+    inputs = _in_largest(model.inputs, gears.inputs(gears.largest))
+    told = ModelPort(SHAPE_DATA, _SHAPE_TYPE, (len(option.gears[0]),))
+    outputs = _in_largest(model.outputs, gears.outputs[gears.largest])
+    return replace(model, inputs=(*inputs, told), outputs=outputs, gears=gears)
+
+
+def _in_largest(ports: Sequence[ModelPort], shapes: Sequence[tuple[int, ...]]) -> tuple[ModelPort, ...]:
+    """Return ports that know the shape they have in the largest gear."""
+    return tuple(replace(port, largest=shape) for port, shape in zip(ports, shapes, strict=True))
+
+
+def _load_plain(source: Path | bytes, faults: Faults) -> Model:
+    session = sessions.plain_session(source)
+    graph_name = session.get_modelmeta().graph_name
+    name = source.stem if isinstance(source, Path) else graph_name
+    if distorting := faults.distorting((name, graph_name)):
+        session = _plain_session(source, distorting)
+    inputs, outputs = _ports(session.get_inputs()), _ports(session.get_outputs())
+    return Model(source, name, inputs, outputs, graph_name=graph_name, _session=session)
+
+
+def _plain_session(source: Path | bytes, faults: Sequence[Distortion]) -> Any:
+    if not faults:
+        return sessions.plain_session(source)
+    proto = distorted_model(source, faults)
+    return exposed_session(source, proto, (), threads=0, optimised=True)
+
+
+def _load_dumped(source: Path | bytes, settings: DumpSettings, faults: Faults, variation: Variation) -> Model:
+    prepared = prepare(source)
+    names = (source.stem if isinstance(source, Path) else prepared.name, prepared.name)
+    data = prepared.inputs
+    files = plan(settings, names, prepared.operators, data, faults.trampling(names))
+    inner = [tensor for tensor in files.tensors if tensor not in data]
+    if distorting := faults.distorting(names):
+        how: dict[str, Any] = {"threads": variation.threads, "optimised": variation.optimised}
+        session = exposed_session(source, distorted_model(source, distorting), inner, **how)
+    else:
+        session = prepared.session(inner, variation)
+    inputs = _ports(session.get_inputs())
+    outputs = _ports(session.get_outputs()[: prepared.outputs])
+    how = {"plan": files, "graph_name": names[1], "inside": prepared.inside, "_exposed": session}
+    return Model(source, names[0], inputs, outputs, **how)
+
+
+def _ports(arguments: Sequence[Any]) -> tuple[ModelPort, ...]:
+    return tuple(ModelPort(*port) for port in sessions.ports(arguments))

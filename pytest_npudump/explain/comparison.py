@@ -1,0 +1,284 @@
+"""The judgement: every tensor with a counterpart against the reference, in execution order."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.compare.judge import AS_GIVEN, REFERENCE, Terms, judge
+from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
+from pytest_npudump.dump.files.stats_cells import GARBLED
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.table import MEASURED, StatsTable
+from pytest_npudump.dump.values.dtypes import BY_NAME
+from pytest_npudump.errors import RequestError
+from pytest_npudump.explain.expected import Expected, expect
+from pytest_npudump.explain.feeds import Execution, Feeds, executions_of
+from pytest_npudump.explain.matches import NAME, Match, Matching, match
+from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.record.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pytest_npudump.compare.stats.verdict import Comparison, Reason
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances
+    from pytest_npudump.dump.records import Stats, TensorRecord
+    from pytest_npudump.explain.feeds import RunInputs
+    from pytest_npudump.explain.matches import NameMap
+    from pytest_npudump.explain.reference_model import Node, ReferenceModel
+
+
+_FLOAT32 = 4
+_STATISTICS = ("max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """A dump held against the reference.
+
+    Attributes:
+        matching: which tensors have counterparts; one that is a sequence or text counts as none.
+        comparison: their verdicts.
+        expected: the tensors side by side, in the dump's order.
+        feeds: what the reference was given.
+        notes: why elements were not compared.
+    """
+
+    matching: Matching
+    comparison: Comparison
+    expected: tuple[Expected, ...]
+    feeds: Feeds
+    notes: tuple[str, ...] = ()
+
+    def computed(self, model: ReferenceModel) -> tuple[Expected, ...]:
+        """Return what an operator of ``model`` computed: neither its inputs nor what only moves them."""
+        given = given_tensors(model)
+        return tuple(
+            expected
+            for expected, found in zip(self.expected, self.matching.matches, strict=True)
+            if not found.of_input and found.counterpart.tensor not in given
+        )
+
+    def marked(self, mark: str) -> tuple[str, ...]:
+        """Return the keys of tensors that carry a mark of :class:`Expected`."""
+        return tuple(str(e.actual.key) for e in self.expected if mark in e.marks)
+
+
+def compare(
+    records: Sequence[TensorRecord],
+    model: ReferenceModel,
+    mapping: NameMap,
+    inputs: RunInputs,
+    tolerances: Tolerances,
+    *,
+    dumped: Sequence[TensorRecord] = (),
+    patterns: int = 0,
+) -> Compared:
+    """Run the reference on what the device was fed, and compare all tensors that have a counterpart.
+
+    Args:
+        records: the dump, in execution order.
+        model: the reference.
+        mapping: names that the reference does not know.
+        inputs: what the run fed its models.
+        tolerances: what the device may differ by.
+        dumped: further records that may hold the inputs.
+        patterns: in how many tensors that differ patterns are looked for.
+
+    Raises:
+        RequestError: nothing has a counterpart, or the inputs are not known.
+        ModelError: onnxruntime cannot run the model on them.
+        DumpError: a tensor of the dump cannot be read.
+    """
+    matching = match(records, model, mapping)
+    if not matching.matches:
+        raise RequestError(f"no layer of the dump has a counterpart in {_remedy(records, model)}")
+    tolerances = tolerances.for_layers_of(str(record.key) for record in records)
+    executions = executions_of(m.record for m in matching.matches)
+    feeds = Feeds(inputs, model.inputs, executions, (*dumped, *records))
+    found = dict(_expected(matching, model, feeds, tolerances, patterns))
+    kept = [m for m in matching.matches if m.record.key in found]
+    gone = tuple(m.record for m in matching.matches if m.record.key not in found)
+    expected = tuple(_under_raw_name(found[m.record.key], m) for m in kept)
+    comparison, notes = _judge(expected, tolerances)
+    matching = replace(matching, matches=tuple(kept), alone=(*matching.alone, *gone))
+    return Compared(matching, comparison, expected, feeds, notes)
+
+
+def problem_of(
+    compared: Compared, records: Sequence[TensorRecord], model: ReferenceModel, tolerances: Tolerances
+) -> str:
+    """Say why a comparison in which nothing differs is no agreement, "" if it is one.
+
+    Args:
+        compared: the comparison.
+        records: the dump that was compared.
+        model: the reference.
+        tolerances: as for :func:`compare`.
+    """
+    computed = compared.computed(model)
+    if not computed:
+        return (
+            f"nothing that an operator computes was compared: only the graph's inputs, as they are, reshaped "
+            f"or cast, which are right in any model; no other tensor of the dump has a counterpart in "
+            f"{_remedy(records, model)}"
+        )
+    whole = len(computed) == len(compared.expected)
+    comparison = compared.comparison if whole else _judge(computed, tolerances)[0]
+    valued = comparison.actual.known[:, :MEASURED].any()
+    if comparison.failing or (comparison.unjudged < comparison.compared and valued):
+        return ""
+    return (
+        f"no value was compared with {model.path.name}: the dump tells neither max, min, avg nor l2norm of "
+        f"the {comparison.compared} tensors that operators compute (ACL has none of bfloat16); use "
+        f"dump_data='tensor'"
+    )
+
+
+def _remedy(records: Sequence[TensorRecord], model: ReferenceModel) -> str:
+    layers = list(dict.fromkeys(record.key.layer for record in records if record.op_type != GRAPH_INPUT))
+    nodes = [node.name for node in model.nodes]
+    both = f"the dump has {first_of(map(repr, layers), 3)}, the model {first_of(map(repr, nodes), 3)}"
+    has = both if layers else "the dump has inputs only"
+    return (
+        f"{model.path.name}: {has}; give the ONNX model that was converted, or map the names in a YAML file "
+        f"with reference_map="
+    )
+
+
+def _expected(
+    matching: Matching, model: ReferenceModel, feeds: Feeds, tolerances: Tolerances, patterns: int
+) -> Iterator[tuple[object, Expected]]:
+    """Yield the tensors side by side by key; the reference runs once an execution, or in batches."""
+    by_execution: defaultdict[Execution, list[Match]] = defaultdict(list)
+    for found in matching.matches:
+        by_execution[Execution.of(found.record)].append(found)
+    for execution, matches in by_execution.items():
+        wanted: defaultdict[str, list[TensorRecord]] = defaultdict(list)
+        for found in matches:
+            wanted[found.counterpart.tensor].append(found.record)
+        sizes = {tensor: max(map(_size, records)) for tensor, records in wanted.items()}
+        for tensor, array in model.run(feeds.of(execution), sizes):
+            if array is None:
+                continue
+            for record in wanted[tensor]:
+                rtol, atol = tolerances.elements(record.key.layer, record.dtype, op_type=record.op_type)
+                expected = expect(record, array, rtol=rtol, atol=atol, search=patterns > 0)
+                patterns -= expected.differs
+                yield record.key, expected
+
+
+def _under_raw_name(expected: Expected, found: Match) -> Expected:
+    """Give the reference's side the raw name, where the dump has only the one of its file names."""
+    key, node = found.record.key, found.counterpart.node
+    name = node.name if node is not None else found.counterpart.tensor
+    if found.counterpart.how != NAME or sanitise(name) != key.layer:
+        return expected
+    return replace(expected, golden=replace(expected.golden, key=replace(key, layer=name)))
+
+
+def _size(record: TensorRecord) -> int:
+    """Return about how many bytes the counterpart of a tensor takes."""
+    bits = BY_NAME[record.dtype].bits if record.dtype in BY_NAME else 0
+    if record.stats is not None and record.stats.count is not None:
+        return record.stats.count * _FLOAT32
+    return (record.size or 0) * 8 * _FLOAT32 // bits if bits else record.size or 0
+
+
+def _judge(expected: Sequence[Expected], tolerances: Tolerances) -> tuple[Comparison, tuple[str, ...]]:
+    golden = StatsTable.from_records(_told([e.golden for e in expected], [e.actual for e in expected]))
+    # Elements are compared wherever tensors were dumped, which say more than their projections.
+    actual = StatsTable.from_records(e.actual for e in expected).with_projections({})
+    elements = {row: e.elements for row, e in enumerate(expected) if e.elements is not None}
+    terms = Terms(tolerances, option=AS_GIVEN, against=REFERENCE)
+    comparison = judge(Record.of(golden), Record.of(actual), terms, elements=elements)
+    notes = tuple(
+        f"{expected[row].actual.key}: elements not compared: {found.note}"
+        for row, found in elements.items()
+        if found.note
+    )
+    return _in_own_words(comparison), notes
+
+
+def _told(golden: Sequence[TensorRecord], actual: Sequence[TensorRecord]) -> Iterator[TensorRecord]:
+    """Take from the reference what the dump tells of no tensor, and all of it where it tells nothing of one.
+
+    The device's statistics leave out what was not asked for, types such as bfloat16, and, with a note of the
+    reader, what CANN's host-side writer garbles. Anything else that one tensor lacks stays, and fails it.
+    """
+    told = {name for name in _STATISTICS if any(_tells(record.stats, name) for record in actual)}
+    for here, there in zip(golden, actual, strict=True):
+        stats, own = here.stats, there.stats
+        if stats is None or own is None or not any(_tells(own, name) for name in _STATISTICS):
+            yield replace(here, stats=None)
+            continue
+        lost = {name for name in _STATISTICS if GARBLED in there.note and not _tells(own, name)}
+        unknown: dict[str, Any] = {name: None for name in _STATISTICS if name not in told or name in lost}
+        yield replace(here, stats=replace(stats, **unknown))
+
+
+def _tells(stats: Stats | None, name: str) -> bool:
+    return stats is not None and getattr(stats, name) is not None
+
+
+def _in_own_words(comparison: Comparison) -> Comparison:
+    """Return a comparison whose reasons do not speak of a golden; its notes, which do, are made anew."""
+
+    def worded(reason: Reason) -> Reason:
+        return replace(reason, rule=reason.rule.replace("the golden", "the reference"))
+
+    failing = tuple(
+        replace(verdict, reasons=tuple(worded(reason) for reason in verdict.reasons))
+        for verdict in comparison.failing
+    )
+    by_key = {verdict.key: verdict for verdict in failing}
+    first = comparison.first
+    return replace(comparison, failing=failing, first=by_key[first.key] if first else None, remarks=())
+
+
+def dtypes_of(records: Iterable[TensorRecord]) -> tuple[str, ...]:
+    """Return the types that occur among ``records``."""
+    return tuple(dict.fromkeys(record.dtype for record in records))
+
+
+_MOVERS = frozenset(
+    {"Cast", "Flatten", "Identity", "Reshape", "Shape", "Size", "Squeeze", "Transpose", "Unsqueeze"}
+)
+"""Types of operators whose output has the values of their first input, or its shape, and no weight's."""
+
+
+def given_tensors(model: ReferenceModel) -> frozenset[str]:
+    """Return the graph's inputs and what is only moved, reshaped or cast of them.
+
+    They are right in any model that was fed the same arrays, another one included.
+    """
+    given = set(model.inputs)
+    for node in model.nodes:
+        if node.operator.op_type in _MOVERS and node.all_inputs and node.all_inputs[0] in given:
+            given.update(node.operator.outputs)
+    return frozenset(given)
+
+
+def unseen_nodes(model: ReferenceModel, compared: Iterable[str]) -> tuple[Node, ...]:
+    """Return the operators that matter to the model's outputs and to none of the tensors ``compared``.
+
+    A difference in such an operator, its weights included, cannot show in the comparison.
+
+    Args:
+        model: the reference.
+        compared: names of its tensors that were compared.
+    """
+    seen = _behind(model, compared)
+    return tuple(node for node in _behind(model, model.outputs).values() if node.name not in seen)
+
+
+def _behind(model: ReferenceModel, tensors: Iterable[str]) -> dict[str, Node]:
+    """Return the operators that ``tensors`` are computed by, directly or not, in execution order."""
+    wanted, found = set(tensors), []
+    for node in reversed(model.nodes):
+        if wanted.intersection(node.operator.outputs):
+            found.append(node)
+            wanted.update(node.all_inputs, node.captured)
+    return {node.name: node for node in reversed(found)}

@@ -1,0 +1,524 @@
+"""The operators of an ONNX model, each computed again from the very inputs that a run dumped of it.
+
+:class:`ModelBench` has them judged alone, with what lies upstream of those that are acquitted.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
+from pytest_npudump.dump.arrays.decode import load, why_opaque
+from pytest_npudump.dump.arrays.layouts import LayoutError, host_array
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.table import squeezed
+from pytest_npudump.dump.values.dtypes import BY_NAME
+from pytest_npudump.explain.feeds import Execution
+from pytest_npudump.explain.matches import MAPPED, NAME, Names, match
+from pytest_npudump.explain.operator_alone import (
+    CONVICTED,
+    HEALTHY,
+    MARGIN,
+    UPSTREAM,
+    Alone,
+    Healthy,
+    Isolated,
+    NotAtHandError,
+    distance,
+    healthy,
+    isolate,
+    nearest_first,
+    norm,
+)
+from pytest_npudump.explain.reference_model import piece_of, weights_of
+from pytest_npudump.explain.rounding import EXACT_INPUTS, ROUNDED, rounded_to
+from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
+from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.onnxmodels import sessions
+from pytest_npudump.onnxmodels.random_operators import draws_random
+from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
+from pytest_npudump.onnxmodels.tensor_types import from_array
+from pytest_npudump.onnxmodels.variation import Variation, Varying
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from pytest_npudump.dump.records import TensorKey, TensorRecord
+    from pytest_npudump.explain.matches import Match, NameMap
+    from pytest_npudump.explain.reference_model import Node, ReferenceModel
+    from pytest_npudump.graph.edges import Edges, Port
+    from pytest_npudump.onnxmodels.tensor_types import Tensor
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+    TypeAndShape = tuple[str, tuple[int, ...]]
+
+_MATRIX = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+"""Operators of the matrix unit."""
+_TIES = frozenset({"ArgMax", "ArgMin", "TopK", "NonMaxSuppression", "Unique"})
+"""Operators that may take either of equal values."""
+_SEED = 0
+_FLOATS = frozenset({1, 11})
+"""``FLOAT`` and ``DOUBLE`` of ``TensorProto.DataType``."""
+_COUNTED = re.compile(r"[A-Z][A-Za-z0-9]*_\d+")
+"""Names that parsers of ONNX give to operators without one: the type, and how many of these came before."""
+_APPROXIMATED = 1e-2
+"""Relative L2 by which no approximation of a function on a device is off, as a permutation of values is."""
+_LAYOUTS = {4: "NCHW", 5: "NCDHW"}
+_CAST = "Cast"
+_IN_PLACE = frozenset({_CAST, "Identity", "TransData"})
+"""Types of operators that convert a tensor and leave each value in its place; all but casts keep it, too."""
+
+
+@dataclass(frozen=True, eq=False)
+class DumpedOperator:
+    """An operator of a model, and what one execution of a run dumped of it: onnxruntime computes it again.
+
+    It is computed as the whole model is: in float32, as written, on one thread.
+
+    Attributes:
+        model: the model, of which weights are.
+        node: the operator.
+        tensor: name of one of its outputs.
+        feeds: an array for each input that is no constant, in type and shape of the model.
+        output: the values of :attr:`tensor`, in the host's layout.
+        dtype: their type on the device.
+        how: by what the layer was matched, as in :mod:`pytest_npudump.explain.matches`.
+        plain: whether the device is known to compute with float32 operands and accumulators.
+    """
+
+    model: ReferenceModel
+    node: Node
+    tensor: str
+    feeds: Mapping[str, Array]
+    output: Array
+    dtype: str
+    how: str
+    plain: bool = False
+
+    @property
+    def name(self) -> str:
+        """The operator's name."""
+        return self.node.name
+
+    def expected(self) -> Array:
+        """Compute the output again.
+
+        Raises:
+            ModelError: onnxruntime cannot run the operator on these inputs.
+            NotAtHandError: its output is no tensor of numbers.
+        """
+        if self.tensor not in self._computed:
+            raise NotAtHandError("its output is no tensor of numbers")
+        return self._computed[self.tensor]
+
+    def healthy(self, _: Array) -> Healthy:
+        """Return how far a healthy device may be off."""
+        matrix = self.node.operator.op_type in _MATRIX
+        return healthy(self.dtype, self._noise, plain=self.plain, matrix=matrix)
+
+    def floats(self, actual: Array, expected: Array, _: Healthy) -> Iterator[tuple[Array, Array]]:
+        """Yield the output and what it may be: weights as they are, or of the device's type, and rounded."""
+        readings = [expected]
+        if self.dtype != expected.dtype.name:
+            readings.append(self._run(self._session(self.dtype))[self.tensor])
+        for reading in readings:
+            yield actual, reading
+            yield actual, rounded_either_way(reading, self.dtype, actual, self._noise)
+
+    def integers(self, expected: Array) -> Iterator[Array]:
+        """Yield what an output of integers or booleans is."""
+        yield expected
+
+    def finite(self) -> bool:
+        """Whether its inputs are."""
+        floats = (array for array in self.feeds.values() if array.dtype.kind == "f")
+        return all(bool(np.isfinite(array).all()) for array in floats)
+
+    def excuse(self, actual: Array, expected: Array, apart: float) -> str:
+        """Say why wrong integers may be a healthy operator's all the same."""
+        if not math.isnan(apart):
+            return ""
+        op_type, wrong = self.node.operator.op_type, int(np.count_nonzero(actual != expected))
+        if op_type in _TIES:
+            return f"{wrong} of {actual.size} values differ, and ties are not told from errors there"
+        rounds = "Quant" in op_type or op_type.startswith(("QLinear", "Cast"))
+        if rounds and np.abs(actual.astype(np.float64) - expected.astype(np.float64)).max() <= 1:
+            return f"{wrong} of {actual.size} values differ by 1, as rounding may have it"
+        return ""
+
+    @cached_property
+    def _as_written(self) -> Any:
+        return self._session("")
+
+    @cached_property
+    def _computed(self) -> dict[str, Array]:
+        return self._run(self._as_written)
+
+    @cached_property
+    def _noise(self) -> float:
+        """How far inputs that moved by a unit in the last place put the output off, as relative L2."""
+        here, there = self._computed[self.tensor], self._run(self._as_written, _SEED).get(self.tensor)
+        if there is None or here.dtype.kind != "f" or here.shape != there.shape:
+            return 0.0
+        apart = distance(there.astype(np.float64), here.astype(np.float64), math.inf)
+        return apart if math.isfinite(apart) else 0.0
+
+    @cached_property
+    def _tensors(self) -> dict[str, Tensor]:
+        return {name: from_array(BY_NAME[array.dtype.name], array) for name, array in self.feeds.items()}
+
+    def _run(self, session: Any, seed: int | None = None) -> dict[str, Array]:
+        """Compute the outputs that are numbers; a seed moves floats by about a unit in the last place."""
+        feeds = Varying(Variation(seed=seed)).feeds(self._tensors, 0)
+        found = sessions.run(session, feeds, self.node.operator.outputs)
+        numbers = {name: t for name, t in found.items() if BY_NAME[t.dtype.name].kind != "opaque"}
+        return {name: tensor.data.reshape(tensor.shape) for name, tensor in numbers.items()}
+
+    def _session(self, dtype: str) -> Any:
+        """Return a session of the operator, its weights rounded to a type of the device or as written."""
+        proto = piece_of(self.model, [self.node], self._tensors)
+        if dtype in ROUNDED and self.node.operator.op_type not in EXACT_INPUTS:
+            helper = onnx().numpy_helper
+            for tensor in weights_of(proto):
+                if tensor.data_type not in _FLOATS:
+                    continue
+                try:
+                    array = helper.to_array(tensor, str(self.model.path.parent))
+                except (OSError, ValueError) as error:
+                    raise ModelError(f"the weight {tensor.name!r} cannot be read: {error}") from error
+                tensor.CopyFrom(helper.from_array(rounded_to(array, dtype), tensor.name))
+        return exposed_session(self.model.path, proto, self.node.operator.outputs)
+
+
+def rounded_either_way(wide: Array, dtype: str, actual: Array, noise: float) -> Array:
+    """Return a result rounded to a 16-bit type; where noise of float32 decides to which side, as it was.
+
+    One large element on the brink may be most of a tensor's norm.
+    """
+    if rounded_to(wide, dtype) is wide:
+        return wide
+    finite = np.where(np.isfinite(wide), wide, 0.0)
+    scale = norm(finite.astype(np.float64)) / math.sqrt(max(finite.size, 1))
+    brink = MARGIN * max(HEALTHY["float32"].usual, noise) * np.maximum(np.abs(finite), scale)
+    with np.errstate(invalid="ignore", over="ignore"):
+        low, high = rounded_to(wide - brink, dtype), rounded_to(wide + brink, dtype)
+        return np.where(np.isnan(actual), rounded_to(wide, dtype), np.clip(actual, low, high))
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedOperators:
+    """What a run dumped of some operators, by the outputs that are asked for.
+
+    Where what ran may be another graph than the model, as a reference is, an operator's inputs are those that
+    its own record has, or what feeds it there, and never what the model has in that place.
+    """
+
+    model: ReferenceModel
+    edges: Edges | None
+    plain: bool
+    _outputs: Mapping[str, Match]
+    _at_hand: Mapping[tuple[Execution, str], TensorRecord]
+    _dumped: Mapping[tuple[Execution, str, int], TensorRecord | None]
+    _inputs: Mapping[tuple[Execution, str], Sequence[TensorRecord]]
+    _ports: Mapping[str, TypeAndShape] = field(default_factory=dict)
+
+    @classmethod
+    def read(
+        cls,
+        model: ReferenceModel,
+        mapping: NameMap,
+        records: Sequence[TensorRecord],
+        wanted: Sequence[TensorKey],
+        *,
+        upstream: int = 0,
+        edges: Edges | None = None,
+        plain: bool = False,
+    ) -> DumpedOperators:
+        """Find the operators of outputs.
+
+        Args:
+            model: the reference.
+            mapping: names that it does not know.
+            records: tensors of one run: the outputs, and what feeds them.
+            wanted: the outputs.
+            upstream: how many operators are asked for upstream of each of these, at most.
+            edges: which tensor fed which in that run; None where it ran this very graph.
+            plain: whether the device is known to compute with float32 operands and accumulators.
+
+        Raises:
+            DumpError: the header of a tensor file cannot be read.
+            ModelError: onnxruntime refuses the model.
+        """
+        records = [*_inputs_once(records)]
+        matching = match(records, model, mapping)
+        at_hand: dict[tuple[Execution, str], TensorRecord] = {}
+        dumped: dict[tuple[Execution, str, int], TensorRecord | None] = {}
+        inputs: defaultdict[tuple[Execution, str], list[TensorRecord]] = defaultdict(list)
+        for found in matching.matches:
+            at_hand.setdefault((Execution.of(found.record), found.counterpart.tensor), found.record)
+        for record in records:
+            execution, layer = Execution.of(record), sanitise(record.key.layer)
+            if record.key.io == "input":
+                inputs[execution, layer].append(record)
+            else:
+                place = execution, layer, record.key.slot
+                dumped[place] = None if place in dumped else record  # of several turns none is the one
+        outputs = {str(found.record.key.sanitised): found for found in matching.matches}
+        found_here = cls(model, edges, plain, outputs, at_hand, dumped, inputs)
+        further = (key for one in wanted for key in islice(nearest_first(one, found_here.feeders), upstream))
+        keys = dict.fromkeys(str(key.sanitised) for key in (*wanted, *further))
+        matches = [outputs[key] for key in keys if key in outputs]
+        nodes = [one.counterpart.node for one in matches if not _why_no_operator(one, model)]
+        names = {name for node in nodes if node for name in (*node.fed_by, *node.operator.outputs)}
+        return replace(found_here, _ports=model.ports(names) if names else {})
+
+    def feeders(self, key: TensorKey) -> tuple[TensorKey, ...]:
+        """Return the outputs that the operator of one reads, and that have all they need to be judged."""
+        found = self._outputs.get(str(key.sanitised))
+        if found is None or found.counterpart.node is None:
+            return ()
+        execution = Execution.of(found.record)
+        fed = [self._at_hand.get((execution, name)) for name in self._given(found)[0]]
+        return tuple(record.key for record in fed if record is not None and self._is_complete(record.key))
+
+    def _is_complete(self, key: TensorKey) -> bool:
+        found = self._outputs.get(str(key.sanitised))
+        return found is not None and not _why_no_operator(found, self.model) and not self._given(found)[1]
+
+    def _given(self, found: Match) -> tuple[dict[str, TensorRecord], str]:
+        """Return what the device gave an operator, by the model's names, and why that is not all of it."""
+        node, model = found.counterpart.node, self.model.path.name
+        execution, layer = Execution.of(found.record), sanitise(found.record.key.layer)
+        names = node.operator.inputs if node is not None else ()
+        makers: dict[str, Port] = {}
+        others: list[str] = []
+        if self.edges is None:
+            fed = {name: self._at_hand.get((execution, name)) for name in names}
+        else:
+            own = self._inputs.get((execution, layer), ())
+            matches = (self._outputs.get(str(record.key.sanitised)) for record in own)
+            fed = {one.counterpart.tensor: one.record for one in matches if one is not None}
+            ports = [port for port in self.edges.feeds.get(layer, (UNKNOWN,)) if port is not None]
+            if UNKNOWN in ports or SEVERAL in ports:
+                if len(own) != len(names):  # where weights are among them, they may be computed on the device
+                    return {}, "what feeds it in what ran is not known; graph= in the marker can tell"
+            elif len(ports) != len(names):
+                return {}, f"{len(ports)} computed tensors feed it in what ran, and {len(names)} in {model}"
+            else:
+                makers = dict(zip(names, ports, strict=True))
+            for name, port in makers.items():
+                if name not in fed:
+                    fed[name], is_it = self._converted(execution, port, name)
+                    others += [] if is_it else [port.layer]
+        given = {name: record for name in names if (record := fed.get(name)) is not None}
+        lacking = [
+            makers[name].layer if name in makers else name
+            for name in dict.fromkeys(names)
+            if name not in given
+        ]
+        missing = ", ".join(map(repr, lacking[:3]))
+        if others:
+            return given, f"in what ran it is fed by {first_of(others)}, which {model} does not have there"
+        return given, f"of its inputs the second run has not dumped {missing}" if missing else ""
+
+    def _converted(self, execution: Execution, port: Port, name: str) -> tuple[TensorRecord | None, bool]:
+        """Return what a port put out, and whether that is a tensor of the model, converted or as it is.
+
+        It is, as far as is known, where it was not dumped.
+        """
+        assert self.edges is not None  # noqa: S101 - asked for only then
+        at = self._dumped.get((execution, sanitise(port.layer), port.slot))
+        cast: TensorRecord | None = None
+        seen: set[TensorKey] = set()
+        while at is not None and at.key not in seen:
+            match = self._outputs.get(str(at.key.sanitised))
+            if match is not None and match.counterpart.tensor == name:
+                return cast or at, True
+            behind = self.edges.feeds.get(sanitise(at.key.layer), (UNKNOWN,))
+            if match is not None or at.op_type not in _IN_PLACE or len(behind) != 1 or behind[0] is None:
+                return None, False
+            cast = cast or (at if at.op_type == _CAST else None)
+            seen.add(at.key)
+            at = self._dumped.get((execution, sanitise(behind[0].layer), behind[0].slot))
+        return None, at is None
+
+    def op_type(self, key: TensorKey) -> str:
+        """Return ONNX's type of the operator that computes an output; "" where it has no counterpart."""
+        found = self._outputs.get(str(key.sanitised))
+        node = found.counterpart.node if found is not None else None
+        return node.operator.op_type if node is not None else ""
+
+    def operator(self, key: TensorKey) -> DumpedOperator:
+        """Return the operator that computes an output, with its arrays.
+
+        Raises:
+            NotAtHandError: it has no counterpart, is not one operator alone, or its inputs were not dumped.
+            DumpError: a tensor cannot be read.
+        """
+        found = self._outputs.get(str(key.sanitised))
+        if found is None:
+            raise NotAtHandError("the second run has no such tensor, or it has no counterpart in the model")
+        given, why = self._given(found)
+        node, record = found.counterpart.node, found.record
+        if why := _why_no_operator(found, self.model) or why:
+            raise NotAtHandError(why)
+        assert node is not None  # noqa: S101 - the reason above
+        tensor = found.counterpart.tensor
+        feeds = {name: _fed(one, *self._ports[name]) for name, one in given.items()}
+        output = host_of(record, len(self._ports[tensor][1]))
+        how = found.counterpart.how
+        return DumpedOperator(self.model, node, tensor, feeds, output, record.dtype, how, self.plain)
+
+
+def _inputs_once(records: Sequence[TensorRecord]) -> Iterator[TensorRecord]:
+    """Yield the records, an input of the graph once however many operators it was dumped with.
+
+    One that was not the same each time is left out: something has written to it.
+    """
+    inputs: dict[tuple[Execution, str], list[TensorRecord]] = {}
+    for record in records:
+        if record.op_type == GRAPH_INPUT:
+            inputs.setdefault((Execution.of(record), sanitise(record.key.layer)), []).append(record)
+        else:
+            yield record
+    for first, *others in inputs.values():
+        whole = host_of(first, 0) if others and first.payload is not None else None
+        if whole is None or all(np.array_equal(host_of(o, 0), whole, equal_nan=True) for o in others):
+            yield replace(first, key=replace(first.key, turn=0))
+
+
+def _why_no_operator(found: Match, model: ReferenceModel) -> str:
+    """Say why a tensor is not the output of one operator that can be computed again."""
+    node, record = found.counterpart.node, found.record
+    if record.key.io != "output" or found.of_input or node is None:
+        return "no operator computes it"
+    if found.counterpart.how not in (NAME, MAPPED):
+        return f"it is fused of several operators, of which {node.name} is the last"
+    if node.captured:
+        return f"{node.operator.op_type} computes with graphs inside of it"
+    if draws_random(node.operator.op_type):
+        return f"{node.operator.op_type} draws random numbers"
+    return "the model is too large to be computed in float32" if model.halved else ""
+
+
+def host_of(record: TensorRecord, axes: int) -> Array:
+    """Return a dumped tensor in the host's layout, of so many axes."""
+    if record.payload is None or record.shape is None or why_opaque(record.dtype):
+        raise NotAtHandError(f"{record.key} has no values in the dump")
+    try:
+        return host_array(load(record.payload, record.dtype, record.shape), record, _LAYOUTS.get(axes, "ND"))
+    except LayoutError as error:
+        raise NotAtHandError(
+            f"the layout {record.format} of {record.key} cannot be undone: {error}"
+        ) from error
+
+
+def _fed(record: TensorRecord, dtype: str, shape: tuple[int, ...]) -> Array:
+    """Return a dumped tensor as the model takes it.
+
+    Args:
+        record: the tensor.
+        dtype: its type in the model.
+        shape: its dimensions there, -1 for one that varies; () where they are not known.
+    """
+    array = host_of(record, len(shape))
+    if shape and -1 not in shape:
+        if squeezed(array.shape) != squeezed(shape):
+            raise NotAtHandError(f"{record.key} is {list(array.shape)}, the model has {list(shape)} there")
+        array = array.reshape(shape)
+    if shape and array.ndim != len(shape):
+        raise NotAtHandError(f"{record.key} has {array.ndim} axes, the model has {len(shape)} there")
+    wanted = np.dtype(dtype).kind
+    if wanted not in "fiub" or (wanted in "iub") != (array.dtype.kind in "iub"):
+        raise NotAtHandError(f"{record.key} is {record.dtype}, the model has {dtype} there")
+    return array.astype(dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelBench:
+    """What operators of a model are recomputed with.
+
+    Attributes:
+        model: the ONNX model.
+        mapping: names that it does not know.
+        own: whether it is the model that ran, or lies beside it.
+        converted: whether it lies beside what ran.
+        plain: whether the device is known to compute with float32 operands and accumulators.
+        edges: which tensor fed which in what ran; None where that is known to be the model's own graph.
+    """
+
+    model: ReferenceModel
+    mapping: NameMap
+    own: bool = False
+    converted: bool = False
+    plain: bool = False
+    edges: Edges | None = None
+
+    def isolate(
+        self,
+        suspects: Sequence[TensorKey],
+        records: Sequence[TensorRecord],
+        present: Collection[str],
+        changed: Collection[str] = (),
+    ) -> tuple[Isolated, ...]:
+        """Judge outputs by what the inputs of their operators give, and what lies upstream of the acquitted.
+
+        Args:
+            suspects: the outputs.
+            records: tensors of one run: these, and what feeds them, as outputs of others or as inputs.
+            present: names of all layers of that run, by which fused operators are known.
+            changed: sanitised keys of outputs that are known to be others than in the golden: upstream of the
+                suspects a device's own way to compute convicts no operator that is none of these.
+
+        Raises:
+            DumpError: the header of a tensor file cannot be read.
+            ModelError: onnxruntime refuses the model.
+        """
+        found = DumpedOperators.read(
+            self.model,
+            self.mapping,
+            records,
+            suspects,
+            upstream=UPSTREAM,
+            edges=self.edges,
+            plain=self.plain,
+        )
+        layers = {sanitise(layer) for layer in present}
+
+        def isolated(key: TensorKey, operators: Sequence[DumpedOperator], alone: Alone) -> Isolated:
+            upstream = key not in suspects
+            if alone.verdict == CONVICTED:
+                alone = alone.unless(self._doubt(operators[0], layers))
+            near = not _APPROXIMATED < alone.apart < math.inf
+            if near and upstream and not self.plain and str(key.sanitised) not in changed:
+                alone = alone.unless("it is not known to have changed since the golden")
+            kind, model = found.op_type(key), self.model.path.name
+            return Isolated(key, kind, model, self.own, alone, self.converted, upstream=upstream)
+
+        return isolate(suspects, lambda key: [found.operator(key)], isolated, found.feeders)
+
+    def _doubt(self, operator: DumpedOperator, layers: set[str]) -> str:
+        """Say why an operator that is wrong may be another one in what ran; "" where it is the one."""
+        if operator.how == MAPPED:
+            return ""
+        names = Names(self.model, self.mapping, {})
+        follower = names.absorbed(operator.node, layers)
+        if follower is not None:
+            return f"{follower.name}, which alone follows it, was not dumped and may be fused into it"
+        if self.edges is not None and not self.converted and not self.model.is_named(operator.node):
+            inputs = {*map(sanitise, self.model.inputs)}
+            others = [x for x in layers - inputs if _COUNTED.fullmatch(x) and names.node(x) is None]
+            if others:
+                return (
+                    f"it has no name of its own but is counted, and {self.model.path.name} has no "
+                    f"{min(others)} that was counted with it: it may be another operator there"
+                )
+        return ""

@@ -1,0 +1,268 @@
+"""What a test fed its models, remembered for the reference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
+from pytest_npudump.dump.arrays.decode import load
+from pytest_npudump.dump.places import Place, context, read_place
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+    from numpy.typing import ArrayLike
+    from typing_extensions import Self
+
+    from pytest_npudump.runtime.base import ModelSession
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+    from collections.abc import Iterable, Sequence
+
+    from pytest_npudump.dump.records import TensorRecord
+
+
+@dataclass(slots=True)
+class LoadedModel:
+    """One model that was loaded, and what each of its executions was given.
+
+    Attributes:
+        part: the capture it was loaded in; "" outside of any.
+        path: its file.
+        names: its inputs' names, in order; empty where the runtime does not tell them.
+        runs: copies of the arrays, in the order of the inputs, one item an execution.
+    """
+
+    part: str
+    path: Path
+    names: tuple[str, ...]
+    runs: list[tuple[Array, ...]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class RunInputs:
+    """Everything one run of a test fed its models.
+
+    Attributes:
+        loaded: models loaded through ``npu_dump.load_model``, in the order of loading.
+        given: what ``npu_dump.reference_inputs`` was given, by the capture it was called in.
+    """
+
+    loaded: list[LoadedModel] = field(default_factory=list)
+    given: dict[str, list[dict[str, Array]]] = field(default_factory=dict)
+
+    def watch(self, session: ModelSession, path: Path, part: str) -> ModelSession:
+        """Return ``session`` such that what it is run on is remembered."""
+        names = tuple(getattr(session, "input_names", ()))
+        model = LoadedModel(part, path, names)
+        self.loaded.append(model)
+        return _WatchedSession(session, model)
+
+    def give(self, inputs: Mapping[str, ArrayLike], part: str) -> None:
+        """Remember what an execution under way, or the next one, is given.
+
+        Raises:
+            RequestError: ``inputs`` is no mapping of names to arrays of numbers.
+        """
+        arrays = {name: np.array(value, copy=True) for name, value in dict(inputs).items()}
+        if not arrays or any(not isinstance(name, str) for name in arrays):
+            raise RequestError(
+                "reference_inputs: expected a mapping of the reference's input names to arrays"
+            )
+        for name, array in arrays.items():
+            if array.dtype.kind in "OSUMm":
+                raise RequestError(
+                    f"reference_inputs: {name!r} is of the type {array.dtype}, expected numbers"
+                )
+        self.given.setdefault(part, []).append(arrays)
+
+
+@dataclass(slots=True)
+class _WatchedSession:
+    """A session that copies what it is run on."""
+
+    _session: ModelSession
+    _model: LoadedModel
+
+    def run(self, *arrays: np.ndarray) -> list[np.ndarray]:
+        __tracebackhide__ = True
+        # Copies, made before the run: buffers are reused, also by the run itself.
+        copies = tuple(np.array(array, copy=True) for array in arrays)
+        before = self._session.executions
+        try:
+            return self._session.run(*arrays)
+        finally:
+            # The device counts an execution that failed, too, and none that never reached it.
+            if self._session.executions > before:
+                self._model.runs.append(copies)
+
+    def close(self) -> None:
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        self._session.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._session.__exit__(kind, error, trace)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+
+_ADVICE = (
+    "load the model with npu_dump.load_model(), call npu_dump.reference_inputs({name: array, ...}) once for "
+    'each execution, or dump the inputs themselves with dump_data="tensor"'
+)
+
+
+class Execution(NamedTuple):
+    """One execution of a model, as the keys of a dump tell it from others."""
+
+    capture: str
+    rank: int
+    device: int
+    model: str
+    load: int
+    step: int
+
+    @classmethod
+    def of(cls, record: TensorRecord) -> Execution:
+        """Return the execution that a tensor belongs to."""
+        key = record.key
+        return cls(key.capture, key.rank, key.device, key.model, key.load, key.step)
+
+    @property
+    def loaded(self) -> tuple[object, ...]:
+        """What all executions of one loaded model share."""
+        return (self.capture, self.rank, self.device, self.model, self.load)
+
+
+@dataclass(frozen=True, slots=True)
+class Feeds:
+    """The inputs of the executions of one run of a test.
+
+    Attributes:
+        inputs: what was remembered while it ran.
+        names: the reference's inputs, in order.
+        executions: those that are compared with it, and one record of each, in execution order.
+        records: the dump, where it may hold the inputs themselves.
+    """
+
+    inputs: RunInputs
+    names: tuple[str, ...]
+    executions: Mapping[Execution, TensorRecord]
+    records: Sequence[TensorRecord]
+
+    def of(self, execution: Execution) -> dict[str, Array]:
+        """Return the arrays of one execution by the reference's names.
+
+        Raises:
+            RequestError: they are not known for certain; the message says what to do.
+            DumpError: the dump holds them and cannot be read.
+        """
+        if execution.capture in self.inputs.given:
+            return self._given(execution)
+        try:
+            return self._run_on(execution)
+        except RequestError as error:
+            dumped = self._dumped(execution)
+            if dumped is None:
+                raise RequestError(f"{error}; {_ADVICE}") from None
+            return dumped
+
+    def _given(self, execution: Execution) -> dict[str, Array]:
+        given = self.inputs.given[execution.capture]
+        executions = [e for e in self.executions if e.capture == execution.capture]
+        if len(given) != len(executions):
+            raise RequestError(
+                f"npu_dump.reference_inputs() was called {len(given)} times, the dump has {len(executions)} "
+                f"executions of the model: call it once for each, in their order"
+            )
+        found = given[executions.index(execution)]
+        unknown = [name for name in found if name not in self.names]
+        if unknown:
+            raise RequestError(
+                f"npu_dump.reference_inputs(): {unknown[0]!r} is no input of the reference, which has "
+                f"{', '.join(map(repr, self.names))}"
+            )
+        return found
+
+    def _run_on(self, execution: Execution) -> dict[str, Array]:
+        model = self._model_of(execution)
+        step = _place_of(self.executions[execution]).iteration
+        if step < 0 and len(model.runs) == 1:
+            step = 0
+        if not 0 <= step < len(model.runs):
+            raise RequestError(
+                f"the inputs of execution {step} of {model.path.name} are not known: its session ran "
+                f"{len(model.runs)} times"
+            )
+        arrays = model.runs[step]
+        names = model.names if set(model.names) == set(self.names) else self.names
+        if len(arrays) != len(names):
+            raise RequestError(
+                f"the model was run on {len(arrays)} arrays, the reference takes {len(names)}: "
+                f"{', '.join(names)}"
+            )
+        return dict(zip(names, arrays, strict=True))
+
+    def _model_of(self, execution: Execution) -> LoadedModel:
+        """Return what was loaded as the model of ``execution``, where exactly one can be meant."""
+        ran = [m for m in self.inputs.loaded if m.part == execution.capture and m.runs]
+        if not ran:
+            raise RequestError(
+                "the inputs of the model are not known: nothing ran through npu_dump.load_model()"
+            )
+        name = _place_of(self.executions[execution]).model
+        called = [model for model in ran if sanitise(model.path.stem) == sanitise(name)]
+        ran = called or ran
+        same = {  # the loaded models of that name in the dump, in the order of loading
+            other.loaded: _place_of(record).model_id
+            for other, record in self.executions.items()
+            if other.capture == execution.capture and _place_of(record).model == name
+        }
+        loads = sorted(same, key=lambda loaded: same[loaded])
+        if len(ran) != len(loads):
+            raise RequestError(
+                f"the inputs of the model are not known: {len(ran)} loaded models ran, the dump tells "
+                f"{len(loads)} of the name {name!r}"
+            )
+        return ran[loads.index(execution.loaded)]
+
+    def _dumped(self, execution: Execution) -> dict[str, Array] | None:
+        """Return the outputs of the ``Data`` operators of one execution; None if one has no bytes."""
+        held = {
+            sanitise(record.key.layer): record
+            for record in self.records
+            if record.op_type == GRAPH_INPUT and record.payload and Execution.of(record) == execution
+        }
+        records = {name: held.get(sanitise(name)) for name in self.names}
+        arrays = {
+            name: load(record.payload, record.dtype, record.shape)
+            for name, record in records.items()
+            if record is not None and record.payload is not None
+        }
+        return arrays if len(arrays) == len(self.names) else None
+
+
+def _place_of(record: TensorRecord) -> Place:
+    """Return what the directories of a record's file say."""
+    return read_place(context(record.path.parent.parts))
+
+
+def executions_of(records: Iterable[TensorRecord]) -> dict[Execution, TensorRecord]:
+    """Return the executions of a dump in their order, each with its first record."""
+    found: dict[Execution, TensorRecord] = {}
+    for record in records:
+        found.setdefault(Execution.of(record), record)
+    return found

@@ -1,0 +1,366 @@
+"""Is an operator's output what its own inputs give? Neither the golden nor other operators have a say in it.
+
+Distances are L2 norms of the difference by that of what was recomputed, in float64. How far off a healthy
+operator is was measured on seven models (PP-OCR's, magika, silero-vad), each operator on the inputs that it
+had, against onnxruntime. Beside that stands what the operator itself makes of inputs that differ by a unit in
+the last place: a sum that cancels is off by more than others, and wrong in nothing.
+
+What is computed again is a :class:`Recomputable`: an operator of a model, by onnxruntime, or a call of torch,
+on the CPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+
+from pytest_npudump.dump.table import squeezed
+from pytest_npudump.errors import NpudumpError
+from pytest_npudump.explain.rounding import largest_of
+from pytest_npudump.runtime.aten.recompute import NotRecomputedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_npudump.dump.records import TensorKey
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+CONVICTED = "convicted"
+ACQUITTED = "acquitted"
+UNKNOWN = "unknown"
+
+MARGIN = 4.0
+"""By how much measured noise may be exceeded: so far single layers that were held out exceeded theirs."""
+
+UPSTREAM = 32
+"""Operators that are looked at upstream of a failure, at most."""
+
+_HALF_STEP = 2.0**12
+"""Units in the last place of float32 in one of HF32 and of float16."""
+
+
+class NotAtHandError(NpudumpError):
+    """Why an operator cannot be judged by its inputs, or run on them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Healthy:
+    """How far a healthy operator may be off, as relative L2.
+
+    Attributes:
+        usual: with accumulators and operands of float32.
+        most: with what a device may use instead.
+        means: what that is; "" where nothing is known to be.
+    """
+
+    usual: float
+    most: float
+    means: str = ""
+
+
+HEALTHY: Mapping[str, Healthy] = MappingProxyType(
+    {
+        "float32": Healthy(1.2e-6, 1.1e-3, "HF32 operands"),
+        "float16": Healthy(4.9e-5, 4.2e-3, "float16 accumulators"),
+        "bfloat16": Healthy(1.9e-4, 1.9e-4),
+    }
+)
+"""Measured noise of healthy operators by the type of their output."""
+
+
+def healthy(dtype: str, noise: float, *, plain: bool, matrix: bool) -> Healthy:
+    """Return how far an operator may be off, :data:`MARGIN` included.
+
+    Args:
+        dtype: of its output on the device, one of :data:`HEALTHY`.
+        noise: how far inputs that differ by a unit in the last place of float32 put its output off.
+        plain: whether it is known to compute with float32 operands and accumulators, as the emulator does.
+        matrix: whether it runs on the matrix unit, which may take float32 operands as HF32, with 11 bits of
+            mantissa.
+    """
+    known = HEALTHY[dtype]
+    usual = MARGIN * max(known.usual, noise)
+    if plain or not known.means or (dtype == "float32" and not matrix):
+        return Healthy(usual, usual)
+    return Healthy(usual, MARGIN * max(known.most, _HALF_STEP * noise), known.means)
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """What an operator alone says of its output.
+
+    Attributes:
+        verdict: :data:`CONVICTED`, :data:`ACQUITTED` or :data:`UNKNOWN`.
+        apart: relative L2 distance of the output from what its inputs give; NaN where it was not measured.
+        allowed: the distance beyond which it is convicted; NaN where none applies.
+        why: why it is unknown, or what convicts it other than the distance; "" for none.
+    """
+
+    verdict: str
+    apart: float = math.nan
+    allowed: float = math.nan
+    why: str = ""
+
+    def unless(self, why: str) -> Alone:
+        """Return the verdict, unknown where there is a reason against a conviction."""
+        return replace(self, verdict=UNKNOWN, why=why) if why and self.verdict == CONVICTED else self
+
+
+class Recomputable(Protocol):
+    """An operator with what a run gave it, and one output, which can be computed again."""
+
+    @property
+    def name(self) -> str:
+        """The operator's name, for people."""
+
+    @property
+    def dtype(self) -> str:
+        """Type of the output on the device."""
+
+    @property
+    def output(self) -> Array:
+        """Values of the output, in the host's layout."""
+
+    def expected(self) -> Array:
+        """Compute the output again, in the wide type.
+
+        Raises:
+            NotRecomputedError: that cannot be.
+        """
+
+    def healthy(self, expected: Array) -> Healthy:
+        """Return how far a healthy device may be off, of a type among :data:`HEALTHY`.
+
+        Raises:
+            NotRecomputedError: that is not known.
+        """
+
+    def floats(self, actual: Array, expected: Array, bounds: Healthy) -> Iterator[tuple[Array, Array]]:
+        """Yield the output and what it may be, by each way in which a device may hold what it is given."""
+
+    def integers(self, expected: Array) -> Iterator[Array]:
+        """Yield what an output of integers or booleans may be, in the same way."""
+
+    def finite(self) -> bool:
+        """Whether its inputs are: devices differ in what they make of NaN and infinities."""
+
+    def excuse(self, actual: Array, expected: Array, apart: float) -> str:
+        """Say why an output that is wrong may be a healthy operator's all the same; "" where it may not."""
+
+
+def judge_alone(operator: Recomputable) -> Alone:
+    """Hold an operator's output against what its inputs give; the nearest way to compute that counts."""
+    output = operator.output
+    try:
+        expected = operator.expected()
+        if squeezed(output.shape) != squeezed(expected.shape):
+            shapes = f"its shape is {list(output.shape)}, these inputs give {list(expected.shape)}"
+            return Alone(UNKNOWN, why=shapes)
+        actual = output.reshape(expected.shape)
+        if expected.dtype.kind in "iub":
+            alone = _of_integers(operator, actual, expected)
+        else:
+            if operator.dtype not in HEALTHY or expected.dtype.kind != "f":
+                why = f"how far a healthy operator is off in {operator.dtype} is not known"
+                return Alone(UNKNOWN, why=why)
+            bounds, largest = operator.healthy(expected), largest_of(operator.dtype)
+            actual = actual.astype(np.float64)
+            forms = operator.floats(actual, expected, bounds)
+            apart = min(distance(one, form.astype(np.float64), largest) for one, form in forms)
+            alone = _by_distance(apart, bounds, operator)
+        if alone.verdict == CONVICTED:
+            return alone.unless(operator.excuse(actual, expected, alone.apart))
+    except NotRecomputedError as error:
+        return Alone(UNKNOWN, why=str(error))
+    return alone
+
+
+def _by_distance(apart: float, bounds: Healthy, operator: Recomputable) -> Alone:
+    if math.isinf(apart) and not operator.finite():
+        return Alone(UNKNOWN, why="its inputs hold NaN or infinities, of which devices make different things")
+    if math.isinf(apart):
+        why = "NaN, infinities or nothing but zeros are not where these inputs have them"
+        return Alone(CONVICTED, apart, bounds.most, why)
+    if bounds.usual < apart <= bounds.most:
+        why = (
+            f"{bounds.means} may put it off by {bounds.most:.2g}, float32 by no more than {bounds.usual:.2g}"
+        )
+        return Alone(UNKNOWN, apart, bounds.most, why)
+    return Alone(ACQUITTED if apart <= bounds.usual else CONVICTED, apart, bounds.most)
+
+
+def _of_integers(operator: Recomputable, actual: Array, expected: Array) -> Alone:
+    wrong = [int(np.count_nonzero(actual != one)) for one in operator.integers(expected)]
+    if not wrong:
+        raise NotRecomputedError("on the CPU it gives nothing that could be compared")
+    if not all(wrong):
+        return Alone(ACQUITTED, 0.0, 0.0)
+    return Alone(CONVICTED, why=f"{wrong[0]} of {actual.size} values are not what these inputs give")
+
+
+def distance(actual: Array, expected: Array, largest: float) -> float:
+    """Return the relative L2 distance; infinite where NaN, infinities or a tensor of zeros are not matched.
+
+    What the device's type cannot hold may be infinite there, or its largest number.
+    """
+    beyond = np.abs(expected) > largest
+    held = beyond & (np.abs(actual) >= largest) & (np.sign(actual) == np.sign(expected))
+    finite = np.isfinite(expected) & ~held
+    with np.errstate(invalid="ignore"):
+        same = held | (actual == expected) | (np.isnan(actual) & np.isnan(expected))
+    if not np.all(same | (finite & np.isfinite(actual))):
+        return math.inf
+    difference = norm(np.where(same, 0.0, actual - np.where(finite, expected, 0.0)))
+    scale = norm(np.where(finite, expected, 0.0))
+    return difference / scale if scale else math.inf if difference else 0.0
+
+
+def norm(array: Array) -> float:
+    """Return the L2 norm of float64 values."""
+    return math.sqrt(float(np.sum(np.square(array))))
+
+
+@dataclass(frozen=True, slots=True)
+class Isolated:
+    """An operator under suspicion, alone.
+
+    Attributes:
+        key: its output.
+        op_type: ONNX's type; "" where it has no counterpart there.
+        model: name of the ONNX file it was recomputed with; "" where ATen's operator was run on the CPU.
+        own: whether that is the model that ran, or lies beside it, and not a reference: its weights are
+            those of the run.
+        alone: the verdict.
+        converted: whether it lies beside what ran, which was made of it as far as is known.
+        call: the call of ATen that gave it, as ``aten.add.Tensor``; "" where that is not known.
+        saved: folder of that call's files, where it is convicted; None where there is none.
+        upstream: whether it is no suspect itself, but lies upstream of one that was acquitted.
+    """
+
+    key: TensorKey
+    op_type: str
+    model: str
+    own: bool
+    alone: Alone
+    converted: bool = False
+    call: str = ""
+    saved: Path | None = None
+    upstream: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data; what was not measured, or is infinite, is null."""
+        apart, allowed = self.alone.apart, self.alone.allowed
+        return {
+            "key": str(self.key),
+            "layer": self.key.layer,
+            "op_type": self.op_type or None,
+            "verdict": self.alone.verdict,
+            "relative_l2": apart if math.isfinite(apart) else None,
+            "allowed": allowed if math.isfinite(allowed) else None,
+            "why": self.alone.why or None,
+            "model": self.model or None,
+            "call": self.call or None,
+            "saved": str(self.saved) if self.saved is not None else None,
+            "own_model": self.own,
+            "converted": self.converted,
+            "upstream": self.upstream,
+        }
+
+
+Found = TypeVar("Found", bound="Recomputable")
+
+
+def isolate(
+    suspects: Sequence[TensorKey],
+    operators: Callable[[TensorKey], Sequence[Found]],
+    isolated: Callable[[TensorKey, Sequence[Found], Alone], Isolated],
+    fed_by: Callable[[TensorKey], Sequence[TensorKey]] = lambda _: (),
+    report: Callable[[int, int], None] | None = None,
+) -> tuple[Isolated, ...]:
+    """Judge outputs by what the inputs of their operators give, and what lies upstream of the acquitted.
+
+    Args:
+        suspects: the outputs.
+        operators: what gave an output: one operator, or several results that hold the same values; it raises
+            an :class:`NpudumpError` where nothing can be computed again.
+        isolated: makes of a verdict what is said of an output; without operators where none was found.
+        fed_by: outputs that an output's operator reads, and that can be judged.
+        report: called with (outputs judged, suspects in all).
+    """
+    judged: dict[TensorKey, Isolated] = {}
+
+    def verdict(key: TensorKey) -> str:
+        found: Sequence[Found] = ()
+        try:
+            found = operators(key)
+            alones = [judge_alone(operator) for operator in found]
+            if len({alone.verdict for alone in alones}) > 1:
+                name = found[0].name
+                raise NotAtHandError(f"{name} gave these values {len(found)} times, not all of them rightly")
+            alone = alones[0]
+        except NpudumpError as error:
+            alone = Alone(UNKNOWN, why=str(error))
+        judged[key] = isolated(key, found, alone)
+        if report is not None:
+            report(len(judged), len(suspects))
+        return judged[key].alone.verdict
+
+    return tuple(judged[key] for key in judged_upstream(suspects, fed_by, verdict, UPSTREAM))
+
+
+Place = TypeVar("Place", bound="Hashable")
+
+
+def judged_upstream(
+    suspects: Sequence[Place],
+    fed_by: Callable[[Place], Sequence[Place]],
+    verdict: Callable[[Place], str],
+    most: int,
+) -> tuple[Place, ...]:
+    """Judge suspects and, from each that no convicted one feeds, what lies upstream, nearest first.
+
+    A change that an operator passes on came in with what it read, so that one of those upstream made it.
+
+    Args:
+        suspects: operators, all of which are judged.
+        fed_by: what feeds an operator and can be judged.
+        verdict: the judge; asked once for each operator.
+        most: how many are judged upstream of one suspect, at most.
+
+    Returns:
+        Those that were judged, in that order.
+    """
+    found = {place: verdict(place) for place in dict.fromkeys(suspects)}
+    for suspect in tuple(found):
+        if found[suspect] == CONVICTED or any(
+            found.get(place) == CONVICTED for place in nearest_first(suspect, fed_by)
+        ):
+            continue
+        left = most
+        for place in nearest_first(suspect, fed_by):
+            if not left:
+                break
+            if place not in found:
+                found[place] = verdict(place)
+                left -= 1
+            if found[place] == CONVICTED:
+                break
+    return tuple(found)
+
+
+def nearest_first(start: Place, fed_by: Callable[[Place], Sequence[Place]]) -> Iterator[Place]:
+    """Yield all that is upstream of a place, by how many operators lie between."""
+    waiting, seen = deque([start]), {start}
+    while waiting:
+        for place in fed_by(waiting.popleft()):
+            if place not in seen:
+                seen.add(place)
+                waiting.append(place)
+                yield place

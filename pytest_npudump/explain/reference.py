@@ -1,0 +1,385 @@
+"""The reference of one test: read once, compared with every run of the test."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.compare.stats.both_sides import told_by_both
+from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
+from pytest_npudump.compare.tolerances.numerics import AUTO
+from pytest_npudump.compare.tolerances.rules import MARKER_RULES
+from pytest_npudump.compare.tolerances.tolerance import REFERENCE
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.errors import NpudumpError
+from pytest_npudump.explain.comparison import Compared, compare, dtypes_of, problem_of, unseen_nodes
+from pytest_npudump.explain.dumped_operators import ModelBench
+from pytest_npudump.explain.expected import LAYOUT, OVERFLOW, PADDED
+from pytest_npudump.explain.feeds import RunInputs
+from pytest_npudump.explain.matches import NameMap
+from pytest_npudump.explain.reference_model import ReferenceModel
+from pytest_npudump.explain.rounding import Twin, coarsest, only_wide, three_ways
+from pytest_npudump.explain.tolerances import ReferenceTolerances, reference_tolerances
+from pytest_npudump.language.translation import mark
+from pytest_npudump.onnxmodels.loaded_files import FileState
+from pytest_npudump.onnxmodels.sessions import ModelError
+from pytest_npudump.request import KnownNames, is_glob
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
+    from pytest_npudump.dump.records import TensorRecord
+    from pytest_npudump.explain.rounding import Blame
+    from pytest_npudump.graph.edges import Edges
+    from pytest_npudump.request import DumpRequest
+
+
+_HF32 = mark(
+    'reference {name}: float32 was judged as such; where the device may compute in HF32, say numerics="hf32" '
+    "in the marker, or --numerics hf32 to npudump compare"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceResult:
+    """A dump judged against the ONNX model it was converted from.
+
+    Attributes:
+        model: the ONNX model.
+        comparison: verdicts of the tensors that have a counterpart, the reference on the golden's side; None
+            where it never came to one.
+        layers: layers of the dump.
+        compared: those of them of which a tensor was compared.
+        problems: what went wrong besides verdicts, in words; any of them fails the test.
+        notes: what is to be known of a test that passes, too.
+        remarks: how layers were matched and judged, for who looks into a failure.
+        blames: whose error each difference is, the device's or its number format's, where that is known.
+        tolerances: what decided, beside what rounding explains; None where it never came to a comparison.
+    """
+
+    model: Path
+    comparison: Comparison | None = None
+    layers: int = 0
+    compared: int = 0
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    blames: tuple[Blame, ...] = ()
+    tolerances: Tolerances | None = None
+
+    @property
+    def good(self) -> bool:
+        """Whether something was compared, and all of it agrees."""
+        return self.comparison is not None and not self.comparison.failing and not self.problems
+
+    @property
+    def failing(self) -> bool:
+        """Whether a tensor differs from its counterpart."""
+        return self.comparison is not None and bool(self.comparison.failing)
+
+    def summary(self) -> dict[str, Any]:
+        """Return what reaches JUnit: small, whatever the number of layers."""
+        found = self.comparison
+        first = found.first if found else None
+        return {
+            "model": str(self.model),
+            "good": self.good,
+            "layers": self.layers,
+            "compared": self.compared,
+            "failed": len(found.failing) if found else 0,
+            "unjudged": found.unjudged if found else 0,
+            "first": str(first.key) if first else None,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain JSON data."""
+        return {
+            **self.summary(),
+            "problems": list(self.problems),
+            "notes": list(self.notes),
+            "remarks": list(self.remarks),
+            "blames": [blame.to_json() for blame in self.blames],
+            "comparison": self.comparison.to_json() if self.comparison else None,
+        }
+
+
+@dataclass(slots=True)
+class Reference:
+    """What a test's layers are compared with, besides or instead of a golden.
+
+    Attributes:
+        path: the ONNX model.
+        map_path: the mapping file; None without one.
+        tolerances: what the device may differ by.
+        inputs: what the run under way fed its models.
+    """
+
+    path: Path
+    map_path: Path | None
+    tolerances: ReferenceTolerances
+    inputs: RunInputs = field(default_factory=RunInputs)
+    _model: ReferenceModel | None = None
+    _state: FileState | None = None
+    _mapping: NameMap | None = None
+    _twin: Twin = field(default_factory=Twin)
+
+    @classmethod
+    def of(
+        cls, request: DumpRequest, folder: Path, tolerance_file: Path | None, numerics: str = AUTO
+    ) -> Reference | None:
+        """Return the reference that a marker names; None where it names none.
+
+        Args:
+            request: what the marker asks for.
+            folder: of the test file, which paths are relative to.
+            tolerance_file: the run's; None without one.
+            numerics: the run's, where the marker has none.
+
+        Raises:
+            RequestError: a tolerance is refused.
+        """
+        if request.reference is None:
+            return None
+        mapping = folder / request.reference_map if request.reference_map else None
+        return cls(
+            folder / request.reference, mapping, reference_tolerances(request, tolerance_file, numerics)
+        )
+
+    def start_run(self) -> None:
+        """Forget the inputs of the run before."""
+        self.inputs = RunInputs()
+
+    def settle(self, producer: Mapping[str, str]) -> None:
+        """Leave out, from now on, tolerance rules for runs of other producers than that of these facts."""
+        self.tolerances = self.tolerances.for_run(producer)
+
+    def judge(self, records: Sequence[TensorRecord], request: DumpRequest) -> ReferenceResult:
+        """Compare a dump with the reference; whatever prevents it is a problem that fails the test."""
+        try:
+            compared, tolerances, blames, notes = self._judged(records)
+        except NpudumpError as error:
+            layers = {record.key.layer for record in records if record.op_type != GRAPH_INPUT}
+            return ReferenceResult(self.path, layers=len(layers), problems=(str(error),))
+        assert self._model is not None  # noqa: S101 - comparing has read it
+        own = tolerances.rules[: len(tolerances.rules) - len(self.tolerances.rules)]
+        return ReferenceResult(
+            model=self.path,
+            comparison=compared.comparison,
+            layers=compared.matching.layers,
+            compared=len(compared.matching.compared),
+            problems=self._problems(compared, records, request, tolerances),
+            notes=(*notes_of(compared, self._model, whole=not request.layers), *notes),
+            remarks=remarks_of(compared, self._model, own, fusions=not request.layers),
+            blames=blames,
+            tolerances=tolerances,
+        )
+
+    def _judged(
+        self, records: Sequence[TensorRecord]
+    ) -> tuple[Compared, Tolerances, tuple[Blame, ...], tuple[str, ...]]:
+        """Compare in three ways where that is possible, else by the preset.
+
+        Returns:
+            The comparison, the tolerances that decided, whose error what differs is, and notes.
+        """
+        dtypes = dtypes_of(records)
+        flat, same = self.tolerances.among(dtypes), self.tolerances.same()
+        default = coarsest(dtypes)
+        if not self.tolerances.three_way or not (default or only_wide(dtypes)):
+            return self._compared(records, flat), flat, (), ()
+        compared = self._compared(records, same)
+        if not default:
+            advise = compared.comparison.failing and not self.tolerances.hf32
+            return compared, same, (), (_HF32.format(name=self.path.name),) if advise else ()
+        assert self._model is not None  # noqa: S101 - comparing has read it
+        try:
+            compared, blames, notes = three_ways(compared, self._model, self._twin, default, same)
+        except ModelError as error:
+            note = (
+                f"reference {self.path.name}: judged by the preset {flat.preset}, as it cannot be run "
+                f"rounded to {default}: {error}"
+            )
+            return self._compared(records, flat), flat, (), (note,)
+        return compared, same, blames, notes
+
+    def compare(
+        self, records: Sequence[TensorRecord], *, dumped: Sequence[TensorRecord] = (), patterns: int = 0
+    ) -> Compared:
+        """Compare ``records`` with the reference; ``dumped`` may hold the inputs.
+
+        Elements are counted by the preset, and by bounds for the same numerics in a dump of float32. In so
+        many tensors that differ, the first ones, ``patterns`` are looked for.
+
+        Raises:
+            NpudumpError: the model, the mapping file, the inputs or the dump do not allow it.
+        """
+        dtypes = dtypes_of([*records, *dumped])
+        flat = not self.tolerances.three_way or coarsest(dtypes)
+        tolerances = self.tolerances.among(dtypes) if flat else self.tolerances.same()
+        return self._compared(records, tolerances, dumped=dumped, patterns=patterns)
+
+    def bench(self, *, plain: bool, edges: Edges) -> ModelBench:
+        """Return what operators are recomputed with; ``plain`` and ``edges`` as in :class:`ModelBench`.
+
+        Raises:
+            NpudumpError: the model or the mapping file cannot be read.
+        """
+        model, mapping = self._read()
+        return ModelBench(model, mapping, plain=plain, edges=edges)
+
+    def _read(self) -> tuple[ReferenceModel, NameMap]:
+        written = self._state is not None and self.path.is_file() and not self._state.holds(self.path)
+        if self._model is None or written:
+            self._state = FileState.of(self.path)
+            self._model, self._twin = ReferenceModel.read(self.path), Twin()
+        if self._mapping is None:
+            known = self._model.names
+            self._mapping = NameMap.read(self.map_path, known) if self.map_path else NameMap()
+        return self._model, self._mapping
+
+    def _compared(
+        self,
+        records: Sequence[TensorRecord],
+        tolerances: Tolerances,
+        *,
+        dumped: Sequence[TensorRecord] = (),
+        patterns: int = 0,
+    ) -> Compared:
+        model, mapping = self._read()
+        self._mapping = mapping = mapping.for_layers(record.key.layer for record in records)
+        return compare(records, model, mapping, self.inputs, tolerances, dumped=dumped, patterns=patterns)
+
+    def _problems(
+        self,
+        compared: Compared,
+        records: Sequence[TensorRecord],
+        request: DumpRequest,
+        tolerances: Tolerances,
+    ) -> tuple[str, ...]:
+        assert self._mapping is not None  # noqa: S101 - comparing has read it
+        assert self._model is not None  # noqa: S101 - the same
+        comparison, matching = compared.comparison, compared.matching
+        problems = [*self._mapping.unused(record.key.layer for record in records)]
+        present = KnownNames((record.key.layer for record in records), sanitise)
+        compared_ones = KnownNames(matching.compared | matching.given, sanitise)
+        problems += [
+            f"layer {name!r}, named in the marker, has no counterpart in {self.path.name}: map it to the "
+            f"node whose output it has, in a YAML file with reference_map="
+            for name in request.layers
+            if (present.called(name) or not is_glob(name)) and not compared_ones.called(name)
+        ]
+        own = replace(tolerances, rules=self.tolerances.rules)
+        problems += [
+            f"tolerance rule {rule.describe()} of the marker matches nothing that was compared with "
+            f"{self.path.name}; correct its layer, op_type, dtype or statistic, or remove it"
+            for rule in own.unmatched(told_by_both(comparison)[1])
+            if rule.source == MARKER_RULES and rule.against == REFERENCE
+        ]
+        nothing = problem_of(compared, records, self._model, tolerances)
+        return (*problems, nothing) if nothing else tuple(problems)
+
+
+_MARKS: Mapping[str, str] = MappingProxyType(
+    {
+        OVERFLOW: "have values beyond the type's range: infinities, or its largest value, were expected",
+        PADDED: (
+            "have padding in their statistics: the extremes were judged from one side, mean and norm not at "
+            "all; dump_data='tensor' compares them in full"
+        ),
+        LAYOUT: "are in a layout that cannot be converted: their statistics were compared",
+    }
+)
+
+
+def notes_of(compared: Compared, model: ReferenceModel, *, whole: bool) -> tuple[str, ...]:
+    """Return what is to be known although all that was compared agrees: what was not, or not in full.
+
+    Args:
+        compared: the comparison.
+        model: the reference.
+        whole: whether all layers were asked for, so that one that nothing was compared of is news.
+    """
+    matching, name = compared.matching, f"reference {model.path.name}"
+    notes = []
+    if model.halved:
+        notes.append(
+            f"{name} holds 16-bit floats and was computed in them: in float32 it would exceed the 2 GiB of "
+            f"an ONNX message"
+        )
+    unseen = unseen_nodes(model, (match.counterpart.tensor for match in matching.matches))
+    if whole and 0 < len(unseen) < len(model.nodes):  # where it is all of them, the comparison fails
+        notes.append(
+            f"reference {model.path.name}: {len(unseen)} of {len(model.nodes)} operators have no influence "
+            f"on anything compared, so that a difference in them goes unseen (first: {unseen[0].name}); the "
+            f"layers that hold their outputs belong into a reference_map"
+        )
+    if matching.lonely:
+        notes.append(
+            f"{name}: {len(matching.compared)} of {matching.layers} layers compared; no counterpart for "
+            f"{matching.types_alone()}"
+        )
+    notes += [
+        f"{name}: {len(keys)} tensors (first: {keys[0]}) {words}"
+        for mark, words in _MARKS.items()
+        if (keys := compared.marked(mark))
+    ]
+    odd = [e.actual for e in compared.expected if e.actual.note]
+    if odd:
+        notes.append(f"{name}: {len(odd)} tensors were compared in part, such as {odd[0].key}: {odd[0].note}")
+    unjudged = compared.comparison.unjudged
+    if unjudged:
+        notes.append(
+            f"{name}: of {unjudged} tensors the dump or the reference has no finite statistics: only type, "
+            f"shape and counts were compared"
+        )
+    doubts = [doubt for doubt in compared.comparison.doubts if not doubt.unjudged]
+    notes += [f"{name}: {doubt.describe(compared.comparison.compared)}" for doubt in doubts]
+    return (*notes, *compared.notes)
+
+
+def remarks_of(
+    compared: Compared, model: ReferenceModel, own: Sequence[Rule], *, fusions: bool
+) -> tuple[str, ...]:
+    """Return how layers were matched and judged, what helps with a failure first.
+
+    Args:
+        compared: the comparison.
+        model: the reference.
+        own: rules for types that take the tolerance of a coarser one.
+        fusions: whether a layer that the dump lacks may have been fused into another, as all were dumped.
+    """
+    matching, first = compared.matching, compared.comparison.first
+    remarks = []
+    absorbed = {sanitise(layer): name for layer, name in matching.absorbed.items()}
+    if fusions and first is not None and (follower := absorbed.get(sanitise(first.key.layer))):
+        layer = first.key.layer
+        remarks.append(
+            f"{follower} of the reference, which alone consumes {layer}, is not in the dump: if the device "
+            f"fused it into {layer}, say so in the reference_map: {layer}: {follower}"
+        )
+    if model.raised:
+        remarks.append(f"{model.path.name} holds 16-bit floats, which the reference computed in float32")
+    if own:
+        remarks.append(f"{', '.join(rule.dtype for rule in own)} was judged by {own[0].source}")
+    remarks += [f"{layer} was taken for the output of {node}" for layer, node in matching.fused.items()]
+    if matching.lonely:
+        remarks.append(f"layers without a counterpart: {', '.join(matching.lonely)}")
+    rest = [str(record.key) for record in matching.alone if record.key.layer in matching.compared]
+    if rest:
+        remarks.append(
+            f"{len(rest)} tensors of layers that were compared have no counterpart (weights, workspaces): "
+            f"{', '.join(rest)}"
+        )
+    layers: defaultdict[str, set[str]] = defaultdict(set)
+    for match in matching.matches:
+        if match.record.key.io == "output":
+            layers[match.counterpart.tensor].add(match.record.key.layer)
+    shared = [f"{tensor} ({', '.join(sorted(names))})" for tensor, names in layers.items() if len(names) > 1]
+    if shared:
+        remarks.append(f"several layers were compared with one tensor of the reference: {', '.join(shared)}")
+    return tuple(remarks)

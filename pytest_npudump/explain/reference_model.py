@@ -1,0 +1,276 @@
+"""The reference: an ONNX model whose inner tensors onnxruntime hands out, in float32."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pytest_npudump.dump.values.dtypes import BY_NAME
+from pytest_npudump.errors import MissingExtraError, RequestError
+from pytest_npudump.onnxmodels import graph as graph_module
+from pytest_npudump.onnxmodels import sessions
+from pytest_npudump.onnxmodels.sessions import exposed_session, fits, holds_halves, onnx, to_float32
+from pytest_npudump.onnxmodels.tensor_types import from_array, from_ort_type, onnx_number
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_npudump.onnxmodels.graph import Operator
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+    from pytest_npudump.onnxmodels.tensor_types import Tensor
+
+
+BATCH = 1 << 29
+"""Bytes of inner tensors that one run of the model hands out; a larger model runs several times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operator of the reference.
+
+    Attributes:
+        operator: its unique name, type, inputs without weights, outputs and place in the order of execution.
+        all_inputs: names of everything it reads, weights included; "" for an optional input left out.
+        captured: names that graphs inside it read (the branches of ``If``, the body of ``Loop``), their own
+            among them.
+    """
+
+    operator: Operator
+    all_inputs: tuple[str, ...]
+    captured: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The operator's name."""
+        return self.operator.name
+
+    @property
+    def fed_by(self) -> tuple[str, ...]:
+        """Names of what it reads besides weights and constants, each once."""
+        return tuple(dict.fromkeys(self.operator.inputs))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReferenceModel:
+    """An ONNX model, read and ready to run.
+
+    Attributes:
+        path: its file.
+        nodes: its operators in execution order.
+        inputs: names of what it has to be fed, in order.
+        outputs: names of the graph's outputs.
+        raised: whether it holds 16-bit floats, which are computed as float32 here.
+        halved: whether it holds 16-bit floats, which are computed as such: in float32 it would be too large.
+        proto: its ``ModelProto``.
+        sessions: the session in use, by the tensors it hands out.
+    """
+
+    path: Path
+    nodes: tuple[Node, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    raised: bool
+    halved: bool
+    proto: Any
+    sessions: dict[tuple[str, ...], Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path, *, as_written: bool = False) -> ReferenceModel:
+        """Read a model.
+
+        Args:
+            path: its file.
+            as_written: 16-bit floats stay what they are, and are computed as such.
+
+        Raises:
+            RequestError: there is no such file.
+            ModelError: it is no ONNX model.
+            MissingExtraError: onnx or onnxruntime is not installed.
+        """
+        if not path.is_file():
+            raise RequestError(
+                f"reference: there is no file {path}; name an ONNX model, relative to the test file's folder"
+            )
+        try:
+            sessions.onnxruntime()
+            proto = sessions.read_model(path)
+        except MissingExtraError as error:
+            name = error.__cause__.name if isinstance(error.__cause__, ImportError) else None
+            package = (name or "onnxruntime").partition(".")[0]
+            raise MissingExtraError("reference=", package, "emulator") from error
+        halves = not as_written and holds_halves(proto)
+        raised = halves and fits(proto)
+        if raised:
+            to_float32(proto, path)
+        graph = proto.graph
+        nodes = [node for node in graph.node if node.op_type != "Constant"]
+        operators = graph_module.operators(graph)
+        return cls(
+            path=path,
+            nodes=tuple(
+                Node(o, tuple(n.input), tuple(_captured(n))) for o, n in zip(operators, nodes, strict=True)
+            ),
+            inputs=graph_module.inputs(graph),
+            outputs=tuple(value.name for value in graph.output),
+            raised=raised,
+            halved=halves and not raised,
+            proto=proto,
+        )
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of its nodes, inputs and tensors, weights left out."""
+        nodes = (name for node in self.nodes for name in (node.name, *node.operator.outputs))
+        return frozenset((*nodes, *self.inputs))
+
+    def is_named(self, node: Node) -> bool:
+        """Whether the file has a name for an operator, which is not counted then."""
+        every = (each for each in self.proto.graph.node if each.op_type != "Constant")
+        return bool(next(islice(every, node.operator.task - 1, None)).name)
+
+    def run(
+        self, feeds: Mapping[str, Array], tensors: Mapping[str, int]
+    ) -> Iterator[tuple[str, Array | None]]:
+        """Compute inner tensors and hand them out one by one, at most about :data:`BATCH` bytes at a time.
+
+        Args:
+            feeds: an array for each of :attr:`inputs`, floats and integers of any width.
+            tensors: names of the tensors wanted, and about how many bytes each takes.
+
+        Yields:
+            Name and array; None for what is no tensor (a sequence, text).
+
+        Raises:
+            ModelError: onnxruntime refuses the model, or the inputs.
+            RequestError: an input is missing, or is of another kind than the model's.
+        """
+        for name in [name for name in tensors if name in self.inputs]:
+            yield name, feeds.get(name)
+        inner = {name: size for name, size in tensors.items() if name not in self.inputs}
+        for names in _batches(inner):
+            session = self._session(names)
+            given = {port.name: _fed(port, feeds, self.path) for port in session.get_inputs()}
+            found = sessions.run(session, given, names)
+            for name in names:
+                tensor = found.pop(name)
+                numeric = BY_NAME[tensor.dtype.name].kind != "opaque"
+                yield name, tensor.data.reshape(tensor.shape) if numeric else None
+
+    def ports(self, tensors: Collection[str]) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Return type and shape of tensors as the model has them, -1 for a dimension that varies.
+
+        Raises:
+            ModelError: onnxruntime refuses the model.
+        """
+        session = self._session([name for name in tensors if name not in self.inputs])
+        found = sessions.ports((*session.get_inputs(), *session.get_outputs()))
+        return {name: (dtype.name, shape) for name, dtype, shape in found if name in tensors}
+
+    def _session(self, names: Sequence[str]) -> Any:
+        key = tuple(names)
+        if key not in self.sessions:
+            proto = type(self.proto)()
+            proto.CopyFrom(self.proto)
+            self.sessions.clear()  # one at a time: each holds the weights
+            self.sessions[key] = exposed_session(self.path, proto, names)
+        return self.sessions[key]
+
+
+def _captured(node: Any) -> Iterator[str]:
+    """Yield what the graphs inside a node read, inner graphs and the names of their outputs included."""
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            yield from (value.name for value in graph.output)
+            for inner in graph.node:
+                yield from inner.input
+                yield from _captured(inner)
+
+
+def _batches(tensors: Mapping[str, int]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    total = 0
+    for name, size in tensors.items():
+        if batch and total + size > BATCH:
+            yield batch
+            batch, total = [], 0
+        batch.append(name)
+        total += size
+    if batch:
+        yield batch
+
+
+def _fed(port: Any, feeds: Mapping[str, Array], path: Path) -> Any:
+    """Return what onnxruntime gets for one input: the array in the type that the model declares."""
+    if port.name not in feeds:
+        raise RequestError(f"{path.name} has an input {port.name!r} that no array is known for")
+    array, dtype = feeds[port.name], from_ort_type(port.type)
+    found = BY_NAME.get(array.dtype.name)
+    exact = found.kind if found is not None else "opaque"
+    if exact != dtype.kind and {exact, dtype.kind} != {"int", "bool"}:
+        raise RequestError(
+            f"input {port.name!r} of {path.name} takes {dtype.name}, the run was given {array.dtype.name}: "
+            f"what the model on the device converts by itself has to be given as the reference takes it, "
+            f"with npu_dump.reference_inputs({{{port.name!r}: array}})"
+        )
+    if array.dtype.name != dtype.name:
+        with np.errstate(over="ignore", invalid="ignore"):  # beyond the model's type, signalling NaNs
+            array = array.astype(dtype.name)
+    return from_array(dtype, array)
+
+
+CONSTANT = "Constant"
+"""ONNX's type of a node that is a constant."""
+
+
+def constants_of(model: ReferenceModel) -> frozenset[str]:
+    """Return the names of weights and constants of a model: what an operator reads and no dump holds."""
+    graph = model.proto.graph
+    made = (name for node in graph.node if node.op_type == CONSTANT for name in node.output)
+    sparse = (tensor.values.name for tensor in graph.sparse_initializer)
+    return frozenset((*(tensor.name for tensor in graph.initializer), *sparse, *made))
+
+
+def piece_of(model: ReferenceModel, nodes: Sequence[Node], feeds: Mapping[str, Tensor]) -> Any:
+    """Return a ``ModelProto`` of some operators, without outputs yet; weights in other files stay there.
+
+    Args:
+        model: the reference.
+        nodes: its operators, in the order of execution.
+        feeds: a tensor for each input that neither a constant nor one of ``nodes`` gives: its type and shape
+            are those of the piece's input.
+    """
+    helper = onnx().helper
+    graph = model.proto.graph
+    every = [each for each in graph.node if each.op_type != CONSTANT]
+    given = {*feeds, *(name for node in nodes for name in node.operator.outputs)}
+    wanted = {name for node in nodes for name in (*node.all_inputs, *node.captured) if name} - given
+    piece = onnx().ModelProto(ir_version=model.proto.ir_version, opset_import=model.proto.opset_import)
+    piece.functions.extend(model.proto.functions)
+    piece.graph.name = graph.name or model.path.stem
+    piece.graph.node.extend(
+        each for each in graph.node if each.op_type == CONSTANT and wanted.intersection(each.output)
+    )
+    for node in nodes:  # under the name that it has in dumps, which may come from its place in the model
+        piece.graph.node.append(every[node.operator.task - 1])
+        piece.graph.node[-1].name = node.name
+    piece.graph.initializer.extend(tensor for tensor in graph.initializer if tensor.name in wanted)
+    sparse = (tensor for tensor in graph.sparse_initializer if tensor.values.name in wanted)
+    piece.graph.sparse_initializer.extend(sparse)
+    piece.graph.input.extend(
+        helper.make_tensor_value_info(name, onnx_number(tensor.dtype), tensor.shape)
+        for name, tensor in feeds.items()
+    )
+    return piece
+
+
+def weights_of(proto: Any) -> Iterator[Any]:
+    """Yield the tensors of a ``ModelProto`` that are weights: initializers, and what constants hold."""
+    yield from proto.graph.initializer
+    for node in proto.graph.node:
+        if node.op_type == CONSTANT:
+            yield from (attribute.t for attribute in node.attribute if attribute.name == "value")

@@ -1,0 +1,237 @@
+"""A reproduction as a folder: written whole or not at all, run in a process of its own, told in a README."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pytest_npudump.dump.stats.tensor import tensor_stats
+from pytest_npudump.errors import RequestError
+from pytest_npudump.golden.origin import installed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import numpy as np
+
+    from pytest_npudump.dump.records import TensorKey
+    from pytest_npudump.explain.reproduction.failure import Failure
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+README = "README.md"
+_COLUMNS = ("max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf")
+_LAST = 20
+"""Lines of what a process printed that say why nothing could be judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What became of a reproduction's test.
+
+    Attributes:
+        fails: whether its layers differ; a test that cannot run does not fail so.
+        first: the first layer that differs; "" for none.
+        error: why nothing could be judged, in words; "" where something was.
+    """
+
+    fails: bool
+    first: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Reproduction(ABC):
+    """What fails by itself, and its folder.
+
+    Attributes:
+        failure: what the report knows of it.
+        layers: names of the operators.
+        criterion: what the output is held against.
+        drawn: whether inputs, and weights, are drawn.
+    """
+
+    command: ClassVar[str]
+    """What runs it in its folder."""
+
+    failure: Failure
+    layers: tuple[str, ...]
+    criterion: str
+    drawn: bool = False
+
+    @property
+    def key(self) -> TensorKey:
+        """The tensor that fails."""
+        return self.failure.key
+
+    @abstractmethod
+    def write(self, folder: Path) -> None:
+        """Write it into an empty folder.
+
+        Raises:
+            NpudumpError: what it consists of cannot be written.
+            OSError: a file cannot be written.
+        """
+
+    @abstractmethod
+    def run(self, folder: Path, runtime: str) -> Trial:
+        """Run it where it was written, on a runtime as in ``--npudump-runtime``; "" for what is found."""
+
+
+def write_and_try(
+    folder: Path, reproduction: Reproduction, *, runs: bool, runtime: str = "", must_fail: bool = False
+) -> Trial | None:
+    """Write a reproduction, and run its test, or its script.
+
+    Args:
+        folder: where to; it must not exist, or be empty. It appears whole or not at all.
+        reproduction: what to write.
+        runs: whether its test runs.
+        runtime: as in ``--npudump-runtime``; "" for what is found.
+        must_fail: nothing is left where the test does not fail.
+
+    Returns:
+        What became of its test; None where it was not run.
+
+    Raises:
+        RequestError: the folder holds something.
+        OSError: it cannot be written.
+    """
+    with staged(folder) as stage:
+        reproduction.write(stage)
+        trial = reproduction.run(stage, runtime) if runs else None
+        if not must_fail or (trial is not None and trial.fails):
+            for cache in (*stage.rglob("__pycache__"), stage / ".pytest_cache"):
+                shutil.rmtree(cache, ignore_errors=True)
+            mask = os.umask(0)
+            os.umask(mask)
+            stage.chmod(0o777 & ~mask)
+            stage.replace(folder)
+    return trial
+
+
+@contextmanager
+def staged(folder: Path) -> Iterator[Path]:
+    """Give a folder beside ``folder`` to write into, which goes afterwards.
+
+    Raises:
+        RequestError: ``folder`` is there and holds something.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RequestError(f"-o {folder}: is there already and not empty: name a new folder")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    stage = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        yield stage
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def ran(folder: Path, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run this interpreter in a folder, with the environment that pytest was started in."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    return subprocess.run(  # noqa: S603 - pytest or a script of ours, of this interpreter
+        [sys.executable, *command],
+        cwd=folder,
+        env=environment,
+        check=False,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def trial_of(done: subprocess.CompletedProcess[str], name: str, *, fails: bool, first: str = "") -> Trial:
+    """Say what became of a process: exit code 0 for what passes, 1 for what fails if that is why.
+
+    Args:
+        done: the process.
+        name: of the program.
+        fails: whether it says that layers differ.
+        first: the first of these.
+    """
+    if done.returncode == 0:
+        return Trial(fails=False)
+    if done.returncode == 1 and fails:
+        return Trial(fails=True, first=first)
+    lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    return Trial(fails=False, error="\n".join(lines[-_LAST:]) or f"{name} ended with {done.returncode}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readme:
+    """What the README of a reproduction says besides what the report says of the failure.
+
+    Attributes:
+        title: what stands by itself.
+        given: on what, in a sentence.
+        run: the section on how to run it.
+        judged: what the output is held against, and how far it is off, a sentence each.
+        arrays: what is known of the output, by who made it.
+        arguments: lines behind the table of these.
+        files: what each is, by name.
+        packages: of which the versions here are told.
+        golden: facts of the golden's run.
+    """
+
+    title: str
+    given: str
+    run: str
+    judged: Sequence[str]
+    arrays: Mapping[str, Array]
+    arguments: Sequence[str] = ()
+    files: Mapping[str, str]
+    packages: Sequence[str]
+    golden: Mapping[str, str]
+
+    def text(self, failure: Failure) -> str:
+        """Return the file, Markdown."""
+        return "\n".join((*self._lines(failure), ""))
+
+    def _lines(self, failure: Failure) -> Iterator[str]:
+        yield f"# {code(self.title)} by itself"
+        yield f"\n{self.given}\n"
+        yield self.run
+        yield "## What fails\n"
+        if failure.reasons:
+            yield f"In {code(failure.test)}, {code(str(failure.key))} was not what it is to be:\n"
+            yield from (f"* {code(reason)}" for reason in failure.reasons)
+            yield ""
+        yield from self.judged
+        yield f"\n| | {' | '.join(_COLUMNS)} |"
+        yield f"|---{'|---' * len(_COLUMNS)}|"
+        for title, array in self.arrays.items():
+            stats = tensor_stats(array)
+            values = (getattr(stats, name) for name in _COLUMNS)
+            yield f"| {title} | {' | '.join('-' if v is None else f'{v:.6g}' for v in values)} |"
+        yield ""
+        yield from self.arguments
+        yield "## Files\n"
+        yield from (f"* {name}: {what}" for name, what in self.files.items())
+        yield "\n## Versions\n\n| | | |\n|---|---|---|"
+        here = {**installed("pytest-npudump"), "Python": platform.python_version()}
+        here |= dict(pair for package in self.packages for pair in installed(package).items())
+        for who, facts in (
+            ("the failing run", failure.producer),
+            ("its golden", self.golden),
+            ("this folder", here),
+        ):
+            yield from (f"| {who} | {code(name)} | {code(str(value))} |" for name, value in facts.items())
+
+
+def code(text: str) -> str:
+    """Return text as code, whatever a layer is called: nothing in it is Markdown."""
+    plain = "".join(letter if letter.isprintable() else "?" for letter in text).replace("|", "\\|")
+    longest = max(map(len, "".join(c if c == "`" else " " for c in plain).split()), default=0)
+    edge = " " if plain.startswith("`") or plain.endswith("`") else ""
+    return f"{'`' * (longest + 1)}{edge}{plain}{edge}{'`' * (longest + 1)}"

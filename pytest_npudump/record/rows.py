@@ -1,0 +1,481 @@
+"""The lines of a golden file's table: one tensor each, cells parted by one space.
+
+``-`` is unknown. Floats are in the shortest form that round-trips, without ``.0``; whether a number is an
+integer follows from the tensor's dtype. Four columns stand at the end only where they say something:
+``count`` where an element count is not the shape's product, ``digits`` where rows differ in precision,
+``digest`` where the producer computed hashes, such as ``md5:5d41...`` or ``md5:5d41...,sha1:aaf4...``, and
+``noise``, see :mod:`pytest_npudump.record.noise`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from itertools import accumulate, chain, combinations, repeat
+from sys import intern
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pytest_npudump.dump.stats.signs import DIGITS, PROJECTIONS
+from pytest_npudump.dump.table import EXACT_LIMIT, MEASURED, STATISTICS, StatsTable, is_integral, shape_count
+from pytest_npudump.dump.values.dtypes import is_exact
+from pytest_npudump.record.noise import CELL, EXPECTED_CELL
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+
+COLUMNS = ("tensor", "dtype", "shape", "max", "min", "avg", "l2norm", "nan", "-inf", "+inf")
+_OPTIONAL = ("count", "digits", "digest", "noise")
+LAYOUTS = frozenset(
+    (*COLUMNS, *chosen) for length in range(len(_OPTIONAL) + 1) for chosen in combinations(_OPTIONAL, length)
+)
+_MIN_DIGITS = 6
+"""C++ streams print six significant digits unless told otherwise; no producer prints fewer."""
+
+_MAX_DIGITS = 17
+EXPECTED_DIGITS = f"expected {_MIN_DIGITS} to {_MAX_DIGITS}"
+_ABSENT = "-"
+_NUMBERS = COLUMNS.index("max")
+_QUALIFIER = r"(?:(?:capture|model)=[^\s,#]+|(?:rank|device|load|step|turn)=[0-9]{1,18})"
+_KEY = re.compile(rf"[^\s#\x00-\x1f\x7f-\x9f]+(?:#{_QUALIFIER}(?:,{_QUALIFIER})*)?:[a-z_]+\.[0-9]{{1,9}}")
+_DTYPE = re.compile(r"[!-~]+")
+_SHAPE = re.compile(r"[?-]|-?[0-9]{1,19}(?:x-?[0-9]{1,19}){0,63}")
+_COUNT = re.compile(r"-|[0-9]{1,19}")
+_PRODUCT = re.compile(r"-|[0-9]{1,1280}")
+_TAIL = re.compile(r"[a-z_]+\.[0-9]{1,9}")
+_DIGEST = re.compile(r"-|[a-z0-9]+:[A-Za-z0-9]+(?:,[a-z0-9]+:[A-Za-z0-9]+)*")
+_INTEGER = re.compile(r"-?[0-9]+")
+
+
+class RowError(ValueError):
+    """A line that is no row of the table.
+
+    Attributes:
+        row: index of the line in the table, from 0.
+        reason: what is wrong with it.
+    """
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(f"row {row}: {reason}")
+        self.row = row
+        self.reason = reason
+
+
+def common_digits(table: StatsTable) -> int | None:
+    """Significant digits that all rows carry (0: full precision), or None where they differ."""
+    digits = table.digits
+    if not digits.size:
+        return 0
+    return int(digits[0]) if (digits == digits[0]).all() else None
+
+
+def printable_digits(digits: int) -> bool:
+    """Whether ``digits`` is a precision that producers have; 0 is full precision.
+
+    The comparison allows half a unit of the last digit: one digit would let half of a value's size pass.
+    """
+    return digits == 0 or _MIN_DIGITS <= digits <= _MAX_DIGITS
+
+
+def columns_for(table: StatsTable) -> tuple[str, ...]:
+    """The columns that hold everything the table says."""
+    implied = _counts_of(table.shapes)
+    count = () if implied == table.counts else ("count",)
+    digits = ("digits",) if common_digits(table) is None else ()
+    told = [name for name, cells in (("digest", table.digests), ("noise", table.noise)) if cells]
+    return (*COLUMNS, *count, *digits, *told)
+
+
+def render_rows(table: StatsTable, columns: Sequence[str]) -> Iterable[str]:
+    """One line for each tensor, without line ends.
+
+    Raises:
+        RowError: a key, dtype, shape or number of digits would not be read back as it is.
+    """
+    _check_heads(table.keys, table.dtypes, table.shapes)
+    hashes = [digest.replace(" ", ",") or _ABSENT for digest in table.digests]
+    _check(_DIGEST, hashes, "digest, expected such as md5:5d41")
+    _check(CELL, table.noise, EXPECTED_CELL)
+    for row, digits in enumerate(table.digits.tolist()):
+        if not printable_digits(digits):
+            raise RowError(row, f"{table.keys[row]} carries {digits} digits, {EXPECTED_DIGITS}")
+    values: list[list[float | int]] = table.values.tolist()
+    known = table.known.tolist()
+    for (row, column), exact in table.wide.items():
+        values[row][column] = exact
+    with_count, with_digits = "count" in columns, "digits" in columns
+    for row, head in enumerate(zip(table.keys, table.dtypes, table.shapes, strict=True)):
+        cells = [_number(v) if k else _ABSENT for v, k in zip(values[row], known[row], strict=True)]
+        if with_count:
+            cells.append(_ABSENT if table.counts[row] is None else str(table.counts[row]))
+        if with_digits:
+            cells.append(str(table.digits[row]))
+        if hashes:
+            cells.append(hashes[row])
+        if table.noise:
+            cells.append(table.noise[row])
+        yield " ".join((*head, *cells))
+
+
+def _number(value: float) -> str:
+    return repr(value).removesuffix(".0")
+
+
+def parse_rows(block: str, columns: Sequence[str], digits: int) -> StatsTable:
+    """Read the table's lines.
+
+    Args:
+        block: the lines, each ending in a newline.
+        columns: their names, one of :data:`LAYOUTS`.
+        digits: significant digits the values carry where no column says it; 0 for full precision.
+
+    Raises:
+        RowError: a line has another number of cells, a cell is malformed, or a tensor occurs twice.
+    """
+    cells = dict(zip(columns, _split(block, len(columns)), strict=True))
+    keys = tuple(cells["tensor"])
+    dtypes, shapes = (tuple(map(intern, cells[name])) for name in ("dtype", "shape"))
+    _check_heads(keys, dtypes, shapes)
+    noise = tuple(map(intern, cells.get("noise", ())))
+    _check(CELL, noise, EXPECTED_CELL)
+    values = np.empty((len(keys), len(STATISTICS)))
+    known = np.empty(values.shape, dtype=np.bool_)
+    for column, name in enumerate(COLUMNS[_NUMBERS:]):
+        read = _read_floats if column < MEASURED else _read_counts
+        known[:, column], values[:, column] = read(cells[name], name)
+    return StatsTable(
+        keys=keys,
+        op_types=("",) * len(keys),
+        dtypes=dtypes,
+        shapes=shapes,
+        counts=_optional_counts(cells["count"], "count") if "count" in cells else _counts_of(shapes),
+        values=values,
+        known=known,
+        digits=_read_digits(cells.get("digits"), digits, len(keys)),
+        wide=_wide(values, dtypes, [cells[name] for name in COLUMNS[_NUMBERS:]]),
+        digests=_read_digests(cells.get("digest", [])),
+        noise=noise,
+    )
+
+
+def _split(block: str, width: int) -> list[list[str]]:
+    if not block:
+        return [[] for _ in range(width)]
+    lines = block.removesuffix("\n").split("\n")
+    if set(map(str.count, lines, repeat(" "))) == {width - 1}:
+        # Cells of all lines in one go: a line with as many spaces as it needs has as many cells as it needs.
+        flat = " ".join(lines).split(" ")
+        return [flat[column::width] for column in range(width)]
+    parted = [line.split() for line in lines]
+    for row, cells in enumerate(parted):
+        if len(cells) != width:
+            raise RowError(row, f"{len(cells)} cells, expected {width}: {lines[row][:120]!r}")
+    return [[row[column] for row in parted] for column in range(width)]
+
+
+def _check_heads(keys: Sequence[str], dtypes: Sequence[str], shapes: Sequence[str]) -> None:
+    if not _plain_keys(keys):
+        _check(_KEY, keys, "tensor key, expected layer:io.slot")
+    _check(_DTYPE, dtypes, "dtype")
+    _check(_SHAPE, shapes, "shape, expected such as 1x8x24x96")
+    refuse_duplicates(keys)
+
+
+def _plain_keys(keys: Sequence[str]) -> bool:
+    """Whether all are ``layer:io.slot`` without qualifiers: a pattern a key takes 10 times as long."""
+    joined = " ".join(keys)
+    if "#" in joined or not joined.isprintable() or len(joined.split()) != len(keys):
+        return False
+    tails = {key.rpartition(":")[2] for key in keys}
+    return all(map(_TAIL.fullmatch, tails)) and {f":{tail}" for tail in tails}.isdisjoint(keys)
+
+
+def _check(pattern: re.Pattern[str], cells: Sequence[str], what: str) -> None:
+    bad = {cell for cell in set(cells) if not pattern.fullmatch(cell)}
+    if bad:
+        row = next(index for index, cell in enumerate(cells) if cell in bad)
+        raise RowError(row, f"{cells[row][:120]!r} is not a {what}")
+
+
+def refuse_duplicates(keys: Sequence[str]) -> None:
+    """Raise RowError for the first of ``keys`` that stands among them a second time."""
+    if len(set(keys)) == len(keys):
+        return
+    first: dict[str, int] = {}
+    for row, key in enumerate(keys):
+        if first.setdefault(key, row) != row:
+            raise RowError(row, f"the tensor {key} stands here a second time, remove one of the two lines")
+
+
+def _read_floats(cells: list[str], name: str) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    known = _known(cells)
+    texts = cells if known.all() else ["nan" if cell == _ABSENT else cell for cell in cells]
+    try:
+        _plain_text(" ".join(cells))
+        values = np.fromiter(map(float, texts), np.float64, len(cells))
+    except ValueError:
+        raise _bad_number(texts, name) from None
+    for row in np.flatnonzero(np.isinf(values)).tolist():
+        if not cells[row].endswith("inf"):
+            raise RowError(row, f"{cells[row][:120]!r} in column {name} is beyond the range of float64")
+    return known, values
+
+
+def _plain_text(text: str) -> None:
+    """Refuse what ``float()`` takes besides numbers: ``1_000`` and digits of other scripts."""
+    if "_" in text or not text.isascii():
+        raise ValueError(text)
+
+
+def _bad_number(texts: Sequence[str], name: str) -> RowError:
+    row = next(row for row, text in enumerate(texts) if not _is_number(text))
+    return RowError(row, f"{texts[row][:120]!r} in column {name} is not a number")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        _plain_text(text)
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _read_digests(cells: list[str]) -> tuple[str, ...]:
+    _check(_DIGEST, cells, "digest, expected such as md5:5d41")
+    return tuple(["" if cell == _ABSENT else cell.replace(",", " ").lower() for cell in cells])
+
+
+def _read_counts(cells: list[str], name: str) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    _check(_COUNT, cells, f"count in column {name}")
+    if set(cells) <= {"0"}:
+        return np.ones(len(cells), np.bool_), np.zeros(len(cells))
+    texts = ["nan" if cell == _ABSENT else cell for cell in cells]
+    return _known(cells), np.fromiter(map(float, texts), np.float64, len(cells))
+
+
+def _known(cells: list[str]) -> NDArray[np.bool_]:
+    unknown = cells.count(_ABSENT)
+    if unknown in {0, len(cells)}:
+        return np.full(len(cells), unknown == 0 and bool(cells), dtype=np.bool_)
+    return np.fromiter(map(_ABSENT.__ne__, cells), np.bool_, len(cells))
+
+
+def _optional_counts(cells: list[str], name: str) -> tuple[int | None, ...]:
+    _check(_PRODUCT, cells, f"count in column {name}")
+    return tuple([None if cell == _ABSENT else int(cell) for cell in cells])
+
+
+def _counts_of(shapes: Sequence[str]) -> tuple[int | None, ...]:
+    counts = {shape: shape_count(shape) for shape in set(shapes)}
+    return tuple([counts[shape] for shape in shapes])
+
+
+def _read_digits(cells: list[str] | None, common: int, rows: int) -> NDArray[np.int8]:
+    if cells is None:
+        return np.full(rows, common, dtype=np.int8)
+    digits = _optional_counts(cells, "digits")
+    for row, value in enumerate(digits):
+        if value is None or not printable_digits(value):
+            raise RowError(row, f"{cells[row]!r} in column digits, {EXPECTED_DIGITS} or 0 for all of them")
+    return np.array(digits, dtype=np.int8)
+
+
+def _wide(
+    values: NDArray[np.float64], dtypes: Sequence[str], columns: Sequence[list[str]]
+) -> dict[tuple[int, int], int]:
+    wide = {}
+    large = np.abs(values) >= EXACT_LIMIT
+    for row, column in np.argwhere(large).tolist() if large.any() else ():
+        if is_integral(dtypes[row], column) and _INTEGER.fullmatch(columns[column][row]):
+            wide[row, column] = int(columns[column][row])
+    return wide
+
+
+_BATCH = 1 << 21
+"""Characters that are read at once, some 15,000 lines."""
+
+
+def parse_table(block: str, columns: Sequence[str], digits: int) -> StatsTable:
+    """Read a table of any size, as :func:`~pytest_npudump.record.rows.parse_rows` reads a small one.
+
+    Raises:
+        RowError: as there.
+    """
+    parts: list[StatsTable] = []
+    first = 0
+    for lines in _batches(block):
+        try:
+            parts.append(parse_rows(lines, columns, digits))
+        except RowError as error:
+            raise RowError(first + error.row, error.reason) from None
+        first += len(parts[-1])
+    return parts[0] if len(parts) == 1 else _joined(parts)
+
+
+def _batches(block: str) -> Iterator[str]:
+    end = -1
+    while end < len(block):
+        start = max(end, 0)
+        end = block.find("\n", start + _BATCH) + 1 or len(block)
+        yield block[start:end]
+
+
+def _joined(parts: Sequence[StatsTable]) -> StatsTable:
+    def column(name: str) -> Any:
+        return chain.from_iterable(getattr(part, name) for part in parts)
+
+    keys = tuple(column("keys"))
+    refuse_duplicates(keys)
+    firsts = accumulate(map(len, parts), initial=0)
+    return StatsTable(
+        keys=keys,
+        op_types=tuple(column("op_types")),
+        dtypes=tuple(column("dtypes")),
+        shapes=tuple(column("shapes")),
+        counts=tuple(column("counts")),
+        values=np.concatenate([part.values for part in parts]),
+        known=np.concatenate([part.known for part in parts]),
+        digits=np.concatenate([part.digits for part in parts]),
+        wide={
+            (first + row, at): exact
+            for first, part in zip(firsts, parts, strict=False)
+            for (row, at), exact in part.wide.items()
+        },
+        digests=tuple(column("digests")),
+        noise=tuple(column("noise")),
+    )
+
+
+def common_columns(tables: Collection[StatsTable]) -> tuple[str, ...]:
+    """Return the columns that hold what any of the tables says."""
+    used = {column for table in tables for column in columns_for(table)}
+    if len({common_digits(table) for table in tables if len(table)}) > 1:
+        used.add("digits")
+    return next(layout for layout in sorted(LAYOUTS, key=len) if used <= set(layout))
+
+
+def by_name(block: str) -> dict[str, str]:
+    """Return the lines of a block, each by what stands before its first space."""
+    return {line.partition(" ")[0]: line for line in block.splitlines()}
+
+
+def lines_by_key(table: StatsTable, columns: Sequence[str]) -> dict[str, str]:
+    """Return each tensor's line by its key.
+
+    Raises:
+        RowError: a row cannot be written.
+    """
+    absent = ("",) * len(table) if "digest" in columns else ()
+    noise = ("-",) * len(table) if "noise" in columns else ()
+    full = replace(table, digests=table.digests or absent, noise=table.noise or noise)
+    return dict(zip(table.keys, render_rows(full, columns), strict=True))
+
+
+def same_lines(one: StatsTable, other: StatsTable) -> bool:
+    """Whether two tables would be the same lines of a file."""
+    columns = columns_for(one)
+    if columns != columns_for(other):
+        return False
+    return [*render_rows(one, columns)] == [*render_rows(other, columns)]
+
+
+_SIGN = " # "
+_LINE_END = re.compile(rf"{_SIGN}([^\n]*)$", re.MULTILINE)
+STAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?: [0-9a-f]{7,64})?")
+"""The day, and the commit that was checked out, where there was one."""
+
+
+def without_stamps(block: str) -> tuple[str, dict[str, str]]:
+    """Return the lines of a table without their stamps, and these by the tensors' keys.
+
+    Raises:
+        RowError: what stands behind the cells of a line is no stamp.
+    """
+    if _SIGN not in block:
+        return block, {}
+    found: dict[str, str] = {}
+
+    def keep(match: re.Match[str]) -> str:
+        first = block.rfind("\n", 0, match.start()) + 1
+        if not STAMP.fullmatch(match[1]):
+            reason = f"{match[1][:120]!r} is no day and commit, expected such as # 2026-11-23 1f3a5c7e9b2d"
+            raise RowError(block.count("\n", 0, first), reason)
+        found[block[first : match.start()].partition(" ")[0]] = match[1]
+        return ""
+
+    return _LINE_END.sub(keep, block), found
+
+
+def stamped_lines(lines: Iterable[str], keys: Sequence[str], stamps: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines of a table with their stamps.
+
+    Args:
+        lines: without.
+        keys: the tensors, in their order.
+        stamps: by key; those of other tensors are not written.
+
+    Raises:
+        RowError: a stamp would not be read back as it is.
+    """
+    for row, (key, line) in enumerate(zip(keys, lines, strict=True)):
+        stamp = stamps.get(key, "")
+        if stamp and not STAMP.fullmatch(stamp):
+            raise RowError(row, f"{stamp!r} is no day and commit")
+        yield f"{line}{_SIGN}{stamp}" if stamp else line
+
+
+def render_projections(table: StatsTable) -> str:
+    """The block's lines, each ending in a newline; "" where no tensor has projections."""
+    if table.projections is None or table.projected is None:
+        return ""
+    rows = zip(table.keys, table.dtypes, table.projected.tolist(), table.projections.tolist(), strict=True)
+    return "".join(
+        f"{key} {' '.join([_text(value, exact=is_exact(dtype)) for value in sums])}\n"
+        for key, dtype, projected, sums in rows
+        if projected
+    )
+
+
+def _text(value: float, *, exact: bool) -> str:
+    value += 0.0  # no -0
+    if exact and math.isfinite(value) and value.is_integer():
+        return str(int(value))
+    return repr(value).removesuffix(".0") if exact else f"{value:.{DIGITS}g}"
+
+
+def with_projections(table: StatsTable, block: str) -> StatsTable:
+    """A table without projections, with those of a block's lines; an empty block leaves it as it is.
+
+    Raises:
+        RowError: a line is malformed, or of a tensor that the table lacks or that stands there twice.
+    """
+    if not block:
+        return table
+    rows = {key: row for row, key in enumerate(table.keys)}
+    found: dict[int, list[float]] = {}
+    for number, line in enumerate(block.splitlines()):
+        key, *cells = line.split()
+        if len(cells) != PROJECTIONS:
+            raise RowError(number, f"{len(cells)} projections, expected {PROJECTIONS}: {line[:120]!r}")
+        row = rows.get(key)
+        if row is None or row in found:
+            why = "a second time" if row is not None else "here, and no line among the tensors"
+            raise RowError(number, f"the tensor {key} has projections {why}, remove this line")
+        found[row] = [_sum_of(cell, number) for cell in cells]
+    return table.with_projections(found)
+
+
+def _sum_of(cell: str, line: int) -> float:
+    try:
+        value = float("" if "_" in cell or not cell.isascii() else cell)
+    except ValueError:
+        raise RowError(line, f"{cell[:120]!r} among the projections is not a number") from None
+    if math.isinf(value) and not cell.endswith("inf"):
+        raise RowError(line, f"{cell[:120]!r} among the projections is beyond the range of float64")
+    return value

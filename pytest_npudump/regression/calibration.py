@@ -1,0 +1,514 @@
+"""How far a healthy test strays: runs behind the first measure it, for a golden that knows its noise.
+
+Runs of a calibration vary what they can. Bounds made of some of them have to hold for the others.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_npudump.compare.judge import RUN, judge_tables
+from pytest_npudump.compare.stats.blind_bounds import blind_keys, describe_blind
+from pytest_npudump.compare.stats.deviations import Deviations, deviations, structural_difference
+from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
+from pytest_npudump.compare.stats.projection_distances import told
+from pytest_npudump.compare.stats.verdict import EXTRA
+from pytest_npudump.compare.tolerances.calibrated import Calibrated
+from pytest_npudump.dump.table import MEASURED, StatsTable, sanitised_key
+from pytest_npudump.errors import DumpError, GoldenError
+from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, PLAIN, THREADS, Variation
+from pytest_npudump.record.noise import CALIBRATION, FACTOR, LARGEST_FACTOR, MEASURABLE
+from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.measured_noise import calibrated, further_runs, once, repeated
+from pytest_npudump.regression.recording import golden_to_start_from, record
+from pytest_npudump.regression.reference_outcome import with_reference
+from pytest_npudump.regression.run_record import collect, told_by_raw_names, unreadable, without_unwritten
+from pytest_npudump.regression.shared_by_ranks import by_rank
+from pytest_npudump.runtime.base import VaryingRuntime
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from pytest_npudump.compare.stats.deviations import Deviations
+    from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances
+    from pytest_npudump.dump.records import TensorRecord
+    from pytest_npudump.record.record import Record
+    from pytest_npudump.regression.attempt import Attempt
+    from pytest_npudump.regression.case import Case
+    from pytest_npudump.regression.measured_noise import Measured
+    from pytest_npudump.regression.outcome import FirstRun
+
+
+_BY_TENSOR = ("largest", "floor", "differs", "uncountable", "compared", "exact")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One of these runs.
+
+    Attributes:
+        variation: in what it differed on purpose.
+        strayed: it against the first run, never against another golden: what lies between that golden and
+            the first run is there in each member, so that it is a change and no noise.
+        unperturbed: inputs of models that were not perturbed, as they hold no floating-point values.
+        unreached: inputs that were not for another reason, in words.
+        fed_otherwise: inputs of models to which the test gave other values than in the first run.
+    """
+
+    variation: Variation
+    strayed: Deviations
+    unperturbed: tuple[str, ...] = ()
+    unreached: tuple[str, ...] = ()
+    fed_otherwise: frozenset[str] = frozenset()
+
+
+def vary(case: Case, member: int | None) -> None:
+    """Have the next run differ by what a member of the test's calibration differs by, and look at its inputs.
+
+    Args:
+        case: the test.
+        member: from 1; 0 for a run that is none, None behind a run.
+    """
+    if not isinstance(case.runtime, VaryingRuntime):
+        return
+    calibrates = bool(case.settings.calibrate) and case.request.scene == "model"
+    wanted = variation_of(member, case.runtime.varies) if calibrates and member else PLAIN
+    records = bool(case.settings.update_golden) and further_runs(case) > 0
+    looks = member is not None and (calibrates or records)
+    case.runtime.vary(replace(wanted, looks=looks, waits=looks and calibrates))
+
+
+def fed(case: Case) -> tuple[TensorRecord, ...]:
+    """Return what the models of the run that has ended were fed, as far as it was looked at."""
+    return tuple(case.runtime.varying.fed) if isinstance(case.runtime, VaryingRuntime) else ()
+
+
+def fed_otherwise(
+    first: Sequence[TensorRecord], later: Sequence[TensorRecord], tolerances: Tolerances
+) -> frozenset[str]:
+    """Return the inputs that two runs of a test gave values that differ by more than their tolerance.
+
+    Executions of one thread are compared in their order. Those of several come in any: equal values are taken
+    out before others are compared.
+    """
+    names: set[str] = set()
+    ordered = _of_one_thread(first) and _of_one_thread(later)
+    for name in dict.fromkeys(each.key.layer for each in (*first, *later)):
+        here, there = ([each for each in run if each.key.layer == name] for run in (first, later))
+        if ordered:
+            pairs = enumerate(zip(here, there, strict=False))
+            same = {number for number, (one, other) in pairs if one.digest == other.digest}
+            here = [each for number, each in enumerate(here) if number not in same]
+            there = [each for number, each in enumerate(there) if number not in same]
+        else:
+            alike = Counter(each.digest for each in here) & Counter(each.digest for each in there)
+            here, there = _without(here, alike), _without(there, alike)
+        known = all(each.stats is not None for each in (*here, *there))
+        before, after = (StatsTable.from_records(_numbered(run)) for run in (here, there))
+        if not known or judge_tables(before, after, tolerances, RUN).failing:
+            names.add(name)
+    return frozenset(names)
+
+
+def _begun_otherwise(
+    first: Sequence[TensorRecord], later: Sequence[TensorRecord], tolerances: Tolerances
+) -> frozenset[str]:
+    """Return the inputs of a varied run's first execution with other values than that of the first run.
+
+    Later ones may be made of what the model put out, which varies with it. Where several threads ran the
+    model, it is compared with all executions of the first run.
+    """
+    if _of_one_thread(first) and _of_one_thread(later):
+        first = [each for each in first if not each.key.step]
+    known = {each.digest for each in first}
+    begun = [each for each in later if not each.key.step and each.digest not in known]
+    return frozenset(
+        each.key.layer
+        for each in begun
+        if all(fed_otherwise([one], [each], tolerances) for one in first if one.key.layer == each.key.layer)
+    )
+
+
+def fed_words(names: Iterable[str]) -> str:
+    """Say that a test has no data of its own for these inputs."""
+    return (
+        f"the test feeds its model other values in each run: {first_of(sorted(names))}; give these a seed, "
+        f"or make them inside of the test, so that each run has the same"
+    )
+
+
+def _of_one_thread(run: Sequence[TensorRecord]) -> bool:
+    return len({each.stream for each in run}) < 2  # noqa: PLR2004 - one, or none where nothing was fed
+
+
+def _without(run: Sequence[TensorRecord], digests: Counter[str]) -> list[TensorRecord]:
+    left, rest = digests.copy(), []
+    for each in run:
+        if left[each.digest]:
+            left[each.digest] -= 1
+        else:
+            rest.append(each)
+    return rest
+
+
+def _numbered(run: Sequence[TensorRecord]) -> Iterator[TensorRecord]:
+    for number, each in enumerate(run):
+        yield replace(each, key=replace(each.key, step=number), digest="")
+
+
+def measure(case: Case, first: FirstRun, attempt: Attempt, member: int) -> Member | str:
+    """Read the dump of one of these runs, measure it, and delete it unless all are kept.
+
+    Args:
+        case: the test.
+        first: its first run.
+        attempt: the run.
+        member: which one it is, from 1.
+
+    Returns:
+        The member, or in what its tensors differ from the first run's besides values, in words.
+
+    Raises:
+        DumpError: it cannot be read.
+        GoldenError: the golden cannot be read.
+    """
+    golden = golden_to_start_from(case)
+    table = _table(case, first, attempt, golden)
+    before = StatsTable.from_records(first.dump.records if first.dump is not None else ())
+    bounds = first.outcome.numerics.bounds if first.outcome.numerics is not None else ""
+    tolerances = case.tolerances.under(bounds) if bounds else case.tolerances
+    variation = _variation(case, member)
+    again = judge_tables(before, table, tolerances)
+    if difference := structural_difference(again):
+        return difference
+    strayed = deviations(again, tolerances)
+    if first.outcome.status != status.PENDING and golden is not None:
+        strayed = _under_golden(strayed, judge_tables(golden.table, before, tolerances))
+    if case.settings.keep_dumps != "all":
+        shutil.rmtree(attempt.directory, ignore_errors=True)
+    differing = fed_otherwise if variation.plain else _begun_otherwise
+    unlike = differing(first.fed, fed(case), tolerances)
+    if member == 1 or not isinstance(case.runtime, VaryingRuntime):
+        return Member(variation, strayed, fed_otherwise=unlike)
+    left = case.runtime.varying
+    unperturbed, unreached = tuple(sorted(left.unperturbed)), tuple(sorted(left.unreached))
+    return Member(variation, strayed, unperturbed, unreached, unlike)
+
+
+def _table(case: Case, first: FirstRun, attempt: Attempt, golden: Record | None) -> StatsTable:
+    undumped = case.runtime.activity.evidence.undumped
+    if undumped:
+        raise DumpError(f"not all that it ran is in its dump: {'; '.join(undumped)}")
+    dump = without_unwritten(case, collect(case, attempt, golden), golden)
+    if problems := unreadable(dump):
+        raise DumpError("; ".join(problems))
+    if first.part:
+        dump = by_rank(dump).get(first.part, dump)
+    table = StatsTable.from_records(dump.records)
+    if golden is not None and first.outcome.status != status.PENDING:
+        comparison = judge_tables(golden.table, table, case.tolerances)
+        if comparison.count(EXTRA):
+            table = StatsTable.from_records(told_by_raw_names(case, golden, dump).records)
+    return table
+
+
+def _variation(case: Case, member: int) -> Variation:
+    """Return what the run really differed by: programs of their own are out of reach, as are operators."""
+    runtime = case.runtime
+    reached = case.request.scene == "model" and not runtime.activity.programs
+    if not isinstance(runtime, VaryingRuntime) or not case.settings.calibrate or not reached:
+        return PLAIN
+    wanted = variation_of(member, runtime.varies)
+    return wanted if runtime.varying.perturbed else replace(wanted, seed=None)
+
+
+def _under_golden(strayed: Deviations, comparison: Comparison) -> Deviations:
+    """Return what was measured against the first run for the golden's tensors, in their order.
+
+    Args:
+        strayed: a later run against the first.
+        comparison: the first run against the golden.
+    """
+    alignment, golden = comparison.alignment, comparison.golden
+    order = np.empty(len(golden), dtype=np.intp)
+    order[alignment.golden] = alignment.actual
+    kept = np.column_stack([golden.known[:, :MEASURED], told(golden)])
+    rows = {name: getattr(strayed, name)[order] for name in _BY_TENSOR}
+    rows["largest"] = np.where(kept, rows["largest"], 0.0)
+    return replace(strayed, keys=golden.keys, **rows)
+
+
+def unmeasured(case: Case, first: FirstRun, reason: str) -> FirstRun:
+    """Return the first run where it is the only one: recorded with that said, or not calibrated.
+
+    Args:
+        case: the test.
+        first: its run.
+        reason: why there is no other one.
+    """
+    if case.settings.calibrate:
+        return unrecorded(first, f"not calibrated: {reason}")
+    return _recorded(case, first, once(reason))
+
+
+def conclude(case: Case, first: FirstRun, members: Sequence[Member]) -> FirstRun:
+    """Return the first run with the outcome of all: recorded, calibrated, or neither, with the reason.
+
+    Args:
+        case: the test.
+        first: its first run, which is recorded or compared with a golden.
+        members: all others.
+    """
+    alike = [member.strayed for member in members if member.variation.plain]
+    if problem := _fed_otherwise(first, members):
+        return unrecorded(first, f"not calibrated: {problem}" if case.settings.calibrate else problem)
+    if not case.settings.calibrate:
+        return _recorded(case, first, repeated(alike, filtered=bool(case.request.layers)))
+    strayed = [member.strayed for member in members]
+    held = hold_out(strayed)
+    if held.factor is None:
+        return unrecorded(first, _not_calibrated(held))
+    varied = varied_words(member.variation for member in members)
+    measured = calibrated(strayed, alike, held.factor, varied, filtered=bool(case.request.layers))
+    notes = (*_told(members, held, varied), *_not_varied(case, members, varied), *measured.notes)
+    measured = replace(measured, notes=notes)
+    if first.outcome.status == status.PENDING:
+        return _recorded(case, first, measured)
+    return _calibrated(case, first, measured)
+
+
+def _fed_otherwise(first: FirstRun, members: Sequence[Member]) -> str:
+    """Say which inputs of a model differ between runs by more than their tolerance; "" for none.
+
+    What follows from these is no noise, and bounds made of it would hide faults. An input that differs
+    between runs alike, in whose dumps nothing differs, is of no account where no dump differs: nothing dumped
+    may depend on it.
+    """
+    records = first.dump.records if first.dump is not None else ()
+    given = {str(record.key.sanitised) for record in records if record.op_type == GRAPH_INPUT}
+    alike = [member for member in members if member.variation.plain]
+    names = {
+        key
+        for member in alike
+        for key, differs in zip(
+            member.strayed.keys, (member.strayed.differs & member.strayed.outside).tolist(), strict=True
+        )
+        if differs and sanitised_key(key) in given
+    }
+    differs = [(each, bool(each.strayed.differs.any())) for each in members]
+    idle = {
+        name for each, told in differs if each.variation.plain and not told for name in each.fed_otherwise
+    }
+    names = names or {
+        name for each, told in differs for name in each.fed_otherwise if told or name not in idle
+    }
+    return fed_words(names) if names else ""
+
+
+def unrecorded(first: FirstRun, problem: str) -> FirstRun:
+    """Return the first run where nothing is recorded, and nothing calibrated, for this problem."""
+    outcome = first.outcome
+    pending = outcome.status == status.PENDING
+    word, lost = (status.PENDING, "nothing was recorded: ") if pending else (status.ERROR, "")
+    return replace(first, outcome=replace(outcome, status=word, problems=(f"{lost}{problem}",)))
+
+
+def _not_calibrated(held: HeldOut) -> str:
+    shown = first_of(held.sensitive, separator="; ")
+    return (
+        f"not calibrated: bounds made from all members but one do not hold for that one, even with factor "
+        f"{FACTORS[-1]:g}. Most sensitive: {shown}. Take more members, give these layers a rule of their "
+        f"own, or leave them out with layers"
+    )
+
+
+def _told(members: Sequence[Member], held: HeldOut, varied: tuple[str, ...]) -> tuple[str, ...]:
+    notes = [f"calibrated with {len(members)} members, varied: {', '.join(varied)}; factor {held.factor:g}"]
+    if held.factor != FACTOR:
+        notes[0] += f", raised from {FACTOR:g} as members that were held out did not pass with less"
+    return tuple(notes)
+
+
+def _not_varied(case: Case, members: Sequence[Member], varied: tuple[str, ...]) -> Iterator[str]:
+    """Say which inputs stayed as they were, and why."""
+    if varied == ("repeats",):
+        yield (
+            f"only repetitions were measured, as {_why_only_repeated(case)}: of a device that repeats "
+            f"exactly these bounds hold no noise"
+        )
+    kept = sorted({name for member in members for name in member.unperturbed})
+    if kept:
+        yield f"not perturbed, as they hold no floating-point values: inputs {', '.join(kept)}"
+    unreached = sorted({name for member in members for name in member.unreached})
+    if unreached:
+        yield f"not perturbed, as they cannot be changed where they lie: inputs {', '.join(unreached)}"
+
+
+def _why_only_repeated(case: Case) -> str:
+    if case.request.scene != "model":
+        return f"what scene={case.request.scene!r} runs is fed out of reach of the plugin"
+    if case.runtime.activity.programs:
+        return "programs of npu_dump.run() feed their models themselves, out of reach of the plugin"
+    if not isinstance(case.runtime, VaryingRuntime):
+        return f"the runtime {case.runtime.name} can vary nothing"
+    return f"the plugin saw no input with floating-point values ({case.runtime.seen_as_inputs})"
+
+
+def _recorded(case: Case, first: FirstRun, measured: Measured) -> FirstRun:
+    table = StatsTable.from_records(first.dump.records if first.dump is not None else ())
+    outcome = record(case, golden_to_start_from(case), first, table, measured=measured)
+    blind = _blind_notes(case, measured, measured.on(table))
+    outcome = replace(outcome, notes=first.outcome.notes + outcome.notes + blind)
+    return replace(first, outcome=with_reference(outcome, first.outcome.reference))
+
+
+def _calibrated(case: Case, first: FirstRun, measured: Measured) -> FirstRun:
+    """Put the column and its keys into the golden that the first run agrees with."""
+    try:
+        golden = golden_to_start_from(case)
+        assert golden is not None  # noqa: S101 - the first run was compared with it
+        recording = case.goldens.calibrate(golden, measured.cells, measured.head)
+    except GoldenError as error:
+        return unrecorded(first, f"not calibrated: {error}")
+    notes = (*measured.notes, *_change_notes(first), *_blind_notes(case, measured, golden.table))
+    outcome = replace(first.outcome, notes=first.outcome.notes + notes, recording=recording)
+    return replace(first, outcome=outcome)
+
+
+def _change_notes(first: FirstRun) -> tuple[str, ...]:
+    """Say that what lies between the golden and the run that was calibrated is no noise."""
+    comparison = first.outcome.comparison
+    if comparison is None or not comparison.changed:
+        return ()
+    note = (
+        f"measured around this run, in which {comparison.changed} tensors changed within tolerance (first "
+        f"{comparison.first_within}): the measured bounds allow for none of that change"
+    )
+    return (note,)
+
+
+def _blind_notes(case: Case, measured: Measured, table: StatsTable) -> tuple[str, ...]:
+    """Name the tensors of which the measured bounds see nothing."""
+    calibration = measured.head.get(CALIBRATION)
+    factor = FACTOR if calibration is None else calibration["factor"]
+    bounds = Calibrated.of(
+        table.keys, measured.cells, factor=factor, source="measured", widens=calibration is not None
+    )
+    blind = describe_blind(blind_keys(table, case.tolerances.with_measured(bounds)))
+    return (blind,) if blind else ()
+
+
+_THREADS = 2
+
+
+def variation_of(member: int, varies: Collection[str]) -> Variation:
+    """Return what a member differs by.
+
+    The first one is a mere repetition, which tells whether the test repeats. All others have their inputs
+    perturbed; of each four, one runs on two threads, one optimised, and one is both.
+
+    Args:
+        member: from 1.
+        varies: what of inputs, threads and optimisation the runtime can vary.
+    """
+    if member == 1:
+        return PLAIN
+    return Variation(
+        seed=member if INPUTS in varies else None,
+        threads=_THREADS if member % 2 and THREADS in varies else 1,
+        optimised=member % 4 >= 2 and OPTIMISATION in varies,  # noqa: PLR2004 - two of four
+    )
+
+
+def varied_words(variations: Iterable[Variation]) -> tuple[str, ...]:
+    """Return what differs between members, as a golden keeps it."""
+    found = [*variations]
+    words = {
+        "repeats": any(one.plain for one in found),
+        INPUTS: any(one.seed is not None for one in found),
+        THREADS: any(one.threads > 1 for one in found),
+        OPTIMISATION: any(one.optimised for one in found),
+    }
+    return tuple(word for word, there in words.items() if there)
+
+
+FACTORS = (FACTOR, 7.0, 10.0, 14.0, LARGEST_FACTOR)
+"""The factors that are tried: probtest's, and steps of about the square root of 2 up to four times it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitive:
+    """A statistic of which one member strays further than the others foretell.
+
+    Attributes:
+        key: the tensor.
+        statistic: which of its statistics.
+        strayed: by how much, in the statistic's scale.
+        others: the largest deviation of the other members.
+    """
+
+    key: str
+    statistic: str
+    strayed: float
+    others: float
+
+    def __str__(self) -> str:
+        """``Conv@20:output.0 max strays by 3e-2 of its scale, the other members by 1e-4 at most``."""
+        others = f"{self.others:.2g} at most" if self.others else "not at all"
+        return f"{self.key} {self.statistic} strays by {self.strayed:.2g} of its scale, the others {others}"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """What leaving each member out has shown.
+
+    Attributes:
+        factor: the smallest of :data:`FACTORS` under which every member passes the bounds of the others; None
+            where none does.
+        sensitive: what fails under the largest factor, worst first; empty where a factor is found.
+    """
+
+    factor: float | None
+    sensitive: tuple[Sensitive, ...] = ()
+
+
+def hold_out(members: Sequence[Deviations]) -> HeldOut:
+    """Leave each member out of the bounds in turn.
+
+    Only the member that strays furthest in a statistic can break a bound there, as the bounds of all others
+    are made of it.
+
+    Args:
+        members: two or more, of the same n tensors.
+    """
+    strayed = np.stack([member.largest for member in members])
+    furthest = strayed.argmax(axis=0)[np.newaxis]
+    largest = np.take_along_axis(strayed, furthest, axis=0)[0]
+    floor = np.take_along_axis(np.stack([member.floor for member in members]), furthest, axis=0)[0]
+    np.put_along_axis(strayed, furthest, 0.0, axis=0)
+    others = strayed.max(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        needed = np.where(largest > floor, largest / others, 0.0)
+    needed[~np.isfinite(largest)] = np.inf
+    needed[np.any([member.uncountable for member in members], axis=0)] = np.inf
+    most = float(needed.max(initial=0.0))
+    factor = next((factor for factor in FACTORS if most <= factor), None)
+    if factor is not None:
+        return HeldOut(factor)
+    bad = np.argwhere(needed > FACTORS[-1]).tolist()
+    bad.sort(key=lambda cell: (-needed[tuple(cell)], -largest[tuple(cell)]))
+    keys = members[0].keys
+    return HeldOut(
+        None,
+        tuple(
+            Sensitive(keys[row], MEASURABLE[column], float(largest[row, column]), float(others[row, column]))
+            for row, column in bad
+        ),
+    )

@@ -1,0 +1,222 @@
+"""What is known of a run besides its dump: why that holds nothing, and what CANN does less of than asked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from pytest_npudump.config.acl_json import dump_section, request_warnings
+from pytest_npudump.config.cann import collecting_words, rules_version, soc_notes
+from pytest_npudump.dump.selection import layers_meant
+from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.request import RunRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_npudump.regression.attempt import Attempt
+    from pytest_npudump.regression.case import Case
+    from pytest_npudump.request import DumpRequest
+    from pytest_npudump.runtime.base import Activity
+
+
+LITTLE = 1 << 20
+"""Free bytes below which a dump of any model fails, or is about to."""
+
+
+def full_words(directory: Path) -> str:
+    """Say that the file system of a dump is all but full; "" where it is not, or cannot be asked."""
+    try:
+        free = shutil.disk_usage(directory).free
+    except OSError:
+        return ""
+    if free >= LITTLE:
+        return ""
+    return (
+        f"the file system of {directory} is full ({free} bytes are free), so that a dump there may "
+        f"be incomplete: free space, or choose another folder with --npudump-dump-dir"
+    )
+
+
+def what_ran(activity: Activity) -> str:
+    """Say what of a test ran while its dump was on, as far as the runtime knows; "" for nothing."""
+    names = ", ".join(dict.fromkeys(path.name for path in activity.models))
+    loaded = ""
+    if names:
+        times = {0: "no execution of it ended well", 1: "ran once"}
+        run = times.get(activity.executions, f"ran {activity.executions} times")
+        loaded = f"{names} was loaded under the dump, and {run}"
+    programs = f"{' and '.join(activity.programs)} ran" if activity.programs else ""
+    evidence = activity.evidence
+    return "; ".join(filter(None, (loaded, programs, *evidence.shown, *evidence.failed)))
+
+
+def explain_empty(request: DumpRequest, activity: Activity, dump_path: Path, seen: str) -> str:
+    """Say that the dump is empty and what most likely made it so, or why it cannot be read if it is not.
+
+    Args:
+        request: what the test asked for.
+        activity: what the test did while the dump was on.
+        dump_path: the directory that should have been filled.
+        seen: what reading that directory said.
+    """
+    if seen and any(path.is_file() for path in dump_path.rglob("*")):
+        return seen
+    detail = f" ({seen})" if seen and "holds no" not in seen else ""
+    cause = next(_causes(request, activity, dump_path))
+    if activity.evidence.others and not (activity.executions or activity.released):
+        cause = f"{beside_words(activity.evidence.others)}; {cause}"
+    return f"the dump holds nothing{detail}: {cause}"
+
+
+def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterator[str]:
+    """Yield what may have emptied the dump, the likeliest first."""
+    yield from _surroundings(dump_path)
+    if activity.programs:
+        yield _by_program(request, activity, dump_path)
+    if activity.likely_cause:
+        yield activity.likely_cause
+    if activity.released:
+        yield (
+            "the test took npu_dump.config_path, so it has to switch the dump on itself before its model is "
+            "loaded: acl.init(path), or acl.mdl.init_dump() and acl.mdl.set_dump(path); check what they say"
+        )
+    evidence = activity.evidence
+    if evidence.missing and not (activity.executions or evidence.shown):
+        yield (
+            f"{'; '.join(evidence.missing)}: load it inside the test, or the capture that runs it, or in a "
+            f"function-scoped fixture"
+        )
+    if not activity.initialised:
+        yield (
+            "ACL was never initialised while the dump was on; load the model inside the test or in a "
+            "function-scoped fixture, with npu_dump.load_model() or after acl.init()"
+        )
+    if request.scene == "op":
+        yield (
+            "either no single operator ran through acl.op while the dump was on, or CANN wrote nothing of "
+            f"those that did{_or_filtered(request)}"
+        )
+    if not activity.models:
+        yield (
+            "no model was loaded through npu_dump.load_model() while the dump was on; a model loaded "
+            "earlier (in a module or session fixture, or at import) is not dumped by CANN: load it inside "
+            "the test or in a function-scoped fixture"
+        ) + _or_filtered(request)
+    if not activity.executions:
+        names = ", ".join(path.name for path in activity.models)
+        yield f"{names} was loaded but never run to its end"
+    yield _filtered(request)
+
+
+def beside_words(others: Iterable[str]) -> str:
+    """Say that processes ran beside the test's own, of whose models the dump need not have anything."""
+    return (
+        f"other processes ran during the test ({first_of(sorted(others))}): a model that runs there is "
+        f"dumped only if the dump is on there, as with npu_dump.run()"
+    )
+
+
+def _inside_words(request: DumpRequest, inside: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[str]:
+    """Say how many operators of each model, of those asked for, are out of sight of the emulator."""
+    for model, held in inside.items():
+        wanted = layers_meant(request.layers, (name for name, _ in held))
+        types = [kind for name, kind in held if not request.layers or name in wanted]
+        if types:
+            kinds = ", ".join(dict.fromkeys(types))
+            yield f"not dumped by the emulator: {len(types)} of the operators of {model}, inside {kinds}"
+
+
+def _surroundings(dump_path: Path) -> Iterator[str]:
+    if full := full_words(dump_path):
+        yield full
+    if not dump_path.is_dir() or not os.access(dump_path, os.W_OK):
+        yield f"its directory {dump_path} is gone or cannot be written; the test must leave it alone"
+    if refused := collecting_words(os.environ):
+        yield refused
+
+
+def _by_program(request: DumpRequest, activity: Activity, dump_path: Path) -> str:
+    if activity.evidence.unfinished:
+        gaps = "; ".join(activity.evidence.gaps)
+        return f"{gaps}; what {' and '.join(activity.programs)} printed is in {dump_path.parent}"
+    known = "; ".join([*activity.evidence.missing, *activity.evidence.shown])
+    return (
+        f"{' and '.join(activity.programs)} ran and dumped nothing: {f'{known}; ' if known else ''}it has to "
+        f"hand that acl.json to aclInit, or to aclmdlSetDump behind aclmdlInitDump, before it loads its "
+        f"model, and to run the model; its output is in {dump_path.parent}"
+    ) + _or_filtered(request)
+
+
+def _or_filtered(request: DumpRequest) -> str:
+    filters = _filters(request)
+    return f"; or a filter matched nothing: {filters}" if filters else ""
+
+
+def _filters(request: DumpRequest) -> str:
+    filters = []
+    if request.layers:
+        filters.append(
+            f"layers={list(request.layers)} (CANN takes exact operator names, as in the model, and "
+            f"dumps nothing for names it does not know)"
+        )
+    if request.dump_step:
+        filters.append(f"dump_step={request.dump_step!r} (steps count from 0)")
+    if request.model_name:
+        filters.append(f"model_name={request.model_name!r}")
+    if request.optype_blacklist or request.opname_blacklist or request.opname_range:
+        filters.append("the blacklists or opname_range")
+    if request.dump_level == "kernel":
+        filters.append("dump_level='kernel' (it switches the dump of models and of acl.op off)")
+    return "; ".join(filters)
+
+
+def _filtered(request: DumpRequest) -> str:
+    filters = _filters(request)
+    if filters:
+        return f"most likely a filter matched nothing: {filters}"
+    return (
+        "the runtime reported no error; on a device look into the CANN log (ASCEND_GLOBAL_LOG_LEVEL=1) for "
+        "a dump configuration that GE refused"
+    )
+
+
+def notes_of(case: Case) -> tuple[str, ...]:
+    """Return the notes on a run that has ended: on its acl.json, by CANN's release and chip, and itself."""
+    runtime = case.runtime
+    activity = runtime.activity
+    notes = list(activity.evidence.notes)
+    notes += _inside_words(case.request, activity.evidence.inside)
+    dumped = activity.executions or activity.evidence.shown
+    if activity.evidence.missing and dumped and not activity.programs:  # of programs their dump says enough
+        notes.append(not_dumped(activity))
+    if activity.evidence.others and (activity.programs or not activity.released):
+        notes.append(beside_words(activity.evidence.others))
+    if runtime.config_name == "acl.json":
+        section = dump_section(RunRequest(case.request, case.directory))
+        notes += request_warnings(case.request, version=rules_version(), cwd=case.directory)
+        notes += soc_notes(section, runtime.producer().get("soc", ""))
+    return tuple(dict.fromkeys(notes))
+
+
+def ran_under_dump(activity: Activity) -> bool:
+    """Whether anything shows that a model ran while the dump was on, where a healthy run leaves no file."""
+    here = activity.initialised and activity.executions and not activity.released
+    return bool(here or activity.evidence.shown) and not activity.evidence.gaps
+
+
+def not_dumped(activity: Activity) -> str:
+    """Say what ran in the test without the dump; "" where nothing is known to have."""
+    gaps = activity.evidence.gaps
+    return f"not all that ran in the test was under the dump: {'; '.join(gaps)}" if gaps else ""
+
+
+def why_unshown(case: Case, attempt: Attempt) -> str:
+    """Say why :func:`ran_under_dump` does not hold for a run."""
+    activity = case.runtime.activity
+    if activity.evidence.gaps and (activity.executions or activity.evidence.shown):
+        return not_dumped(activity)
+    why = explain_empty(case.request, activity, attempt.dump_path, "")
+    return f"nothing shows that a model ran under the dump: {why}"

@@ -1,0 +1,298 @@
+"""The first run: which golden applies to it, and its dump recorded in that or compared with it.
+
+Only what ran can settle which golden applies, and whether that is compared or written. An update of failing
+tests compares first, and records the same dump where that fails.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pytest_npudump.compare.judge import seen_by
+from pytest_npudump.compare.stats.eager_calls import under_golden_keys
+from pytest_npudump.compare.stats.verdict import EXTRA
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.errors import DumpError, GoldenError
+from pytest_npudump.golden.applicable import names_variants
+from pytest_npudump.golden.replaceable import not_calibrated
+from pytest_npudump.golden.replaceable import not_recorded as why_not_recorded
+from pytest_npudump.onnxmodels.random_operators import drawing_words
+from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.case import terms_of
+from pytest_npudump.regression.dataflow import at_hand_of
+from pytest_npudump.regression.diagnose import full_words, notes_of
+from pytest_npudump.regression.judgement import judge_snapshot, without_golden
+from pytest_npudump.regression.kept_layers import layers_to_keep, with_inherited
+from pytest_npudump.regression.measured_noise import further_runs, once
+from pytest_npudump.regression.outcome import FirstRun, Outcome
+from pytest_npudump.regression.recording import drawing_alike, golden_to_start_from, record
+from pytest_npudump.regression.reference_outcome import (
+    by_reference_alone,
+    not_recorded,
+    with_reference,
+    with_sources_off_reference,
+)
+from pytest_npudump.regression.run_record import (
+    collect,
+    problems_of,
+    take_snapshot,
+    told_by_raw_names,
+    without_unwritten,
+)
+from pytest_npudump.regression.scenes import JUDGES
+from pytest_npudump.regression.shared_by_ranks import by_rank, judge_parts, shared
+from pytest_npudump.regression.unwritten import (
+    NOT_LOOKED_FOR,
+    depends_on_memory,
+    keep_probe,
+    read_probe,
+)
+from pytest_npudump.settings.option_table import ALL, FAILED, NEW
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances
+    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.golden.variants import Goldens
+    from pytest_npudump.record.record import Record
+    from pytest_npudump.regression.attempt import Attempt
+    from pytest_npudump.regression.case import Case
+    from pytest_npudump.regression.kept_layers import KeptLayers
+
+
+_KEEPING = (status.PENDING, status.FAILED, status.MISSING_GOLDEN)
+
+
+def judge(case: Case, attempt: Attempt) -> FirstRun:
+    """Read the dump of a first run, and record it, compare it or have its scene judge it.
+
+    Whatever cannot be read or decided is an outcome that fails the test, never an exception.
+    """
+    undumped = tuple(case.runtime.activity.evidence.undumped)
+    failed = Outcome(status.ERROR, case.goldens.path, problems=undumped)
+    first = FirstRun(failed) if undumped else _judged(case, attempt)
+    # What has passed has all that the golden lists.
+    full = full_words(case.directory) if first.outcome.status != status.PASSED else ""
+    told = "\n".join(first.outcome.problems)
+    return _noted(first, tuple(note for note in (*notes_of(case), full) if note and note not in told))
+
+
+def _noted(first: FirstRun, notes: tuple[str, ...]) -> FirstRun:
+    return replace(first, outcome=replace(first.outcome, notes=first.outcome.notes + notes))
+
+
+def probe(case: Case, attempt: Attempt) -> Outcome:
+    """Keep the statistics of a run in other memory, for the run that is recorded; its dump is deleted."""
+    try:
+        table = StatsTable.from_records(collect(case, attempt, golden_to_start_from(case)).records)
+    except (DumpError, GoldenError) as error:
+        return Outcome(status.ERROR, None, problems=(str(error),))
+    keep_probe(case.directory, table)
+    shutil.rmtree(attempt.directory, ignore_errors=True)
+    return Outcome(status.UNCHANGED, None, tensors=len(table))
+
+
+def _judged(case: Case, attempt: Attempt) -> FirstRun:
+    scene = JUDGES.get(case.request.scene)
+    if scene is not None:
+        return FirstRun(scene(case, attempt))
+    try:
+        golden = golden_to_start_from(case)
+        dump = collect(case, attempt, golden)
+        table = StatsTable.from_records(dump.records)
+    except (DumpError, GoldenError) as error:
+        return FirstRun(Outcome(status.ERROR, case.goldens.path, problems=(str(error),)))
+    reference = case.reference
+    written = without_unwritten(case, dump, golden).records
+    compared = reference.judge(written, case.request) if reference is not None else None
+    if case.settings.update_golden and compared is not None and not compared.good:
+        return FirstRun(not_recorded(case.goldens.path, compared, tensors=len(table)), dump)
+    try:
+        first = _judge_ranks(case, golden, dump, table)
+        outcome = with_reference(first.outcome, compared)
+        outcome = with_sources_off_reference(case, golden, dump, table, outcome)
+        first = replace(first, outcome=outcome)
+        return replace(first, kept=_kept(case, golden, first))
+    except GoldenError as error:
+        if case.settings.update_golden:
+            raise
+        return FirstRun(Outcome(status.ERROR, case.goldens.path, problems=(str(error),)), dump)
+
+
+def _kept(case: Case, golden: Record | None, first: FirstRun) -> KeptLayers | None:
+    """Return the layers whose tensors are to be kept of a run that is recorded, or that may be approved."""
+    if first.dump is None or not case.request.golden_tensors or first.outcome.status not in _KEEPING:
+        return None
+    kept = layers_to_keep(case, golden, first.dump)
+    if first.snapshot is None or first.outcome.status == status.PENDING:
+        return kept
+    if first.judged_with is None:
+        return kept
+    run, _ = seen_by(first.judged_with, first.snapshot, terms_of(case))
+    return with_inherited(case, first.judged_with, kept, run.table)
+
+
+def _judge_ranks(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> FirstRun:
+    """Record or compare the dump: rank by rank where it holds several that share a golden."""
+    parts = by_rank(dump) if case.request.ranks == "same" else {}
+    if len(parts) > 1 and case.settings.calibrate:
+        problem = f"not calibrated: {', '.join(parts)} have one golden, and only one of them can be measured"
+        return FirstRun(
+            Outcome(status.ERROR, case.goldens.path, problems=(problem,), tensors=len(table)), dump
+        )
+    if len(parts) > 1:
+        return judge_parts(case, golden, parts, _compare, _record)
+    return (_record if case.settings.update_golden else _compare)(case, golden, dump, table)
+
+
+def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> FirstRun:
+    snapshot = take_snapshot(case, golden, dump, table)
+    if golden is None and case.reference is not None:
+        problems = problems_of(terms_of(case), snapshot)
+        path, notes = case.goldens.path, dump.notes
+        outcome = by_reference_alone(path, tensors=len(table), problems=problems, notes=notes)
+    elif golden is None:
+        outcome = without_golden(snapshot)
+    else:
+        outcome = judge_snapshot(
+            terms_of(case), golden, snapshot, store=case.goldens.store, at_hand=at_hand_of(case, dump)
+        )
+    comparison, dump = outcome.comparison, without_unwritten(case, dump, golden)
+    if comparison is not None and (comparison.count(EXTRA) or comparison.own_keys):
+        dump = told_by_raw_names(case, golden, dump)  # the golden knows no raw names for what is new
+        dump = replace(dump, records=under_golden_keys(dump.records, comparison.own_keys))
+    calibrates = comparison is not None and outcome.good
+    further = case.settings.calibrate if calibrates else 0
+    return FirstRun(outcome, dump, snapshot=snapshot, judged_with=golden, to_measure=further)
+
+
+def _depends_on_memory(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> tuple[bool, Dump]:
+    """Return whether the run differs from one in other memory, and its dump: a note says if none can tell."""
+    found = read_probe(case.directory)
+    if found is not None:
+        return depends_on_memory(table, found, case.tolerances, golden), dump
+    if case.runtime.producer().get("device_target") == "CPU":
+        dump = replace(dump, notes=(*dump.notes, NOT_LOOKED_FOR))
+    return False, dump
+
+
+def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> FirstRun:
+    path, count = case.goldens.path, len(table)
+    problems = problems_of(terms_of(case), take_snapshot(case, golden, dump, table))
+    if problems:
+        return FirstRun(Outcome(status.ERROR, path, problems=problems, tensors=count), dump)
+    if (outcome := shared(case, table)) is not None:
+        return FirstRun(outcome, dump)
+    depends, dump = _depends_on_memory(case, golden, dump, table)
+    tensors = bool(case.request.golden_tensors)
+    needing = "the golden tensors need" if tensors else "unwritten outputs need" if depends else "it needs"
+    waiting = f"nothing was recorded: {needing} a second run, which did not take place"
+    first = FirstRun(Outcome(status.PENDING, path, problems=(waiting,), tensors=count), dump)
+    if (tensors or depends) and case.settings.calibrate:
+        problem = f"not calibrated: {needing} a run of its own; record first, and calibrate behind that"
+        return replace(first, outcome=replace(first.outcome, status=status.ERROR, problems=(problem,)))
+    if tensors or depends:
+        return first
+    further = further_runs(case)
+    if further and (case.settings.calibrate or not (alike := drawing_alike(case, dump))):
+        return replace(first, to_measure=further)
+    reason = f"{drawing_words(alike)}, alike in all runs of one process" if further else ""
+    return replace(first, outcome=record(case, golden, first, table, measured=once(reason)))
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What has been settled behind the first run of a test.
+
+    Attributes:
+        goldens: its golden files, with the variant that applies.
+        update_golden: "all" where the run is recorded, "" where it is compared.
+        tolerances: with the rules for a run of this producer.
+    """
+
+    goldens: Goldens
+    update_golden: str
+    tolerances: Tolerances
+
+    def applied(self, case: Case) -> Case:
+        """Return the case with what was settled."""
+        settings = case.settings._replace(update_golden=self.update_golden)
+        return replace(case, goldens=self.goldens, settings=settings, tolerances=self.tolerances)
+
+
+def judge_settled(case: Case, attempt: Attempt) -> tuple[FirstRun, Settled]:
+    """Settle what a first run is judged by, and judge it.
+
+    Args:
+        case: the test.
+        attempt: its run, which has ended.
+    """
+    mode, facts = case.settings.update_golden, case.goldens.facts(case.runtime.producer())
+    case = replace(case, tolerances=case.tolerances.for_run(facts))
+    if case.reference is not None:
+        case.reference.settle(facts)
+    try:
+        case = replace(case, goldens=case.goldens.for_run(facts))
+    except GoldenError as error:
+        if mode != ALL or names_variants(case.goldens.common):
+            return _error(case, str(error))
+    if mode in {FAILED, NEW} and case.exchange is not None:
+        return _refused(case, f"--npudump-update-golden={mode} is for one process, and this run has ranks")
+    if mode == NEW:
+        mode = "" if _has_golden(case) else ALL
+    if problem := _unwritable(case, mode, facts):
+        return _error(case, problem)
+    if mode != FAILED:
+        settled = Settled(case.goldens, mode, case.tolerances)
+        return judge(settled.applied(case), attempt), settled
+    return _judge_or_record(case, attempt, facts)
+
+
+def _judge_or_record(case: Case, attempt: Attempt, facts: Mapping[str, str]) -> tuple[FirstRun, Settled]:
+    compares = Settled(case.goldens, "", case.tolerances)
+    compared = judge(compares.applied(case), attempt)
+    if compared.outcome.status != status.FAILED:
+        return compared, compares
+    if problem := _unwritable(case, ALL, facts):
+        notes = (*compared.outcome.notes, problem)
+        return replace(compared, outcome=replace(compared.outcome, notes=notes)), compares
+    settled = Settled(case.goldens, ALL, case.tolerances)
+    first = judge(settled.applied(case), attempt)
+    outcome = replace(first.outcome, notes=(_why(compared.outcome), *first.outcome.notes))
+    return replace(first, outcome=outcome), settled
+
+
+def _unwritable(case: Case, mode: str, facts: Mapping[str, str]) -> str:
+    if mode == ALL:
+        return case.goldens.unrecordable or why_not_recorded(case.goldens, facts)
+    if case.settings.calibrate:
+        return case.goldens.unrecordable or not_calibrated(case.goldens, facts)
+    return ""
+
+
+def _has_golden(case: Case) -> bool:
+    try:
+        return case.goldens.read_if_any() is not None
+    except GoldenError:
+        return True  # the comparison says what is wrong with it
+
+
+def _why(outcome: Outcome) -> str:
+    comparison = outcome.comparison
+    if comparison is not None and comparison.first is not None:
+        words = f"{len(comparison.failing)} of {comparison.expected} tensors, first {comparison.first.key}"
+    else:
+        words = next(iter(outcome.problems), "the reference or the scene")
+    return f"the golden was written anew because the run differed from it: {words}"
+
+
+def _refused(case: Case, problem: str) -> tuple[FirstRun, Settled]:
+    return _error(case, f"{problem}: approve with --npudump-update-golden, some tests by their names")
+
+
+def _error(case: Case, problem: str) -> tuple[FirstRun, Settled]:
+    outcome = Outcome(status.ERROR, case.goldens.path, problems=(problem,))
+    return FirstRun(outcome), Settled(case.goldens, "", case.tolerances)

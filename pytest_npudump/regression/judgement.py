@@ -1,0 +1,253 @@
+"""A run against its golden: the judgement that the plugin makes, and that can be made again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pytest_npudump.compare.judge import judge, judge_tables
+from pytest_npudump.compare.stats.both_sides import told_by_both
+from pytest_npudump.compare.stats.measured_bounds import bounds_by_measurement
+from pytest_npudump.compare.stats.not_finite import describe_not_finite
+from pytest_npudump.compare.stats.verdict import key_at
+from pytest_npudump.compare.tolerances.rules import MARKER_RULES
+from pytest_npudump.compare.tolerances.tolerance import GOLDEN as AGAINST_GOLDEN
+from pytest_npudump.compare.tolerances.tolerance import Tolerances
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.table import layer_of, sanitised_key
+from pytest_npudump.errors import GoldenError, GoldenMissingError
+from pytest_npudump.golden.kept_tensors import missing_tensors, stored_tensors
+from pytest_npudump.golden.objects.stored_golden import fetch_tensors
+from pytest_npudump.golden.pair import left_out
+from pytest_npudump.golden.variants import foreign, unsaid
+from pytest_npudump.graph.edges import edges_of_lines
+from pytest_npudump.record.record import EDGES, EMPTY
+from pytest_npudump.record.unwritten_entries import left_out_of
+from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.dataflow import sources_of
+from pytest_npudump.regression.outcome import Outcome
+from pytest_npudump.regression.recording import left_out_notes
+from pytest_npudump.regression.run_record import changed, notes_on, problems_of
+from pytest_npudump.request import AUTO_LAYERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pytest_npudump.compare.judge import Terms
+    from pytest_npudump.compare.stats.verdict import Comparison, Verdict
+    from pytest_npudump.dump.table import StatsTable
+    from pytest_npudump.golden.objects.tensor_store import TensorStore
+    from pytest_npudump.golden.tensors import GoldenTensor
+    from pytest_npudump.graph.edges import Edges
+    from pytest_npudump.record.record import Record
+
+
+CHANGE = "change"
+"""The value of ``--npudump-fail-on`` with which a value that is not the golden's fails its test."""
+
+_NOTHING_JUDGED = (
+    "no value was judged: the golden and the dump share neither a finite statistic nor a hash of any tensor "
+    '(the notes say why); use dump_data="tensor", with golden_tensors where NaN or Inf hide the rest'
+)
+
+
+def without_golden(run: Record) -> Outcome:
+    """Return the outcome of a test that has no golden to be compared with."""
+    problem = str(GoldenMissingError(f"no golden file {run.path}"))
+    notes = tuple(filter(None, [describe_not_finite(run.table)]))
+    return Outcome(status.MISSING_GOLDEN, run.path, problems=(problem,), notes=notes, tensors=len(run.table))
+
+
+def judge_snapshot(
+    terms: Terms,
+    golden: Record,
+    run: Record,
+    *,
+    store: TensorStore | None = None,
+    at_hand: Callable[[StatsTable], tuple[Edges, tuple[str, ...]]] | None = None,
+) -> Outcome:
+    """Compare a run with its golden.
+
+    Args:
+        terms: by what.
+        golden: what counts.
+        run: what is judged; elements only where it has its tensors.
+        store: where golden tensors are that do not lie beside the golden.
+        at_hand: returns which tensor feeds which in the run, and notes; None for a run that is kept.
+
+    Raises:
+        GoldenError: the golden's tensors cannot be read.
+    """
+    kept = terms.tensors if terms.kept else ()
+    stored: Mapping[str, GoldenTensor] = stored_tensors(golden, store=store) if kept else {}
+    lost: tuple[str, ...] = ()
+    doubtful: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
+    if kept:
+        lost = _lost_tensors(golden, missing_tensors(golden, stored, terms.kept))
+        if AUTO_LAYERS in terms.kept and not stored:
+            lost = (*lost, _nothing_kept(golden))
+        doubtful = left_out_notes(left_out(golden))
+    try:
+        if at_hand is not None:
+            fetch_tensors(stored.values(), kept)
+    except GoldenError as error:
+        stored, lacking = {}, (str(error),)
+    at_golden = (
+        [stored.get(sanitised_key(key)) for key in golden.table.keys] if stored and run.tensors else ()
+    )
+    sides = replace(golden, tensors=at_golden), replace(run, tensors=run.tensors if at_golden else ())
+    comparison = judge(*sides, terms)
+    for at, (unread, *_) in comparison.unreadable.items():
+        here, there = comparison.alignment.golden[at], comparison.alignment.actual[at]
+        key = key_at(comparison.golden, comparison.actual, int(here), int(there))
+        lacking = lacking or (f"the elements of {key} cannot be compared: {unread.reason}",)
+    comparison = replace(comparison, elements={}, alone={}, pairs={})  # which would travel with the result
+    numerics, tolerances = comparison.numerics, comparison.tolerances
+    judged = replace(run, table=comparison.actual)
+    known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
+    known |= {sanitise(layer_of(key)) for key in left_out_of(golden, run.facts)}
+    changes = changes_of(comparison, golden) if terms.fail_on == CHANGE else Changes()
+    problems = (
+        *foreign(golden, run.test, run.facts),
+        *changed(golden, run.extra.get(EMPTY)),
+        *problems_of(terms, judged, known),
+        *_not_approved(terms, comparison),
+        *lost,
+        *_changes(comparison, changes),
+    )
+    if not problems and comparison.nothing_judged:
+        problems = (_NOTHING_JUDGED,)
+    verdict = status.PASSED if not comparison.failing and not problems else status.FAILED
+    if lacking and verdict == status.PASSED:
+        verdict = status.ERROR
+    sources, unread = sources_of(golden, comparison, at_hand)
+    why = (terms.why,) if terms.why else ()
+    notes = (why, run.notes, unsaid(golden), notes_on(golden, run.extra.get(EMPTY)))
+    return Outcome(
+        verdict,
+        golden.path,
+        comparison=comparison,
+        problems=(*problems, *lacking),
+        notes=(*(note for group in notes for note in group), *doubtful, *comparison.notes, *unread),
+        tensors=len(comparison.actual),
+        numerics=numerics,
+        measured=tolerances.measured,
+        measured_bounds=bounds_by_measurement(comparison, tolerances),
+        environment=golden.differences(run),
+        sources=sources,
+        changes=changes.found,
+        idle_rules=_idle_rules(terms, comparison),
+    )
+
+
+def _not_approved(terms: Terms, comparison: Comparison) -> tuple[str, ...]:
+    """Name rules of the marker for what the run has and the golden lacks: they decide nothing."""
+    of_marker = terms.tolerances.having(lambda rule: rule.source == MARKER_RULES)
+    if not of_marker.rules:
+        return ()
+    absent = of_marker.unmatched(comparison.actual)
+    return tuple(
+        f"tolerance rule {rule.describe()} of the marker decides nothing: the golden has no "
+        f"{rule.statistic} of the tensors that it matches; approve anew, or remove it"
+        for rule in of_marker.unmatched(told_by_both(comparison)[1])
+        if rule not in absent
+    )
+
+
+def _idle_rules(terms: Terms, comparison: Comparison) -> tuple[str, ...]:
+    """Return the rules of files that decide about no tensor of this test; they may about another's."""
+    of_files = terms.tolerances.having(
+        lambda rule: rule.source != MARKER_RULES and rule.against == AGAINST_GOLDEN
+    )
+    if not of_files.rules:
+        return ()
+    return tuple(rule.describe() for rule in of_files.unmatched(told_by_both(comparison)[1]))
+
+
+def _lost_tensors(golden: Record, missing: tuple[str, ...]) -> tuple[str, ...]:
+    """Say which tensors the marker wants kept and the golden has not, lost or never recorded."""
+    if not missing:
+        return ()
+    first = f"{missing[0]}" + (f" and {len(missing) - 1} more" if missing[1:] else "")
+    problem = (
+        f"golden tensors named in the marker are not beside {golden.path.name}: {first}; restore the "
+        f"safetensors file from version control, or approve anew with --npudump-update-golden"
+    )
+    return (problem,)
+
+
+def _nothing_kept(golden: Record) -> str:
+    return (
+        f"golden_tensors is 'auto', and {golden.path.name} keeps no tensors: restore it from version "
+        f"control, or approve anew with --npudump-update-golden"
+    )
+
+
+def _changes(comparison: Comparison, changes: Changes) -> tuple[str, ...]:
+    """Return the problem that values within tolerance are, where the run is to fail for any change."""
+    if not changes.found:
+        return ()
+    words = f"{len(changes.found)} of {comparison.expected} tensors changed within tolerance"
+    if changes.following:
+        words += f", beside {changes.following} that follow from tensors that do not repeat"
+    way_out = "--npudump-fail-on=change lets nothing pass but the golden's own digits"
+    return (f"{words}, first {changes.found[0].key}; {way_out}",)
+
+
+_EXACT = "exact"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Tensors that pass and are not the golden's digit for digit.
+
+    Attributes:
+        found: what differs of them, in the order of execution.
+        following: how many others follow from tensors that do not repeat, which says nothing of them.
+    """
+
+    found: tuple[Verdict, ...] = ()
+    following: int = 0
+
+
+def changes_of(comparison: Comparison, golden: Record) -> Changes:
+    """Return what has changed within tolerance, judged once more by no tolerance at all.
+
+    Args:
+        comparison: by the tolerances of the test.
+        golden: whose edges tell what follows from what does not repeat.
+    """
+    if not comparison.changed:
+        return Changes()
+    judged = judge_tables(comparison.golden, comparison.actual, Tolerances(_EXACT))
+    passing = {verdict.key for verdict in comparison.verdicts() if verdict.changed}
+    changed = tuple(verdict for verdict in judged.failing if verdict.key in passing)
+    wavering = _layers(comparison, comparison.within_noise | comparison.unsteady & comparison.differing)
+    following = _following(golden, wavering)
+    found = tuple(verdict for verdict in changed if sanitise(verdict.key.layer) not in following)
+    return Changes(found, len(changed) - len(found))
+
+
+def _layers(comparison: Comparison, positions: Iterable[int]) -> set[str]:
+    wanted = frozenset(positions)
+    every = enumerate(comparison.verdicts())
+    return {sanitise(verdict.key.layer) for at, verdict in every if at in wanted}
+
+
+def _following(golden: Record, layers: set[str]) -> set[str]:
+    """Return the layers that some read, or read what these give, and so on."""
+    if not layers or not (block := golden.blocks.get(EDGES)):
+        return set()
+    readers: dict[str, set[str]] = {}
+    for layer, ports in edges_of_lines(block, golden.path.name).feeds.items():
+        for port in ports:
+            if port is not None and port.layer:
+                readers.setdefault(sanitise(port.layer), set()).add(layer)
+    found: set[str] = set()
+    waiting = [*layers]
+    while waiting:
+        new = readers.get(waiting.pop(), set()) - found
+        found |= new
+        waiting += new
+    return found

@@ -1,0 +1,317 @@
+"""What a run left as a record: its dump, cut to what the test asks for, without its files.
+
+A judgement of it needs no device and no dump, so that it can be made again. CANN writes no file where no
+tensor of an operator holds a byte: an output of shape 0x3 then has no row, and could become 3x0, or no output
+at all, unseen. The emulator knows which operators these were, and the shapes they had; a golden lists them
+under its key ``empty``, in the spelling of the keys of its tensors. An NPU, and a program of its own
+process, tell nothing of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.compare.tolerances.rules import MARKER_RULES
+from pytest_npudump.config.cann import default_statistics
+from pytest_npudump.dump.records import TensorKey, sanitise
+from pytest_npudump.dump.selection import (
+    absent_layers,
+    asked_statistics,
+    layers_meant,
+    resolve_raw_names,
+    select_layers,
+    suggest,
+    with_raw_names,
+)
+from pytest_npudump.dump.table import layer_of, shape_text
+from pytest_npudump.errors import DumpError, EmptyDumpError
+from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.record.record import EDGES, EMPTY, UNWRITTEN, Record
+from pytest_npudump.record.unwritten_entries import left_out_of
+from pytest_npudump.regression.dataflow import edges_of
+from pytest_npudump.regression.diagnose import explain_empty
+from pytest_npudump.regression.unwritten import by_layer, new_entries, without
+from pytest_npudump.request import AUTO_LAYERS
+from pytest_npudump.runtime.base import RecordingRuntime
+from pytest_npudump.runtime.thread_order import loads_without_order, runs_without_order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pytest_npudump.compare.judge import Terms
+    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.dump.table import StatsTable
+    from pytest_npudump.emulator.dumps.recorder import DumpedExecution
+    from pytest_npudump.regression.attempt import Attempt
+    from pytest_npudump.regression.case import Case
+
+
+def read_run(case: Case, attempt: Attempt) -> Dump:
+    """Read the dump of a run that has ended.
+
+    Raises:
+        DumpError: it holds nothing; the message has the likely cause.
+    """
+    activity = case.runtime.activity
+    try:
+        dump = attempt.read(case.steps_of("reading the dump"))
+    except DumpError as error:
+        # Files that are no dump, such as MindSpore's own lists, say less than a runtime that knows the cause.
+        seen = "" if isinstance(error, EmptyDumpError) and activity.likely_cause else str(error)
+        raise DumpError(explain_empty(case.request, activity, attempt.dump_path, seen)) from error
+    if not dump.records and not dump.problems:
+        raise DumpError(explain_empty(case.request, activity, attempt.dump_path, ""))
+    return dump
+
+
+def collect(case: Case, attempt: Attempt, golden: Record | None) -> Dump:
+    """Read the dump and keep the layers asked for.
+
+    Raises:
+        DumpError: it holds nothing, or nothing that was asked for; the message has the likely cause.
+    """
+    dump = read_run(case, attempt)
+    default = default_statistics(case.runtime.producer().get("soc", ""))
+    selected = asked_statistics(select_layers(dump, case.request), case.request.dump_stats or default)
+    if not selected.records and not dump.problems:
+        names = ", ".join(map(repr, case.request.layers))
+        hint = suggest(case.request.layers[0], (record.key.layer for record in dump.records))
+        raise DumpError(f"the dump has none of the layers that the marker names ({names}); {hint}")
+    if case.settings.update_golden:
+        return with_raw_names(selected, _resolved(case, golden, selected))
+    return selected
+
+
+def without_unwritten(case: Case, dump: Dump, golden: Record | None) -> Dump:
+    """Leave out what the golden says nothing wrote, unless it has the tensor; an update finds out anew."""
+    if golden is None or case.settings.update_golden:
+        return dump
+    return without(dump, left_out_of(golden, case.goldens.facts(case.runtime.producer())), golden.table.keys)
+
+
+def raw_names(case: Case, golden: Record | None, dump: Dump) -> dict[str, tuple[str, ...]]:
+    """Return the raw names of a dump's layers by those of its files, as golden, marker and models tell them.
+
+    Nothing is told where the dump has them already, or a model's file cannot be read any more.
+    """
+    try:
+        return _resolved(case, golden, dump)
+    except DumpError:
+        return {}
+
+
+def _resolved(case: Case, golden: Record | None, dump: Dump) -> dict[str, tuple[str, ...]]:
+    if dump.raw_names:
+        return {}
+    return resolve_raw_names(
+        {sanitise(record.key.layer) for record in dump.records},
+        request=case.request,
+        golden_keys=golden.table.keys if golden else (),
+        models=case.runtime.activity.models,
+        tree=dump.root,
+    )
+
+
+def told_by_raw_names(case: Case, golden: Record | None, dump: Dump) -> Dump:
+    """Give the layers of a dump their raw names, as far as the golden and the test's models tell them."""
+    return with_raw_names(dump, raw_names(case, golden, dump))
+
+
+def unreadable(dump: Dump) -> tuple[str, ...]:
+    """Return the problems of a dump in words."""
+    return tuple(f"unreadable file in the dump: {problem}" for problem in dump.problems)
+
+
+def as_golden(case: Case, run: Record, previous: Record | None) -> Record:
+    """Return the golden that a run would be, with what the earlier one holds besides statistics."""
+    known = {EMPTY: run.extra[EMPTY]} if EMPTY in run.extra else {}
+    if previous is not None and UNWRITTEN in previous.extra:
+        judged = by_layer(new_entries(previous, ()))
+        entries = previous.extra[UNWRITTEN] if left_out_of(previous, run.facts) else judged
+        known |= {UNWRITTEN: entries} if entries else {}
+    return case.goldens.successor(previous, run.table, run.facts, known, run.blocks)
+
+
+def take_snapshot(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Record:
+    """Return what a run left.
+
+    Args:
+        case: the test.
+        golden: its golden, which knows raw names; None where there is none.
+        dump: what the run dumped, as far as the test asks for it.
+        table: the statistics of that.
+    """
+    evidence = case.runtime.activity.evidence
+    threads = (
+        *loads_without_order(dump.records, evidence.loaders),
+        *runs_without_order(dump.records, evidence.runners),
+    )
+    elements = bool(case.request.golden_tensors)
+    named = _named(table, raw_names(case, golden, dump))
+    empty, edges = empty_operators(case, dump), edges_of(case, golden, dump, named)
+    return Record(
+        case.goldens.test,
+        case.goldens.facts(case.runtime.producer()),
+        named,
+        case.goldens.path,
+        {} if empty is None else {EMPTY: empty},
+        {EDGES: edges} if edges else {},
+        tensors=dump.records if elements and any(one.payload is not None for one in dump.records) else (),
+        file_names=not dump.raw_names,
+        problems=unreadable(dump) + threads,
+        notes=dump.notes,
+    )
+
+
+def _named(table: StatsTable, raw: Mapping[str, tuple[str, ...]]) -> StatsTable:
+    """Return the table under raw names, where a layer has exactly one that is not its own."""
+    single = {name: names[0] for name, names in raw.items() if len(names) == 1 and names[0] != name}
+    if not single:
+        return table
+    return replace(table, keys=tuple([_renamed(key, single) for key in table.keys]))
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    name = names.get(layer_of(text))
+    return text if name is None else str(replace(TensorKey.parse(text), layer=name))
+
+
+def problems_of(
+    terms: Terms, snapshot: Record, known: set[str] | frozenset[str] = frozenset()
+) -> tuple[str, ...]:
+    """Return what keeps a run from being a golden, or from passing by one, besides its values; in words.
+
+    Args:
+        terms: what it is judged by.
+        snapshot: what the run left.
+        known: layers, as file names spell them, that are told to be missing elsewhere.
+    """
+    table = snapshot.table
+    layers = [layer_of(key) for key in table.keys]
+    absent = tuple(
+        f"layer {name!r}, named in the marker, is not in the dump; {suggest(name, layers)}"
+        for name in absent_layers(layers, terms.layers)
+        if sanitise(name) not in known
+    )
+    unmatched = tuple(
+        f"tolerance rule {rule.describe()} of the marker matches nothing this test dumped; "
+        f"correct its layer, op_type, dtype or statistic, or remove it"
+        for rule in terms.tolerances.having(lambda rule: rule.source == MARKER_RULES).unmatched(table)
+    )
+    kept = tuple(
+        f"golden_tensors {pattern!r} of the marker names no layer of the dump; {suggest(pattern, layers)}"
+        for pattern in terms.kept
+        if pattern != AUTO_LAYERS and not layers_meant([pattern], layers)
+    )
+    return snapshot.problems + absent + unmatched + kept + _nothing_told(table)
+
+
+def _nothing_told(table: StatsTable) -> tuple[str, ...]:
+    """Refuse a dump that tells no value of any tensor, which a test would pass whatever these are."""
+    if not len(table):
+        return ("no tensor was compared: the run has none, or the golden leaves all of them out",)
+    holding = [count for count in table.counts if count != 0]
+    if not holding or table.known.any() or table.digests:
+        return ()
+    problem = (
+        f"the dump tells neither statistics nor hashes of any of its {len(holding)} tensors (ACL "
+        f'computes none of bfloat16, say): there is nothing to judge, use dump_data="tensor"'
+    )
+    return (problem,)
+
+
+_SHOWN = 3
+_SLOT = ":output.0"
+_CAPTURE = "dump-"
+"""Begins the directory of a capture's dump, which ends in the capture's name."""
+
+
+def empty_operators(case: Case, dump: Dump) -> dict[str, list[str]] | None:
+    """Return shapes of the outputs of the operators that left no file; None where nothing can tell.
+
+    The shapes are those of the run, of the inputs where only these are dumped. They are listed by operator,
+    with the qualifiers that keys of tensors have: ``name#model=net,step=1``.
+    """
+    if not isinstance(case.runtime, RecordingRuntime):
+        return None
+    root = Path(os.path.abspath(case.directory))  # noqa: PTH100 - links are kept, as in the dump's own paths
+    run = root / Path(os.path.abspath(dump.root)).relative_to(root).parts[0]  # noqa: PTH100 - the same
+    parts: defaultdict[str, list[DumpedExecution]] = defaultdict(list)
+    for execution in case.runtime.dumped():
+        directory = Path(execution.directory)
+        if directory.is_relative_to(run):
+            parts[directory.relative_to(run).parts[0].removeprefix(_CAPTURE)].append(execution)
+    if not parts:
+        return None
+    found: dict[str, list[str]] = {}
+    for part, executions in parts.items():
+        found |= _in_part("" if part == "dump" else part, executions)
+    layers = (*map(_layer, found), *(record.key.layer for record in dump.records))
+    wanted = layers_meant(case.request.layers or ["*"], layers)
+    return {name: shapes for name, shapes in found.items() if _layer(name) in wanted}
+
+
+def _in_part(capture: str, executions: Iterable[DumpedExecution]) -> dict[str, list[str]]:
+    """Return the operators of one dump, told apart as the reader of dumps tells tensors apart."""
+    places = [execution.place for execution in executions]
+    models, devices = {place.model for place in places}, {place.device for place in places}
+    loads: defaultdict[tuple[int, str], set[int]] = defaultdict(set)
+    first: dict[int, int] = {}
+    for place in places:
+        loads[place.device, place.model].add(place.model_id)
+        first[place.model_id] = min(place.index, first.get(place.model_id, place.index))
+    found: dict[str, list[str]] = {}
+    for execution in executions:
+        place = execution.place
+        for name, shapes in execution.silent.items():
+            key = TensorKey(
+                name,
+                "output",
+                0,
+                step=place.index - first[place.model_id],
+                model=place.model if len(models) > 1 else "",
+                load=sorted(loads[place.device, place.model]).index(place.model_id),
+                device=place.device if len(devices) > 1 else -1,
+                capture=capture,
+            )
+            found[str(key).removesuffix(_SLOT)] = [shape_text(shape) for shape in shapes]
+    return found
+
+
+def _layer(name: str) -> str:
+    return TensorKey.parse(f"{name}{_SLOT}").layer
+
+
+def changed(golden: Record, now: Mapping[str, list[str]] | None) -> tuple[str, ...]:
+    """Say which operators without a file differ from those that the golden lists."""
+    listed = golden.extra.get(EMPTY)
+    if EMPTY not in golden.extra or now is None or listed == now:
+        return ()
+    before: Mapping[str, Any] = listed if isinstance(listed, dict) else {}
+    names = [name for name in dict.fromkeys([*before, *now]) if before.get(name) != now.get(name)]
+    shown = first_of((f"{name}: {_text(before, name)} -> {_text(now, name)}" for name in names), _SHOWN, "; ")
+    return (f"operators whose tensors hold no element, and which leave no file, differ: {shown}",)
+
+
+def notes_on(golden: Record, now: Mapping[str, list[str]] | None) -> tuple[str, ...]:
+    """Name the operators without a file that are not compared, as one side does not tell of them."""
+    listed = golden.extra.get(EMPTY)
+    if now is None and listed:
+        names = first_of(listed, _SHOWN)
+        return (f"{names}: not compared, as no tensor of it holds an element, and only the emulator tells",)
+    if not now or EMPTY in golden.extra:
+        return ()
+    note = (
+        f"{first_of(now, _SHOWN)}: not compared, as no tensor of it holds an element, and it left no file; "
+        f"approve anew to have the golden list its shapes"
+    )
+    return (note,)
+
+
+def _text(side: Mapping[str, Any], name: str) -> str:
+    shapes = side.get(name)
+    return ", ".join(map(str, shapes)) if isinstance(shapes, list) else "not among them"

@@ -1,0 +1,365 @@
+"""Operators against references of their own: no golden, and a dump for each check."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from pytest_npudump.compare.ulps.output_fault import is_float, output_fault, same_bits
+from pytest_npudump.compare.ulps.ulp_bounds import ulps_allowed
+from pytest_npudump.dump.arrays.decode import load
+from pytest_npudump.dump.arrays.layouts import HOST_AXES, LayoutError, host_array, is_private
+from pytest_npudump.dump.reader import read_dump
+from pytest_npudump.errors import DumpError, EmptyDumpError, RequestError
+from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.operator_checks import GivenTensor, OperatorChecks, WrongOperator
+from pytest_npudump.regression.outcome import Outcome
+from pytest_npudump.runtime.base import OperatorCall, OperatorRuntime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import DTypeLike, NDArray
+
+    Array = NDArray[Any]
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from pytest_npudump.compare.ulps.output_fault import OutputFault
+    from pytest_npudump.dump.records import Payload, TensorRecord
+    from pytest_npudump.regression.attempt import Attempt
+    from pytest_npudump.regression.case import Case
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One check.
+
+    Attributes:
+        operator: CANN's type.
+        inputs: as the test gives them.
+        reference: called with copies of the inputs; returns one array or a sequence of them.
+        call: runs the operator on copies of the inputs, and returns its outputs; None for ``acl.op``.
+        attributes: of the operator, for ``acl.op``.
+        ulps: how far outputs may be off; None for the default of their type.
+        atol: an absolute difference that suffices.
+        dtypes: of the outputs; None for those of the reference, floats in that of the first input of floats.
+        widen: whether the reference gets floats in float64.
+    """
+
+    operator: str
+    inputs: tuple[Array, ...]
+    reference: Callable[..., Any]
+    call: Callable[..., Any] | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    ulps: int | None = None
+    atol: float = 0.0
+    dtypes: Sequence[DTypeLike] | None = None
+    widen: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """An output as the reference gives it.
+
+    Attributes:
+        values: in the reference's own precision; of integers and bools in the type of the output.
+        dtype: what the output is to be.
+    """
+
+    values: Array
+    dtype: np.dtype[Any]
+
+
+def answer_of(question: Question) -> tuple[Expected, ...]:
+    """Ask the reference.
+
+    Raises:
+        RequestError: it returns no arrays, or not as many as there are ``dtypes``, or values beyond them.
+    """
+    given = [_widened(array) if question.widen else array.copy() for array in question.inputs]
+    with np.errstate(all="ignore"):
+        found = arrays_of(question.reference(*given), "reference")
+    if not found:
+        raise RequestError(f"check_op({question.operator!r}): the reference gives no output")
+    if question.dtypes is None:
+        floats = [array.dtype for array in question.inputs if is_float(array.dtype)]
+        dtypes = [floats[0] if floats and is_float(array.dtype) else array.dtype for array in found]
+    else:
+        dtypes = [np.dtype(dtype) for dtype in question.dtypes]
+    if len(dtypes) != len(found):
+        raise RequestError(
+            f"check_op({question.operator!r}): dtypes names {len(dtypes)} outputs, the reference gives "
+            f"{len(found)}"
+        )
+    pairs = zip(found, dtypes, strict=True)
+    return tuple(_expected(question.operator, array, dtype) for array, dtype in pairs)
+
+
+def _widened(array: Array) -> Array:
+    return array.astype(np.float64) if is_float(array.dtype) else array.copy()
+
+
+def _expected(operator: str, array: Array, dtype: np.dtype[Any]) -> Expected:
+    if is_float(dtype):
+        return Expected(array, dtype)
+    with np.errstate(invalid="ignore"):
+        plain = array.astype(dtype)
+    if not np.array_equal(plain, array):
+        raise RequestError(
+            f"check_op({operator!r}): the reference gives {array.dtype} with values that {dtype} does not "
+            f"hold; let it return {dtype}, or name another type in dtypes"
+        )
+    return Expected(plain, dtype)
+
+
+def arrays_of(found: Any, who: str) -> list[Array]:
+    """Return what a callable gave as arrays on the host: one array, tensor or number, or a sequence of them.
+
+    Raises:
+        RequestError: a part of it is nothing of the kind.
+    """
+    return [_array(one, who) for one in (found if isinstance(found, list | tuple) else [found])]
+
+
+def _array(found: Any, who: str) -> Array:
+    if hasattr(found, "detach"):  # a tensor of torch, which need not be imported to be known
+        found = found.detach().cpu()
+        if str(found.dtype) == "torch.bfloat16":
+            import torch  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - it is there
+
+            return np.asarray(found.view(torch.int16).numpy()).view(ml_dtypes.bfloat16)
+    if hasattr(found, "numpy"):
+        found = found.numpy()
+    array: Array = np.asarray(found)
+    if array.dtype.kind not in "biuf" and not is_float(array.dtype):
+        raise RequestError(
+            f"check_op: the {who} gave {type(found).__name__} ({array.dtype}), expected arrays of floats, "
+            f"integers or bools"
+        )
+    return array
+
+
+def check_operator(case: Case, attempt: Attempt, question: Question) -> WrongOperator | None:
+    """Run an operator, and return what is wrong with it; None where nothing is.
+
+    The dump of an example that is good is deleted, unless all are kept.
+
+    Raises:
+        RequestError: what is asked cannot be.
+        RuntimeUnavailableError: the device refuses the operator, or that fails there.
+    """
+    __tracebackhide__ = True
+    number = attempt.checks.begin()
+    expected = answer_of(question)
+    bounds = [ulps_allowed(one.dtype.name, question.ulps) for one in expected]
+    with attempt.example(case.runtime, number) as directory:
+        outputs = arrays_of(_run(case, question, expected), "operator")
+    wrong = _Example(number, directory, question, outputs).judged(expected, bounds)
+    dropped = attempt.checks.end(wrong)
+    spare = directory if wrong is None else dropped
+    if spare is not None and case.settings.keep_dumps != "all":
+        shutil.rmtree(spare, ignore_errors=True)
+    return wrong
+
+
+def _run(case: Case, question: Question, expected: Sequence[Expected]) -> Any:
+    __tracebackhide__ = True
+    copies = tuple(array.copy() for array in question.inputs)
+    if question.call is not None:
+        return question.call(*copies)
+    runtime = case.runtime
+    if not isinstance(runtime, OperatorRuntime):
+        raise RequestError(
+            f"check_op({question.operator!r}): the runtime {runtime.name} runs no operator by its type: give "
+            f"what runs it, as call=lambda x: torch_npu.npu_...(torch.from_numpy(x).npu())"
+        )
+    outputs = tuple((one.dtype, one.values.shape) for one in expected)
+    return runtime.run_operator(OperatorCall(question.operator, copies, outputs, question.attributes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Example:
+    """An operator that has run: what was asked, what it gave, and where its dump is."""
+
+    number: int
+    directory: Path
+    question: Question
+    outputs: Sequence[Array]
+
+    def judged(self, expected: Sequence[Expected], bounds: Sequence[int]) -> WrongOperator | None:
+        """Return the first thing that is wrong: with the outputs, with one's values, or with the dump."""
+        if len(self.outputs) != len(expected):
+            return self._wrong(f"it gave {len(self.outputs)} outputs, and its reference {len(expected)}")
+        for index, (want, ulps) in enumerate(zip(expected, bounds, strict=True)):
+            output = self.outputs[index]
+            if problem := _of_another_kind(index, output, want):
+                return self._wrong(problem, index)
+            fault = output_fault(output, want.values, ulps=ulps, atol=self.question.atol)
+            if fault is not None:
+                return self._wrong("", index, fault)
+        problem = problem_of_dump(self.directory, self.question.operator, self.outputs)
+        return self._wrong(problem) if problem else None
+
+    def _wrong(
+        self, problem: str, output: int | None = None, fault: OutputFault | None = None
+    ) -> WrongOperator:
+        found = None if output is None else self.outputs[output]
+        return WrongOperator(
+            operator=self.question.operator,
+            example=self.number,
+            inputs=_given(self.question.inputs, found, fault),
+            output=output,
+            dtype="" if found is None else found.dtype.name,
+            shape=None if found is None else found.shape,
+            fault=fault,
+            problem=problem,
+            dump=self.directory,
+        )
+
+
+def _of_another_kind(index: int, output: Array, want: Expected) -> str:
+    """Say that an output has another shape or type than it is to have; "" where it has not."""
+    if output.shape != want.values.shape:
+        shapes = f"{list(output.shape)}, and its reference gives {list(want.values.shape)}"
+        return f"output {index} has the wrong shape: {shapes}"
+    if output.dtype != want.dtype:
+        return f"output {index} has the wrong type: {output.dtype}, expected {want.dtype} (dtypes says which)"
+    return ""
+
+
+def _given(
+    inputs: Sequence[Array], output: Array | None, fault: OutputFault | None
+) -> tuple[GivenTensor, ...]:
+    """Return what an operator was given, with the values that meet in the worst element of its output."""
+
+    def there(array: Array) -> float | int | None:
+        if fault is None or output is None or array.shape != output.shape:
+            return None
+        value = array[fault.index]
+        return int(value) if array.dtype.kind in "biu" else float(value)
+
+    return tuple(GivenTensor(array.dtype.name, array.shape, there(array)) for array in inputs)
+
+
+_KERNEL = ">"
+"""Between an API of aclnn and the kernel that it ran, in the name of a layer."""
+
+
+def problem_of_dump(directory: Path, operator: str, outputs: Sequence[NDArray[Any]]) -> str:
+    """Say what is wrong with the dump of an example; "" where it holds the operator and what that returned.
+
+    Args:
+        directory: of the example.
+        operator: CANN's type of the operator, with or without ``aclnn``.
+        outputs: what was returned, on the host.
+    """
+    try:
+        dump = read_dump(directory, stats=False)
+    except EmptyDumpError:
+        return (
+            "it was not dumped: the dump of this example is empty, so that nothing shows that it ran on the "
+            "device; is it one that the runtime's dump sees, and did it run in this call?"
+        )
+    except DumpError as error:
+        return f"its dump cannot be read: {error}"
+    if dump.problems:
+        return f"its dump cannot be read: {dump.problems[0]}"
+    if not any(_is_called(record, operator) for record in dump.records):
+        ran = dict.fromkeys(f"{record.op_type} ({record.key.layer})" for record in dump.records)
+        return f"it was not dumped: the dump of this example holds {first_of([*ran], 5)}, and no {operator}"
+    dumped = [record for record in dump.records if record.key.io == "output"]
+    for index, output in enumerate(outputs):
+        if not any(_holds(record, output) for record in dumped):
+            return (
+                f"output {index} is not what was dumped: {output.dtype} {list(output.shape)} was returned, "
+                f"and the dump has {_outputs(dumped) or 'no output'}, none with these values; return what "
+                f"the operator gave, only moved to the host"
+            )
+    return ""
+
+
+def _is_called(record: TensorRecord, operator: str) -> bool:
+    plain = operator.removeprefix("aclnn")
+    names = {record.op_type, *record.key.layer.split(_KERNEL)}
+    return not names.isdisjoint({plain, f"aclnn{plain}"})
+
+
+def _holds(record: TensorRecord, output: NDArray[Any]) -> bool:
+    """Whether a dumped tensor is the output, bit for bit, in the host's layout if it can be brought there."""
+    if record.dtype != output.dtype.name:
+        return False
+    if record.payload is None or not output.size:
+        return not output.size and record.shape == output.shape
+    found = [*_on_host(record, record.payload)]
+    if is_private(record) and not record.original_shape:  # such a dump has the padding, too
+        cut = tuple(map(slice, output.shape))
+        found = [values[cut] for values in found if values.ndim == output.ndim]
+    return any(same_bits(values, output) for values in found)
+
+
+def _on_host(record: TensorRecord, payload: Payload) -> Iterator[NDArray[Any]]:
+    """Yield a tensor in each layout that the host may have it in: the dump does not say which."""
+    try:
+        values = load(payload, record.dtype, record.shape)
+    except DumpError:
+        return
+    for layout in ("ND", *HOST_AXES) if is_private(record) else ("ND",):
+        with suppress(LayoutError):
+            yield host_array(values, record, layout)
+
+
+def _outputs(records: Sequence[TensorRecord]) -> str:
+    found = [f"{one.op_type} {one.dtype} {list(one.shape or ())}" for one in records]
+    return first_of(found, 5) if found else ""
+
+
+_NONE = (
+    "no operator was checked: npu_dump.check_op(...) was not called; scene='check_op' compares nothing else, "
+    "model and op compare with a golden"
+)
+
+
+def judge(case: Case, attempt: Attempt) -> Outcome:
+    """Fail a test whose body has ended well if a check of it was bad, or if there was none."""
+    checks = attempt.checks
+    found = examine(case, attempt)
+    if not checks.begun:
+        return Outcome(status.FAILED, None, problems=(_NONE,))
+    unfinished = checks.begun - checks.ended
+    if found.good and not unfinished:
+        return found
+    counts = ((checks.failures, "failed"), (unfinished, "could not be made"))
+    said = " and ".join(f"{count} of {checks.begun} checks {what}" for count, what in counts if count)
+    return Outcome(
+        status.FAILED,
+        None,
+        problems=(f"{said}, and the test went on: leave the errors of npu_dump.check_op to pytest",),
+        notes=found.notes,
+        tensors=found.tensors,
+        findings=found.findings,
+    )
+
+
+def examine(case: Case, attempt: Attempt | None) -> Outcome:
+    """Return the operator that was wrong last, which of hypothesis' examples is the smallest.
+
+    Without one the status is ``passed``, which says nothing of whether any was checked.
+    """
+    del case
+    checks = OperatorChecks() if attempt is None else attempt.checks
+    if not checks.failures:
+        return Outcome(status.PASSED, None, tensors=checks.ended)
+    last = checks.wrong[-1]
+    notes = [f"{checks.failures} of {checks.ended} checks failed; this is the last one"]
+    if others := [one.dump.name for one in reversed(checks.wrong[:-1])]:
+        notes.append(f"the dumps of failures before lie beside: {first_of(others, 3)}")
+    return Outcome(status.FAILED, None, notes=tuple(notes), tensors=checks.ended, findings=(last,))

@@ -1,0 +1,439 @@
+"""Exceptions: a test fails if an operator failed on the device, also where its body passes over the error.
+
+The runtime leaves a dump of the operator (``dump_scene: aic_err_...``). A healthy run leaves none, so a test
+passes only where something shows that a model ran while the dump was on. There is no golden: a failed
+operator cannot be approved.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.dump.files.container import read_container
+from pytest_npudump.dump.files.core import read_core
+from pytest_npudump.dump.tree.find import Tree, find_files
+from pytest_npudump.errors import DumpError, FormatError
+from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.diagnose import ran_under_dump, why_unshown
+from pytest_npudump.regression.outcome import Outcome
+from pytest_npudump.regression.scenes.operator_tensors import OperatorTensor, described
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from pytest_npudump.dump.files.container import ContainerTensor
+    from pytest_npudump.dump.files.core import Core
+    from pytest_npudump.dump.names import DumpName
+    from pytest_npudump.dump.places import DumpFile
+    from pytest_npudump.regression.attempt import Attempt
+    from pytest_npudump.regression.case import Case
+
+
+_RENUMBERED = "ASCEND_RT_VISIBLE_DEVICES"
+"""Devices that it renumbers have other numbers in a dump than in the program, or not."""
+_FALLBACK = (
+    "no core was written although dump_scene='aic_err_detail_dump' asks for one: the detail dump did not "
+    "start on this device, and CANN fell back to aic_err_brief_dump"
+)
+
+
+def judge(case: Case, attempt: Attempt) -> Outcome:
+    """Fail the test if an operator failed, or if nothing shows that the dump was on while a model ran."""
+    outcome = examine(case, attempt)
+    activity = case.runtime.activity
+    if outcome.good and activity.evidence.failed:
+        return replace(outcome, status=status.FAILED, problems=(_undumped(activity.evidence.failed),))
+    if not outcome.good or ran_under_dump(activity):
+        return outcome
+    return Outcome(status.ERROR, None, problems=(f"no operator failed, and {why_unshown(case, attempt)}",))
+
+
+def _undumped(calls: Sequence[str]) -> str:
+    return (
+        f"{' and '.join(calls)}, an error of the device, and yet no exception dump was left; look into the "
+        f"CANN log for [Dump][Exception], and whether the disk is full"
+    )
+
+
+def examine(case: Case, attempt: Attempt | None) -> Outcome:
+    """Return the operators that failed in the last run of a test, whatever became of its process.
+
+    Nothing is raised: what cannot be read is a problem of the outcome. Without findings and problems the
+    status is ``passed``, which says nothing of whether the dump was on.
+    """
+    failed: list[FailedOperator] = []
+    problems: list[str] = []
+    notes: list[str] = []
+    try:
+        for tree in find_dumps(attempt, os.environ) if attempt is not None else ():
+            foreign = dumps_of_others(tree, _used_by_others(case))
+            notes += [_left_out(tree, foreign)] if foreign else []
+            found = tree.without(foreign)
+            read, unreadable = _read(found)
+            failed += read
+            problems += unreadable
+            notes += () if found.outside else found.tree.notes
+    except (DumpError, OSError) as error:
+        problems.append(f"the exception dumps cannot be looked for: {error}")
+    findings = _grouped(failed)
+    detail = case.request.dump_scene == "aic_err_detail_dump"
+    if detail and findings and not any(one.kind == DETAIL for one in findings):
+        notes.append(_FALLBACK)
+    good = not findings and not problems
+    return Outcome(
+        status.PASSED if good else status.FAILED,
+        None,
+        problems=tuple(problems),
+        notes=tuple(notes),
+        tensors=sum(len(one.tensors) for one in findings),
+        findings=findings,
+    )
+
+
+def _used_by_others(case: Case) -> Callable[[int], bool]:
+    """Return what tells whether a device is another rank's; none is where nothing is known of that."""
+    if case.exchange is None or os.environ.get(_RENUMBERED):
+        return lambda _: False
+    rank, given = case.exchange.rank, case.settings.device
+    if given is not None:
+        return lambda device: device != given
+    return lambda device: device != rank.local and (device < rank.local_size or not rank.local_size)
+
+
+def _left_out(found: Found, foreign: Collection[Path]) -> str:
+    devices = ", ".join(sorted({path.relative_to(found.root).parts[0] for path in foreign}, key=int))
+    return f"exception dumps of device {devices} in {found.root} are left to the ranks that use it"
+
+
+def _read(found: Found) -> tuple[list[FailedOperator], list[str]]:
+    """Read the dumps of a tree; one that is truncated still tells what its name does."""
+    failed = []
+    problems = [f"unreadable file in the exception dump: {error}" for error in found.tree.problems]
+    seen: set[object] = set()
+    for file in found.dumps:
+        one = replace(from_name(file), capture=found.capture, outside=found.outside)
+        first = one.identity not in seen
+        seen.add(one.identity)
+        try:
+            one = with_content(one, tensors=first)
+        except (DumpError, OSError) as error:
+            reason = error if isinstance(error, FormatError) else f"{file.path}: {error}"
+            problems.append(f"unreadable exception dump: {reason}")
+        beside = tuple(path for path in found.others if path.parent == file.path.parent)
+        failed.append(replace(one, attached=beside))
+    return failed, problems
+
+
+def _grouped(failed: Sequence[FailedOperator]) -> tuple[FailedOperator, ...]:
+    """Return one finding an operator, the first of its dumps, in the order of time."""
+    groups: dict[tuple[object, ...], FailedOperator] = {}
+    for one in failed:
+        first = groups.get(one.identity)
+        groups[one.identity] = (
+            one if first is None else replace(first, executions=first.executions + one.executions)
+        )
+    return tuple(groups.values())
+
+
+NORM, BRIEF, CALLBACK, CUSTOM, DETAIL = "norm", "brief", "callback", "custom", "detail"
+_NAMELESS = re.compile(r"(?:display|exception_info)(?:\.\w+\.\w+)?")
+_CORE_OF_CALLBACK = re.compile(r"\.\w+\.\w+\Z")
+_IDS = re.compile(r"stream_id:(\d+), task_id:(\d+)")
+_UNTYPED = "the dump tells no data type"
+
+
+@dataclass(frozen=True, slots=True)
+class FailedOperator:
+    """An operator that failed on the device, and the dump it left.
+
+    Attributes:
+        layer: its name, raw unless the file cannot be read; "" where the dump has none.
+        op_type: its type; "" where the dump has none.
+        kernel: the kernel that failed; "" where the dump has none.
+        kind: ``norm``, ``brief``, ``callback``, ``custom`` or ``detail``.
+        task, stream, device: ids; None where neither the dump nor its name has them.
+        dump: the file.
+        tensors: its inputs and outputs in the first of its dumps.
+        attached: files that belong to it: the kernel's object and description.
+        message: what CANN logged, as the dump has it.
+        capture: the capture it failed in.
+        outside: the variable, or the dump, that had CANN write outside of the test's own; "" where none had.
+        executions: how many dumps of it there are.
+    """
+
+    layer: str
+    op_type: str
+    kernel: str
+    kind: str
+    task: int | None
+    stream: int | None
+    device: int | None
+    dump: Path
+    tensors: tuple[OperatorTensor, ...] = ()
+    attached: tuple[Path, ...] = ()
+    message: str = ""
+    capture: str = ""
+    outside: str = ""
+    executions: int = 1
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What dumps of one operator share; those that name none are told apart by their task."""
+        ids = () if self.layer else (self.kernel, self.task, self.stream)
+        return (self.kind, self.layer, self.op_type, self.device, self.capture, *ids)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as plain JSON data."""
+        return {
+            "kind": "exception",
+            "operator": self.layer or None,
+            "type": self.op_type or None,
+            "kernel": self.kernel or None,
+            "dump_kind": self.kind,
+            "task": self.task,
+            "stream": self.stream,
+            "device": self.device,
+            "capture": self.capture or None,
+            "executions": self.executions,
+            "file": str(self.dump),
+            "attached": [str(path) for path in self.attached],
+            "outside": self.outside or None,
+            "message": self.message or None,
+            "tensors": [tensor.to_json() for tensor in self.tensors],
+        }
+
+
+def from_name(file: DumpFile) -> FailedOperator:
+    """Return what the name and the directory of a dump tell, without a look inside."""
+    name, place = file.name, file.place
+    device = place.device if place.device >= 0 else None
+    if name is None:
+        return FailedOperator("", "", "", CUSTOM, None, None, device, file.path)
+    kind = _kind(name)
+    kernel = ""
+    if kind == DETAIL:
+        kernel = name.op_name
+    elif kind in {BRIEF, CALLBACK} and not _NAMELESS.fullmatch(name.op_name):
+        kernel = _CORE_OF_CALLBACK.sub("", name.op_name)
+    layer = name.op_name if kind in {NORM, CUSTOM} else ""
+    return FailedOperator(layer, name.op_type, kernel, kind, name.task, name.stream, device, file.path)
+
+
+def _kind(name: DumpName) -> str:
+    if name.kind == "core":
+        return DETAIL
+    if name.op_type:
+        return NORM
+    if name.task is None:
+        return CUSTOM
+    return BRIEF if name.op_name in {"display", "exception_info"} else CALLBACK
+
+
+def with_content(failed: FailedOperator, *, tensors: bool) -> FailedOperator:
+    """Add to what :func:`from_name` tells what the dump itself does; ``tensors`` asks for those too.
+
+    Raises:
+        FormatError: the file is truncated or damaged.
+    """
+    if failed.kind == DETAIL:
+        core = read_core(failed.dump)
+        held = tuple(_core_tensors(core, failed.dump)) if tensors else ()
+        return replace(failed, kernel=core.kernel or failed.kernel, tensors=held)
+    records = read_container(failed.dump)
+    record = records[0]
+    ids = _IDS.search(record.dfx_message)
+    stream = int(ids[1]) if failed.stream is None and ids else failed.stream
+    task = int(ids[2]) if failed.task is None and ids else failed.task
+    return replace(
+        failed,
+        layer=record.op_name or failed.layer,
+        stream=stream,
+        task=task,
+        tensors=tuple(_tensor(tensor, failed.dump) for tensor in record.tensors) if tensors else (),
+        message=record.dfx_message,
+        executions=len(records),
+    )
+
+
+def _tensor(tensor: ContainerTensor, path: Path) -> OperatorTensor:
+    slot = (tensor.io, tensor.slot)
+    if tensor.payload is None:
+        return OperatorTensor(*slot, None, tensor.note or "no data", path)
+    if tensor.dtype == "undefined":
+        return OperatorTensor(*slot, None, _untyped(tensor.size, tensor.shape), tensor.payload.path)
+    return described(slot, tensor.payload, tensor.dtype, tensor.shape)
+
+
+def _untyped(size: int, shape: tuple[int, ...] | None) -> str:
+    return f"{size} bytes{'' if shape is None else f' of shape {list(shape)}'}, {_UNTYPED}"
+
+
+def _core_tensors(core: Core, path: Path) -> Iterator[OperatorTensor]:
+    """Yield the regions of a core; they are numbered by kind, and none has a data type."""
+    slots: Counter[str] = Counter()
+    for region in core.regions:
+        slot = (region.name, slots[region.name])
+        slots[region.name] += 1
+        note = "the device's memory could not be read"
+        if region.payload is not None:
+            note = _untyped(region.payload.nbytes, region.shape)
+        yield OperatorTensor(*slot, None, note, path)
+
+
+_PATHS = ("ASCEND_DUMP_PATH", "ASCEND_WORK_PATH", "NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE")
+_SWITCH = "ASCEND_DUMP_SCENE"
+ANOTHER = "another exception dump"
+"""What sends a dump to the working directory where no variable does: torch_npu's own acl.json, for one."""
+_FOLDER = "data-dump"
+_BELOW = Path("extra-info", _FOLDER)
+_CAPTURE = "dump-"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A tree that may hold exception dumps.
+
+    Attributes:
+        root: its directory.
+        tree: its files.
+        capture: name of the capture it belongs to; "" for the test itself.
+        outside: what sent it there, a variable or a dump other than the run's; "" for the run's own.
+    """
+
+    root: Path
+    tree: Tree
+    capture: str = ""
+    outside: str = ""
+
+    @property
+    def dumps(self) -> list[DumpFile]:
+        """The exception dumps among the files, in the order of time."""
+        return sorted(filter(self._holds, [*self.tree.files, *self.tree.cores]), key=_order)
+
+    def _holds(self, file: DumpFile) -> bool:
+        by_name = file.name is not None and file.name.kind in {"exception", "core"}
+        below = file.path.relative_to(self.root).parts
+        return by_name or bool(self.outside) or _FOLDER in below
+
+    def without(self, paths: Collection[Path]) -> Found:
+        """Return the tree with some of its files left out."""
+        return replace(self, tree=_kept(self.tree, self.root, lambda path: path not in paths))
+
+    @property
+    def others(self) -> Iterator[Path]:
+        """Files that are no dump files: objects and descriptions of kernels."""
+        return (self.root / name for name in self.tree.other)
+
+
+def _order(file: DumpFile) -> tuple[int, Path]:
+    return (file.name.time if file.name else 0, file.path)
+
+
+def find_dumps(attempt: Attempt, environ: Mapping[str, str]) -> Iterator[Found]:
+    """Yield the trees of a run, those outside of its directory without what is older than the run.
+
+    Raises:
+        DumpError: a directory cannot be listed.
+    """
+    if not attempt.directory.is_dir():
+        return
+    for folder in sorted(path for path in attempt.directory.iterdir() if path.is_dir()):
+        capture = folder.name.removeprefix(_CAPTURE) if folder.name.startswith(_CAPTURE) else ""
+        yield Found(folder, find_files(folder), capture)
+    since = _began(attempt.directory)
+    for variable, base in _bases(environ):
+        root = base / _BELOW
+        if root.is_dir() and not root.is_relative_to(attempt.directory.resolve()):
+            yield Found(root, _since(find_files(root), root, since), outside=variable)
+
+
+def _bases(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    """Yield the directories that variables name, once each, and the current one, CANN's last resort."""
+    seen = set()
+    named = [(variable, environ.get(variable, "")) for variable in _PATHS]
+    switched = (_SWITCH, ".") if environ.get(_SWITCH) else (ANOTHER, ".")
+    for variable, value in [*named, switched]:
+        if value:
+            base = Path(value).resolve()
+            if base not in seen:
+                seen.add(base)
+                yield variable, base
+
+
+def _began(directory: Path) -> int:
+    """Return when the run's first configuration was written, in nanoseconds; 0 if none is left."""
+    return min((path.stat().st_mtime_ns for path in directory.glob("*.json")), default=0)
+
+
+def _since(tree: Tree, root: Path, began: int) -> Tree:
+    def newer(path: Path) -> bool:
+        try:
+            return path.stat().st_mtime_ns >= began
+        except FileNotFoundError:  # gone meanwhile: others may clean up what is theirs
+            return False
+        except OSError as error:
+            raise DumpError(f"{path}: cannot be looked at: {error.strerror}") from error
+
+    return _kept(tree, root, newer)
+
+
+def _kept(tree: Tree, root: Path, wanted: Callable[[Path], bool]) -> Tree:
+    return replace(
+        tree,
+        files=[file for file in tree.files if wanted(file.path)],
+        cores=[file for file in tree.cores if wanted(file.path)],
+        other=[name for name in tree.other if wanted(root / name)],
+        problems=[problem for problem in tree.problems if wanted(Path(problem.path))],
+    )
+
+
+def dumps_of_others(found: Found, is_foreign: Callable[[int], bool]) -> frozenset[Path]:
+    """Return the files of a tree outside of the run's own that lie in the folders of others' devices.
+
+    Args:
+        found: the tree; its folders are named by device.
+        is_foreign: whether a device is used by others, and not by this process.
+    """
+    if not found.outside:
+        return frozenset()
+    tree = found.tree
+    paths = {*(file.path for file in (*tree.files, *tree.cores)), *(found.root / name for name in tree.other)}
+    paths |= {Path(problem.path) for problem in tree.problems}
+    devices = {path: _device_of(path, found.root) for path in paths}
+    return frozenset(path for path, device in devices.items() if device is not None and is_foreign(device))
+
+
+def _device_of(path: Path, root: Path) -> int | None:
+    """Return the number of the device in whose folder a file lies, None where that is no number."""
+    parts = path.relative_to(root).parts if path.is_relative_to(root) else ()
+    return int(parts[0]) if len(parts) > 1 and parts[0].isascii() and parts[0].isdigit() else None
+
+
+def refused_environment(environ: Mapping[str, str], inherited: Mapping[str, str]) -> str:
+    """Return why a program cannot be run for an exception dump with these variables; "" if it can.
+
+    Args:
+        environ: what the program gets in addition.
+        inherited: the environment of this process.
+    """
+    named = [name for name in (*_PATHS, _SWITCH) if name in environ and environ[name] != inherited.get(name)]
+    if named:
+        return (
+            f"{', '.join(named)}: the program's exception dump would go where this test does not look; leave "
+            f"it out, or set it for pytest itself"
+        )
+    set_here = {name: inherited[name] for name in _PATHS if inherited.get(name)}
+    relative = [name for name, value in set_here.items() if not Path(value).is_absolute()]
+    if inherited.get(_SWITCH) and not set_here.keys() & set(_PATHS[:2]):
+        relative.append(_SWITCH)
+    if relative:
+        return (
+            f"{', '.join(relative)}: the program's exception dump would go below its own working directory; "
+            f"set ASCEND_DUMP_PATH to an absolute path"
+        )
+    return ""

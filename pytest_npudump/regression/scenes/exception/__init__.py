@@ -1,1 +1,0 @@
-"""``scene="exception"``: ``judge``, where its ``dumps`` lie (``dump_paths``), and what they say."""

@@ -1,0 +1,395 @@
+"""Overflow: a test fails if an operator overflowed that its golden does not list.
+
+CANN keeps the first overflow of an execution. A healthy model leaves nothing and needs no golden. A golden
+lists known overflows under its key ``overflow``, as ``operator: [what happened, ...]``; the operator's name
+is followed by ``#capture=...`` where it overflowed in a capture, and likewise by ``rank``, ``device`` and
+``model`` where there are several.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.dump.files.container import read_container
+from pytest_npudump.dump.files.overflow import OverflowUnit, read_overflow
+from pytest_npudump.dump.reader import read_dump
+from pytest_npudump.dump.records import Dump
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.dump.tree.find import find_files
+from pytest_npudump.errors import DumpError, FormatError, GoldenError
+from pytest_npudump.golden.variants import foreign, unsaid
+from pytest_npudump.record.record import OVERFLOW, REASON
+from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.diagnose import not_dumped, ran_under_dump, why_unshown
+from pytest_npudump.regression.outcome import Outcome, recorded
+from pytest_npudump.regression.recording import golden_to_start_from
+from pytest_npudump.regression.run_record import unreadable
+from pytest_npudump.regression.scenes.operator_tensors import OperatorTensor, described
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_npudump.dump.places import Place
+    from pytest_npudump.dump.records import TensorKey, TensorRecord
+    from pytest_npudump.dump.tree.find import Tree
+    from pytest_npudump.record.record import Record
+    from pytest_npudump.regression.attempt import Attempt
+    from pytest_npudump.regression.case import Case
+    from pytest_npudump.runtime.base import Activity
+
+
+_SEVERAL = 2
+
+
+def judge(case: Case, attempt: Attempt) -> Outcome:
+    """Hold the overflows of a run against those that the golden lists, or record them there."""
+    path = case.goldens.path
+    try:
+        golden = golden_to_start_from(case)
+        known = {} if case.settings.update_golden else known_overflows(golden)
+        dump, tree = _read(case, attempt)
+    except (DumpError, GoldenError) as error:
+        return Outcome(status.ERROR, path, problems=(str(error),))
+    found, problems = find_overflows([file.path for file in tree.overflow], dump.records)
+    found += detected_by_mindspore(dump.records)
+    gaps = not_dumped(case.runtime.activity)
+    problems = (*unreadable(dump), *problems, *_without_tensors(tree, dump), *((gaps,) if gaps else ()))
+    if case.settings.update_golden:
+        return _record(case, golden, found, problems)
+    if golden is not None:
+        facts = case.goldens.facts(case.runtime.producer())
+        problems = (*foreign(golden, case.goldens.test, facts), *problems)
+    new = tuple(one for one in found if not is_known(one, known))
+    good = not new and not problems
+    return Outcome(
+        status.PASSED if good else status.FAILED,
+        path,
+        problems=problems,
+        notes=(*(unsaid(golden) if golden else ()), *_notes(found, new, known)),
+        tensors=len(dump.records),
+        findings=new,
+    )
+
+
+def is_known(one: Overflow, known: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a golden lists an overflow: its operator, where it ran, and all that happened.
+
+    Goldens used to list names as they are, without ``%`` and ``#`` encoded: such an entry still holds outside
+    of captures and of dumps with several ranks, devices or models.
+    """
+    if not one.layer:
+        return False
+    plain = "#" not in one.name and not {"%", "#"} & set(one.layer)
+    listed = known.get(one.name, known.get(one.layer, ()) if plain else ())
+    return set(one.kinds) <= set(listed)
+
+
+def _without_tensors(tree: Tree, dump: Dump) -> Iterator[str]:
+    """Say which operators overflowed of which nothing but the file's name is known."""
+    read = {record.path for record in dump.records}
+    unread = {problem.path for problem in dump.problems}
+    for file in tree.files:
+        if file.path.suffix != ".npy" and file.path not in read and str(file.path) not in unread:
+            yield f"{file.path}: the operator was dumped, as it overflowed, and its dump holds no tensor"
+
+
+def known_overflows(golden: Record | None) -> Mapping[str, Sequence[str]]:
+    """Return what a golden lists as known, by operator; nothing where there is none.
+
+    Raises:
+        GoldenError: its key ``overflow`` is no mapping of names to lists of text.
+    """
+    listed = {} if golden is None else golden.extra.get(OVERFLOW, {})
+    if isinstance(listed, dict) and all(
+        isinstance(kinds, list) and all(isinstance(kind, str) for kind in kinds) for kinds in listed.values()
+    ):
+        return listed
+    path = golden.path if golden is not None else ""
+    raise GoldenError(
+        f"{path}: {OVERFLOW!r} is no mapping of operators to lists of what happened; restore the file from "
+        f"version control, or approve anew with --npudump-update-golden"
+    )
+
+
+def _read(case: Case, attempt: Attempt) -> tuple[Dump, Tree]:
+    """Read the run's dump, and find its files.
+
+    Raises:
+        DumpError: there is none, and nothing shows that a model ran while overflows were dumped and seen.
+    """
+    activity = case.runtime.activity
+    tree = find_files(attempt.directory)
+    if tree.overflow or tree.files or tree.problems:
+        dump = _merge(attempt.directory, one_run=case.runtime.name == "mindspore")
+        return _with_models(dump, tree, activity), tree
+    if activity.evidence.blind:
+        raise DumpError(f"no overflow is recorded, and none could be: {'; '.join(activity.evidence.blind)}")
+    if ran_under_dump(activity):
+        return Dump(attempt.directory, ()), tree
+    raise DumpError(f"no overflow is recorded, and {why_unshown(case, attempt)}")
+
+
+def _merge(directory: Path, *, one_run: bool) -> Dump:
+    """Read the dumps around and in the captures of a run, those that hold nothing left out."""
+    folders = sorted(path for path in directory.iterdir() if path.is_dir())
+    parts = [
+        (folder.name.partition("-")[2], read_dump(folder, stats=False, one_run=one_run))
+        for folder in folders
+        if any(path.is_file() for path in folder.rglob("*"))
+    ]
+    return Dump(
+        directory,
+        tuple(
+            replace(record, key=replace(record.key, capture=name))
+            for name, part in parts
+            for record in part.records
+        ),
+        tuple(problem for _, part in parts for problem in part.problems),
+    )
+
+
+def _with_models(dump: Dump, tree: Tree, activity: Activity) -> Dump:
+    """Put the model's name into every key where the test ran several models.
+
+    The dump of an overflow holds only what overflowed, so that one model in it says little.
+    """
+    places = {file.path: file.place for file in tree.files}
+    ran = {*map(str, activity.models), *activity.evidence.models}
+    if len(ran) < _SEVERAL and len({place.model for place in places.values()} - {""}) < _SEVERAL:
+        return dump
+    return replace(dump, records=tuple(_with_model(record, places) for record in dump.records))
+
+
+def _with_model(record: TensorRecord, places: Mapping[Path, Place]) -> TensorRecord:
+    place = places.get(record.path)
+    if record.key.model or place is None:
+        return record
+    return replace(record, key=replace(record.key, model=place.model))
+
+
+def _notes(
+    found: Sequence[Overflow], new: Sequence[Overflow], known: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    approved = [one.name for one in found if one not in new]
+    if approved:
+        yield (
+            f"CANN keeps only the first overflow of an execution: behind {', '.join(approved)}, which the "
+            f"golden lists, others may have overflowed unseen"
+        )
+    overflowed = {one.name for one in found} | {one.layer for one in found if is_known(one, known)}
+    absent = [name for name in known if name not in overflowed]
+    if absent:
+        yield f"the golden lists {', '.join(absent)}, which did not overflow this time"
+    elsewhere = [one.name for one in new if one.layer in absent]
+    if elsewhere:
+        yield (
+            f"{', '.join(elsewhere)}: the golden lists the operator without this capture, rank, device or "
+            f"model; it approves an overflow only where it lists it"
+        )
+
+
+def _record(
+    case: Case, golden: Record | None, found: Sequence[Overflow], problems: tuple[str, ...]
+) -> Outcome:
+    """Write the overflows into the golden; a model without any gets no golden, and keeps none."""
+    path = case.goldens.path
+    nameless = tuple(
+        f"{one.record}: the overflow of task {one.task}, stream {one.stream} cannot be listed: the dump "
+        f"has no operator with these ids"
+        for one in found
+        if not one.layer
+    )
+    if problems or nameless:
+        return Outcome(status.ERROR, path, problems=problems + nameless)
+    lost = case.goldens.lost_by_update(golden)
+    if golden is None and not found and not lost:
+        return Outcome(status.UNCHANGED, path)
+    kinds: defaultdict[str, list[str]] = defaultdict(list)
+    for one in found:
+        kinds[one.name] += [kind for kind in one.kinds if kind not in kinds[one.name]]
+    empty = StatsTable.from_records(())
+    known: dict[str, object] = {OVERFLOW: dict(kinds)} if kinds else {}
+    known |= {REASON: case.settings.reason} if case.settings.reason else {}
+    try:
+        recording = case.goldens.record(golden, empty, case.runtime.producer(), known=known)
+    except GoldenError as error:
+        return Outcome(status.ERROR, path, problems=(str(error),))
+    return recorded(recording, notes=lost)
+
+
+_BY_MINDSPORE = ("detected by MindSpore",)
+_NO_RECORD = ("dumped, and no overflow record tells what happened: the record is lost",)
+
+
+@dataclass(frozen=True, slots=True)
+class Overflow:
+    """An operator that overflowed.
+
+    Attributes:
+        layer: its name; "" where the record names a task of which there is no dump.
+        op_type: its type.
+        kinds: what happened, as ``unit: words``.
+        task, stream: ids in the record.
+        record: the file of the record; that of the dump where there is no record.
+        place: what tells this execution from others, as ``name=value``; "" if nothing.
+        tensors: its inputs and outputs in the first execution in which it overflowed.
+        executions: how many executions of the model have it.
+        name: what a golden lists it as, ``layer[#capture=...,rank=...,device=...,model=...]``; "" without a
+            layer.
+    """
+
+    layer: str
+    op_type: str
+    kinds: tuple[str, ...]
+    task: int
+    stream: int
+    record: Path
+    place: str = ""
+    tensors: tuple[OperatorTensor, ...] = ()
+    executions: int = 1
+    name: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as plain JSON data."""
+        return {
+            "kind": "overflow",
+            "operator": self.layer or None,
+            "listed_as": self.name or None,
+            "type": self.op_type or None,
+            "what": list(self.kinds),
+            "task": self.task,
+            "stream": self.stream,
+            "place": self.place or None,
+            "executions": self.executions,
+            "record": str(self.record),
+            "tensors": [tensor.to_json() for tensor in self.tensors],
+        }
+
+
+def find_overflows(
+    paths: Iterable[Path], dumped: Sequence[TensorRecord]
+) -> tuple[tuple[Overflow, ...], tuple[str, ...]]:
+    """Read overflow records and find their operators; operators that no record names come last.
+
+    Args:
+        paths: files of overflow records.
+        dumped: the tensors of the same dump.
+
+    Returns:
+        One finding an operator and kind, in the order of time, and what could not be read.
+    """
+    found: list[Overflow] = []
+    problems = []
+    named: set[Path] = set()
+    for path in sorted(paths, key=lambda path: path.name.rpartition(".")[2]):
+        try:
+            units = [unit for record in _records(path) for unit in record]
+        except FormatError as error:
+            problems.append(f"unreadable overflow record: {error}")
+            continue
+        if not units:
+            problems.append(f"{path}: the overflow record names no unit that overflowed")
+        for unit in units:
+            operators = _operators(unit, path, dumped)
+            named.update(operators)
+            found.append(_overflow(unit, path, operators))
+    found += _without_record(record for record in dumped if record.path not in named)
+    return _grouped(found), tuple(problems)
+
+
+def detected_by_mindspore(dumped: Iterable[TensorRecord]) -> tuple[Overflow, ...]:
+    """Return the operators that MindSpore dumped because it found that they overflowed, in the order of time.
+
+    Its synchronous dump (``op_debug_mode`` 3) leaves their inputs and outputs as npy files, and no record.
+    """
+    by_mindspore = (record for record in dumped if _is_mindspore(record) and record.op_type != "Parameter")
+    return _grouped(_found(operator, _BY_MINDSPORE) for operator in _executions(by_mindspore))
+
+
+def _without_record(dumped: Iterable[TensorRecord]) -> Iterator[Overflow]:
+    of_cann = (record for record in dumped if not _is_mindspore(record))
+    return (_found(operator, _NO_RECORD) for operator in _executions(of_cann))
+
+
+def _is_mindspore(record: TensorRecord) -> bool:
+    return record.path.suffix == ".npy"
+
+
+def _executions(dumped: Iterable[TensorRecord]) -> Iterable[Sequence[TensorRecord]]:
+    executions: defaultdict[object, list[TensorRecord]] = defaultdict(list)
+    for record in dumped:
+        executions[replace(record.key, io="", slot=0)].append(record)
+    return executions.values()
+
+
+def _grouped(found: Iterable[Overflow]) -> tuple[Overflow, ...]:
+    """Return one finding an operator, place and kind: the first, with the number of executions."""
+    groups: dict[tuple[object, ...], Overflow] = {}
+    for one in found:
+        key = (one.name, one.kinds, *(() if one.layer else (one.task, one.stream)))
+        earlier = groups.get(key)
+        groups[key] = one if earlier is None else replace(earlier, executions=earlier.executions + 1)
+    return tuple(groups.values())
+
+
+def _records(path: Path) -> Iterator[tuple[OverflowUnit, ...]]:
+    for container in read_container(path):
+        for tensor in container.tensors:
+            if tensor.payload is None:
+                raise FormatError(path, f"the overflow record has no data {tensor.note}".rstrip())
+            yield read_overflow(tensor.payload).overflowed
+
+
+def _overflow(unit: OverflowUnit, path: Path, operators: Mapping[Path, Sequence[TensorRecord]]) -> Overflow:
+    """Return what a record tells; of which operator is not guessed where several may be meant."""
+    task, stream = unit.fields["task_id"], unit.fields["stream_id"]
+    kinds = tuple(text if text.startswith(unit.name) else f"{unit.name}: {text}" for text in unit.describe())
+    if len(operators) != 1:
+        return Overflow("", "", kinds, task, stream, path)
+    (operator,) = operators.values()
+    return replace(_found(operator, kinds), task=task, stream=stream, record=path)
+
+
+def _found(operator: Sequence[TensorRecord], kinds: tuple[str, ...]) -> Overflow:
+    first = operator[0]
+    _, sign, qualifiers = _head(first.key).partition("#")
+    return Overflow(
+        first.key.layer,
+        first.op_type,
+        kinds,
+        first.task or 0,
+        first.stream or 0,
+        first.path,
+        qualifiers if sign else "",
+        tuple(map(_tensor, operator)),
+        name=_head(replace(first.key, turn=0, step=0, load=0)),
+    )
+
+
+def _head(key: TensorKey) -> str:
+    return str(key).rpartition(":")[0]
+
+
+def _operators(
+    unit: OverflowUnit, path: Path, dumped: Sequence[TensorRecord]
+) -> Mapping[Path, Sequence[TensorRecord]]:
+    """Return the tensors of the operators that a record may mean, by file.
+
+    The record lies beside the operator's dump; where it does not, the ids have to be those of one file.
+    """
+    task, stream = unit.fields["task_id"], unit.fields["stream_id"]
+    same = [r for r in dumped if r.task == task and r.stream in {stream, None}]
+    files: defaultdict[Path, list[TensorRecord]] = defaultdict(list)
+    for record in [r for r in same if r.path.parent == path.parent] or same:
+        files[record.path].append(record)
+    return files
+
+
+def _tensor(record: TensorRecord) -> OperatorTensor:
+    slot = (record.key.io, record.key.slot)
+    if record.payload is None:
+        return OperatorTensor(*slot, None, record.note or "no data", record.path)
+    return described(slot, record.payload, record.dtype, record.shape)

@@ -1,1 +1,0 @@
-"""``scene="overflow"``: ``judge``, and the ``findings`` of overflow records."""

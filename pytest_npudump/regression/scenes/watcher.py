@@ -1,0 +1,351 @@
+"""The watcher: outputs of ``watcher_nodes`` must not change while the operators of ``layers`` run.
+
+CANN dumps every watched output after its own operator C (``C``) and after each operator A of ``layers``, or
+after every operator where it has none (``A_To_C``, with the task id of A); not after a watched operator, nor
+after a collective one, whose type begins with ``Hcom``. Snapshots are put into the order in which their
+operators ran, and each is compared with the one before it, so that a change is laid to the first operator
+behind it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pytest_npudump.dump.arrays.decode import load
+from pytest_npudump.dump.bytes.rawfile import raw_bytes
+from pytest_npudump.dump.names import split_watcher
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.values.dtypes import BY_NAME
+from pytest_npudump.errors import DumpError
+from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.outcome import Outcome
+from pytest_npudump.regression.run_record import read_run, unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_npudump.dump.records import Dump, Payload, TensorRecord
+    from pytest_npudump.regression.attempt import Attempt
+    from pytest_npudump.regression.case import Case
+    from pytest_npudump.request import DumpRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Trampling:
+    """A watched output that changed.
+
+    Attributes:
+        by: the operator behind which the change shows first.
+        since: the operator behind which the output was still as before: the watched one itself, or one
+            behind it. Whatever ran in between may have done it.
+        node: the watched operator.
+        op_type: its type.
+        slot: which of its outputs.
+        place: what else tells this execution from others, as ``name=value``; "" if nothing.
+        dtype, shape, format: of the output on the device.
+        change: which elements.
+        before, after: the files of the two snapshots.
+    """
+
+    by: str
+    since: str
+    node: str
+    op_type: str
+    slot: int
+    place: str
+    dtype: str
+    shape: tuple[int, ...] | None
+    format: str
+    change: Change
+    before: Path
+    after: Path
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as plain JSON data."""
+        change = self.change
+        return {
+            "kind": "trampling",
+            "by": self.by,
+            "since": self.since,
+            "node": self.node,
+            "output": self.slot,
+            "place": self.place or None,
+            "dtype": self.dtype,
+            "shape": None if self.shape is None else list(self.shape),
+            "format": self.format or None,
+            "changed": change.changed,
+            "count": change.count,
+            "first": None if change.first is None else list(change.first),
+            "values": [str(change.before), str(change.after)],
+            "files": [str(self.before), str(self.after)],
+        }
+
+
+class _Snapshot(NamedTuple):
+    layer: str
+    node: str
+    record: TensorRecord
+
+
+def judge(case: Case, attempt: Attempt) -> Outcome:
+    """Compare the snapshots of every watched output; nothing to compare is a failure, never a pass."""
+    try:
+        dump = read_run(case, attempt)
+    except DumpError as error:
+        return Outcome(status.ERROR, None, problems=(str(error),))
+    findings, problems, compared = find_tramplings(dump, case.request)
+    problems = (*unreadable(dump), *problems)
+    good = not findings and not problems
+    notes = (*dump.notes, *_left_out(case.request))
+    return Outcome(
+        status.PASSED if good else status.FAILED,
+        None,
+        problems=problems,
+        notes=notes,
+        tensors=compared,
+        findings=findings,
+    )
+
+
+def find_tramplings(dump: Dump, request: DumpRequest) -> tuple[tuple[Trampling, ...], tuple[str, ...], int]:
+    """Compare the snapshots of a dump.
+
+    Args:
+        dump: what a run left, with tensors.
+        request: its ``layers`` and ``watcher_nodes`` are raw names.
+
+    Returns:
+        The findings in execution order, what could not be compared, and the number of snapshots compared.
+    """
+    groups: defaultdict[tuple[object, ...], list[_Snapshot]] = defaultdict(list)
+    for snapshot in _snapshots(dump.records, request):
+        groups[_group(snapshot)].append(snapshot)
+    findings: list[Trampling] = []
+    problems: list[str] = []
+    compared = 0
+    for group in groups.values():
+        for before, after in _pairs(group):
+            try:
+                change = compare_snapshots(before.record, after.record)
+            except DumpError as error:
+                problems.append(str(error))
+                continue
+            compared += 1
+            if change.changed:
+                findings.append(_finding(before, after, change))
+    findings.sort(key=lambda finding: finding.place)
+    return tuple(findings), (*problems, *_not_compared(request, groups.values())), compared
+
+
+def _snapshots(records: Iterable[TensorRecord], request: DumpRequest) -> Iterator[_Snapshot]:
+    layers, nodes = _spellings(request.layers), _spellings(request.watcher_nodes)
+    for record in records:
+        name = record.key.layer
+        if record.key.io != "output":  # of a collective operator, which has a file of its inputs
+            continue
+        found = None if name in nodes and not layers else split_watcher(name, layers, nodes)
+        if found is not None:
+            yield _Snapshot(layers.get(found[0], found[0]), nodes[found[1]], record)
+        elif name in nodes:
+            yield _Snapshot("", nodes[name], record)
+
+
+def _spellings(names: Sequence[str]) -> Mapping[str, str]:
+    """Raw names by every spelling that a dump may have."""
+    return {sanitise(name): name for name in names} | {name: name for name in names}
+
+
+def _group(snapshot: _Snapshot) -> tuple[object, ...]:
+    """What snapshots of one output in one execution of a model share."""
+    key = snapshot.record.key
+    return (snapshot.node, key.io, key.slot, *_place(snapshot.record))
+
+
+def _place(record: TensorRecord) -> tuple[object, ...]:
+    key = record.key
+    return (key.capture, key.rank, key.device, key.model, key.load, key.step)
+
+
+def _pairs(group: Sequence[_Snapshot]) -> Iterator[tuple[_Snapshot, _Snapshot]]:
+    """Yield each snapshot behind the watched operator with the one before it.
+
+    A snapshot from before the watched operator ran shows what the memory was used for earlier.
+    """
+    before: _Snapshot | None = None
+    for snapshot in _in_order(group):
+        if not snapshot.layer:
+            before = snapshot
+        elif before is not None:
+            yield before, snapshot
+            before = snapshot
+
+
+def _in_order(group: Sequence[_Snapshot]) -> list[_Snapshot]:
+    """Order by task id where one stream has them all, else by the time of the dump."""
+    streams = {snapshot.record.stream for snapshot in group}
+    tasks = [snapshot.record.task for snapshot in group]
+    if len(streams) == 1 and None not in tasks and len(set(tasks)) == len(tasks):
+        return sorted(group, key=lambda snapshot: snapshot.record.task or 0)
+    return sorted(group, key=lambda snapshot: snapshot.record.time)
+
+
+def _finding(before: _Snapshot, after: _Snapshot, change: Change) -> Trampling:
+    record = after.record
+    head = str(record.key).rpartition(":")[0]
+    _, sign, qualifiers = head.partition("#")
+    return Trampling(
+        by=after.layer,
+        since=before.layer or before.node,
+        node=after.node,
+        op_type=record.op_type,
+        slot=record.key.slot,
+        place=qualifiers if sign else "",
+        dtype=record.dtype,
+        shape=record.shape,
+        format=record.format,
+        change=change,
+        before=before.record.path,
+        after=record.path,
+    )
+
+
+def _not_compared(request: DumpRequest, groups: Iterable[Sequence[_Snapshot]]) -> Iterator[str]:
+    """Say which pairs of the marker were not compared, in whichever execution, and why."""
+    found: dict[str, None] = {}
+    nodes = set()
+    for group in groups:
+        node = group[0].node
+        dumped = {snapshot.layer for snapshot in group}
+        nodes.add(node)
+        if "" not in dumped:
+            found[f"watched operator {node!r} was not dumped after itself: {_EXACT}"] = None
+            continue
+        compared = {after.layer for _, after in _pairs(group)}
+        if not compared and not request.layers:
+            found[f"there is no snapshot of {node!r} after an operator behind it: {_EXACT}"] = None
+        for layer in request.layers:
+            if layer not in compared and layer not in request.watcher_nodes:
+                found[_why_not(layer, node, dumped=layer in dumped)] = None
+    yield from found
+    for node in request.watcher_nodes:
+        if node not in nodes:
+            yield f"watched operator {node!r} is not in the dump: {_EXACT}"
+
+
+def _why_not(layer: str, node: str, *, dumped: bool) -> str:
+    if dumped:
+        return f"{layer!r} runs before {node!r} and cannot trample its output: name operators behind it"
+    return f"there is no snapshot of {node!r} after {layer!r}: {_EXACT}; after a collective one it has none"
+
+
+def _left_out(request: DumpRequest) -> Iterator[str]:
+    both = [name for name in request.layers if name in request.watcher_nodes]
+    if both:
+        yield (
+            f"layers: CANN dumps no other output after a watched operator, so that nothing was compared "
+            f"after {first_of(both)}"
+        )
+
+
+_EXACT = "CANN takes exact operator names of the model as built, and watches operators of static graphs only"
+
+
+_CHUNK = 1 << 20
+_BITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Where two snapshots differ.
+
+    Attributes:
+        changed: number of elements whose bits differ; 0 if the snapshots are the same.
+        count: number of elements.
+        first: index of the first of them in the shape on the device; None where none differs.
+        before, after: its value in the two snapshots; None where the type has no values.
+    """
+
+    changed: int
+    count: int
+    first: tuple[int, ...] | None = None
+    before: object = None
+    after: object = None
+
+
+def compare_snapshots(before: TensorRecord, after: TensorRecord) -> Change:
+    """Compare two snapshots bit for bit: NaN equals the same NaN, 0 is not -0.
+
+    Elements that share a byte are compared one by one; those of a type of no known size by bytes.
+
+    Raises:
+        DumpError: a snapshot has no data, or the two differ in type or shape.
+    """
+    one, other = _payload(before), _payload(after)
+    if (before.dtype, before.shape, one.nbytes) != (after.dtype, after.shape, other.nbytes):
+        raise DumpError(
+            f"the snapshots {one.path} and {other.path} differ in form: {before.dtype} {before.shape} of "
+            f"{one.nbytes} bytes, then {after.dtype} {after.shape} of {other.nbytes} bytes"
+        )
+    shape = before.shape or ()
+    count = math.prod(shape)
+    first, second = _elements(before, one, count), _elements(after, other, count)
+    shape = shape if len(first) == count else (len(first),)
+    changed, at = _differences(first, second)
+    if at is None:
+        return Change(0, len(first))
+    index = tuple(int(i) for i in np.unravel_index(at, shape)) if shape else ()
+    return Change(changed, len(first), index, _value(before, index), _value(after, index))
+
+
+def _payload(record: TensorRecord) -> Payload:
+    if record.payload is None:
+        raise DumpError(f"{record.path}: the snapshot {record.key} has no data{_why(record)}")
+    return record.payload
+
+
+def _why(record: TensorRecord) -> str:
+    return f" ({record.note})" if record.note else ""
+
+
+def _elements(record: TensorRecord, payload: Payload, count: int) -> np.ndarray:
+    """Return the elements as rows of bytes, shape (elements, bytes of one)."""
+    data = raw_bytes(payload)
+    dtype = BY_NAME.get(record.dtype)
+    if dtype is not None and 0 < dtype.bits < _BITS and record.shape is not None:
+        try:
+            return load(payload, record.dtype, record.shape).reshape(-1, 1)
+        except DumpError:
+            return data.reshape(-1, 1)
+    if dtype is None or not dtype.bits or not count or len(data) * _BITS != count * dtype.bits:
+        return data.reshape(-1, 1)
+    return data.reshape(count, -1)
+
+
+def _differences(first: np.ndarray, second: np.ndarray) -> tuple[int, int | None]:
+    """Return the number of rows that differ and the first of them, in chunks: memory does not grow."""
+    changed, at = 0, None
+    rows = max(1, _CHUNK // max(1, first.shape[1]))
+    for start in range(0, len(first), rows):
+        differing = np.any(first[start : start + rows] != second[start : start + rows], axis=1)
+        found = int(np.count_nonzero(differing))
+        if found and at is None:
+            at = start + int(differing.argmax())
+        changed += found
+    return changed, at
+
+
+def _value(record: TensorRecord, index: tuple[int, ...]) -> object:
+    if record.payload is None or record.shape is None or len(index) != len(record.shape):
+        return None
+    try:
+        value = load(record.payload, record.dtype, record.shape)[index]
+    except DumpError:
+        return None
+    return value.item()

@@ -1,1 +1,0 @@
-"""``scene="watcher"``: ``judge``, and the ``changes`` between two snapshots of an output."""

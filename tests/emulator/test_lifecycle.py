@@ -1,0 +1,177 @@
+"""Sequences of calls with the codes that ACL's own unit tests, its sources and the rules give."""
+
+from __future__ import annotations
+
+import operator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pytest_npudump.emulator import install
+
+CASES = yaml.safe_load((Path(__file__).parents[1] / "data" / "acl_lifecycle.yaml").read_text())["cases"]
+
+
+def test_every_published_sequence_is_there() -> None:
+    assert len(CASES) == 23
+
+
+@pytest.mark.conformance("acl-lifecycle")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+def test_sequence_returns_the_codes_of_acl(
+    acl: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in case.get("fixture", {}).get("dirs", ()):
+        (tmp_path / name).mkdir()
+    for name, text in case.get("fixture", {}).get("files", {}).items():
+        (tmp_path / name).write_text(text)
+    calls = {
+        "init": acl.init,
+        "finalize": acl.finalize,
+        "finalize_reference": lambda: acl.finalize_reference()[1],
+        "init_dump": acl.mdl.init_dump,
+        "set_dump": acl.mdl.set_dump,
+        "finalize_dump": acl.mdl.finalize_dump,
+    }
+    for step in case["sequence"]:
+        args = step.get("args", [])
+        # NULL is what pyACL passes where no argument is given; None itself is a TypeError.
+        code = calls[step["call"]](*[] if args == [None] else args)
+        assert code == step["ret"], (step, acl.get_recent_err_msg())
+
+
+def test_refusal_of_a_configuration_names_its_reason_code(started: Any, tmp_path: Path) -> None:
+    config = tmp_path / "acl.json"
+    config.write_text('{"dump": {"dump_path": "nowhere", "dump_list": [{}]}}')
+    assert started.mdl.init_dump() == 0
+    assert started.mdl.set_dump(str(config)) == 100009
+    message = started.get_recent_err_msg()
+    assert message.startswith("EP0003")
+    assert "nowhere" in message
+    assert started.get_recent_err_msg() is None
+
+
+def test_configuration_over_ten_mebibytes_is_no_valid_file_nor_is_a_directory(
+    started: Any, tmp_path: Path
+) -> None:
+    config = tmp_path / "acl.json"
+    started.mdl.init_dump()
+    for size, code in ((10 << 20, 0), ((10 << 20) + 1, 100003)):
+        config.write_bytes(b"{}".ljust(size))
+        assert started.mdl.set_dump(str(config)) == code
+    assert started.mdl.set_dump(str(tmp_path)) == 100003
+
+
+def test_remote_dump_path_is_an_internal_error_of_the_emulator(started: Any, tmp_path: Path) -> None:
+    config = tmp_path / "acl.json"
+    config.write_text('{"dump": {"dump_path": "10.0.0.1:/dumps", "dump_list": [{}]}}')
+    started.mdl.init_dump()
+    assert started.mdl.set_dump(str(config)) == 500000
+    assert "10.0.0.1" in started.get_recent_err_msg()
+
+
+def test_bad_argument_list_is_a_type_error_that_names_the_call(acl: Any) -> None:
+    bad: tuple[tuple[Any, ...], ...] = (
+        ("init", None),
+        ("init", b"acl.json"),
+        ("mdl.set_dump", None),
+        ("mdl.set_dump", "a", "b"),
+        ("rt.malloc", 10),
+        ("rt.malloc", 10.0, 0),
+        ("rt.set_device", 1 << 40),
+        ("mdl.load_from_file", "a\0b"),
+        ("create_tensor_desc", 0, (1, 2), 2),
+        ("create_tensor_desc", 0, ["1"], 2),
+        ("op.execute_v2", "Add", 1, 2, 3, 4, 0, 0),
+    )
+    for call, *arguments in bad:
+        with pytest.raises(TypeError, match=f"^acl.{call} args parse failed!$"):
+            operator.attrgetter(call)(acl)(*arguments)
+
+
+def test_functions_without_parameters_ignore_arguments(acl: Any) -> None:
+    assert acl.init() == 0
+    assert acl.mdl.init_dump("ignored") == 0
+    assert acl.mdl.finalize_dump(1, 2) == 0
+    assert acl.finalize("ignored") == 0
+
+
+FILES = {
+    "dump.json": '{"dump": {"dump_path": ".", "dump_list": [{}]}}',
+    "path.json": '{"dump": {"dump_path": "."}}',
+    "overflow.json": '{"dump": {"dump_path": ".", "dump_debug": "on"}}',
+    "exception.json": '{"dump": {"dump_scene": "lite_exception"}}',
+    "refused.json": '{"dump": {"dump_path": "nowhere", "dump_list": [{}]}}',
+    "profiler.json": '{"profiler": {}}',
+    "messages.json": '{"err_msg_mode": "1"}',
+    "bad_messages.json": '{"err_msg_mode": "2"}',
+    "array_messages.json": '{"err_msg_mode": []}',
+    "object_messages.json": '{"err_msg_mode": {}}',
+    "number_messages.json": '{"err_msg_mode": 1}',
+    "null_messages.json": '{"err_msg_mode": null}',
+    "malformed.json": '{"dump":',
+    "blank.json": "  ",
+    "empty.json": "",
+    "objects.json": '{"a":' * 11 + "1" + "}" * 11,
+    "arrays.json": "[" * 11 + "]" * 11,
+    "string.json": '{"a": "[[[[[[[[[[["}',
+}
+# One call a line: its name, its argument if it has one, the code.
+SEQUENCES = {
+    "set_dump before all": "set_dump dump.json 100001",
+    "set_dump of NULL before all": "set_dump 100001",
+    "init_dump before all": "init_dump 100001",
+    "finalize_dump before all": "finalize_dump 100001",
+    "set_dump before init_dump": "init 0, set_dump dump.json 100045, set_dump 100045, finalize_dump 100045",
+    "set_dump of NULL": "init 0, init_dump 0, set_dump 100000",
+    "files": (
+        "init 0, init_dump 0, set_dump missing 100003, set_dump . 100003, set_dump objects.json 100006, "
+        "set_dump arrays.json 100006, set_dump string.json 100006, set_dump malformed.json 100009, "
+        "set_dump blank.json 100009, set_dump refused.json 100009, set_dump empty.json 0, "
+        "set_dump profiler.json 0, set_dump path.json 0, set_dump dump.json 0, set_dump overflow.json 0, "
+        "init_dump 100002, finalize_dump 0, finalize_dump 100045, init_dump 0, finalize_dump 0"
+    ),
+    "references": (
+        "init 0, init 100002, finalize_reference 0, finalize_reference 0, finalize_reference 100037"
+    ),
+    "finalize without init": "finalize 0, finalize 100037",
+    "finalize drops every reference": "init 0, init 100002, finalize 0, finalize 100037, init 0",
+    "a failed init leaves nothing": "init missing 100003, init 0",
+    "a failed init is not remembered": "init malformed.json 100006, init dump.json 0",
+    "init of a blank file": "init blank.json 100006",
+    "init of nesting": "init objects.json 100006",
+    "init of a refused dump": "init refused.json 100009, init_dump 100001, init dump.json 0",
+    "init without a file fixes the content": "init 0, finalize 0, init dump.json 100000, init 0",
+    "a second init is not read": "init dump.json 0, init profiler.json 100002, init missing 100002",
+    "another content": "init dump.json 0, finalize 0, init profiler.json 100000, init dump.json 0",
+    "err_msg_mode": "init bad_messages.json 100000, init messages.json 0",
+    "err_msg_mode of another type": (
+        "init array_messages.json 100000, init object_messages.json 100000, "
+        "init number_messages.json 100000, init null_messages.json 100000, init messages.json 0"
+    ),
+    "an empty file": "init empty.json 0",
+    "a dump of init needs init_dump to be ended": (
+        "init dump.json 0, set_dump dump.json 100045, finalize_dump 100045, init_dump 0, finalize_dump 0"
+    ),
+    "finalize keeps the dump's flag": (
+        "init 0, init_dump 0, finalize 0, init_dump 100001, set_dump dump.json 100001, "
+        "finalize_dump 100001, init 0, init_dump 100002, finalize_dump 0"
+    ),
+    "exceptions twice": "init 0, init_dump 0, set_dump exception.json 0, set_dump exception.json 0",
+}
+
+
+def test_codes_follow_the_state(acl: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    for title, sequence in SEQUENCES.items():
+        install.reset()
+        for step in sequence.split(", "):
+            name, *argument, code = step.split()
+            home = acl if name in ("init", "finalize", "finalize_reference") else acl.mdl
+            answer = getattr(home, name)(*argument)
+            assert (answer[-1] if isinstance(answer, tuple) else answer) == int(code), (title, step)

@@ -1,0 +1,166 @@
+"""A call of torch that was saved becomes a folder whose script says whether it is wrong by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from pytest_npudump.cli import main
+from pytest_npudump.runtime.aten.call_files import CALL, INPUTS, OUTPUTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Repro = Callable[..., subprocess.CompletedProcess[str]]
+
+FOLDER = os.environ.get("NPUDUMP_TORCHAIR", "")
+PLANTED = Path(__file__).parents[2] / "data" / "aten" / "first_call_wrong"
+X = np.random.default_rng(3).normal(size=(16, 8)).astype(np.float32)
+
+real = pytest.mark.skipif(not FOLDER, reason="NPUDUMP_TORCHAIR names no folder with torch")
+
+ISOLATED: dict[str, Any] = {"key": "aclnnRelu:output.0", "verdict": "convicted"}
+REPORT: dict[str, Any] = {
+    "test": "test_block.py::test_block",
+    "golden": None,
+    "origin": {
+        "runtime": "torch_npu",
+        "producer": {"torch_npu": "2.13.0", "hf32": "conv"},
+        "models": [],
+        "reference": None,
+        "reference_map": None,
+    },
+}
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    """Return the report of a wrong ``relu``, its call saved beside it."""
+    calls = tmp_path / "run2" / "calls" / "0"
+    calls.mkdir(parents=True)
+    judged = {"place": 0, "dtype": "float32", "wide": "float32", "plain": False}
+    judged |= {"apart": 0.001, "allowed": 4.8e-6, "why": ""}
+    call = {
+        "operator": "aten.relu.default",
+        "arguments": [{"tensor": ["memory_0", [16, 8], [8, 1], 0]}],
+        "named": {},
+        "memory": {"memory_0": "float32"},
+        "result": {"of": "returned", "at": 0},
+        "judged": judged,
+    }
+    (calls / CALL).write_text(json.dumps(call), encoding="utf-8")
+    np.savez(calls / INPUTS, memory_0=X.ravel())
+    right = np.maximum(X, 0)
+    np.savez(calls / OUTPUTS, device=right * np.float32(1.001), cpu=right)
+    escalation = {"directory": str(tmp_path / "run2"), "findings": []}
+    escalation["isolated"] = [{**ISOLATED, "saved": str(calls)}]
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps({**REPORT, "escalation": escalation}), encoding="utf-8")
+    return path
+
+
+def test_the_folder_tells_what_was_given_and_found(
+    report: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = tmp_path / "made"
+    assert main(["repro", str(report), "-o", str(made), "--no-run"]) == 0
+    told = capsys.readouterr().out
+    assert told == f"aclnnRelu: written to {made}, not run: cd {made} && python repro.py\n"
+    assert {path.name for path in made.iterdir()} == {CALL, INPUTS, OUTPUTS, "README.md", "repro.py"}
+    assert json.loads((made / CALL).read_text(encoding="utf-8"))["hf32"] == "conv"
+    with np.load(made / INPUTS) as inputs:
+        np.testing.assert_array_equal(inputs["memory_0"].reshape(16, 8), X)
+    words = (made / "README.md").read_text(encoding="utf-8")
+    assert words.startswith("# `aten.relu.default` by itself\n")
+    assert "On the device it was 0.001 off (relative L2)." in words
+    assert "| `0` | `float32 [16, 8] of memory_0, strides [8, 1]` |" in words
+    assert "| the failing run | `torch_npu` | `2.13.0` |" in words
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--reduce"], "is of a call of torch, which is one operator already"),
+        (["--runtime=emulator"], "torch_npu runs it"),
+    ],
+)
+def test_what_a_call_cannot_be_is_refused(
+    report: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert main(["repro", str(report), "-o", str(tmp_path / "made"), *words]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "made").exists()
+
+
+def test_files_that_are_gone_are_told(
+    report: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run2" / "calls" / "0" / INPUTS).unlink()
+    assert main(["repro", str(report), "-o", str(tmp_path / "made")]) == 2
+    assert "run test_block.py::test_block again" in capsys.readouterr().err
+
+
+def test_a_machine_without_torch_says_that_it_cannot_run_and_keeps_the_folder(
+    report: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "torch.py").write_text("raise ImportError('no torch here')\n", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "none"))
+    assert main(["repro", str(report), "-o", str(tmp_path / "made")]) == 2
+    assert "no torch here" in capsys.readouterr().err
+    assert (tmp_path / "made" / "repro.py").exists()
+
+
+@pytest.fixture
+def repro(report: Path) -> Repro:
+    """Run the command, or what it has written, with the real torch, in which one operator may be wrong."""
+
+    def run(*words: str, wrong: str = "", script: Path | None = None) -> subprocess.CompletedProcess[str]:
+        given = [str(script)] if script else ["-c", _COMMAND, "repro", str(report), *words]
+        path = os.pathsep.join([str(PLANTED), FOLDER, str(Path(__file__).parents[3])])
+        environment = {**os.environ, "PYTHONPATH": path, "FIRST_WRONG": wrong}
+        environment |= {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "PYTHONWARNINGS": "ignore"}
+        return subprocess.run(
+            [sys.executable, *given], env=environment, check=False, capture_output=True, text=True
+        )
+
+    return run
+
+
+_COMMAND = "import sys; from pytest_npudump.cli import main; sys.exit(main(sys.argv[1:]))"
+
+
+@real
+def test_a_wrong_kernel_fails_alone_and_a_right_one_passes(repro: Repro, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    done = repro("-o", str(made), wrong="relu")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (
+        f"aclnnRelu: fails by itself, held against the CPU: cd {made} && python repro.py\n"
+    )
+    wrong, right = (repro(script=made / "repro.py", wrong=fault) for fault in ("relu", ""))
+    assert (wrong.returncode, right.returncode) == (1, 0)
+    assert "0.001 off (relative L2), 4.8e-06 allowed" in wrong.stdout
+    assert "on cpu, held against the CPU in float32" in right.stdout
+
+
+@real
+def test_drawn_inputs_fail_too_or_leave_nothing(repro: Repro, tmp_path: Path) -> None:
+    assert repro("-o", str(tmp_path / "none"), "--synthetic").returncode == 1
+    assert not (tmp_path / "none").exists()
+    made = tmp_path / "made"
+    done = repro("-o", str(made), "--synthetic", wrong="relu")
+    assert done.returncode == 0, done.stderr
+    with np.load(made / INPUTS) as inputs, np.load(made / OUTPUTS) as outputs:
+        drawn = inputs["memory_0"]
+        assert outputs.files == ["cpu"]
+        np.testing.assert_array_equal(outputs["cpu"], np.maximum(drawn, 0).reshape(16, 8))
+    assert {*drawn.tolist()} & {*X.ravel().tolist()} <= {float(X.max()), float(X.min())}
+    assert repro(script=made / "repro.py").returncode == 0

@@ -1,0 +1,226 @@
+"""The reference is fed what the device was, or nothing at all."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from pytest_npudump.dump.records import Payload
+from pytest_npudump.errors import RequestError
+from pytest_npudump.explain.feeds import Execution, Feeds, LoadedModel, RunInputs, executions_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_npudump.dump.records import TensorRecord
+
+    Record = Callable[..., TensorRecord]
+
+ROOT = Path("/dumps/run1/dump/20260101010101/0")
+
+
+def records(make_record: Record, *places: tuple[str, str]) -> list[TensorRecord]:
+    """Records of ``(qualifiers, directories below the device)``."""
+    return [
+        make_record(f"conv{qualifiers}:output.0", np.ones(2), path=ROOT / directories / "Conv.conv.1.2.3")
+        for qualifiers, directories in places
+    ]
+
+
+def number(value: int) -> tuple[np.ndarray[Any, Any], ...]:
+    return (np.array([value]),)
+
+
+def loaded(name: str, *runs: int, part: str = "", names: tuple[str, ...] = ()) -> LoadedModel:
+    return LoadedModel(part, Path(name), names, [number(run) for run in runs])
+
+
+def fed(found: list[TensorRecord], inputs: RunInputs, names: tuple[str, ...] = ("x",)) -> list[int]:
+    executions = executions_of(found)
+    feeds = Feeds(inputs, names, executions, found)
+    return [int(feeds.of(execution)["x"][0]) for execution in executions]
+
+
+def test_each_step_gets_the_arrays_of_its_run(make_record: Record) -> None:
+    found = records(make_record, ("", "net/1/0"), ("#step=1", "net/1/1"), ("#step=2", "net/1/2"))
+    assert fed(found, RunInputs([loaded("net.om", 7, 8, 9)])) == [7, 8, 9]
+
+
+def test_steps_count_from_the_first_run_not_from_the_first_one_dumped(make_record: Record) -> None:
+    found = records(make_record, ("", "net/1/2"), ("#step=2", "net/1/4"))
+    assert fed(found, RunInputs([loaded("net.om", 0, 1, 2, 3, 4)])) == [2, 4]
+
+
+def test_models_loaded_twice_are_told_apart_by_their_ids(make_record: Record) -> None:
+    found = records(make_record, ("#load=1", "net/9/0"), ("", "net/2/0"))
+    assert fed(found, RunInputs([loaded("net.om", 5), loaded("net.om", 6)])) == [6, 5]
+
+
+def test_model_that_was_loaded_and_never_ran_is_in_no_dump(make_record: Record) -> None:
+    found = records(make_record, ("", "net/2/0"))
+    assert fed(found, RunInputs([loaded("net.om"), loaded("net.om", 6)])) == [6]
+
+
+def test_models_are_told_apart_by_name(make_record: Record) -> None:
+    found = records(make_record, ("#model=b", "b/2/0"))
+    assert fed(found, RunInputs([loaded("a.om", 5), loaded("b.om", 6)])) == [6]
+
+
+def test_one_model_is_known_whatever_its_name_in_the_dump(make_record: Record) -> None:
+    found = records(make_record, ("", "ge_default_1/2/0"))
+    assert fed(found, RunInputs([loaded("renamed.om", 6)])) == [6]
+
+
+def test_captures_are_told_apart(make_record: Record) -> None:
+    found = records(make_record, ("#capture=one", "net/1/0"), ("#capture=two", "net/1/0"))
+    inputs = RunInputs([loaded("net.om", 5, part="one"), loaded("net.om", 6, part="two")])
+    assert fed(found, inputs) == [5, 6]
+
+
+def test_inputs_go_by_name_where_the_session_tells_the_references_names(make_record: Record) -> None:
+    found = records(make_record, ("", "net/1/0"))
+    model = LoadedModel("", Path("net.om"), ("y", "x"), [(np.array([1]), np.array([2]))])
+    assert fed(found, RunInputs([model]), ("x", "y")) == [2]
+    other = LoadedModel("", Path("net.om"), ("in0", "in1"), [(np.array([1]), np.array([2]))])
+    assert fed(found, RunInputs([other]), ("x", "y")) == [1]
+
+
+def test_what_the_test_gives_counts_before_what_was_run(make_record: Record) -> None:
+    found = records(make_record, ("", "net/1/0"), ("#step=1", "net/1/1"))
+    inputs = RunInputs([loaded("net.om", 7, 8)])
+    inputs.give({"x": [3]}, "")
+    inputs.give({"x": [4]}, "")
+    assert fed(found, inputs) == [3, 4]
+
+
+def test_inputs_are_taken_from_the_dump_where_it_has_them(make_record: Record, tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(np.array([12], np.int64).tobytes())
+    data = make_record(
+        "x:output.0",
+        None,
+        op_type="Data",
+        dtype="int64",
+        shape=(1,),
+        payload=Payload(tmp_path / "data", 0, 8),
+        path=ROOT / "net/1/0/Data.x.1.2.3",
+    )
+    assert fed([*records(make_record, ("", "net/1/0")), data], RunInputs()) == [12]
+
+
+def test_inputs_of_another_execution_are_not_taken_from_the_dump(make_record: Record, tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(np.array([12], np.int64).tobytes())
+    data = make_record(
+        "x#step=1:output.0",
+        None,
+        op_type="Data",
+        dtype="int64",
+        shape=(1,),
+        payload=Payload(tmp_path / "data", 0, 8),
+        path=ROOT / "net/1/1/Data.x.1.2.3",
+    )
+    with pytest.raises(RequestError, match="the inputs of the model are not known"):
+        fed([*records(make_record, ("", "net/1/0")), data], RunInputs())
+
+
+@pytest.mark.parametrize(
+    ("places", "inputs", "message"),
+    [
+        ([("", "net/1/0")], RunInputs(), "nothing ran through npu_dump.load_model"),
+        ([("", "net/1/3")], RunInputs([loaded("net.om", 1)]), "execution 3 of net.om .* ran 1 times"),
+        (
+            [("", "net/1/0")],
+            RunInputs([loaded("net.om", 1), loaded("net.om", 2)]),
+            "2 loaded models ran, the dump tells 1 of the name 'net'",
+        ),
+        (
+            [("", "other/1/0")],
+            RunInputs([loaded("a.om", 1), loaded("b.om", 2)]),
+            "2 loaded models ran, the dump tells 1 of the name 'other'",
+        ),
+        ([("#capture=c", "net/1/0")], RunInputs([loaded("net.om", 1)]), "nothing ran through"),
+        (
+            [("", "net/1/0")],
+            RunInputs([LoadedModel("", Path("net.om"), (), [(np.ones(1), np.ones(1))])]),
+            "run on 2 arrays, the reference takes 1: x",
+        ),
+        (
+            [("", "net/1/0"), ("#step=1", "net/1/1")],
+            RunInputs([], {"": [{"x": np.ones(1)}]}),
+            r"reference_inputs\(\) was called 1 times, the dump has 2 executions",
+        ),
+        (
+            [("", "net/1/0")],
+            RunInputs([], {"": [{"y": np.ones(1)}]}),
+            "'y' is no input of the reference, which has 'x'",
+        ),
+    ],
+)
+def test_inputs_that_are_not_certain_are_an_error_that_names_the_way_out(
+    make_record: Record, places: list[tuple[str, str]], inputs: RunInputs, message: str
+) -> None:
+    with pytest.raises(RequestError, match=message) as raised:
+        fed(records(make_record, *places), inputs)
+    assert "reference_inputs(" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({}, "expected a mapping of the reference's input names"),
+        ({1: [1]}, "expected a mapping of the reference's input names"),
+        ({"x": "text"}, "'x' is of the type <U4, expected numbers"),
+        ({"x": [object()]}, "'x' is of the type object, expected numbers"),
+    ],
+)
+def test_inputs_that_are_no_arrays_are_refused(value: dict[Any, Any], message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        RunInputs().give(value, "")
+
+
+class Session:
+    """Writes to what it is given; refuses negative numbers, and fails on the device for 0."""
+
+    executions = 0
+
+    def run(self, *arrays: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+        if arrays[0].min() < 0:
+            raise RequestError("refused")
+        self.executions += 1
+        if not arrays[0].any():
+            raise OSError("failed")
+        arrays[0][:] = 99
+        return [arrays[0]]
+
+
+def test_run_that_was_refused_is_no_execution_and_one_that_failed_is(make_record: Record) -> None:
+    inputs = RunInputs()
+    session = inputs.watch(Session(), Path("net.om"), "")  # type: ignore[arg-type]
+    for value, error in ((5, None), (-1, RequestError), (0, OSError), (6, None)):
+        with pytest.raises(error) if error else nullcontext():
+            session.run(np.array([value]))
+    found = records(make_record, ("", "net/1/0"), ("#step=1", "net/1/1"), ("#step=2", "net/1/2"))
+    assert fed(found, inputs) == [5, 0, 6]
+
+
+def test_arrays_are_copied_because_buffers_are_used_again(make_record: Record) -> None:
+    inputs = RunInputs()
+    session = inputs.watch(Session(), Path("net.om"), "")  # type: ignore[arg-type]
+    buffer = np.array([5])
+    assert session.run(buffer)[0][0] == 99
+    buffer[:] = 6
+    session.run(buffer)
+    given = np.array([7])
+    inputs.give({"x": given}, "other")
+    given[:] = 8
+    found = records(make_record, ("", "net/1/0"), ("#step=1", "net/1/1"))
+    assert fed(found, inputs) == [5, 6]
+    assert inputs.given["other"][0]["x"][0] == 7
+
+
+def test_execution_is_what_a_key_says(make_record: Record) -> None:
+    record = make_record("c#capture=a,rank=2,device=1,model=m,load=3,step=4:output.0", np.ones(1))
+    assert Execution.of(record) == Execution("a", 2, 1, "m", 3, 4)

@@ -1,0 +1,221 @@
+"""Verdicts on one operator alone, against numpy in float64, and on what lies upstream of it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_npudump.explain.dumped_operators import DumpedOperator
+from pytest_npudump.explain.operator_alone import (
+    ACQUITTED,
+    CONVICTED,
+    HEALTHY,
+    MARGIN,
+    UNKNOWN,
+    Alone,
+    judge_alone,
+    judged_upstream,
+    nearest_first,
+)
+from pytest_npudump.explain.reference_model import Node
+from pytest_npudump.onnxmodels.graph import Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+
+RNG = np.random.default_rng(5)
+LEFT, RIGHT = RNG.normal(size=(64, 300)), RNG.normal(size=(300, 48))
+EXACT = LEFT @ RIGHT
+WIDE = EXACT.astype(np.float32)
+
+
+class Computed(DumpedOperator):
+    """Operator whose results are known: with weights as written, of the device's type, and moved inputs."""
+
+    def _session(self, dtype: str) -> Any:
+        return dtype
+
+    def _run(self, session: Any, seed: int | None = None) -> dict[str, Array]:
+        written, of_type, moved = self.model
+        return {"y": moved if seed is not None else of_type if session else written}
+
+
+def judged(
+    op_type: str,
+    dtype: str,
+    output: Array,
+    readings: Sequence[Array],
+    moved: Array | None = None,
+    *,
+    plain: bool = False,
+    finite: bool = True,
+) -> Alone:
+    results: Any = readings[0], readings[-1], readings[0] if moved is None else moved
+    node = Node(Operator("y", op_type, (), ("y",), 1), ())
+    feeds = {"x": np.array([1.0 if finite else np.nan])}
+    return judge_alone(Computed(results, node, "y", feeds, output, dtype, "name", plain))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_another_order_of_summation_convicts_nobody(dtype: str) -> None:
+    kind = {"bfloat16": ml_dtypes.bfloat16}.get(dtype, dtype)
+    left, right = LEFT.astype(kind).astype(np.float32), RIGHT.astype(kind).astype(np.float32)
+    backwards = sum(np.outer(left[:, k], right[k]) for k in reversed(range(300)))
+    device = np.asarray(backwards, np.float32).astype(kind)
+    found = judged("MatMul", dtype, device, [left @ right])
+    assert found.verdict == ACQUITTED
+    assert found.apart <= HEALTHY[dtype].usual * MARGIN
+
+
+@pytest.mark.parametrize(("dtype", "unit"), [("float16", 2.0**-10), ("bfloat16", 2.0**-7)])
+def test_a_large_element_on_the_brink_may_be_rounded_to_either_side(dtype: str, unit: float) -> None:
+    kind = {"bfloat16": ml_dtypes.bfloat16}.get(dtype, dtype)
+    wide = np.array([1 + unit / 2 * (1 - 1e-6), 1e-3, np.nan, np.inf], np.float32)
+    for first, verdict in ((1 + unit, ACQUITTED), (1.0, ACQUITTED), (1 + 2 * unit, CONVICTED)):
+        device = np.array([first, 1e-3, np.nan, np.inf], kind)
+        assert judged("MatMul", dtype, device, [wide], plain=True).verdict == verdict
+    lost = np.array([np.nan, 1e-3, np.nan, np.inf], kind)
+    assert judged("MatMul", dtype, lost, [wide], plain=True).verdict == CONVICTED
+
+
+@given(st.floats(1e-5, 0.5))
+def test_what_is_off_by_a_factor_is_measured_and_convicted(size: float) -> None:
+    found = judged("Softmax", "float32", (EXACT * (1 + size)).astype(np.float32), [WIDE])
+    assert found.verdict == CONVICTED
+    assert found.apart == pytest.approx(size, rel=2e-2)
+    assert found.allowed == MARGIN * HEALTHY["float32"].usual
+
+
+@pytest.mark.parametrize(
+    ("op_type", "dtype", "size", "plain", "verdict"),
+    [
+        ("MatMul", "float32", 5e-4, False, UNKNOWN),
+        ("MatMul", "float32", 5e-4, True, CONVICTED),
+        ("Softmax", "float32", 5e-4, False, CONVICTED),
+        ("MatMul", "float32", 1e-2, False, CONVICTED),
+        ("ReduceMean", "float16", 5e-3, False, UNKNOWN),
+        ("ReduceMean", "float16", 5e-3, True, CONVICTED),
+        ("ReduceMean", "float16", 5e-2, False, CONVICTED),
+        ("ReduceMean", "bfloat16", 1e-2, False, CONVICTED),
+    ],
+)
+def test_between_float32_and_what_a_device_may_use_instead_nothing_is_claimed(
+    op_type: str, dtype: str, size: float, *, plain: bool, verdict: str
+) -> None:
+    kind = {"bfloat16": ml_dtypes.bfloat16}.get(dtype, dtype)
+    noise = 1 + size * np.sign(RNG.normal(size=EXACT.shape))
+    found = judged(op_type, dtype, (EXACT * noise).astype(kind), [WIDE], plain=plain)
+    assert found.verdict == verdict
+    assert bool(found.why) is (verdict == UNKNOWN)
+
+
+def test_a_sum_that_cancels_may_be_as_far_off_as_its_inputs_make_it() -> None:
+    values = RNG.normal(size=(8, 4096)).astype(np.float32)
+    values -= values.mean(axis=1, keepdims=True)
+    exact = values.astype(np.float64).sum(axis=1)
+    wide = values.sum(axis=1)
+    moved = (values * (1 + np.finfo(np.float32).eps * RNG.uniform(-1, 1, values.shape))).astype(np.float32)
+    off = np.linalg.norm(exact - wide) / np.linalg.norm(wide)
+    found = judged("ReduceSum", "float32", exact.astype(np.float32), [wide], moved.sum(axis=1), plain=True)
+    assert (found.verdict, found.apart) == (ACQUITTED, pytest.approx(off, rel=1e-3))
+    assert found.allowed > 4e-5
+    assert judged("ReduceSum", "float32", exact.astype(np.float32), [wide]).verdict == CONVICTED
+
+
+def test_what_float16_cannot_hold_may_be_infinite_or_its_largest_number() -> None:
+    expected = np.array([7e4, -7e4, 1.0], np.float32)
+    for device in ([np.inf, -np.inf, 1.0], [65504, -65504, 1.0]):
+        assert judged("Mul", "float16", np.array(device, np.float16), [expected]).verdict == ACQUITTED
+    swapped = np.array([-np.inf, np.inf, 1.0], np.float16)
+    assert judged("Mul", "float16", swapped, [expected]).verdict == CONVICTED
+
+
+def test_nan_where_the_inputs_give_numbers_convicts_unless_they_hold_nan_themselves() -> None:
+    device = WIDE.copy()
+    device[3, 4] = np.nan
+    found = judged("Relu", "float32", device, [WIDE])
+    assert (found.verdict, math.isinf(found.apart)) == (CONVICTED, True)
+    assert judged("Relu", "float32", device, [WIDE], finite=False).verdict == UNKNOWN
+    assert judged("Relu", "float32", device, [device]).verdict == ACQUITTED
+
+
+def test_the_nearest_way_to_hold_the_weights_counts() -> None:
+    halves = (LEFT @ RIGHT.astype(np.float16).astype(np.float64)).astype(np.float32)
+    device = halves.astype(np.float16)
+    assert judged("MatMul", "float16", device, [WIDE, halves]).verdict == ACQUITTED
+    assert judged("MatMul", "float16", device, [WIDE], plain=True).verdict == CONVICTED
+
+
+@pytest.mark.parametrize(
+    ("op_type", "wrong", "verdict"),
+    [
+        ("Shape", 0, ACQUITTED),
+        ("Shape", 1, CONVICTED),
+        ("ArgMax", 5, UNKNOWN),
+        ("QuantizeLinear", 1, UNKNOWN),
+        ("QuantizeLinear", 2, CONVICTED),
+    ],
+)
+def test_integers_are_exact_but_for_ties_and_rounding(op_type: str, wrong: int, verdict: str) -> None:
+    expected = np.arange(12, dtype=np.int64)
+    device = expected.copy()
+    device[7] += wrong
+    alone = judged(op_type, "int32", device.astype(np.int32), [expected])
+    assert alone.verdict == verdict
+    assert "equal" not in alone.why  # no more is known of the values that were taken
+
+
+def test_other_shapes_and_types_that_were_not_measured_are_said_to_be_unknown() -> None:
+    turned = judged("Transpose", "float32", WIDE.T, [WIDE])
+    assert (turned.verdict, turned.why) == (UNKNOWN, "its shape is [48, 64], these inputs give [64, 48]")
+    eight = judged("Relu", "float8_e4m3fn", WIDE, [WIDE])
+    assert (eight.verdict, eight.why) == (
+        UNKNOWN,
+        "how far a healthy operator is off in float8_e4m3fn is not known",
+    )
+
+
+FED = {"f": ("d", "e"), "e": ("c",), "d": ("b",), "c": ("a",), "b": ("a",), "a": (), "other": ("a",)}
+
+
+def upstream_judged(suspects: str, guilty: str = "", most: int = 9) -> list[str]:
+    return [
+        *judged_upstream(
+            suspects.split(),
+            FED.__getitem__,
+            lambda place: CONVICTED if place in guilty.split() else ACQUITTED,
+            most,
+        )
+    ]
+
+
+def test_what_is_nearest_comes_first_and_once() -> None:
+    assert [*nearest_first("f", FED.__getitem__)] == ["d", "e", "b", "c", "a"]
+
+
+def test_the_search_ends_with_the_first_that_is_convicted() -> None:
+    assert upstream_judged("f", "b") == ["f", "d", "e", "b"]
+    assert upstream_judged("f", "f") == ["f"]
+
+
+def test_a_suspect_that_is_fed_by_a_convicted_one_is_not_searched_again() -> None:
+    assert upstream_judged("f a", "a") == ["f", "a"]
+    assert upstream_judged("other f", "b") == ["other", "f", "a", "d", "e", "b"]
+
+
+def test_where_nobody_is_convicted_so_many_are_judged() -> None:
+    assert upstream_judged("f", most=3) == ["f", "d", "e", "b"]
+    assert upstream_judged("f") == ["f", "d", "e", "b", "c", "a"]
+
+
+def test_a_circle_ends() -> None:
+    assert judged_upstream(["x"], lambda _: ("x", "y"), lambda _: ACQUITTED, 9) == ("x", "y")

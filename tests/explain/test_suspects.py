@@ -1,0 +1,269 @@
+"""Operators of a real model alone: the one with a fault is convicted, and no healthy one is.
+
+The model is PP-OCR's angle classifier. In float32 the emulator dumps it; the float16 tensors are
+onnxruntime's, rounded after each operator.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from pytest_npudump.dump.reader import read_dump
+from pytest_npudump.dump.values.dtypes import BY_NAME
+from pytest_npudump.emulator.dumps.plan import DumpSettings
+from pytest_npudump.emulator.faults import Distortion, Faults
+from pytest_npudump.emulator.onnx_model import distorted_model, load
+from pytest_npudump.explain.dumped_operators import ModelBench
+from pytest_npudump.explain.matches import NameMap
+from pytest_npudump.explain.reference_model import ReferenceModel
+from pytest_npudump.explain.rounding import rounded_model
+from pytest_npudump.graph.edges import Edges
+from pytest_npudump.graph.model_files import read_onnx
+from pytest_npudump.onnxmodels.tensor_types import from_array
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from pytest_npudump.dump.records import TensorKey, TensorRecord
+    from pytest_npudump.explain.operator_alone import Isolated
+
+
+CONV, ADD = "net/Conv@20", "net/Add@12"
+
+
+@pytest.fixture(scope="module")
+def reference(classifier: Path) -> ReferenceModel:
+    return ReferenceModel.read(classifier)
+
+
+def dumped(model: Path, folder: Path, *faults: Distortion) -> tuple[TensorRecord, ...]:
+    """What the emulator dumps of the model's outputs, with these faults in it."""
+    settings = DumpSettings(f"{folder}/", "output", 0, (), all_models=True)
+    loaded = load(model, settings, faults=Faults(distortions=[*faults]))
+    clock = iter(range(1795239189932086, 1795239189942086)).__next__
+    loaded.run([from_array(BY_NAME["float32"], np.load(model.with_suffix(".npz"))["x"])], clock)
+    return read_dump(folder).records
+
+
+def outputs(records: Sequence[TensorRecord]) -> list[TensorKey]:
+    return [record.key for record in records if record.op_type != "Data"]
+
+
+def judged(
+    reference: ReferenceModel, records: Sequence[TensorRecord], *, plain: bool = True
+) -> dict[str, Isolated]:
+    """All operators of a dump alone, by name as the model has it."""
+    bench = ModelBench(reference, NameMap(), plain=plain)
+    layers = {record.key.layer for record in records}
+    found = bench.isolate(outputs(records), records, layers)
+    return {one.key.layer: one for one in found if one.key.slot == 0}
+
+
+def verdicts(found: dict[str, Isolated]) -> Counter[str]:
+    return Counter(one.alone.verdict for one in found.values())
+
+
+def test_no_healthy_operator_of_a_whole_model_is_convicted_in_float32(
+    reference: ReferenceModel, classifier: Path, tmp_path: Path
+) -> None:
+    assert verdicts(judged(reference, dumped(classifier, tmp_path))) == {"acquitted": 258}
+
+
+def test_operators_with_a_fault_are_convicted_and_all_others_acquitted(
+    reference: ReferenceModel, classifier: Path, tmp_path: Path
+) -> None:
+    faults = Distortion("classifier", CONV, 1.0001, 0.0), Distortion("classifier", ADD, 1.0, 0.01)
+    found = judged(reference, dumped(classifier, tmp_path, *faults))
+    convicted = {name: one.alone.apart for name, one in found.items() if one.alone.verdict == "convicted"}
+    assert set(convicted) == {CONV, ADD}
+    assert convicted[CONV] == pytest.approx(1e-4, rel=1e-2)
+    assert verdicts(found)["acquitted"] == 256
+
+
+def test_upstream_of_operators_that_pass_on_what_came_in_the_one_with_the_fault_is_found(
+    reference: ReferenceModel, classifier: Path, tmp_path: Path
+) -> None:
+    records = dumped(classifier, tmp_path, Distortion("classifier", CONV, 1.0001, 0.0))
+    at = [str(key.layer) for key in outputs(records)].index(CONV)
+    suspect = outputs(records)[at + 6]
+    layers = {record.key.layer for record in records}
+    found = ModelBench(reference, NameMap(), plain=True).isolate([suspect], records, layers)
+    assert found[0].key == suspect
+    assert [one.key.layer for one in found if one.alone.verdict == "convicted"] == [CONV]
+    assert found[-1].key.layer == CONV
+    assert len(found) < 16
+
+
+@pytest.mark.parametrize(
+    ("factor", "changed", "plain", "verdict"),
+    [
+        (1.001, False, False, "unknown"),
+        (1.001, True, False, "convicted"),
+        (1.1, False, False, "convicted"),
+        (1.001, False, True, "convicted"),
+    ],
+)
+def test_upstream_an_approximation_that_the_golden_may_have_too_convicts_no_operator(
+    reference: ReferenceModel,
+    classifier: Path,
+    tmp_path: Path,
+    factor: float,
+    *,
+    changed: bool,
+    plain: bool,
+    verdict: str,
+) -> None:
+    records = dumped(classifier, tmp_path, Distortion("classifier", ADD, factor, 0.0))
+    keys = outputs(records)
+    at = [str(key.layer) for key in keys].index(ADD)
+    known = [str(keys[at].sanitised)] if changed else []
+    layers = {record.key.layer for record in records}
+    found = ModelBench(reference, NameMap(), plain=plain).isolate([keys[at + 2]], records, layers, known)
+    (one,) = (one for one in found if one.key == keys[at])
+    assert (one.upstream, one.alone.verdict) == (True, verdict)
+    assert one.alone.apart == pytest.approx(factor - 1, rel=1e-2)
+
+
+def test_upstream_only_what_the_dump_has_the_inputs_of_is_judged(
+    reference: ReferenceModel, classifier: Path, tmp_path: Path
+) -> None:
+    records = dumped(classifier, tmp_path)
+    at = [str(key.layer) for key in outputs(records)].index(CONV)
+    few = [record for record in records if record.key in outputs(records)[at - 2 : at + 1]]
+    found = ModelBench(reference, NameMap(), plain=True).isolate([few[-1].key], few, set())
+    assert [one.alone.verdict for one in found] == ["acquitted"] * len(found)
+    assert {one.key.layer for one in found} < {record.key.layer for record in few}
+
+
+def float16(
+    reference: ReferenceModel, source: Path, folder: Path, *faults: Distortion
+) -> tuple[TensorRecord, ...]:
+    """Outputs of the model rounded to float16 after each operator, as npy files of a converted dump."""
+    folder.mkdir()
+    file = folder.with_suffix(".onnx")
+    onnx.save(distorted_model(source, faults), str(file))
+    rounded = rounded_model(ReferenceModel.read(file), {}, "float16")
+    picture = np.load(source.with_suffix(".npz"))["x"].astype(np.float16)
+    np.save(folder / "Data.x.1.3.1795239189932000.output.0.npy", picture)
+    sizes = {name: 1 for node in reference.nodes for name in node.operator.outputs}
+    found = dict(rounded.run({"x": picture.astype(np.float32)}, sizes))
+    for node in reference.nodes:
+        operator = node.operator
+        for slot, name in enumerate(operator.outputs):
+            array = found[name]
+            assert array is not None
+            kept = array.astype(np.float16) if array.dtype.kind == "f" else array
+            label = f"{operator.op_type}.{operator.name.replace('/', '_')}.{operator.task}.3"
+            np.save(folder / f"{label}.{1795239189932086 + operator.task}.output.{slot}.npy", kept)
+    return read_dump(folder).records
+
+
+def test_in_float16_healthy_operators_are_acquitted_and_faults_are_convicted_where_they_are(
+    reference: ReferenceModel, classifier: Path, tmp_path: Path
+) -> None:
+    healthy = judged(reference, float16(reference, classifier, tmp_path / "healthy"), plain=False)
+    assert verdicts(healthy) == {"acquitted": 258}
+    faults = Distortion("classifier", CONV, 1.05, 0.0), Distortion("classifier", ADD, 1.0, 0.1)
+    found = judged(reference, float16(reference, classifier, tmp_path / "faulty", *faults), plain=False)
+    convicted = {name for name, one in found.items() if one.alone.verdict == "convicted"}
+    assert convicted == {name.replace("/", "_") for name in (CONV, ADD)}
+    assert verdicts(found)["acquitted"] == 256
+
+
+def small(path: Path, *nodes: onnx.NodeProto) -> Path:
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "small", [value("x", TensorProto.FLOAT, [2, 3])], [value("y", TensorProto.FLOAT, None)]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, str(path))
+    np.savez(path.with_suffix(".npz"), x=np.arange(6, dtype=np.float32).reshape(2, 3) / 7)
+    return path
+
+
+def test_random_operators_and_those_whose_inputs_are_missing_are_unknown(tmp_path: Path) -> None:
+    model = small(
+        tmp_path / "small.onnx",
+        helper.make_node("RandomNormalLike", ["x"], ["r"], name="random"),
+        helper.make_node("Relu", ["r"], ["y"], name="relu"),
+    )
+    records = [r for r in dumped(model, tmp_path / "dump") if r.op_type != "Data"]
+    found = judged(ReferenceModel.read(model), records)
+    assert found["random"].alone.why == "RandomNormalLike draws random numbers"
+    assert found["relu"].alone.verdict == "acquitted"
+    relu = [r for r in records if r.op_type == "Relu"]
+    alone = judged(ReferenceModel.read(model), relu)["relu"].alone
+    assert (alone.verdict, alone.why) == ("unknown", "of its inputs the second run has not dumped 'r'")
+
+
+def test_an_operator_that_may_be_fused_with_the_next_is_not_convicted(tmp_path: Path) -> None:
+    model = small(
+        tmp_path / "small.onnx",
+        helper.make_node("Neg", ["x"], ["a"], name="neg"),
+        helper.make_node("Relu", ["a"], ["y"], name="relu"),
+    )
+    records = [
+        r
+        for r in dumped(model, tmp_path / "dump", Distortion("small", "neg", 2.0, 0.0))
+        if r.op_type != "Relu"
+    ]
+    alone = judged(ReferenceModel.read(model), records)["neg"].alone
+    assert alone.verdict == "unknown"
+    assert alone.why == "relu, which alone follows it, was not dumped and may be fused into it"
+    assert alone.apart == pytest.approx(1)
+
+
+def test_what_the_model_does_not_have_is_unknown(
+    make_record: Callable[..., TensorRecord], reference: ReferenceModel
+) -> None:
+    record = make_record("elsewhere:output.0", np.ones(3, np.float32))
+    (found,) = judged(reference, [record]).values()
+    assert (found.alone.verdict, found.op_type) == ("unknown", "")
+    assert found.to_json()["relative_l2"] is None
+
+
+def chain(path: Path, *, first: Sequence[str] = ()) -> Path:
+    """Write four products with rectifiers, none of which has a name, behind operators of types ``first``."""
+    rng = np.random.default_rng(0)
+    weights = {f"w{at}": rng.normal(size=(8, 8)).astype(np.float32) for at in range(4)}
+    nodes, read = [], "x"
+    for at, op_type in enumerate(first):
+        nodes.append(helper.make_node(op_type, [read], [f"f{at}"]))
+        read = f"f{at}"
+    for at in range(4):
+        nodes.append(helper.make_node("MatMul", [read, f"w{at}"], [f"a{at}"]))
+        nodes.append(helper.make_node("Relu", [f"a{at}"], [f"b{at}"]))
+        read = f"b{at}"
+    ports = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 8])] for name in ("x", read)]
+    tensors = [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "chain", *ports, tensors)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    np.savez(path.with_suffix(".npz"), x=rng.normal(size=(4, 8)).astype(np.float32))
+    return path
+
+
+def test_operators_without_a_name_are_not_taken_for_those_that_have_their_number(tmp_path: Path) -> None:
+    device, plain = chain(tmp_path / "device.onnx", first=["Neg", "Exp"]), chain(tmp_path / "plain.onnx")
+    for name, model, convicted in (("same", plain, {"MatMul_4"}), ("other", device, set[str]())):
+        fault = Distortion(model.stem, "MatMul_4", 1.01, 0.0)
+        records = dumped(model, tmp_path / name, fault)
+        bench = ModelBench(ReferenceModel.read(plain), NameMap(), plain=True, edges=read_onnx(model))
+        found = bench.isolate(outputs(records), records, {record.key.layer for record in records})
+        assert {one.key.layer for one in found if one.alone.verdict == "convicted"} == convicted
+    assert {one.key.layer: one.alone.why for one in found}["MatMul_6"].startswith("it has no name of its own")
+
+
+def test_what_fed_an_operator_is_unknown_where_nothing_tells(tmp_path: Path) -> None:
+    plain = chain(tmp_path / "plain.onnx")
+    records = dumped(plain, tmp_path / "dump", Distortion("plain", "Relu_3", 1.01, 0.0))
+    for edges, judged in ((Edges(), 0), (read_onnx(plain), 8), (None, 8)):
+        bench = ModelBench(ReferenceModel.read(plain), NameMap(), plain=True, edges=edges)
+        found = bench.isolate(outputs(records), records, {record.key.layer for record in records})
+        assert sum(one.alone.verdict != "unknown" for one in found) == judged

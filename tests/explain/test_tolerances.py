@@ -1,0 +1,126 @@
+"""Tolerances against a reference: the vendor's for a network, the coarsest type's, the user's."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from pytest_npudump.compare.tolerances.rules import load_tolerances, tolerances_for
+from pytest_npudump.errors import RequestError
+from pytest_npudump.explain.tolerances import check_reference, reference_tolerances
+from pytest_npudump.request import DumpRequest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RULE = {"layer": "conv*", "rtol": 0.2, "atol": 0, "reason": "winograd", "against": "reference"}
+
+
+def request(**marker: Any) -> DumpRequest:
+    return DumpRequest(reference="m.onnx", **marker)
+
+
+def rtol(
+    request: DumpRequest, dtype: str, *others: str, layer: str = "conv", file: Path | None = None
+) -> float:
+    return reference_tolerances(request, file).among([dtype, *others]).decide(layer, dtype, "max").rtol
+
+
+@pytest.mark.parametrize(
+    ("dtype", "others", "expected"),
+    [
+        ("float32", (), 1e-3),
+        ("float16", (), 0.05),
+        ("bfloat16", ("int32",), 0.05),
+        ("float32", ("float16",), 0.05),
+        ("float32", ("int8", "bool"), 1e-3),
+        ("float64", ("float32",), 1e-3),
+        ("float16", ("float8_e5m2",), 0.25),
+        ("int32", ("float16",), 0.0),
+        ("bool", ("float16",), 0.0),
+    ],
+)
+def test_coarsest_type_of_the_dump_decides(dtype: str, others: tuple[str, ...], expected: float) -> None:
+    assert rtol(request(), dtype, *others) == expected
+
+
+def test_rule_that_decided_names_preset_and_type() -> None:
+    rule = reference_tolerances(request(), None).among(["float32", "float16"]).decide("a", "float32", "max")
+    assert "preset om-net for float16, which the model computes in" in rule.describe()
+
+
+def test_marker_has_the_last_word(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(
+        "rules:\n"
+        "- {layer: 'conv*', dtype: float16, rtol: 1.0e-2, atol: 0, against: reference}\n"
+        "- {layer: 'conv*', dtype: float16, rtol: 7.0e-4, atol: 0}\n"
+    )
+    assert rtol(request(), "float16", file=file) == 1e-2
+    assert rtol(request(), "float16", layer="relu", file=file) == 0.05
+    assert rtol(request(rtol=3e-2), "float16", file=file) == 3e-2
+    assert rtol(request(rtol=3e-2, tolerances=(RULE,)), "float16", file=file) == 0.2
+    assert rtol(request(rtol=3e-2, tolerances=(RULE,)), "float16", layer="relu", file=file) == 3e-2
+    assert rtol(request(preset="torch"), "float16") == 1e-3
+
+
+def test_rules_against_the_reference_never_loosen_a_golden(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text("rules:\n- {layer: 'conv*', rtol: 0.5, atol: 0, reason: x, against: reference}\n")
+    settings: Any = SimpleNamespace(tolerances=file.name, preset="")
+    golden = tolerances_for(request(tolerances=(RULE,)), settings, tmp_path)
+    assert golden.decide("conv", "float32", "max").rtol == 2e-5
+    assert load_tolerances(file).rules == ()
+
+
+def test_rules_without_against_are_about_goldens() -> None:
+    plain = {key: value for key, value in RULE.items() if key != "against"}
+    assert rtol(request(tolerances=(plain,)), "float16") == 0.05
+
+
+@pytest.mark.parametrize(
+    ("marker", "message"),
+    [
+        ({"tolerances": ({**RULE, "reason": ""},)}, "rule 1 allows more than the preset 'om-net'"),
+        ({"tolerances": ({**RULE, "against": "om"},)}, "against is 'om', expected one of golden, reference"),
+        ({"tolerances": ({**RULE, "rtol": -1},)}, "rtol is -1"),
+        ({"preset": "nope"}, "unknown tolerance preset 'nope'"),
+    ],
+)
+def test_bad_tolerances_are_refused(marker: dict[str, Any], message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        check_reference(request(**marker))
+
+
+def test_rule_against_a_reference_that_there_is_none_of_is_refused() -> None:
+    with pytest.raises(RequestError, match="a rule with against='reference' needs reference"):
+        check_reference(DumpRequest(tolerances=(RULE,)))
+
+
+def test_norm_and_mean_of_a_vector_five_percent_off_are_within_the_preset() -> None:
+    rng = np.random.default_rng(2)
+    for _ in range(200):
+        vector = rng.normal(loc=rng.normal(), size=int(rng.integers(1, 50)))
+        off = rng.normal(size=vector.size)
+        other = vector + off * (0.05 * np.linalg.norm(vector) / np.linalg.norm(off))
+        slack = 1 + 1e-9
+        assert abs(np.linalg.norm(other) - np.linalg.norm(vector)) <= 0.05 * np.linalg.norm(vector) * slack
+        assert abs(other.mean() - vector.mean()) <= 0.05 * np.abs(vector).max() * slack
+        cosine = other @ vector / np.linalg.norm(other) / np.linalg.norm(vector)
+        assert cosine > 0.99
+
+
+def test_rules_by_operator_and_producer_are_about_references_too() -> None:
+    rule = {**RULE, "op_type": "Conv*", "producer": {"soc": "Ascend310P*"}}
+    given = reference_tolerances(request(tolerances=(rule,)), None)
+
+    def decided(soc: str, op_type: str) -> float:
+        tolerances = given.for_run({"soc": soc}).among(["float32"])
+        return tolerances.decide("conv", "float32", "max", op_type=op_type).rtol
+
+    assert decided("Ascend310P3", "Conv2D") == 0.2
+    assert decided("Ascend310P3", "Relu") == decided("Ascend910B3", "Conv2D") == 1e-3
+    assert given.for_run({}).rules == ()

@@ -1,0 +1,397 @@
+"""What exception dumps are found, what they tell, and when a run without one may pass."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from pytest_npudump.dump.values.dtypes import BY_NAME
+from pytest_npudump.emulator.dumps.exceptions import (
+    Argument,
+    FailedTask,
+    container,
+    core,
+    exception_header,
+)
+from pytest_npudump.onnxmodels.tensor_types import from_array
+from pytest_npudump.ranks.rank import Rank
+from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.attempt import Attempt
+from pytest_npudump.regression.scenes.exception import FailedOperator, examine, judge, refused_environment
+from pytest_npudump.report.scenes import finding_details, finding_sentence
+from pytest_npudump.request import DumpRequest
+from pytest_npudump.runtime.base import Evidence
+
+if TYPE_CHECKING:
+    from pytest_npudump.regression.outcome import Outcome
+
+SAMPLE = Path(__file__).parents[2] / "data" / "trees" / "acl-exception" / "op.1.2"
+"""Written by adump itself: operator "net/op.name 1", inputs float32 and bfloat16, one float32 output."""
+BF16 = "  input.1: bfloat16 [1, 2, 4, 4, 16], max {0} at {1}, min {0} at {1}".format(2**-7, [0] * 5)
+"""All of it is 0x3c00."""
+STAMP = "20260910085237489"
+NORM = f"MatMul.net_op_name_1.5.{STAMP}"
+VARIABLES = (
+    "ASCEND_DUMP_SCENE",
+    "ASCEND_DUMP_PATH",
+    "ASCEND_WORK_PATH",
+    "NPU_COLLECT_PATH",
+    "ASCEND_RT_VISIBLE_DEVICES",
+)
+
+
+@dataclass
+class Run:
+    """The part of a marked test that the scene looks at."""
+
+    attempt: Attempt
+    request: DumpRequest
+    exchange: Any = None
+    settings: Any = field(default_factory=lambda: SimpleNamespace(device=None))
+    activity: Any = field(
+        default_factory=lambda: SimpleNamespace(
+            initialised=True,
+            executions=1,
+            released=False,
+            models=(Path("m.om"),),
+            programs=(),
+            likely_cause="",
+            evidence=Evidence(),
+        )
+    )
+
+    @property
+    def runtime(self) -> Any:
+        return SimpleNamespace(activity=self.activity)
+
+    def folder(self, device: int = 0, part: str = "dump") -> Path:
+        path = self.attempt.directory / part / "extra-info" / "data-dump" / str(device)
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Any:
+    request = DumpRequest(scene="exception")
+    found = Run(Attempt(1, tmp_path / "run1", request), request)
+    found.attempt.dump_path.mkdir(parents=True)
+    (found.attempt.directory / "acl.json").write_text("{}")
+    return found
+
+
+def failed(outcome: Outcome) -> list[FailedOperator]:
+    found = [one for one in outcome.findings if isinstance(one, FailedOperator)]
+    assert len(found) == len(outcome.findings)
+    return found
+
+
+def test_a_dump_that_adump_wrote_names_its_operator_and_shows_its_tensors(run: Any) -> None:
+    path = shutil.copy(SAMPLE, run.folder(3) / NORM)
+    outcome = judge(run, run.attempt)
+    assert outcome.status == status.FAILED
+    (found,) = failed(outcome)
+    assert (found.layer, found.op_type, found.kind, found.task, found.device) == (
+        "net/op.name 1",
+        "MatMul",
+        "norm",
+        5,
+        3,
+    )
+    assert finding_sentence(found) == "net/op.name 1 (MatMul) failed on the NPU (device 3, task 5)"
+    assert finding_details(found) == [
+        "  input.0: float32 [2, 3], max 6 at [1, 2], min 1 at [0, 0]",
+        BF16,
+        "  output.0: float32 [2, 3], max 6 at [1, 2], min 1 at [0, 0]",
+        f"dump:       {path} (norm)",
+    ]
+    data = found.to_json()
+    assert (data["kind"], data["operator"], data["dump_kind"]) == ("exception", "net/op.name 1", "norm")
+    assert data["tensors"][0]["max"] == 6
+
+
+def test_the_stream_of_a_norm_dump_is_in_its_log(run: Any) -> None:
+    values = Argument(from_array(BY_NAME["float16"], np.array([np.nan, 1], np.float16)), 0)
+
+    operator = FailedTask("a/b", "Add", 7, 47, 0, [values])
+    # the line of DumpOperator::LogExceptionInfo
+    message = "[AIC_INFO] node_name:a/b, node_type:Add, stream_id:47, task_id:7, context_id:4294967295\n"
+    (run.folder() / f"Add.a_b.7.{STAMP}").write_bytes(
+        b"".join(container(exception_header(5, operator, message=message), operator))
+    )
+    (found,) = failed(judge(run, run.attempt))
+    assert finding_sentence(found) == "a/b (Add) failed on the NPU (device 0, stream 47, task 7)"
+    assert finding_details(found)[0].startswith("  input.0: float16 [2], max 1 at [1], min 1 at [1], 1 NaN")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "sentence"),
+    [
+        ("exception_info.42.1.1726159207469285", "brief", "an operator that its dump does not name failed"),
+        (f"exception_info.42.1.{STAMP}", "brief", "an operator that its dump does not name failed"),
+        (f"exception_info.42.1.0.24.{STAMP}", "callback", "an operator that its dump does not name failed"),
+        (f"MatMul.mix.42.1.0.24.{STAMP}", "callback", "the kernel MatMul.mix failed"),
+    ],
+)
+def test_a_dump_without_a_name_tells_stream_task_and_what_is_in_it(
+    run: Any, name: str, kind: str, sentence: str
+) -> None:
+    operator = FailedTask(
+        "", "", 1, 42, 0, [Argument(from_array(BY_NAME["int8"], np.zeros((2, 3), np.int8)), 0)]
+    )
+    (run.folder() / name).write_bytes(
+        b"".join(container(exception_header(5, operator, brief=True), operator))
+    )
+    (found,) = failed(judge(run, run.attempt))
+    assert (found.kind, found.layer) == (kind, "")
+    assert finding_sentence(found) == f"{sentence} on the NPU (device 0, stream 42, task 1)"
+    assert finding_details(found)[0] == "  input.0: 6 bytes of shape [2, 3], the dump tells no data type"
+
+
+def test_a_dump_that_ge_names_itself_is_one_too(run: Any) -> None:
+    # the exception_dumper.cc of older GE: no stream, microseconds; elsewhere an operator of a model dump
+    shutil.copy(SAMPLE, run.folder() / "GatherV2.GatherV21.1.1733469426252033")
+    (found,) = failed(judge(run, run.attempt))
+    assert (found.kind, found.op_type, found.task, found.layer) == ("norm", "GatherV2", 1, "net/op.name 1")
+
+
+def test_a_custom_dump_goes_by_its_name(run: Any) -> None:
+    shutil.copy(SAMPLE, run.folder() / f"my.ring buffer.custom.{STAMP}")
+    (found,) = failed(judge(run, run.attempt))
+    assert (found.kind, found.layer, found.task) == ("custom", "net/op.name 1", None)
+    assert "hello" in found.message
+
+
+def test_a_container_under_any_name_is_no_unreadable_file(run: Any) -> None:
+    shutil.copy(SAMPLE, run.folder() / "op.1.2")
+    outcome = judge(run, run.attempt)
+    assert outcome.problems == ()
+    assert [one.layer for one in failed(outcome)] == ["net/op.name 1"]
+
+
+def test_a_core_names_its_kernel_and_the_kernel_s_files_are_attached(run: Any) -> None:
+    folder = run.folder(1)
+    values = Argument(from_array(BY_NAME["float32"], np.zeros((2, 3), np.float32)), 0)
+    operator = FailedTask("a", "Mul", 3, 47, 1, [values], [values])
+    path = folder / f"te_mul_1__kernel0.47.3.{STAMP}.core"
+    path.write_bytes(core("te_mul_1__kernel0", operator))
+    for name in ("te_mul_1_host.o", "te_mul_1.json"):
+        (folder / name).write_bytes(b"\x7fELF")
+    outcome = judge(run, run.attempt)
+    assert outcome.problems == ()
+    (found,) = failed(outcome)
+    assert finding_sentence(found) == (
+        "the kernel te_mul_1__kernel0 failed on the NPU (device 1, stream 47, task 3)"
+    )
+    assert finding_details(found) == [
+        "  arguments.0: 16 bytes, the dump tells no data type",
+        "  input.0: 24 bytes of shape [2, 3], the dump tells no data type",
+        "  output.0: 24 bytes of shape [2, 3], the dump tells no data type",
+        f"attached:   {folder / 'te_mul_1.json'}",
+        f"attached:   {folder / 'te_mul_1_host.o'}",
+        f"dump:       {path} (detail)",
+    ]
+
+
+def test_a_detail_dump_that_fell_back_is_said(run: Any) -> None:
+    run.request = DumpRequest(scene="exception", dump_scene="aic_err_detail_dump")
+    shutil.copy(SAMPLE, run.folder() / f"exception_info.42.1.{STAMP}")
+    assert "CANN fell back to aic_err_brief_dump" in judge(run, run.attempt).notes[0]
+
+
+def test_a_dump_cut_short_is_a_problem_and_costs_no_other(run: Any) -> None:
+    shutil.copy(SAMPLE, run.folder() / f"Add.a_b.4.{STAMP}")
+    cut = run.folder() / f"MatMul.net_fc.5.{STAMP}"
+    cut.write_bytes(SAMPLE.read_bytes()[:700])
+    outcome = examine(run, run.attempt)
+    assert [(one.layer, one.op_type, bool(one.tensors)) for one in failed(outcome)] == [
+        ("net/op.name 1", "Add", True),
+        ("net_fc", "MatMul", False),
+    ]
+    (problem,) = outcome.problems
+    assert problem.startswith(f"unreadable exception dump: {cut}, byte ")
+    assert "truncated" in problem
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 3, b"\xff" * 64])
+def test_a_file_that_holds_nothing_to_read_still_fails(run: Any, content: bytes) -> None:
+    (run.folder() / NORM).write_bytes(content)
+    outcome = judge(run, run.attempt)
+    assert outcome.status == status.FAILED
+    assert len(outcome.problems) == 1
+    assert [one.layer for one in failed(outcome)] == ["net_op_name_1"]
+
+
+def test_the_same_operator_failing_again_is_one_finding(run: Any) -> None:
+    for millisecond in range(3):
+        shutil.copy(SAMPLE, run.folder() / f"MatMul.net_op_name_1.5.2026091008523748{millisecond}")
+    shutil.copy(SAMPLE, run.folder(1) / NORM)
+    first, other = failed(judge(run, run.attempt))
+    assert finding_sentence(first).endswith("(device 0, task 5), 3 times")
+    assert (len(first.tensors), other.device, other.executions) == (3, 1, 1)
+
+
+def test_a_capture_is_named(run: Any) -> None:
+    shutil.copy(SAMPLE, run.folder(part="dump-warm up") / NORM)
+    (found,) = failed(judge(run, run.attempt))
+    assert finding_sentence(found).startswith("net/op.name 1 (MatMul) failed on the NPU in capture=warm up (")
+
+
+def test_other_files_of_the_run_are_no_exceptions(run: Any) -> None:
+    (run.attempt.dump_path / "20260910085237" / "0").mkdir(parents=True)
+    shutil.copy(SAMPLE, run.attempt.dump_path / "20260910085237" / "0" / "Add.x.1.2.1795228764002383")
+    (run.attempt.directory / "stdout.txt").write_text("hello")
+    assert judge(run, run.attempt).status == status.PASSED
+
+
+@pytest.mark.parametrize("variable", ["ASCEND_DUMP_PATH", "ASCEND_WORK_PATH", "NPU_COLLECT_PATH"])
+def test_a_dump_that_the_environment_sent_elsewhere_is_found_if_it_is_newer_than_the_run(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, str(tmp_path / "work"))
+    folder = tmp_path / "work" / "extra-info" / "data-dump" / "2"
+    folder.mkdir(parents=True)
+    old = folder / f"Add.old.4.{STAMP}"
+    old.write_bytes(b"damaged, and nobody's business")
+    os.utime(old, (1, 1))
+    assert judge(run, run.attempt).status == status.PASSED
+    shutil.copy(SAMPLE, folder / NORM)
+    outcome = judge(run, run.attempt)
+    assert outcome.problems == ()
+    (found,) = failed(outcome)
+    assert (found.layer, found.device, found.outside) == ("net/op.name 1", 2, variable)
+    assert any(f"as {variable} is set" in line for line in finding_details(found))
+
+
+def dump_outside(tmp_path: Path, device: int) -> Path:
+    folder = tmp_path / "work" / "extra-info" / "data-dump" / str(device)
+    folder.mkdir(parents=True)
+    shutil.copy(SAMPLE, folder / NORM)
+    return folder
+
+
+@pytest.mark.parametrize("beside", [{}, {f"Add.cut_short.4.{STAMP}": b"damaged, and nobody's business"}])
+def test_dumps_outside_of_devices_that_other_ranks_use_are_left_to_them(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: dict[str, bytes]
+) -> None:
+    monkeypatch.setenv("ASCEND_DUMP_PATH", str(tmp_path / "work"))
+    run.exchange = SimpleNamespace(rank=Rank(0, 4, 0, 4))
+    folder = dump_outside(tmp_path, 1)
+    dump_outside(tmp_path, 3)
+    for name, content in beside.items():
+        (folder / name).write_bytes(content)
+    outcome = judge(run, run.attempt)
+    assert outcome.status == status.PASSED
+    assert outcome.notes == (
+        f"exception dumps of device 1, 3 in {folder.parent} are left to the ranks that use it",
+    )
+    dump_outside(tmp_path, 0)
+    assert [found.device for found in failed(judge(run, run.attempt))] == [0]
+
+
+BLAMED = [
+    (Rank(1, 4, 1, 4), None, 7, ""),  # which no other rank of this machine has by itself
+    (Rank(1, 4, 1, 4), 2, 2, ""),
+    (Rank(1, 4, 1, 4), None, 0, "4,5,6,7"),
+    (Rank(9, 16, 1, 0), None, 1, ""),
+    (None, None, 1, ""),
+]
+
+
+@pytest.mark.parametrize(("rank", "given", "device", "visible"), BLAMED)
+def test_dumps_outside_of_a_device_that_may_be_this_process_s_fail_its_test(  # noqa: PLR0917 - a case has four facts
+    run: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rank: Rank | None,
+    given: int | None,
+    device: int,
+    visible: str,
+) -> None:
+    monkeypatch.setenv("ASCEND_DUMP_PATH", str(tmp_path / "work"))
+    monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", visible)
+    run.exchange = None if rank is None else SimpleNamespace(rank=rank)
+    run.settings.device = given
+    dump_outside(tmp_path, device)
+    assert [found.device for found in failed(judge(run, run.attempt))] == [device]
+
+
+def test_dumps_in_the_run_s_own_directory_are_its_own_whatever_the_device(run: Any) -> None:
+    run.exchange = SimpleNamespace(rank=Rank(0, 4, 0, 4))
+    shutil.copy(SAMPLE, run.folder(3) / NORM)
+    assert [found.device for found in failed(judge(run, run.attempt))] == [3]
+
+
+def test_a_dump_in_the_working_directory_is_found_whatever_had_it_written(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here" / "extra-info" / "data-dump" / "0").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    shutil.copy(SAMPLE, tmp_path / "here" / "extra-info" / "data-dump" / "0" / NORM)
+    old = tmp_path / "here" / "extra-info" / "data-dump" / "0" / f"Add.old.4.{STAMP}"
+    old.write_bytes(b"of an earlier process")
+    os.utime(old, (1, 1))
+    assert [one.outside for one in failed(judge(run, run.attempt))] == ["another exception dump"]
+    monkeypatch.setenv("ASCEND_DUMP_SCENE", "aic_err_norm_dump")
+    assert [one.outside for one in failed(judge(run, run.attempt))] == ["ASCEND_DUMP_SCENE"]
+
+
+def test_an_environment_that_points_into_the_run_counts_a_dump_once(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASCEND_WORK_PATH", str(run.attempt.dump_path))
+    shutil.copy(SAMPLE, run.folder() / NORM)
+    assert [(one.outside, one.executions) for one in failed(judge(run, run.attempt))] == [("", 1)]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"initialised": False}, {"executions": 0}, {"released": True}],
+    ids=["no-init", "no-run", "released"],
+)
+def test_a_run_of_which_nothing_is_known_does_not_pass(run: Any, changes: dict[str, object]) -> None:
+    vars(run.activity).update(changes)
+    outcome = judge(run, run.attempt)
+    assert outcome.status == status.ERROR
+    assert outcome.problems[0].startswith("no operator failed, and nothing shows that a model ran under")
+    run.activity.evidence.shown.append("it read the configuration")
+    assert judge(run, run.attempt).status == status.PASSED
+
+
+def test_nothing_is_raised_for_a_run_that_never_began(run: Any) -> None:
+    shutil.rmtree(run.attempt.directory)
+    outcome = examine(run, run.attempt)
+    assert (outcome.findings, outcome.problems) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("added", "inherited", "words"),
+    [
+        ({}, {}, ""),
+        ({"OTHER": "x"}, {"ASCEND_WORK_PATH": "/w"}, ""),
+        ({"ASCEND_WORK_PATH": "/w"}, {"ASCEND_WORK_PATH": "/w"}, ""),
+        ({"ASCEND_WORK_PATH": "/v"}, {"ASCEND_WORK_PATH": "/w"}, "ASCEND_WORK_PATH: the program's exception"),
+        ({"ASCEND_DUMP_SCENE": "aic_err_norm_dump"}, {}, "leave it out, or set it for pytest itself"),
+        ({}, {"ASCEND_DUMP_PATH": "out"}, "below its own working directory"),
+        ({}, {"ASCEND_DUMP_SCENE": "aic_err_norm_dump"}, "below its own working directory"),
+        ({}, {"ASCEND_DUMP_SCENE": "aic_err_norm_dump", "ASCEND_WORK_PATH": "/w"}, ""),
+    ],
+)
+def test_a_program_s_dump_must_not_go_where_nobody_looks(
+    added: dict[str, str], inherited: dict[str, str], words: str
+) -> None:
+    found = refused_environment(added, inherited)
+    assert words in found
+    assert bool(words) == bool(found)

@@ -1,0 +1,199 @@
+"""Snapshots of watched outputs, put in order and compared bit for bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_npudump.dump.records import Dump, Payload, TensorKey, TensorRecord
+from pytest_npudump.errors import DumpError
+from pytest_npudump.regression.scenes.watcher import compare_snapshots, find_tramplings
+from pytest_npudump.request import DumpRequest
+
+REQUEST = DumpRequest(scene="watcher", layers=("a/1", "b"), watcher_nodes=("c.0",))
+
+
+class Memory:
+    """Writes arrays to files and describes them as the reader does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.count = 0
+
+    def __call__(self, layer: str, array: np.ndarray, task: int, **changes: Any) -> TensorRecord:
+        self.count += 1
+        path = self.folder / f"{self.count}.bin"
+        path.write_bytes(array.tobytes())
+        key = TensorKey(layer, "output", 0, step=changes.pop("step", 0))
+        return TensorRecord(
+            key,
+            "Relu",
+            changes.pop("dtype", array.dtype.name),
+            changes.pop("shape", array.shape),
+            path,
+            time=changes.pop("time", self.count),
+            task=task,
+            stream=changes.pop("stream", 3),
+            payload=Payload(path, 0, array.nbytes),
+        )
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Memory:
+    return Memory(tmp_path)
+
+
+def run(*records: TensorRecord, request: DumpRequest = REQUEST) -> Any:
+    return find_tramplings(Dump(Path("d"), records, raw_names=True), request)
+
+
+def test_equal_snapshots_are_no_finding(memory: Memory) -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    findings, problems, compared = run(
+        memory("c.0", x, 1), memory("a/1_To_c.0", x, 2), memory("b_To_c.0", x, 3)
+    )
+    assert (findings, problems, compared) == ((), (), 2)
+
+
+def test_without_layers_each_operator_behind_the_watched_one_is_looked_at(memory: Memory) -> None:
+    every = DumpRequest(scene="watcher", watcher_nodes=("c.0", "x_To_c.0"))
+    x = np.zeros(4, np.int32)
+    records = [memory("c.0", x, 2), memory("x_To_c.0", x, 1)]
+    (problem, other) = run(*records, memory("b_To_c.0", x, 1), request=every)[1]
+    assert problem.startswith("there is no snapshot of 'c.0' after an operator behind it")
+    assert other.startswith("there is no snapshot of 'x_To_c.0' after an operator behind it")
+    behind = [memory("a_To_c.0", x, 3), memory("b_To_c.0", x + 1, 4), memory("a_To_x_To_c.0", x, 3)]
+    (found,), problems, compared = run(*records, *behind, request=every)
+    assert (found.by, found.since, found.node, problems, compared) == ("b", "a", "c.0", (), 3)
+
+
+def test_a_collective_operator_s_file_of_inputs_is_no_snapshot(memory: Memory) -> None:
+    x = np.zeros(4, np.int32)
+    inputs = memory("c.0", x + 5, 1)
+    inputs = replace(inputs, key=replace(inputs.key, io="input"))
+    snapshots = memory("c.0", x, 1), memory("a/1_To_c.0", x, 2), memory("b_To_c.0", x, 3)
+    assert run(inputs, *snapshots) == ((), (), 2)
+    (problem,) = run(inputs, *snapshots[:2])[1]
+    assert problem.startswith("there is no snapshot of 'c.0' after 'b': ")
+    assert problem.endswith("; after a collective one it has none")
+
+
+def test_changed_elements_are_counted_and_the_first_is_named(memory: Memory) -> None:
+    x = np.zeros((64, 64), np.float32)
+    y = x.copy()
+    y[0, 12:49] = 7
+    (found,), problems, _ = run(memory("c.0", x, 1), memory("a/1_To_c.0", y, 2), memory("b_To_c.0", y, 3))
+    assert problems == ()
+    assert (found.by, found.since, found.node) == ("a/1", "c.0", "c.0")
+    assert (found.change.changed, found.change.count, found.change.first) == (37, 4096, (0, 12))
+    assert (found.change.before, found.change.after) == (0.0, 7.0)
+
+
+def test_a_change_is_laid_to_the_first_operator_behind_it_whatever_the_order_of_the_files(
+    memory: Memory,
+) -> None:
+    x = np.zeros(4, np.int32)
+    (found,), _, _ = run(
+        memory("b_To_c.0", x + 1, 3), memory("c.0", x, 1), memory("a/1_To_c.0", x, 2), request=REQUEST
+    )
+    assert (found.by, found.since) == ("b", "a/1")
+
+
+def test_operators_on_several_streams_are_ordered_by_time(memory: Memory) -> None:
+    x = np.zeros(4, np.int32)
+    (found,), problems, _ = run(
+        memory("c.0", x, 9, time=10, stream=1),
+        memory("a/1_To_c.0", x, 2, time=20, stream=2),
+        memory("b_To_c.0", x + 1, 3, time=30, stream=2),
+    )
+    assert problems == ()
+    assert (found.by, found.since) == ("b", "a/1")
+
+
+def test_snapshots_from_before_the_watched_operator_are_not_compared_and_said_so(memory: Memory) -> None:
+    x = np.zeros(4, np.int32)
+    findings, problems, compared = run(
+        memory("a/1_To_c.0", x + 5, 1), memory("c.0", x, 2), memory("b_To_c.0", x, 3)
+    )
+    assert (findings, compared) == ((), 1)
+    assert problems == ("'a/1' runs before 'c.0' and cannot trample its output: name operators behind it",)
+
+
+def test_a_snapshot_missing_in_one_step_is_a_problem(memory: Memory) -> None:
+    x = np.zeros(4, np.int32)
+    records = [memory("c.0", x, 1), memory("a/1_To_c.0", x, 2), memory("b_To_c.0", x, 3)]
+    records += [memory("c.0", x, 1, step=1), memory("a/1_To_c.0", x, 2, step=1)]
+    _, (problem,), _ = run(*records)
+    assert problem.startswith("there is no snapshot of 'c.0' after 'b': ")
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2, (0, 1, 2)])
+def test_nothing_to_compare_never_passes(memory: Memory, missing: int | tuple[int, ...]) -> None:
+    x = np.zeros(4, np.int32)
+    records = [memory("c.0", x, 1), memory("a/1_To_c.0", x, 2), memory("b_To_c.0", x, 3)]
+    gone = missing if isinstance(missing, tuple) else (missing,)
+    _, problems, _ = run(*(record for index, record in enumerate(records) if index not in gone))
+    assert problems
+
+
+def test_sanitised_names_are_understood(memory: Memory) -> None:
+    x = np.zeros(4, np.int32)
+    (found,), problems, _ = run(
+        memory("c_0", x, 1), memory("a_1_To_c_0", x + 1, 2), memory("b_To_c_0", x + 1, 3)
+    )
+    assert problems == ()
+    assert (found.by, found.node) == ("a/1", "c.0")
+
+
+def test_each_step_is_compared_by_itself(memory: Memory) -> None:
+    x = np.zeros(4, np.int32)
+    records = []
+    for step in range(2):
+        values = x + step
+        records += [memory("c.0", values, 1, step=step), memory("a/1_To_c.0", values + step, 2, step=step)]
+        records.append(memory("b_To_c.0", values + step, 3, step=step))
+    (found,), problems, compared = run(*records)
+    assert problems == ()
+    assert (found.place, compared) == ("step=1", 4)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changed"),
+    [(np.nan, np.nan, 0), (0.0, -0.0, 1), (1.0, np.nan, 1), (np.inf, np.inf, 0)],
+)
+def test_elements_are_compared_bit_for_bit(memory: Memory, before: float, after: float, changed: int) -> None:
+    one, other = (memory("x", np.array([1, value], np.float16), 1) for value in (before, after))
+    assert compare_snapshots(one, other).changed == changed
+
+
+def test_elements_that_share_a_byte_are_told_apart(memory: Memory) -> None:
+    one = memory("x", np.array([0x21, 0x43], np.uint8), 1, dtype="int4", shape=(4,))
+    other = memory("x", np.array([0x21, 0x73], np.uint8), 1, dtype="int4", shape=(4,))
+    change = compare_snapshots(one, other)
+    assert (change.changed, change.count, change.first) == (1, 4, (3,))
+    assert (change.before, change.after) == (4, 7)
+
+
+def test_types_without_values_are_compared_by_their_bytes(memory: Memory) -> None:
+    data = np.arange(6, dtype=np.uint8)
+    one = memory("x", data, 1, dtype="float6_e3m2fn", shape=(8,))
+    other = memory("x", data[::-1], 1, dtype="float6_e3m2fn", shape=(8,))
+    assert compare_snapshots(one, other).changed == 6
+
+
+def test_a_large_tensor_that_changes_at_its_end_is_found(memory: Memory) -> None:
+    x = np.zeros((1200, 1000), np.float32)
+    y = x.copy()
+    y[-1, -1] = 1
+    change = compare_snapshots(memory("x", x, 1), memory("x", y, 1))
+    assert (change.changed, change.first) == (1, (1199, 999))
+
+
+@pytest.mark.parametrize("other", [np.zeros(3, np.float32), np.zeros(4, np.int32)])
+def test_snapshots_of_another_form_are_refused(memory: Memory, other: np.ndarray) -> None:
+    with pytest.raises(DumpError, match="differ in form"):
+        compare_snapshots(memory("x", np.zeros(4, np.float32), 1), memory("x", other, 1))

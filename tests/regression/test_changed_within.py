@@ -1,0 +1,70 @@
+"""What has changed within tolerance, and what follows from tensors that do not repeat."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_npudump.compare.judge import judge_tables
+from pytest_npudump.compare.tolerances.calibrated import Calibrated
+from pytest_npudump.compare.tolerances.tolerance import Tolerances
+from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.record.record import EDGES
+from pytest_npudump.record.text import SIGN, Golden
+from pytest_npudump.regression.judgement import changes_of
+
+LAYERS = ("noisy", "follows", "apart")
+EDGE_LINES = f"noisy {SIGN} -\nfollows {SIGN} noisy:output.0\napart {SIGN} -\n"
+
+
+def table(*averages: float, dtype: str = "float32") -> StatsTable:
+    return StatsTable.from_records(
+        TensorRecord(
+            *(TensorKey(layer, "output", 0), "Add", dtype, (2,), Path("f")),
+            stats=Stats(count=2, max=1.0, min=-1.0, avg=avg, l2norm=None, nan=0, neg_inf=0, pos_inf=0),
+        )
+        for layer, avg in zip(LAYERS, averages, strict=True)
+    )
+
+
+def golden(noise: str = "-", edges: str = EDGE_LINES) -> Golden:
+    values = replace(table(0.5, 0.5, 0.5), noise=(noise, "-", "-"))
+    return Golden("t.py::t", {}, values, Path("t.yaml"), blocks={EDGES: edges} if edges else {})
+
+
+def found(approved: Golden, actual: StatsTable) -> tuple[list[str], int]:
+    cells = approved.table.noise
+    measured = Calibrated.of(approved.table.keys, cells, repeats=True, widens=False)
+    comparison = judge_tables(approved.table, actual, Tolerances("same", measured=measured))
+    assert comparison.ok
+    changes = changes_of(comparison, approved)
+    return [verdict.key.layer for verdict in changes.found], changes.following
+
+
+def test_nothing_has_changed_where_all_is_the_same() -> None:
+    assert found(golden(), table(0.5, 0.5, 0.5)) == ([], 0)
+
+
+def test_each_change_is_told_with_both_numbers() -> None:
+    approved, actual = golden(), table(0.5, 0.5, 0.5000005)
+    comparison = judge_tables(approved.table, actual, Tolerances("same"))
+    [verdict] = changes_of(comparison, approved).found
+    assert verdict.key == TensorKey("apart", "output", 0)
+    [reason] = verdict.reasons
+    assert (reason.statistic, reason.golden, reason.actual) == ("avg", 0.5, 0.5000005)
+
+
+def test_what_follows_from_a_tensor_that_does_not_repeat_is_no_change_of_its_own() -> None:
+    noisy = "~-,-,1e-6,-"
+    assert found(golden(noisy), table(0.5000005, 0.5000005, 0.5)) == ([], 1)
+    assert found(golden(noisy), table(0.5000005, 0.5000005, 0.5000005)) == (["apart"], 1)
+
+
+def test_without_edges_or_noise_it_is_a_change() -> None:
+    assert found(golden("~-,-,1e-6,-", edges=""), table(0.5000005, 0.5000005, 0.5)) == (["follows"], 0)
+    assert found(golden(), table(0.5000005, 0.5000005, 0.5)) == (["noisy", "follows"], 0)
+
+
+def test_a_noisy_tensor_that_did_not_move_explains_nothing() -> None:
+    assert found(golden("~-,-,1e-6,-"), table(0.5, 0.5000005, 0.5)) == (["follows"], 0)

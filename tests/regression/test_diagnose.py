@@ -1,0 +1,174 @@
+"""A dump that holds nothing names what most likely emptied it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_npudump.dump.reader import read_dump
+from pytest_npudump.errors import DumpError
+from pytest_npudump.regression import diagnose
+from pytest_npudump.regression.diagnose import explain_empty, full_words, what_ran
+from pytest_npudump.request import DumpRequest
+from pytest_npudump.runtime.base import Evidence
+
+MODEL = Path("models/net.om")
+
+
+@dataclass
+class Activity:
+    initialised: bool = True
+    models: tuple[Path, ...] = (MODEL,)
+    executions: int = 1
+    released: bool = False
+    likely_cause: str = ""
+    programs: tuple[str, ...] = ()
+    evidence: Evidence = field(default_factory=Evidence)
+
+
+def explain(path: Path, activity: Activity, **request: Any) -> str:
+    try:
+        read_dump(path, acl=True)
+    except DumpError as error:
+        return explain_empty(DumpRequest(**request), activity, path, str(error))
+    raise AssertionError("the dump was readable")
+
+
+CASES: list[tuple[Activity, dict[str, Any], str]] = [
+    (
+        Activity(released=True, initialised=False),
+        {},
+        "the test took npu_dump.config_path*acl.mdl.set_dump(path)",
+    ),
+    (
+        Activity(programs=("./main (with acl.json)",), released=True, initialised=False, models=()),
+        {"layers": ("conv9",)},
+        "./main (with acl.json) ran and dumped nothing*aclInit*a filter matched nothing: layers=['conv9']",
+    ),
+    (
+        Activity(programs=("./main (with x)",), evidence=Evidence(missing=["main never read x"])),
+        {},
+        "./main (with x) ran and dumped nothing: main never read x; it has to hand that acl.json to *",
+    ),
+    (
+        Activity(programs=("./main (with x)",), evidence=Evidence(shown=["main read x"])),
+        {},
+        "./main (with x) ran and dumped nothing: main read x; it has to hand that acl.json to aclInit*",
+    ),
+    (
+        Activity(
+            programs=("./main (with x)",),
+            evidence=Evidence(unfinished=["./main did not end within 3 seconds and was ended"]),
+        ),
+        {},
+        "the dump holds nothing: ./main did not end within 3 seconds and was ended; what ./main (with x) *",
+    ),
+    (
+        Activity(executions=0, evidence=Evidence(missing=["net.om was loaded before the dump was set"])),
+        {},
+        "net.om was loaded before the dump was set: load it inside the test, or the capture that runs it*",
+    ),
+    (
+        Activity(evidence=Evidence(missing=["a.om was loaded before"])),
+        {"dump_step": "7"},
+        "most likely a filter matched nothing: dump_step='7'",
+    ),
+    (
+        Activity(initialised=False, models=(), executions=0),
+        {},
+        "ACL was never initialised while the dump was on",
+    ),
+    (Activity(models=(), executions=0), {"scene": "op"}, "no single operator ran through acl.op"),
+    (Activity(models=(), executions=0), {}, "no model was loaded through npu_dump.load_model()"),
+    (Activity(executions=0), {}, "net.om was loaded but never run"),
+    (Activity(), {"layers": ("conv9",)}, "most likely a filter matched nothing: layers=['conv9']"),
+    (
+        Activity(),
+        {"dump_step": "7"},
+        "most likely a filter matched nothing: dump_step='7' (steps count from 0)",
+    ),
+    (Activity(), {"model_name": "other"}, "most likely a filter matched nothing: model_name='other'"),
+    (Activity(), {"opname_blacklist": ({"name": "a"},)}, "the blacklists or opname_range"),
+    (
+        Activity(),
+        {"dump_level": "kernel"},
+        "dump_level='kernel' (it switches the dump of models and of acl.op off)",
+    ),
+    (Activity(), {}, "the runtime reported no error*ASCEND_GLOBAL_LOG_LEVEL=1"),
+]
+
+
+@pytest.mark.parametrize(("activity", "request_", "cause"), CASES)
+def test_likeliest_cause_comes_first(
+    tmp_path: Path, activity: Activity, request_: dict[str, Any], cause: str
+) -> None:
+    text = explain(tmp_path, activity, **request_)
+    assert text.startswith("the dump holds nothing: ")
+    position = -1
+    for part in cause.split("*"):
+        position = text.index(part, position + 1)
+
+
+def test_all_filters_are_named(tmp_path: Path) -> None:
+    text = explain(tmp_path, Activity(), layers=("a",), dump_step="3", model_name="m")
+    assert [word in text for word in ("layers=['a']", "dump_step='3'", "model_name='m'")] == [True] * 3
+
+
+def test_filter_is_named_too_where_the_test_calls_acl_itself(tmp_path: Path) -> None:
+    text = explain(tmp_path, Activity(models=(), executions=0), layers=("conv9",))
+    assert "no model was loaded through npu_dump.load_model()" in text
+    assert "or a filter matched nothing: layers=['conv9']" in text
+
+
+def test_directory_that_is_gone_is_the_cause(tmp_path: Path) -> None:
+    path = tmp_path / "dump"
+    text = explain(path, Activity())
+    assert text.startswith(f"the dump holds nothing ({path} does not exist")
+    assert f"its directory {path} is gone or cannot be written" in text
+
+
+def test_dump_that_cannot_be_read_is_not_called_empty(tmp_path: Path) -> None:
+    for run in ("20260101010101", "20260101010102"):
+        folder = tmp_path / run / "0"
+        folder.mkdir(parents=True)
+        source = Path(__file__).parents[1] / "data" / "emulator" / "mixed-dtypes.csv"
+        (folder / f"Add.add.1.2.17952287058851{run[-2:]}.csv").write_bytes(source.read_bytes())
+    text = explain(tmp_path, Activity(released=True))
+    assert text.startswith("two runs in one dump: ")
+    assert "holds nothing" not in text
+
+
+@pytest.mark.parametrize("variable", ["NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE"])
+def test_a_variable_with_which_ge_dumps_nothing_is_the_likeliest_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "/d")
+    assert explain(tmp_path, Activity(released=True)).endswith(f"unset {variable}")
+
+
+def test_full_file_system_is_the_first_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "20260101010101").mkdir()
+    assert full_words(tmp_path) == ""
+    monkeypatch.setattr(diagnose, "LITTLE", 1 << 80)
+    assert f"the file system of {tmp_path} is full (" in explain(tmp_path, Activity())
+    assert full_words(tmp_path / "gone") == ""
+
+
+@pytest.mark.parametrize(
+    ("activity", "words"),
+    [
+        (Activity(), "net.om was loaded under the dump, and ran once"),
+        (Activity(executions=3), "net.om was loaded under the dump, and ran 3 times"),
+        (Activity(executions=0), "net.om was loaded under the dump, and no execution of it ended well"),
+        (Activity(models=(), executions=0), ""),
+        (
+            Activity(models=(), programs=("./main",), evidence=Evidence(failed=["acl.mdl.execute: 507015"])),
+            "./main ran; acl.mdl.execute: 507015",
+        ),
+    ],
+)
+def test_what_ran_is_told_as_far_as_the_runtime_knows(activity: Activity, words: str) -> None:
+    assert what_ran(activity) == words

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_npudump.compare.tolerances.tolerance import Tolerances
+from pytest_npudump.dump.records import Dump, Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.errors import GoldenError
+from pytest_npudump.record.text import Golden
+from pytest_npudump.record.unwritten_entries import entries_of, left_out_of
+from pytest_npudump.regression.recording import golden_to_start_from
+from pytest_npudump.regression.unwritten import (
+    by_layer,
+    depends_on_memory,
+    find_unwritten,
+    keep_probe,
+    new_entries,
+    other_memory,
+    read_probe,
+    without,
+)
+
+ROOT = Path("dump")
+LEFTOVER, FILLED, OTHER = 0.25, -3e16, 7.5
+
+
+def run(**values: float) -> Dump:
+    """A dump with one number a tensor; ``bn_1_step1`` is output 1 of ``Default/bn`` in step 1."""
+    records = []
+    for name, value in values.items():
+        layer, slot, *step = name.split("_")
+        key = TensorKey(f"Default/{layer}", "output", int(slot), step=int(step[0][4:]) if step else 0)
+        stats = Stats(1, value, value, value, abs(value), 0, 0, 0)
+        records.append(TensorRecord(key, "BatchNorm", "float32", (1,), ROOT / name, stats=stats))
+    return Dump(ROOT, tuple(records))
+
+
+def table(dump: Dump) -> StatsTable:
+    return StatsTable.from_records(dump.records)
+
+
+def found(first: Dump, probe: Dump, again: Dump) -> tuple[list[str], list[str]]:
+    result = find_unwritten(first, table(probe), again, Tolerances())
+    return [*map(str, result.left_out)], [*map(str, result.varying)]
+
+
+def golden(entries: object, *keys: str) -> Golden:
+    rows = StatsTable.from_records(
+        TensorRecord(TensorKey.parse(key), "", "float32", (1,), ROOT, stats=Stats(1, 1.0, 1.0, 1.0, 1.0))
+        for key in keys
+    )
+    return Golden("test", {}, rows, Path("a.yaml"), {"unwritten": entries} if entries is not None else {})
+
+
+def test_what_differs_in_other_memory_and_only_there_is_unwritten() -> None:
+    first = run(bn_0=1, bn_1=LEFTOVER, fc_0=2)
+    other = run(bn_0=1, bn_1=FILLED, fc_0=2)
+    assert depends_on_memory(table(first), table(other), Tolerances(), None)
+    assert found(first, other, other) == (["Default/bn:output.1"], [])
+    assert not depends_on_memory(table(first), table(first), Tolerances(), None)
+    assert found(first, first, first) == ([], [])
+
+
+def test_what_varies_by_itself_is_kept_and_named() -> None:
+    """Dropout without a seed differs between any two runs, whatever memory holds."""
+    first, probe, again = (run(bn_1=left, drop_0=value) for left, value in ((1, 2), (9, 3), (9, 4)))
+    assert found(first, probe, again) == (["Default/bn:output.1"], ["Default/drop:output.0"])
+    result = find_unwritten(first, table(probe), again, Tolerances())
+    left_out, varying = result.notes
+    assert "Default/bn:output.1; to have one judged all the same, write 'judged'" in left_out
+    assert "Default/drop:output.0; make the test deterministic" in varying
+
+
+def test_a_difference_within_the_tolerance_leaves_nothing_out() -> None:
+    assert found(run(fc_0=1), run(fc_0=1.0000001), run(fc_0=1.0000001)) == ([], [])
+
+
+def test_all_executions_of_an_unwritten_output_are_left_out_and_no_other_outputs() -> None:
+    """In step 1 the block holds what the test itself left in step 0, in any memory."""
+    first = run(bn_0=1, bn_1=LEFTOVER, bn_0_step1=3, bn_1_step1=OTHER, ln_1=5)
+    other = run(bn_0=1, bn_1=FILLED, bn_0_step1=3, bn_1_step1=OTHER, ln_1=5)
+    assert found(first, other, other)[0] == ["Default/bn:output.1", "Default/bn#step=1:output.1"]
+
+
+def test_an_output_of_which_one_execution_varies_is_kept() -> None:
+    first, probe, again = (run(bn_1=left, bn_1_step1=value) for left, value in ((1, 2), (9, 3), (9, 4)))
+    assert found(first, probe, again) == ([], ["Default/bn#step=1:output.1"])
+
+
+def test_what_a_run_lacks_is_kept() -> None:
+    first, other = run(bn_0=1, bn_1=LEFTOVER), run(bn_0=1, bn_1=FILLED)
+    assert found(first, other, run(bn_0=1)) == ([], [])
+    assert found(first, run(bn_0=1), run(bn_0=1)) == ([], [])
+
+
+def test_entries_leave_tensors_out_of_a_dump_under_either_spelling_unless_the_golden_has_them() -> None:
+    entries = {"Default/bn:output.1": "left out", "Default/bn:output.2": "judged"}
+    dump = run(bn_0=1, bn_1=2, bn_2=3)
+    names = tuple(replace(record, key=record.key.sanitised) for record in dump.records)
+    for read in (dump, replace(dump, records=names)):
+        rest = without(read, entries)
+        assert [record.key.slot for record in rest.records] == [0, 2]
+        kept = without(read, entries, ["Default/bn:output.1"])
+        assert kept is read
+
+
+def test_what_a_person_marked_as_judged_stays_so_and_the_rest_is_found_out_anew() -> None:
+    previous = golden({"Default/bn": {"output.1": "judged", "output.2": "left out"}})
+    left_out = [TensorKey("Default_bn", "output", 1), TensorKey("Default_bn", "output", 3)]
+    entries = new_entries(previous, left_out)
+    assert entries == {"Default/bn:output.1": "judged", "Default_bn:output.3": "left out"}
+    assert entries_of(golden(by_layer(entries))) == entries
+    assert new_entries(None, left_out[:1]) == {"Default_bn:output.1": "left out"}
+    first, other = run(bn_0=1, bn_1=LEFTOVER), run(bn_0=1, bn_1=FILLED)
+    assert not depends_on_memory(table(first), table(other), Tolerances(), previous)
+
+
+@pytest.mark.parametrize(
+    "entries", [["a"], "a", 1, {"a": "left out"}, {"a": {"b": "left out"}}, {"a": {"output.1": "passed"}}]
+)
+def test_entries_that_are_none_are_an_error_that_names_the_file_and_the_way_out(entries: object) -> None:
+    with pytest.raises(GoldenError, match=r"a\.yaml: 'unwritten' is to hold .* approve anew"):
+        entries_of(golden(entries))
+
+
+def test_entries_that_are_none_stand_in_the_way_of_a_comparison_and_not_of_an_update() -> None:
+    def start(*, update: bool) -> Golden | None:
+        damaged = golden({"a": "left out"})
+        settings = SimpleNamespace(update_golden=update)
+        test: Any = SimpleNamespace(goldens=SimpleNamespace(read_if_any=lambda: damaged), settings=settings)
+        return golden_to_start_from(test)
+
+    assert start(update=True) is None
+    with pytest.raises(GoldenError, match="'unwritten' is to hold"):
+        start(update=False)
+
+
+def test_a_golden_without_entries_names_nothing() -> None:
+    assert entries_of(None) == {}
+    assert entries_of(golden(None)) == {}
+
+
+def test_only_the_mindspore_that_was_looked_at_is_compared_without_what_is_left_out() -> None:
+    measured = {"runtime": "mindspore", "mindspore": "2.10.0", "device_target": "CPU", "scene": "model"}
+    listed = golden({"bn": {"output.1": "left out", "output.2": "judged"}})
+    others = [
+        {"runtime": "emulator"},
+        {"mindspore": "2.11.0"},
+        {"device_target": "Ascend"},
+        {"mindspore": None},
+        {"device_target": None},
+    ]
+    for recorded in ({}, *others):
+        for run_of in ({}, *others):
+            before, now = ({k: v for k, v in (measured | one).items() if v} for one in (recorded, run_of))
+            found = left_out_of(replace(listed, producer=before), now | {"dump_mode": "output"})
+            same = recorded == run_of and run_of in ({}, {"mindspore": "2.11.0"})
+            assert found == ({"bn:output.1": "left out"} if same else {}), (before, now)
+    assert left_out_of(None, measured) == {}
+
+
+def test_memory_is_filled_otherwise_than_the_users_own_setting_fills_it() -> None:
+    assert other_memory({"A": "b"}) == {"A": "b", "MALLOC_PERTURB_": "37"}
+    assert other_memory({"MALLOC_PERTURB_": "218"})["MALLOC_PERTURB_"] == "37"
+    assert other_memory({"MALLOC_PERTURB_": "37"})["MALLOC_PERTURB_"] == "165"
+
+
+def test_a_probe_is_read_by_another_process(tmp_path: Path) -> None:
+    assert read_probe(tmp_path) is None
+    keep_probe(tmp_path, table(run(bn_0=1, bn_1=2)))
+    kept = read_probe(tmp_path)
+    assert kept is not None
+    assert kept.keys == ("Default/bn:output.0", "Default/bn:output.1")
+    assert kept.values[1, 0] == 2
