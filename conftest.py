@@ -5,13 +5,17 @@ import os
 import shutil
 import sys
 import tempfile
+from pathlib import Path
 
 if sys.dont_write_bytecode:
-    # Hundreds of sessions and child processes within the tests would each compile pytest and its plugins.
-    # Beside the sources nothing is written, as asked; workers of pytest-xdist inherit the folder.
+    # Hundreds of sessions and child processes within the tests, and workers of pytest-xdist, would compile
+    # pytest, its plugins and the tests. Beside the sources nothing is written, as asked.
     sys.dont_write_bytecode = False
-    sys.pycache_prefix = tempfile.mkdtemp(prefix="npudump-pycache-")
-    atexit.register(shutil.rmtree, sys.pycache_prefix, ignore_errors=True)
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    sys.pycache_prefix = str(caches / "npudump-tests-pycache")
+    # What the sessions within the tests compile lies below a folder that no later run has.
+    folders = Path(sys.pycache_prefix + tempfile.gettempdir()).glob("pytest-of-*")
+    atexit.register(lambda: [shutil.rmtree(folder, ignore_errors=True) for folder in folders])
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import inspect
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import sys
 import threading
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ from pytest_npudump.settings import CI_VARIABLES, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
 
 TESTS = Path(__file__).parent
 DATA = TESTS / "data" / "golden"
@@ -48,8 +51,73 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
+        "markers", "each(names, rows, *, ids): as parametrize, in one item that runs all rows"
+    )
+    config.addinivalue_line(
         "markers", "conformance(table): one published case; the summary counts by table those that pass"
     )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give a test whose table is marked ``each`` one item, in place of one a row as ``parametrize`` does."""
+    tables = list(metafunc.definition.iter_markers("each"))
+    if tables:
+        names = [name for table in tables for name in _names(table)]
+        rows = list(product(*(_rows(table) for table in tables)))
+        metafunc.parametrize(names, [pytest.param(*[rows] * len(names), id=f"{len(rows)} cases")])
+
+
+def _names(table: pytest.Mark) -> list[str]:
+    names = table.args[0]
+    return [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+
+
+def _rows(table: pytest.Mark) -> list[tuple[str, dict[str, Any]]]:
+    """Return what each row of a table is called, and its values by name."""
+    names, ids, rows = _names(table), table.kwargs.get("ids"), []
+    for number, row in enumerate(table.args[1]):
+        assert not getattr(row, "marks", ()), "a row of a table in one item has no marks of its own"
+        alone = isinstance(table.args[0], str) and len(names) == 1
+        values = row.values if hasattr(row, "marks") else (row,) if alone else row
+        told = getattr(row, "id", None) if hasattr(row, "marks") else None
+        if ids and told is None:
+            told = "-".join(str(ids(value)) for value in values) if callable(ids) else ids[number]
+        rows.append((ascii(values) if told is None else told, dict(zip(names, values, strict=True))))
+    return rows
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Call a test for each row of its tables, with its own folder and monkeypatch; tell all that fail."""
+    tables = list(pyfuncitem.iter_markers("each"))
+    if not tables:
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    failed: list[tuple[str, BaseException]] = []
+    skipped: list[BaseException] = []
+    rows = given[_names(tables[0])[0]]
+    for number, row in enumerate(rows):
+        values = {**given, **{name: value for _, part in row for name, value in part.items()}}
+        with pytest.MonkeyPatch.context() as patch:
+            if "tmp_path" in given:
+                values["tmp_path"] = given["tmp_path"] / str(number)
+                values["tmp_path"].mkdir()
+            if "monkeypatch" in given:
+                values["monkeypatch"] = patch
+            if "capsys" in given:
+                given["capsys"].readouterr()
+            try:
+                pyfuncitem.obj(**values)
+            except pytest.skip.Exception as reason:
+                skipped.append(reason)
+            except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - a test may fail by any
+                failed.append(("-".join(told for told, _ in row), error))
+    if failed:
+        told = "".join(f"\n[{case}] {type(error).__name__}: {error}" for case, error in failed)
+        raise AssertionError(f"{len(failed)} of {len(rows)} cases:{told}") from failed[0][1]
+    if len(skipped) == len(rows):
+        raise skipped[0]
+    return True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -176,7 +176,15 @@ def validate(
         problem = f"{shown(dump)} must be of the JSON type object"
         return _refused((Refusal("dump", problem, 'write {"dump": {"dump_path": ...}}', "EP0001"),))
     d = _Judged(dump if isinstance(dump, dict) else {}, profile, base)
-    stages = (read(_RULES, d),) if old else (_types(*DUMP)(d), _values(d), read(_RULES, d))
+    stages = (
+        (read(_RULES, d),)
+        if old
+        else (
+            _wrong_types(d.dump, DUMP),
+            chain(_unknown_values(d.dump, (*_ENUM_KEYS, "dump_kernel_data")), _statistics(d.dump)),
+            read(_RULES, d),
+        )
+    )
     found = (tuple(islice(stage, 1 if old else MOST_REASONS)) for stage in stages)
     reasons = next(filter(None, found), ())
     if reasons:
@@ -255,14 +263,14 @@ def _coded(kind: str, check: _Check) -> _Check:
 
 
 def _types(*keys: str) -> _Check:
-    """Refuse values of a wrong JSON type; each stands for what breaks off the conversion from JSON."""
+    """Refuse values of a wrong JSON type where that breaks off an old release's conversion from JSON."""
+    shape = {key: DUMP[key] for key in keys}
+    check = _coded("type", lambda d: _wrong_types(d.dump, shape))
+    return lambda d: check(d) if d.old else ()
 
-    def check(d: _Judged) -> Iterator[Refusal]:
-        shape = {key: DUMP[key] for key in keys}
-        for place, value, expected in wrong_types(d.dump, shape):
-            yield _wrong_type(place, value, expected)
 
-    return _coded("type", check)
+def _wrong_types(dump: Mapping[str, Any], shape: Mapping[str, Any]) -> Iterator[Refusal]:
+    return (_wrong_type(*found) for found in wrong_types(dump, shape))
 
 
 def _wrong_type(place: str, value: object, expected: str) -> Refusal:
@@ -284,13 +292,16 @@ def _enum(key: str, value: str, place: str) -> Iterator[Refusal]:
         yield Refusal(place, f"{shown(value)} is unknown", one_of(OPTIONS[key], value), "EP0002")
 
 
-def _values(d: _Judged) -> Iterator[Refusal]:
+def _unknown_values(dump: Mapping[str, Any], keys: Iterable[str]) -> Iterator[Refusal]:
     """Yield every value that is not in its key's enumeration."""
-    for key in (*_ENUM_KEYS, "dump_kernel_data"):
-        if key in d.dump:
-            for value in d.dump[key].split(",") if key == "dump_kernel_data" else [d.dump[key]]:
+    for key in keys:
+        if key in dump:
+            for value in dump[key].split(",") if key == "dump_kernel_data" else [dump[key]]:
                 yield from _enum(key, value, key)
-    for index, name in enumerate(d.dump.get("dump_stats", ())):
+
+
+def _statistics(dump: Mapping[str, Any]) -> Iterator[Refusal]:
+    for index, name in enumerate(dump.get("dump_stats", ())):
         yield from _enum("dump_stats", name, f"dump_stats[{index}]")
 
 
@@ -299,12 +310,10 @@ def _then(*checks: _Check) -> _Check:
 
 
 def _choice(key: str) -> _Check:
-    """Refuse a value of a wrong type, then one that is unknown."""
-
-    def known(d: _Judged) -> Iterator[Refusal]:
-        return _values(replace(d, dump={key: d.dump[key]} if key in d.dump else {}))
-
-    return _then(_types(key), _coded("argument", known))
+    """Refuse a value of a wrong type, then one that is unknown, where an old release comes across it."""
+    types = _types(key)
+    values = _coded("argument", lambda d: _unknown_values(d.dump, (key,)))
+    return lambda d: chain(types(d), values(d)) if d.old and key in d.dump else ()
 
 
 def _conflict(place: str, value: str, condition: str, remedy: str) -> Refusal:

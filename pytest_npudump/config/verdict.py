@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
@@ -174,7 +174,8 @@ def wrong_types(value: Any, shape: Any, path: str = "") -> Iterator[tuple[str, o
     Args:
         value: of the type that ``shape`` has, where it is an object.
         shape: ``"string"``, a list of the shape of all members, or a dictionary of shapes by key.
-        path: where ``value`` stands; unlike other arrays, ``dump_list`` is gone through member by member.
+        path: where ``value`` stands; members of the wrong type come before what the others hold, but in
+            ``dump_list``, which is gone through member by member.
     """
     if isinstance(shape, dict):
         for key, inner in shape.items():
@@ -187,13 +188,15 @@ def wrong_types(value: Any, shape: Any, path: str = "") -> Iterator[tuple[str, o
         yield path, value, "array"
     else:
         kind, expected = (dict, "object") if isinstance(shape[0], dict) else (str, "string")
-        places = [(f"{path}[{index}]", member) for index, member in enumerate(value)]
-        # Members of the wrong type are found before what stands in the others.
-        for place, member in sorted(places, key=lambda one: path != "dump_list" and isinstance(one[1], kind)):
+        within = []
+        for index, member in enumerate(value):
             if not isinstance(member, kind):
-                yield place, member, expected
+                yield f"{path}[{index}]", member, expected
             elif kind is dict:
-                yield from wrong_types(member, shape[0], place)
+                within.append(wrong_types(member, shape[0], f"{path}[{index}]"))
+                if path == "dump_list":
+                    yield from within.pop()
+        yield from chain.from_iterable(within)
 
 
 def unknown_keys(held: Mapping[str, Any], known: Iterable[str], prefix: str) -> Iterator[str]:

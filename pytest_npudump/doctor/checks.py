@@ -24,7 +24,7 @@ from pytest_npudump.config.cann import (
     profile_for,
     profile_warnings,
 )
-from pytest_npudump.devices.npu_smi import parse_npu_smi
+from pytest_npudump.devices.inventory import parse_npu_smi
 from pytest_npudump.doctor.machine import ABSENT, OK, PROBLEM, WARNING, Finding, Report
 from pytest_npudump.doctor.pytest_config import loading
 from pytest_npudump.errors import ConfigError

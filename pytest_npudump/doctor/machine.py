@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.devices.npu_smi import run_npu_smi
+from pytest_npudump.devices.inventory import run_npu_smi
 from pytest_npudump.errors import RuntimeUnavailableError
 from pytest_npudump.language.translation import mark, said
 from pytest_npudump.runtime.registry import Examined, Probe, offered, provider_of
@@ -122,7 +122,7 @@ def probe_runtime(name: str, *, seconds: float = SECONDS) -> Probe:
 
 def _ask(name: str) -> Probe:
     """Ask the runtime in this process, which has to be a new one."""
-    from pytest_npudump.runtime.select import choose, load  # noqa: PLC0415 - in the child process only
+    from pytest_npudump.runtime.registry import choose, load  # noqa: PLC0415 - in the child process only
 
     try:
         provider = provider_of(name)

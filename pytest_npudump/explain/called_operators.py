@@ -25,7 +25,7 @@ from pytest_npudump.explain.operator_alone import (
     MARGIN,
     Alone,
     Healthy,
-    Isolated,
+    JudgedOperator,
     NotAtHandError,
     distance,
     healthy,
@@ -251,7 +251,7 @@ class CallBench:
         suspects: Sequence[TensorKey],
         records: Sequence[TensorRecord],
         report: Callable[[int, int], None] | None = None,
-    ) -> tuple[Isolated, ...]:
+    ) -> tuple[JudgedOperator, ...]:
         """Judge outputs by what their calls were given.
 
         Args:
@@ -260,7 +260,7 @@ class CallBench:
             report: called with (outputs judged, outputs in all).
         """
 
-        def isolated(key: TensorKey, operators: Sequence[CalledOperator], alone: Alone) -> Isolated:
+        def isolated(key: TensorKey, operators: Sequence[CalledOperator], alone: Alone) -> JudgedOperator:
             saved = None
             if alone.verdict == CONVICTED and self.archive is not None:
                 one = operators[0]
@@ -268,7 +268,7 @@ class CallBench:
                 judged = Judged(one.place, one.dtype, one.wide, one.plain, apart, allowed, alone.why)
                 saved = self.archive.save(one.call, judged, one.output)
             name = operators[0].name if operators else ""
-            return Isolated(key, "", "", own=False, alone=alone, call=name, saved=saved)
+            return JudgedOperator(key, "", "", own=False, alone=alone, call=name, saved=saved)
 
         return isolate(suspects, lambda key: self._operators(key, records), isolated, report=report)
 

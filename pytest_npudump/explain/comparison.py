@@ -13,9 +13,10 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import MEASURED, StatsTable
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import RequestError
-from pytest_npudump.explain.expected import Expected, expect
-from pytest_npudump.explain.feeds import Execution, Feeds, executions_of
+from pytest_npudump.explain.expected import ExpectedTensor, expect
+from pytest_npudump.explain.feeds import Feeds, ModelExecution, executions_of
 from pytest_npudump.explain.matches import NAME, Match, Matching, match
+from pytest_npudump.explain.reference_model import operators_behind
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.record.record import Record
 
@@ -48,11 +49,11 @@ class Compared:
 
     matching: Matching
     comparison: Comparison
-    expected: tuple[Expected, ...]
+    expected: tuple[ExpectedTensor, ...]
     feeds: Feeds
     notes: tuple[str, ...] = ()
 
-    def computed(self, model: ReferenceModel) -> tuple[Expected, ...]:
+    def computed(self, model: ReferenceModel) -> tuple[ExpectedTensor, ...]:
         """Return what an operator of ``model`` computed: neither its inputs nor what only moves them."""
         given = given_tensors(model)
         return tuple(
@@ -62,7 +63,7 @@ class Compared:
         )
 
     def marked(self, mark: str) -> tuple[str, ...]:
-        """Return the keys of tensors that carry a mark of :class:`Expected`."""
+        """Return the keys of tensors that carry a mark of :class:`ExpectedTensor`."""
         return tuple(str(e.actual.key) for e in self.expected if mark in e.marks)
 
 
@@ -150,11 +151,11 @@ def _remedy(records: Sequence[TensorRecord], model: ReferenceModel) -> str:
 
 def _expected(
     matching: Matching, model: ReferenceModel, feeds: Feeds, tolerances: Tolerances, patterns: int
-) -> Iterator[tuple[object, Expected]]:
+) -> Iterator[tuple[object, ExpectedTensor]]:
     """Yield the tensors side by side by key; the reference runs once an execution, or in batches."""
-    by_execution: defaultdict[Execution, list[Match]] = defaultdict(list)
+    by_execution: defaultdict[ModelExecution, list[Match]] = defaultdict(list)
     for found in matching.matches:
-        by_execution[Execution.of(found.record)].append(found)
+        by_execution[ModelExecution.of(found.record)].append(found)
     for execution, matches in by_execution.items():
         wanted: defaultdict[str, list[TensorRecord]] = defaultdict(list)
         for found in matches:
@@ -170,7 +171,7 @@ def _expected(
                 yield record.key, expected
 
 
-def _under_raw_name(expected: Expected, found: Match) -> Expected:
+def _under_raw_name(expected: ExpectedTensor, found: Match) -> ExpectedTensor:
     """Give the reference's side the raw name, where the dump has only the one of its file names."""
     key, node = found.record.key, found.counterpart.node
     name = node.name if node is not None else found.counterpart.tensor
@@ -187,7 +188,7 @@ def _size(record: TensorRecord) -> int:
     return (record.size or 0) * 8 * _FLOAT32 // bits if bits else record.size or 0
 
 
-def _judge(expected: Sequence[Expected], tolerances: Tolerances) -> tuple[Comparison, tuple[str, ...]]:
+def _judge(expected: Sequence[ExpectedTensor], tolerances: Tolerances) -> tuple[Comparison, tuple[str, ...]]:
     golden = StatsTable.from_records(_told([e.golden for e in expected], [e.actual for e in expected]))
     # Elements are compared wherever tensors were dumped, which say more than their projections.
     actual = StatsTable.from_records(e.actual for e in expected).with_projections({})
@@ -270,15 +271,5 @@ def unseen_nodes(model: ReferenceModel, compared: Iterable[str]) -> tuple[Node, 
         model: the reference.
         compared: names of its tensors that were compared.
     """
-    seen = _behind(model, compared)
-    return tuple(node for node in _behind(model, model.outputs).values() if node.name not in seen)
-
-
-def _behind(model: ReferenceModel, tensors: Iterable[str]) -> dict[str, Node]:
-    """Return the operators that ``tensors`` are computed by, directly or not, in execution order."""
-    wanted, found = set(tensors), []
-    for node in reversed(model.nodes):
-        if wanted.intersection(node.operator.outputs):
-            found.append(node)
-            wanted.update(node.all_inputs, node.captured)
-    return {node.name: node for node in reversed(found)}
+    seen = {node.name for node in operators_behind(model.nodes, compared)}
+    return tuple(node for node in operators_behind(model.nodes, model.outputs) if node.name not in seen)

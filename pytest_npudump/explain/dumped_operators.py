@@ -20,8 +20,7 @@ from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.arrays.layouts import LayoutError, host_array
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import squeezed
-from pytest_npudump.dump.values.dtypes import BY_NAME
-from pytest_npudump.explain.feeds import Execution
+from pytest_npudump.explain.feeds import ModelExecution
 from pytest_npudump.explain.matches import MAPPED, NAME, Names, match
 from pytest_npudump.explain.operator_alone import (
     CONVICTED,
@@ -30,7 +29,7 @@ from pytest_npudump.explain.operator_alone import (
     UPSTREAM,
     Alone,
     Healthy,
-    Isolated,
+    JudgedOperator,
     NotAtHandError,
     distance,
     healthy,
@@ -38,14 +37,13 @@ from pytest_npudump.explain.operator_alone import (
     nearest_first,
     norm,
 )
-from pytest_npudump.explain.reference_model import piece_of, weights_of
+from pytest_npudump.explain.reference_model import arrays_of, piece_of, tensors_of, weights_of
 from pytest_npudump.explain.rounding import EXACT_INPUTS, ROUNDED, rounded_to
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.random_operators import draws_random
 from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
-from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.onnxmodels.variation import Variation, Varying
 
 if TYPE_CHECKING:
@@ -173,14 +171,13 @@ class DumpedOperator:
 
     @cached_property
     def _tensors(self) -> dict[str, Tensor]:
-        return {name: from_array(BY_NAME[array.dtype.name], array) for name, array in self.feeds.items()}
+        return tensors_of(self.feeds)
 
     def _run(self, session: Any, seed: int | None = None) -> dict[str, Array]:
         """Compute the outputs that are numbers; a seed moves floats by about a unit in the last place."""
         feeds = Varying(Variation(seed=seed)).feeds(self._tensors, 0)
         found = sessions.run(session, feeds, self.node.operator.outputs)
-        numbers = {name: t for name, t in found.items() if BY_NAME[t.dtype.name].kind != "opaque"}
-        return {name: tensor.data.reshape(tensor.shape) for name, tensor in numbers.items()}
+        return arrays_of(found)
 
     def _session(self, dtype: str) -> Any:
         """Return a session of the operator, its weights rounded to a type of the device or as written."""
@@ -214,7 +211,7 @@ def rounded_either_way(wide: Array, dtype: str, actual: Array, noise: float) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class DumpedOperators:
+class OperatorDump:
     """What a run dumped of some operators, by the outputs that are asked for.
 
     Where what ran may be another graph than the model, as a reference is, an operator's inputs are those that
@@ -225,9 +222,9 @@ class DumpedOperators:
     edges: Edges | None
     plain: bool
     _outputs: Mapping[str, Match]
-    _at_hand: Mapping[tuple[Execution, str], TensorRecord]
-    _dumped: Mapping[tuple[Execution, str, int], TensorRecord | None]
-    _inputs: Mapping[tuple[Execution, str], Sequence[TensorRecord]]
+    _at_hand: Mapping[tuple[ModelExecution, str], TensorRecord]
+    _dumped: Mapping[tuple[ModelExecution, str, int], TensorRecord | None]
+    _inputs: Mapping[tuple[ModelExecution, str], Sequence[TensorRecord]]
     _ports: Mapping[str, TypeAndShape] = field(default_factory=dict)
 
     @classmethod
@@ -241,7 +238,7 @@ class DumpedOperators:
         upstream: int = 0,
         edges: Edges | None = None,
         plain: bool = False,
-    ) -> DumpedOperators:
+    ) -> OperatorDump:
         """Find the operators of outputs.
 
         Args:
@@ -259,13 +256,13 @@ class DumpedOperators:
         """
         records = [*_inputs_once(records)]
         matching = match(records, model, mapping)
-        at_hand: dict[tuple[Execution, str], TensorRecord] = {}
-        dumped: dict[tuple[Execution, str, int], TensorRecord | None] = {}
-        inputs: defaultdict[tuple[Execution, str], list[TensorRecord]] = defaultdict(list)
+        at_hand: dict[tuple[ModelExecution, str], TensorRecord] = {}
+        dumped: dict[tuple[ModelExecution, str, int], TensorRecord | None] = {}
+        inputs: defaultdict[tuple[ModelExecution, str], list[TensorRecord]] = defaultdict(list)
         for found in matching.matches:
-            at_hand.setdefault((Execution.of(found.record), found.counterpart.tensor), found.record)
+            at_hand.setdefault((ModelExecution.of(found.record), found.counterpart.tensor), found.record)
         for record in records:
-            execution, layer = Execution.of(record), sanitise(record.key.layer)
+            execution, layer = ModelExecution.of(record), sanitise(record.key.layer)
             if record.key.io == "input":
                 inputs[execution, layer].append(record)
             else:
@@ -285,7 +282,7 @@ class DumpedOperators:
         found = self._outputs.get(str(key.sanitised))
         if found is None or found.counterpart.node is None:
             return ()
-        execution = Execution.of(found.record)
+        execution = ModelExecution.of(found.record)
         fed = [self._at_hand.get((execution, name)) for name in self._given(found)[0]]
         return tuple(record.key for record in fed if record is not None and self._is_complete(record.key))
 
@@ -296,7 +293,7 @@ class DumpedOperators:
     def _given(self, found: Match) -> tuple[dict[str, TensorRecord], str]:
         """Return what the device gave an operator, by the model's names, and why that is not all of it."""
         node, model = found.counterpart.node, self.model.path.name
-        execution, layer = Execution.of(found.record), sanitise(found.record.key.layer)
+        execution, layer = ModelExecution.of(found.record), sanitise(found.record.key.layer)
         names = node.operator.inputs if node is not None else ()
         makers: dict[str, Port] = {}
         others: list[str] = []
@@ -329,7 +326,9 @@ class DumpedOperators:
             return given, f"in what ran it is fed by {first_of(others)}, which {model} does not have there"
         return given, f"of its inputs the second run has not dumped {missing}" if missing else ""
 
-    def _converted(self, execution: Execution, port: Port, name: str) -> tuple[TensorRecord | None, bool]:
+    def _converted(
+        self, execution: ModelExecution, port: Port, name: str
+    ) -> tuple[TensorRecord | None, bool]:
         """Return what a port put out, and whether that is a tensor of the model, converted or as it is.
 
         It is, as far as is known, where it was not dumped.
@@ -383,10 +382,10 @@ def _inputs_once(records: Sequence[TensorRecord]) -> Iterator[TensorRecord]:
 
     One that was not the same each time is left out: something has written to it.
     """
-    inputs: dict[tuple[Execution, str], list[TensorRecord]] = {}
+    inputs: dict[tuple[ModelExecution, str], list[TensorRecord]] = {}
     for record in records:
         if record.op_type == GRAPH_INPUT:
-            inputs.setdefault((Execution.of(record), sanitise(record.key.layer)), []).append(record)
+            inputs.setdefault((ModelExecution.of(record), sanitise(record.key.layer)), []).append(record)
         else:
             yield record
     for first, *others in inputs.values():
@@ -468,7 +467,7 @@ class ModelBench:
         records: Sequence[TensorRecord],
         present: Collection[str],
         changed: Collection[str] = (),
-    ) -> tuple[Isolated, ...]:
+    ) -> tuple[JudgedOperator, ...]:
         """Judge outputs by what the inputs of their operators give, and what lies upstream of the acquitted.
 
         Args:
@@ -482,7 +481,7 @@ class ModelBench:
             DumpError: the header of a tensor file cannot be read.
             ModelError: onnxruntime refuses the model.
         """
-        found = DumpedOperators.read(
+        found = OperatorDump.read(
             self.model,
             self.mapping,
             records,
@@ -493,7 +492,7 @@ class ModelBench:
         )
         layers = {sanitise(layer) for layer in present}
 
-        def isolated(key: TensorKey, operators: Sequence[DumpedOperator], alone: Alone) -> Isolated:
+        def isolated(key: TensorKey, operators: Sequence[DumpedOperator], alone: Alone) -> JudgedOperator:
             upstream = key not in suspects
             if alone.verdict == CONVICTED:
                 alone = alone.unless(self._doubt(operators[0], layers))
@@ -501,7 +500,7 @@ class ModelBench:
             if near and upstream and not self.plain and str(key.sanitised) not in changed:
                 alone = alone.unless("it is not known to have changed since the golden")
             kind, model = found.op_type(key), self.model.path.name
-            return Isolated(key, kind, model, self.own, alone, self.converted, upstream=upstream)
+            return JudgedOperator(key, kind, model, self.own, alone, self.converted, upstream=upstream)
 
         return isolate(suspects, lambda key: [found.operator(key)], isolated, found.feeders)
 

@@ -47,7 +47,7 @@ _AXES = {"NHWC": (0, 2, 3, 1), "NDHWC": (0, 2, 3, 4, 1), "HWCN": (2, 3, 1, 0)}
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedTensor:
     """A tensor of the device beside its counterpart.
 
     Attributes:
@@ -74,7 +74,7 @@ class Expected:
 
 def expect(
     record: TensorRecord, reference: Array, *, rtol: float = 0.0, atol: float = 0.0, search: bool = False
-) -> Expected:
+) -> ExpectedTensor:
     """Put the reference's tensor beside the device's.
 
     Args:
@@ -98,10 +98,10 @@ def expect(
     actual = replace(record, shape=host.shape, stats=tensor_stats(host), format="")
     golden = _as(record, reference, stats=tensor_stats(reference))
     if squeezed(reference.shape) != squeezed(host.shape):
-        return Expected(golden, actual, marks=marks)
+        return ExpectedTensor(golden, actual, marks=marks)
     golden = replace(golden, shape=host.shape)
     if golden.dtype != record.dtype:
-        return Expected(golden, actual, marks=marks)
+        return ExpectedTensor(golden, actual, marks=marks)
     reference = reference.reshape(host.shape)
     if reference.dtype != host.dtype and host.dtype.kind in "iub" and reference.dtype.kind in "iub":
         wide = np.result_type(reference.dtype, host.dtype, np.int8)
@@ -109,8 +109,8 @@ def expect(
     try:
         difference = compare_tensors(reference, host, rtol=rtol, atol=atol)
     except RequestError as error:
-        return Expected(golden, actual, Elements(note=str(error)), marks)
-    found = Expected(golden, actual, Elements(difference=difference), marks)
+        return ExpectedTensor(golden, actual, Elements(note=str(error)), marks)
+    found = ExpectedTensor(golden, actual, Elements(difference=difference), marks)
     if not search or not found.differs:
         return found
     layout = _LAYOUTS.get(host.ndim, "")
@@ -163,7 +163,7 @@ def _family(dtype: str) -> str:
     return _FAMILIES.get(BY_NAME[dtype].kind, "")
 
 
-def _by_statistics(record: TensorRecord, reference: Array, marks: frozenset[str]) -> Expected:
+def _by_statistics(record: TensorRecord, reference: Array, marks: frozenset[str]) -> ExpectedTensor:
     """Compare statistics as the device computes them, over its own layout, padding included."""
     by_acl = record.stats is not None and record.stats.digits is not None
     stats = tensor_stats(reference, acl=by_acl)
@@ -178,10 +178,10 @@ def _by_statistics(record: TensorRecord, reference: Array, marks: frozenset[str]
     if turned and record.shape is not None and len(turned) == len(wanted) == len(record.shape):
         wanted = tuple(wanted[axis] for axis in turned)
     if not _same_shape(record, wanted, count):
-        return Expected(replace(golden, shape=wanted), record, marks=marks)
+        return ExpectedTensor(replace(golden, shape=wanted), record, marks=marks)
     golden = replace(golden, shape=record.shape)
     if count is None or count == reference.size or record.stats is None:
-        return Expected(golden, record, marks=marks)
+        return ExpectedTensor(golden, record, marks=marks)
     # Behind padding of any value the extremes are the tensor's, or beyond them.
     high, low, own = stats.max, stats.min, record.stats
     if high is not None and own.max is not None:
@@ -191,7 +191,7 @@ def _by_statistics(record: TensorRecord, reference: Array, marks: frozenset[str]
     known = replace(stats, count=own.count, max=high, min=low, avg=None, l2norm=None)
     golden = replace(golden, stats=known)
     actual = replace(record, stats=replace(record.stats, avg=None, l2norm=None))
-    return Expected(golden, actual, marks=marks | {PADDED})
+    return ExpectedTensor(golden, actual, marks=marks | {PADDED})
 
 
 def _same_shape(record: TensorRecord, shape: tuple[int, ...], count: int | None) -> bool:

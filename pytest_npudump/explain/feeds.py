@@ -125,7 +125,7 @@ _ADVICE = (
 )
 
 
-class Execution(NamedTuple):
+class ModelExecution(NamedTuple):
     """One execution of a model, as the keys of a dump tell it from others."""
 
     capture: str
@@ -136,7 +136,7 @@ class Execution(NamedTuple):
     step: int
 
     @classmethod
-    def of(cls, record: TensorRecord) -> Execution:
+    def of(cls, record: TensorRecord) -> ModelExecution:
         """Return the execution that a tensor belongs to."""
         key = record.key
         return cls(key.capture, key.rank, key.device, key.model, key.load, key.step)
@@ -160,10 +160,10 @@ class Feeds:
 
     inputs: RunInputs
     names: tuple[str, ...]
-    executions: Mapping[Execution, TensorRecord]
+    executions: Mapping[ModelExecution, TensorRecord]
     records: Sequence[TensorRecord]
 
-    def of(self, execution: Execution) -> dict[str, Array]:
+    def of(self, execution: ModelExecution) -> dict[str, Array]:
         """Return the arrays of one execution by the reference's names.
 
         Raises:
@@ -180,7 +180,7 @@ class Feeds:
                 raise RequestError(f"{error}; {_ADVICE}") from None
             return dumped
 
-    def _given(self, execution: Execution) -> dict[str, Array]:
+    def _given(self, execution: ModelExecution) -> dict[str, Array]:
         given = self.inputs.given[execution.capture]
         executions = [e for e in self.executions if e.capture == execution.capture]
         if len(given) != len(executions):
@@ -197,7 +197,7 @@ class Feeds:
             )
         return found
 
-    def _run_on(self, execution: Execution) -> dict[str, Array]:
+    def _run_on(self, execution: ModelExecution) -> dict[str, Array]:
         model = self._model_of(execution)
         step = _place_of(self.executions[execution]).iteration
         if step < 0 and len(model.runs) == 1:
@@ -216,7 +216,7 @@ class Feeds:
             )
         return dict(zip(names, arrays, strict=True))
 
-    def _model_of(self, execution: Execution) -> LoadedModel:
+    def _model_of(self, execution: ModelExecution) -> LoadedModel:
         """Return what was loaded as the model of ``execution``, where exactly one can be meant."""
         ran = [m for m in self.inputs.loaded if m.part == execution.capture and m.runs]
         if not ran:
@@ -239,12 +239,12 @@ class Feeds:
             )
         return ran[loads.index(execution.loaded)]
 
-    def _dumped(self, execution: Execution) -> dict[str, Array] | None:
+    def _dumped(self, execution: ModelExecution) -> dict[str, Array] | None:
         """Return the outputs of the ``Data`` operators of one execution; None if one has no bytes."""
         held = {
             sanitise(record.key.layer): record
             for record in self.records
-            if record.op_type == GRAPH_INPUT and record.payload and Execution.of(record) == execution
+            if record.op_type == GRAPH_INPUT and record.payload and ModelExecution.of(record) == execution
         }
         records = {name: held.get(sanitise(name)) for name in self.names}
         arrays = {
@@ -260,9 +260,9 @@ def _place_of(record: TensorRecord) -> Place:
     return read_place(context(record.path.parent.parts))
 
 
-def executions_of(records: Iterable[TensorRecord]) -> dict[Execution, TensorRecord]:
+def executions_of(records: Iterable[TensorRecord]) -> dict[ModelExecution, TensorRecord]:
     """Return the executions of a dump in their order, each with its first record."""
-    found: dict[Execution, TensorRecord] = {}
+    found: dict[ModelExecution, TensorRecord] = {}
     for record in records:
-        found.setdefault(Execution.of(record), record)
+        found.setdefault(ModelExecution.of(record), record)
     return found

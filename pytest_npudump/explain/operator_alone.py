@@ -228,7 +228,7 @@ def norm(array: Array) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Isolated:
+class JudgedOperator:
     """An operator under suspicion, alone.
 
     Attributes:
@@ -280,10 +280,10 @@ Found = TypeVar("Found", bound="Recomputable")
 def isolate(
     suspects: Sequence[TensorKey],
     operators: Callable[[TensorKey], Sequence[Found]],
-    isolated: Callable[[TensorKey, Sequence[Found], Alone], Isolated],
+    isolated: Callable[[TensorKey, Sequence[Found], Alone], JudgedOperator],
     fed_by: Callable[[TensorKey], Sequence[TensorKey]] = lambda _: (),
     report: Callable[[int, int], None] | None = None,
-) -> tuple[Isolated, ...]:
+) -> tuple[JudgedOperator, ...]:
     """Judge outputs by what the inputs of their operators give, and what lies upstream of the acquitted.
 
     Args:
@@ -294,7 +294,7 @@ def isolate(
         fed_by: outputs that an output's operator reads, and that can be judged.
         report: called with (outputs judged, suspects in all).
     """
-    judged: dict[TensorKey, Isolated] = {}
+    judged: dict[TensorKey, JudgedOperator] = {}
 
     def verdict(key: TensorKey) -> str:
         found: Sequence[Found] = ()

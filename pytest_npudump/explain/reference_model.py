@@ -16,7 +16,7 @@ from pytest_npudump.onnxmodels.sessions import exposed_session, fits, holds_halv
 from pytest_npudump.onnxmodels.tensor_types import from_array, from_ort_type, onnx_number
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.onnxmodels.graph import Operator
@@ -157,9 +157,7 @@ class ReferenceModel:
             given = {port.name: _fed(port, feeds, self.path) for port in session.get_inputs()}
             found = sessions.run(session, given, names)
             for name in names:
-                tensor = found.pop(name)
-                numeric = BY_NAME[tensor.dtype.name].kind != "opaque"
-                yield name, tensor.data.reshape(tensor.shape) if numeric else None
+                yield name, arrays_of({name: found.pop(name)}).get(name)
 
     def ports(self, tensors: Collection[str]) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Return type and shape of tensors as the model has them, -1 for a dimension that varies.
@@ -221,6 +219,27 @@ def _fed(port: Any, feeds: Mapping[str, Array], path: Path) -> Any:
         with np.errstate(over="ignore", invalid="ignore"):  # beyond the model's type, signalling NaNs
             array = array.astype(dtype.name)
     return from_array(dtype, array)
+
+
+def arrays_of(tensors: Mapping[str, Tensor]) -> dict[str, Array]:
+    """Return tensors as arrays, without those that are no numbers."""
+    numbers = {name: one for name, one in tensors.items() if BY_NAME[one.dtype.name].kind != "opaque"}
+    return {name: tensor.data.reshape(tensor.shape) for name, tensor in numbers.items()}
+
+
+def tensors_of(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
+    """Return arrays as onnxruntime is fed them."""
+    return {name: from_array(BY_NAME[array.dtype.name], array) for name, array in arrays.items()}
+
+
+def operators_behind(nodes: Sequence[Node], tensors: Iterable[str]) -> list[Node]:
+    """Return those of ``nodes`` that ``tensors`` are computed by, directly or not, in execution order."""
+    wanted, found = set(tensors), []
+    for node in reversed(nodes):
+        if wanted.intersection(node.operator.outputs):
+            found.append(node)
+            wanted.update(node.all_inputs, node.captured)
+    return found[::-1]
 
 
 CONSTANT = "Constant"

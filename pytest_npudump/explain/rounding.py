@@ -36,7 +36,7 @@ from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.compare.tensors.element_verdict import MAX_ABS, RELATIVE_L2, SPECIAL, with_failing
 from pytest_npudump.dump.table import MEASURED, STATISTICS
-from pytest_npudump.explain.feeds import Execution
+from pytest_npudump.explain.feeds import ModelExecution
 from pytest_npudump.explain.tolerances import floats_among
 from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
 
@@ -414,13 +414,13 @@ def three_ways(
     if not failing:
         return compared, (), ()
     dtypes: dict[str, str] = {}
-    wanted: defaultdict[Execution, dict[str, list[tuple[TensorKey, TensorRecord]]]] = defaultdict(dict)
+    wanted: defaultdict[ModelExecution, dict[str, list[tuple[TensorKey, TensorRecord]]]] = defaultdict(dict)
     for expected, found in zip(compared.expected, compared.matching.matches, strict=True):
         record, tensor = found.record, found.counterpart.tensor
         if record.key.io == "output" and record.op_type != GRAPH_INPUT:
             dtypes[tensor] = record.dtype
         if expected.golden.key in failing:
-            wanted[Execution.of(record)].setdefault(tensor, []).append((expected.golden.key, record))
+            wanted[ModelExecution.of(record)].setdefault(tensor, []).append((expected.golden.key, record))
     rounded = twin.of(model, dtypes, dtype)
     roundings: dict[TensorKey, Rounding] = {}
     for execution, tensors in wanted.items():

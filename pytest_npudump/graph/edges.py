@@ -37,7 +37,7 @@ SEVERAL = Port("", -2)
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class GraphNode:
     """An operator as a graph has it.
 
     Attributes:
@@ -66,7 +66,7 @@ class Edges:
     told_by: str = ""
 
     @classmethod
-    def of(cls, nodes: Iterable[Node], told_by: str) -> Edges:
+    def of(cls, nodes: Iterable[GraphNode], told_by: str) -> Edges:
         """Return the edges of a graph.
 
         Operators that go by one name in file names are fed by unknown ones, and so is what they feed.
@@ -186,7 +186,7 @@ def edges_of_lines(text: str, told_by: str) -> Edges:
         name, _, *words = line.split(" ")
         keys = [word if word in _MEANT else TensorKey.parse(word) for word in words]
         ports = [_MEANT[one] if isinstance(one, str) else Port(one.layer, one.slot) for one in keys]
-        nodes.append(Node(TensorKey.parse(f"{name}:output.0").layer, "", tuple(ports)))
+        nodes.append(GraphNode(TensorKey.parse(f"{name}:output.0").layer, "", tuple(ports)))
     return Edges.of(nodes, told_by)
 
 
@@ -213,7 +213,7 @@ def same_values(table: StatsTable) -> Edges:
             port = Port(makers[0].layer, makers[0].slot) if len(makers) == 1 else UNKNOWN
             feeds[replace(key, io="", slot=0)][key.slot] = port
     nodes = (
-        Node(key.layer, "", tuple(ports.get(slot, UNKNOWN) for slot in range(max(ports) + 1)))
+        GraphNode(key.layer, "", tuple(ports.get(slot, UNKNOWN) for slot in range(max(ports) + 1)))
         for key, ports in feeds.items()
         if set(ports.values()) != {UNKNOWN}
     )

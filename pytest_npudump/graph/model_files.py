@@ -27,7 +27,7 @@ from pytest_npudump.dump.bytes.textfile import read_small
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import FormatError, NpudumpError
-from pytest_npudump.graph.edges import UNKNOWN, Edges, Node, Port, same_values
+from pytest_npudump.graph.edges import UNKNOWN, Edges, GraphNode, Port, same_values
 from pytest_npudump.onnxmodels.model_cache import prepare
 from pytest_npudump.storage.regular_file import open_regular, read_regular
 
@@ -55,7 +55,7 @@ def _ge_edges(graphs: Sequence[Sequence[GeOperator]], told_by: str) -> Edges:
     The first graph is the one that is run, the others belong to operators of it: what their ``Data``
     operators are fed by is not known, nor what those put out.
     """
-    nodes: list[Node] = []
+    nodes: list[GraphNode] = []
     for number, operators in enumerate(graphs):
         constants = {name for name, op_type, _ in operators if op_type in _CONSTANTS}
         for name, op_type, inputs in operators:
@@ -68,7 +68,7 @@ def _ge_edges(graphs: Sequence[Sequence[GeOperator]], told_by: str) -> Edges:
                 ports.append(None if not text or producer in constants else told)
             if _CALLING.fullmatch(op_type) or (number and op_type == "Data"):
                 ports.append(UNKNOWN)
-            nodes.append(Node(name, op_type, tuple(ports)))
+            nodes.append(GraphNode(name, op_type, tuple(ports)))
     return Edges.of(nodes, told_by)
 
 
@@ -182,13 +182,13 @@ def read_ir(path: Path) -> Edges:
     head, *subgraphs = re.split(r"(?m)^subgraph @", text)
     nodes = [node for subgraph in subgraphs for node in _nodes(subgraph)]
     if len(subgraphs) == 1:  # parameters of others are what their callers hand over
-        nodes += [Node(name, "Parameter", ()) for name in _DECLARED.findall(head)]
+        nodes += [GraphNode(name, "Parameter", ()) for name in _DECLARED.findall(head)]
     if not nodes:
         raise FormatError(path, "holds no node of a graph, expected lines such as  %1(x) = ReLU(%0)")
     return Edges.of(nodes, path.name)
 
 
-def _nodes(subgraph: str) -> Iterator[Node]:
+def _nodes(subgraph: str) -> Iterator[GraphNode]:
     made: dict[str, Port | None] = {}
     waiting: tuple[str, str, list[str]] | None = None
     for line in subgraph.splitlines():
@@ -213,7 +213,7 @@ def _nodes(subgraph: str) -> Iterator[Node]:
                 made[number] = Port(of.layer, int(index[1])) if index and of and of != UNKNOWN else UNKNOWN
             else:
                 made[number] = Port(named["name"])
-                yield Node(named["name"], op_type, tuple(ports))
+                yield GraphNode(named["name"], op_type, tuple(ports))
 
 
 def _operands(text: str) -> list[str]:
@@ -335,11 +335,11 @@ def read_onnx(path: Path) -> Edges:
     makers = {name: Port(name) for name in model.inputs}
     for operator in model.operators:
         makers |= {name: Port(operator.name, slot) for slot, name in enumerate(operator.outputs)}
-    nodes = [Node(name, "Data", ()) for name in model.inputs]
+    nodes = [GraphNode(name, "Data", ()) for name in model.inputs]
     for operator in model.operators:
         ports = tuple(makers.get(name) for name in operator.inputs)
         outer = (UNKNOWN,) if operator.op_type in _WITH_BODY else ()
-        nodes.append(Node(operator.name, operator.op_type, ports + outer))
+        nodes.append(GraphNode(operator.name, operator.op_type, ports + outer))
     return Edges.of(nodes, path.name)
 
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.devices.inventory import Inventory, take_inventory
-from pytest_npudump.devices.locks import lock_folder
-from pytest_npudump.devices.pool import DevicePool
+from pytest_npudump.devices.pool import DevicePool, lock_folder
 from pytest_npudump.errors import DeviceError, NpudumpError
 from pytest_npudump.language.inert import inert
 from pytest_npudump.plugin.isolation.task import CHILD, DEVICES

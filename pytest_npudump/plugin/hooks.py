@@ -128,7 +128,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """End the run before its first test where an NPU is required and none answers."""
     settings = session.config.stash[SETTINGS]
     if settings.require_npu and not hasattr(session.config, "workerinput"):
-        from pytest_npudump.runtime.select import require  # noqa: PLC0415 - only where asked for
+        from pytest_npudump.runtime.registry import require  # noqa: PLC0415 - only where asked for
 
         try:
             require(settings.runtime)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tolerances.calibrated import Calibrated
     from pytest_npudump.compare.tolerances.numerics import Numerics
     from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
-    from pytest_npudump.explain.operator_alone import Isolated
+    from pytest_npudump.explain.operator_alone import JudgedOperator
     from pytest_npudump.explain.reference import ReferenceResult
     from pytest_npudump.golden.pair import Recording
     from pytest_npudump.graph.sources import Sources
@@ -223,7 +223,7 @@ class Escalation:
     problem: str = ""
     notes: tuple[str, ...] = ()
     drawing: tuple[str, ...] = ()
-    isolated: tuple[Isolated, ...] = ()
+    isolated: tuple[JudgedOperator, ...] = ()
     third: ThirdRun | None = None
     alike: Mapping[str, TensorRecord] = field(default_factory=dict)
 

@@ -12,12 +12,12 @@ from pytest_npudump.language.translation import spoken
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_npudump.explain.operator_alone import Isolated
+    from pytest_npudump.explain.operator_alone import JudgedOperator
 
 _SHOWN = 2
 
 
-def isolated_lines(isolated: Sequence[Isolated], *, brief: bool) -> list[str]:
+def isolated_lines(isolated: Sequence[JudgedOperator], *, brief: bool) -> list[str]:
     """Return a line for each operator that was judged alone, the convicted first.
 
     Those upstream of suspects are counted where they are not convicted: nothing speaks against them.
@@ -45,7 +45,7 @@ def isolated_lines(isolated: Sequence[Isolated], *, brief: bool) -> list[str]:
     return lines
 
 
-def _call_sentence(one: Isolated, apart: str) -> str:
+def _call_sentence(one: JudgedOperator, apart: str) -> str:
     alone = one.alone
     if alone.verdict == ACQUITTED:
         return _(
@@ -61,7 +61,7 @@ def _call_sentence(one: Isolated, apart: str) -> str:
     ).format(call=one.call, off=off)
 
 
-def _sentence(one: Isolated) -> str:
+def _sentence(one: JudgedOperator) -> str:
     alone = one.alone
     apart = "" if math.isnan(alone.apart) else _("{apart:.2g} off").format(apart=alone.apart)
     if one.call and alone.verdict in (CONVICTED, ACQUITTED):

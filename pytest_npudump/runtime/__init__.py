@@ -1,6 +1,6 @@
 """What runs models and switches the dump on: one folder a runtime, behind one protocol.
 
-``base`` is the protocol, ``registry`` the index of the runtimes, ``select`` decides for one of them,
+``base`` is the protocol, ``registry`` the index of the runtimes, and the decision for one of them,
 ``remote`` stands for one that lived in another process, ``other_processes`` are those that ran beside a test,
 and ``thread_order`` says what no order of executions tells apart.
 

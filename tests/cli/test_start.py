@@ -38,7 +38,7 @@ def imported(*words: str) -> set[str]:
     return set(json.loads(done.stdout))
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.each("command", COMMANDS)
 def test_no_command_imports_pytest_or_what_only_some_of_its_work_needs(command: str) -> None:
     assert not imported(command, "--help") & HEAVY
 

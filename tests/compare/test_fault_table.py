@@ -20,6 +20,7 @@ from pytest_npudump.onnxmodels.sessions import exposed_session
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+
 BENCHMARKS = Path(__file__).parents[2] / "docs/benchmarks"
 FAULTS, MEMBERS, SEED = 84, 2, 1
 
@@ -183,7 +184,7 @@ def test_the_first_change_is_that_of_the_fault_but_where_printed_statistics_stay
     assert projected.right(0, "permutation") == 1
 
 
-@pytest.mark.parametrize(("dtype", "rule", "kind"), CALM)
+@pytest.mark.each(("dtype", "rule", "kind"), CALM)
 def test_other_numerics_are_no_fault(tallies: Any, dtype: str, rule: str, kind: str) -> None:
     tally = tallies[dtype][rule]
     assert tally.runs[kind] >= 1

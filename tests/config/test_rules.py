@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.config.verdict import CheckerVerdict
 
+
 OLD = ("8.5.0", "9.0.0")
 NEW = ("9.1.0-beta.3", "9.1.0")
 ON = {"dump_path": ".", "dump_op_switch": "on"}
@@ -147,7 +148,7 @@ PROBES = [
 ]
 
 
-@pytest.mark.parametrize(("version", "dump", "expected"), PROBES)
+@pytest.mark.each(("version", "dump", "expected"), PROBES)
 def test_adump_follows_the_rule(version: str, dump: object, expected: str, tmp_path: Path) -> None:
     text = json.dumps({"dump": dump}).encode()
     verdict = adump.validate(text, version=version, cwd=tmp_path, environ={})

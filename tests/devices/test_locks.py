@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.devices.locks import FOLDER, DeviceLock, lock_folder
+from pytest_npudump.devices.pool import FOLDER, DeviceLock, lock_folder
 from pytest_npudump.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 HOLD = """
 import os, sys, time
 from pathlib import Path
-from pytest_npudump.devices.locks import DeviceLock
+from pytest_npudump.devices.pool import DeviceLock
 lock = DeviceLock(Path(sys.argv[1]))
 assert lock.take("test_of_another.py::test_it")
 if sys.argv[2:] == ["fork"] and not os.fork():

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.devices import pool as pools
-from pytest_npudump.devices.locks import DeviceLock
-from pytest_npudump.devices.pool import DevicePool
+from pytest_npudump.devices.pool import DeviceLock, DevicePool
 from pytest_npudump.errors import DeviceError
 
 if TYPE_CHECKING:

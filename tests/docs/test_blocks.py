@@ -210,7 +210,7 @@ def test_a_page_does_what_it_says(
     assert not story.unused, "no console block of the page runs these files"
 
 
-@pytest.mark.parametrize("reason", SKIPPED)
+@pytest.mark.each("reason", SKIPPED)
 def test_a_block_that_does_not_run_here_says_why(reason: str) -> None:
     pytest.skip(reason)
 
@@ -219,7 +219,7 @@ def test_few_blocks_are_not_run() -> None:
     assert len(SKIPPED) <= MOST_SKIPPED
 
 
-@pytest.mark.parametrize("path", PAGES, ids=page_name)
+@pytest.mark.each("path", PAGES, ids=page_name)
 def test_no_block_escapes(path: Path) -> None:
     """Counted by the fences alone: the parser finds every one with something to run."""
     text = path.read_text(encoding="utf-8")

@@ -25,6 +25,7 @@ from pytest_npudump.record.text import parse as parse_golden
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PACKAGE = ROOT / "pytest_npudump"
@@ -97,7 +98,7 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Arg
 PARSERS = dict(parsers(_parser(list(COMMANDS))))
 
 
-@pytest.mark.parametrize("command", PARSERS)
+@pytest.mark.each("command", PARSERS)
 def test_the_page_lists_the_arguments_of_each_command_in_the_order_of_its_help(command: str) -> None:
     text = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
     section = text.split(f"\n## `npudump {command}`\n")[1].split("\n## ")[0]
@@ -111,7 +112,7 @@ def test_the_page_lists_the_arguments_of_each_command_in_the_order_of_its_help(c
     assert [[name.split(" ")[0] for name in cells] for cells in listed] == expected
 
 
-@pytest.mark.parametrize("command", PARSERS)
+@pytest.mark.each("command", PARSERS)
 def test_choices_and_defaults_of_a_command_are_on_its_page(command: str) -> None:
     text = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
     section = text.split(f"\n## `npudump {command}`\n")[1].split("\n## ")[0]

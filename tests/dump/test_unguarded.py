@@ -49,7 +49,7 @@ def test_records_are_equal_hashed_ordered_and_travel_to_other_processes() -> Non
     assert Payload(Path("x"), 0, 4) == Payload(Path("x"), 0, 4, "raw")
 
 
-@pytest.mark.parametrize("record", [RECORD, KEY, Light("a", 1), Frozen("a", 1)])
+@pytest.mark.each("record", [RECORD, KEY, Light("a", 1), Frozen("a", 1)])
 def test_replaced_records_are_those_of_dataclasses(record: Any) -> None:
     name = "size" if hasattr(record, "size") else "slot"
     before = repr(record)

@@ -20,7 +20,7 @@ from pytest_npudump.runtime.aten.recompute import NotRecomputedError, Reading
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_npudump.explain.operator_alone import Isolated
+    from pytest_npudump.explain.operator_alone import JudgedOperator
     from pytest_npudump.runtime.aten.recompute import Reading
 
     Array = np.ndarray[Any, np.dtype[Any]]
@@ -71,7 +71,7 @@ def record(tmp_path: Path) -> Any:
     return make
 
 
-def isolated(record: TensorRecord, records: list[TensorRecord], *calls: Doubling) -> Isolated:
+def isolated(record: TensorRecord, records: list[TensorRecord], *calls: Doubling) -> JudgedOperator:
     found: Any = calls
     (one,) = CallBench(Kept(found)).isolate([record.key], records)
     return one

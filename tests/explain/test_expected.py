@@ -21,7 +21,7 @@ from pytest_npudump.explain.expected import LAYOUT, OVERFLOW, PADDED, expect
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.explain.expected import Expected
+    from pytest_npudump.explain.expected import ExpectedTensor
 
     Record = Callable[..., TensorRecord]
     Array = np.ndarray[Any, Any]
@@ -31,7 +31,7 @@ IMAGE = RNG.normal(size=(1, 5, 2, 3)).astype(np.float32)
 KEY = "layer:output.0"
 
 
-def reasons(found: Expected) -> set[str]:
+def reasons(found: ExpectedTensor) -> set[str]:
     """Statistics by which the two sides differ, under the preset for references."""
     comparison = compare_tables(
         StatsTable.from_records([found.golden]), StatsTable.from_records([found.actual]), Tolerances("om-net")
@@ -55,7 +55,7 @@ def nc1hwc0(array: Array, padding: float = 0.0) -> Array:
     return packed
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("shape", "fields"),
     [
         ((1, 5, 2, 3), {}),
@@ -74,7 +74,7 @@ def test_shapes_that_are_one_tensor_agree(
     assert reasons(expect(record, IMAGE)) == set()
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("shape", "fields"),
     [
         ((1, 5, 3, 2), {}),
@@ -149,7 +149,7 @@ def test_layout_that_cannot_be_converted_is_compared_by_statistics_and_said(
     assert reasons(found) == set()
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("device", "reference", "differs"),
     [
         (np.float16, np.float32, False),

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.errors import RequestError
-from pytest_npudump.explain.feeds import Execution, Feeds, LoadedModel, RunInputs, executions_of
+from pytest_npudump.explain.feeds import Feeds, LoadedModel, ModelExecution, RunInputs, executions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,7 +126,7 @@ def test_inputs_of_another_execution_are_not_taken_from_the_dump(make_record: Re
         fed([*records(make_record, ("", "net/1/0")), data], RunInputs())
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("places", "inputs", "message"),
     [
         ([("", "net/1/0")], RunInputs(), "nothing ran through npu_dump.load_model"),
@@ -167,7 +167,7 @@ def test_inputs_that_are_not_certain_are_an_error_that_names_the_way_out(
     assert "reference_inputs(" in str(raised.value)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("value", "message"),
     [
         ({}, "expected a mapping of the reference's input names"),
@@ -223,4 +223,4 @@ def test_arrays_are_copied_because_buffers_are_used_again(make_record: Record) -
 
 def test_execution_is_what_a_key_says(make_record: Record) -> None:
     record = make_record("c#capture=a,rank=2,device=1,model=m,load=3,step=4:output.0", np.ones(1))
-    assert Execution.of(record) == Execution("a", 2, 1, "m", 3, 4)
+    assert ModelExecution.of(record) == ModelExecution("a", 2, 1, "m", 3, 4)

@@ -74,7 +74,7 @@ def found(
     return None if counterpart is None else (counterpart.tensor, counterpart.how)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("key", "expected"),
     [
         ("conv/1:output.0", ("a", NAME)),
@@ -107,7 +107,7 @@ def test_plain_name_that_another_one_is_spelt_as_means_none(make_record: Record)
     assert found(make_record("a_b:output.0"), model) is None
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("layer", "tensor"),
     [
         ("conv/1relu.1", "b"),
@@ -123,7 +123,7 @@ def test_joined_names_mean_the_last_operator(make_record: Record, layer: str, te
     assert found(make_record(f"{layer}:output.0")) == (tensor, JOINED)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("layer", "why"),
     [
         ("conv_1Conv_10", "relu.1 lies between them: conv/1 has a consumer outside"),
@@ -189,7 +189,7 @@ def test_graph_inputs_are_found_by_name(make_record: Record) -> None:
     assert found(make_record("x:output.0", op_type="TransData")) is None
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("slots", "slot", "tensor"),
     [(3, 0, "x"), (3, 1, None), (1, 0, "x"), (2, 0, None), (4, 0, None)],
     ids=["with weights", "a weight", "without weights", "unclear", "more than it has"],

@@ -95,7 +95,7 @@ def test_what_is_off_by_a_factor_is_measured_and_convicted(size: float) -> None:
     assert found.allowed == MARGIN * HEALTHY["float32"].usual
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("op_type", "dtype", "size", "plain", "verdict"),
     [
         ("MatMul", "float32", 5e-4, False, UNKNOWN),
@@ -155,7 +155,7 @@ def test_the_nearest_way_to_hold_the_weights_counts() -> None:
     assert judged("MatMul", "float16", device, [WIDE], plain=True).verdict == CONVICTED
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("op_type", "wrong", "verdict"),
     [
         ("Shape", 0, ACQUITTED),

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.records import TensorKey, TensorRecord
-    from pytest_npudump.explain.operator_alone import Isolated
+    from pytest_npudump.explain.operator_alone import JudgedOperator
 
 
 CONV, ADD = "net/Conv@20", "net/Add@12"
@@ -58,7 +58,7 @@ def outputs(records: Sequence[TensorRecord]) -> list[TensorKey]:
 
 def judged(
     reference: ReferenceModel, records: Sequence[TensorRecord], *, plain: bool = True
-) -> dict[str, Isolated]:
+) -> dict[str, JudgedOperator]:
     """All operators of a dump alone, by name as the model has it."""
     bench = ModelBench(reference, NameMap(), plain=plain)
     layers = {record.key.layer for record in records}
@@ -66,7 +66,7 @@ def judged(
     return {one.key.layer: one for one in found if one.key.slot == 0}
 
 
-def verdicts(found: dict[str, Isolated]) -> Counter[str]:
+def verdicts(found: dict[str, JudgedOperator]) -> Counter[str]:
     return Counter(one.alone.verdict for one in found.values())
 
 
@@ -101,7 +101,7 @@ def test_upstream_of_operators_that_pass_on_what_came_in_the_one_with_the_fault_
     assert len(found) < 16
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("factor", "changed", "plain", "verdict"),
     [
         (1.001, False, False, "unknown"),

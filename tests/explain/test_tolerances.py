@@ -16,6 +16,7 @@ from pytest_npudump.request import DumpRequest
 if TYPE_CHECKING:
     from pathlib import Path
 
+
 RULE = {"layer": "conv*", "rtol": 0.2, "atol": 0, "reason": "winograd", "against": "reference"}
 
 
@@ -29,7 +30,7 @@ def rtol(
     return reference_tolerances(request, file).among([dtype, *others]).decide(layer, dtype, "max").rtol
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("dtype", "others", "expected"),
     [
         ("float32", (), 1e-3),
@@ -81,7 +82,7 @@ def test_rules_without_against_are_about_goldens() -> None:
     assert rtol(request(tolerances=(plain,)), "float16") == 0.05
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("marker", "message"),
     [
         ({"tolerances": ({**RULE, "reason": ""},)}, "rule 1 allows more than the preset 'om-net'"),

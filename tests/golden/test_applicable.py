@@ -60,7 +60,7 @@ def test_two_that_fit_one_run_are_an_error_for_every_run(one: dict[str, str], ot
             choose(common(x=one, y=other), run)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "bad",
     [
         {"a": {}},

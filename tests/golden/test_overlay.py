@@ -17,6 +17,7 @@ from pytest_npudump.record.text import Golden, parse, render
 if TYPE_CHECKING:
     from pathlib import Path
 
+
 COLUMNS = "tensor dtype shape max min avg l2norm nan -inf +inf"
 FIVE = "calibration: {members: 5, factor: 5, varied: [repeats]}\n"
 WIDE = "calibration: {members: 9, factor: 50, varied: [inputs]}\n"
@@ -141,7 +142,7 @@ def test_a_base_that_is_gone_is_an_error(tmp_path: Path) -> None:
         read_golden(tmp_path / "test_a@x.yaml")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "told", ["x", "{base: ../test_a.yaml}", "{base: test_a@y.yaml}", "{base: test_a.yaml, a: 1}"]
 )
 def test_a_key_that_leads_elsewhere_is_an_error(tmp_path: Path, told: str) -> None:

@@ -35,7 +35,7 @@ def test_a_plain_name_stands_as_it_is() -> None:
     assert relative(variant="ascend910b3") == "tests/test_ocr/test_x@ascend910b3.yaml"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("given_", "pattern"),
     [
         ({"param_id": "a/b"}, "test_x[a_b]-??????????.yaml"),
@@ -59,7 +59,7 @@ def test_names_do_not_change_between_runs() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("left", "right"),
     [
         ({"param_id": "a/b"}, {"param_id": "a_b"}),
@@ -86,7 +86,7 @@ def test_tests_that_look_alike_have_files_of_their_own(left: Any, right: Any) ->
     assert place(**left).as_posix().casefold() != place(**right).as_posix().casefold()
 
 
-@pytest.mark.parametrize("name", ["910B", "prod", "a b", "x" * 40])
+@pytest.mark.each("name", ["910B", "prod", "a b", "x" * 40])
 def test_a_rank_s_own_golden_is_of_its_variant_and_of_no_other(name: str) -> None:
     for variant in (name, f"{name}@rank1of2"):
         spelled = place(variant=variant).stem.partition("@")[2]

@@ -29,7 +29,7 @@ def goldens(folder: Path, producer: dict[str, str], variant: str = "") -> Golden
     return Goldens("test_a.py::test_b", DumpRequest(), path, own)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("recorded", "run", "refused"),
     [
         (DEVICE, EMULATOR, True),
@@ -50,7 +50,7 @@ def test_beside_a_devices_golden_the_emulator_may_have_one(tmp_path: Path) -> No
     assert not not_recorded(goldens(tmp_path, DEVICE, "emulated"), EMULATOR)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("recorded", "run", "refused"),
     [
         (DEVICE, EMULATOR, True),

@@ -28,7 +28,7 @@ def array(dtype: str, shape: Any = (3, 5)) -> Any:
     return values.view(kind).reshape(shape)
 
 
-@pytest.mark.parametrize("dtype", NUMPY + SMALL)
+@pytest.mark.each("dtype", NUMPY + SMALL)
 def test_every_type_comes_back_bit_for_bit(tmp_path: Path, dtype: str) -> None:
     path = tmp_path / "a.safetensors"
     save_tensors(path, {KEY: (array(dtype), dtype)})
@@ -38,7 +38,7 @@ def test_every_type_comes_back_bit_for_bit(tmp_path: Path, dtype: str) -> None:
     assert back.tobytes() == array(dtype).tobytes()
 
 
-@pytest.mark.parametrize("dtype", [d for d in NUMPY if not d.startswith("complex")])
+@pytest.mark.each("dtype", [d for d in NUMPY if not d.startswith("complex")])
 def test_safetensors_itself_reads_the_same(tmp_path: Path, dtype: str) -> None:
     path = tmp_path / "a.safetensors"
     save_tensors(path, {KEY: (array(dtype), dtype), "b:output.0": (array("float32", (7,)), "float32")})
@@ -62,7 +62,7 @@ def test_what_safetensors_wrote_is_read(tmp_path: Path) -> None:
     np.testing.assert_array_equal(back["b"], array("int8"))
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3), (1,)])
+@pytest.mark.each("shape", [(), (0,), (2, 0, 3), (1,)])
 def test_odd_shapes_come_back(tmp_path: Path, shape: Any) -> None:
     path = tmp_path / "a.safetensors"
     save_tensors(path, {KEY: (np.zeros(shape, np.float16), "float16")})
@@ -108,7 +108,7 @@ def kept(value: Any) -> Any:
     return {"a": entry(), "__metadata__": {"npudump.bytes": json.dumps(value)}}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "header",
     [
         b"not json",
@@ -136,7 +136,7 @@ def test_a_file_that_makes_no_sense_is_refused(tmp_path: Path, header: Any) -> N
         load_tensors(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"\x01", struct.pack("<Q", 2**63), b"\xff" * 100])
+@pytest.mark.each("content", [b"", b"\x01", struct.pack("<Q", 2**63), b"\xff" * 100])
 def test_a_damaged_header_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a").write_bytes(content)
     with pytest.raises(GoldenError, match="not a file of golden tensors"):
@@ -175,7 +175,7 @@ def test_tensors_of_one_content_are_written_once(tmp_path: Path) -> None:
     assert TensorFile.read(path).tensor("b").tobytes() == one.tobytes()
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("other", "name"),
     [
         (array("float32").reshape(5, 3), "float32"),
@@ -201,7 +201,7 @@ def test_zeros_of_different_sign_are_different(tmp_path: Path) -> None:
     assert not np.signbit(load_tensors(path)["a"]).any()
 
 
-@pytest.mark.parametrize("same", ['{"b": "gone"}', '{"a": "a"}', '{"b": 3}', '{"b": ["a"]}', "[]", "{"])
+@pytest.mark.each("same", ['{"b": "gone"}', '{"a": "a"}', '{"b": 3}', '{"b": ["a"]}', "[]", "{"])
 def test_copies_that_do_not_go_with_the_tensors_are_refused(tmp_path: Path, same: str) -> None:
     path = tmp_path / "a.safetensors"
     save_file({"a": array("float32")}, path, {"npudump.same": same})

@@ -35,7 +35,7 @@ def compared(make_table: Make, changed: dict[str, Any], dtype: str = "float32", 
     return compare_tables(*sides, TOLERANCES)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("changed", "relative", "share"),
     [
         ({}, 0, 0),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.graph.edges import SEVERAL, UNKNOWN, Edges, Node, Port
+from pytest_npudump.graph.edges import SEVERAL, UNKNOWN, Edges, Port
+from pytest_npudump.graph.edges import GraphNode as Node
 
 CHAIN = Edges.of(
     [

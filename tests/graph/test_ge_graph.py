@@ -14,6 +14,7 @@ from pytest_npudump.graph.model_files import read_atc_json, read_ge_text
 if TYPE_CHECKING:
     from pathlib import Path
 
+
 TEXT = r"""graph {
   name: "ResNet-50_0"
   op {
@@ -155,7 +156,7 @@ def test_graphs_of_torchair_have_operators_outermost(tmp_path: Path, text: str) 
     }
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("text", "reason"),
     [
         ("", "holds no operator"),
@@ -210,7 +211,7 @@ def test_what_an_inner_graph_puts_out_is_not_known(tmp_path: Path) -> None:
     assert found["x"] == (None,)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "text",
     [
         "",

@@ -17,6 +17,7 @@ from pytest_npudump.onnxmodels import model_cache
 if TYPE_CHECKING:
     from pathlib import Path
 
+
 A: dict[str, Any] = {"count": 4, "max": 2.5, "min": -1.0, "avg": 0.5, "nan": 0, "neg_inf": 0, "pos_inf": 0}
 B = A | {"avg": 0.25}
 
@@ -30,7 +31,7 @@ def test_an_input_that_holds_what_one_output_held_came_from_there(make_table: An
     assert same_values(table).feeds == {"c": (Port("b", 1), Port("a"))}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "before",
     [
         [("a:output.0", A), ("b:output.0", A)],

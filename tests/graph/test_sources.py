@@ -12,7 +12,8 @@ from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.graph.edges import UNKNOWN, Edges, Node, Port
+from pytest_npudump.graph.edges import UNKNOWN, Edges, Port
+from pytest_npudump.graph.edges import GraphNode as Node
 from pytest_npudump.graph.sources import explained, find_sources, numbers_of_bits, sources_upstream
 from pytest_npudump.graph.tensor_graph import TensorGraph
 
@@ -99,7 +100,7 @@ def test_two_faults_in_independent_branches_are_both_sources(make_table: Make) -
     assert found.independent == found.found
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("noise", "begins"),
     [
         ({}, "a"),  # all repeats: any change counts

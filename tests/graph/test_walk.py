@@ -13,7 +13,7 @@ from pytest_npudump.graph.sources import fed_first, nearest, walked_back
 PARENTS = [[], [0], [1], [1, 2], [3]]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("difference", "path"),
     [
         ([0, 0, 0, 0, 1.0], [4]),

@@ -7,7 +7,7 @@ import pytest
 from pytest_npudump.language.excerpt import byte_size, cut, first_of
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("names", "most", "expected"),
     [
         ([], 2, ""),
@@ -32,7 +32,7 @@ def test_a_long_line_ends_in_dots_at_its_width(text: str, expected: str) -> None
     assert cut(text, 6) == expected
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("nbytes", "text"),
     [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (4 << 20, "4.0 MiB"), (3 << 40, "3.0 TiB")],
 )

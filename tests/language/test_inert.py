@@ -7,7 +7,7 @@ import pytest
 from pytest_npudump.language.inert import inert
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("text", "expected"),
     [
         ("conv", "conv"),

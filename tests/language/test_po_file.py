@@ -96,7 +96,7 @@ def test_the_command_has_no_sentence_that_is_not_marked(marked: dict[str, tuple[
     assert found == {}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("source", "sentences"),
     [
         ('emit(["two words"])', ["two words"]),
@@ -139,7 +139,7 @@ def test_fuzzy_and_untranslated_entries_stay_english() -> None:
     assert dict(parse(text, "zh.po")) == {"c": "丙"}
 
 
-@pytest.mark.parametrize("line", ["msgid a", "nonsense", 'msgid "a', 'msgid "a" + "b"', 'msgid "\\x"', '"a"'])
+@pytest.mark.each("line", ["msgid a", "nonsense", 'msgid "a', 'msgid "a" + "b"', 'msgid "\\x"', '"a"'])
 def test_a_damaged_catalogue_is_named_with_its_line(line: str) -> None:
     with pytest.raises(CatalogueError, match=r"^zh\.po, line 1: "):
         parse(line, "zh.po")

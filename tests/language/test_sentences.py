@@ -138,7 +138,7 @@ _PLACES = [
 ]
 
 
-@pytest.mark.parametrize(("place", "layout"), _PLACES)
+@pytest.mark.each(("place", "layout"), _PLACES)
 def test_a_place_in_a_tensor_is_known_again_in_whole(place: Place, layout: str) -> None:
     pattern = Pattern("factor", place_words(place, layout), "multiplied by 2", 0.95)
     with speaking("zh"):

@@ -11,7 +11,7 @@ from pytest_npudump.language.text_width import padded, width, wrapped
 TEXT = st.text("ab /-中文，。（）：", max_size=60)
 
 
-@pytest.mark.parametrize(("text", "columns"), [("", 0), ("abc", 3), ("层", 2), ("a层，", 5)])
+@pytest.mark.each(("text", "columns"), [("", 0), ("abc", 3), ("层", 2), ("a层，", 5)])
 def test_a_letter_of_chinese_takes_two_columns(text: str, columns: int) -> None:
     assert width(text) == columns
     assert padded(text, 8) == text + " " * (8 - columns)

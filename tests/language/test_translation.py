@@ -11,7 +11,7 @@ import pytest
 from pytest_npudump.language.translation import chosen, gettext, is_english, mark, ngettext, speaking
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("environment", "language"),
     [
         ({}, "en"),

@@ -208,7 +208,7 @@ def test_help_names_every_option_and_its_ini_key(pytester: pytest.Pytester) -> N
     assert {option.dest for option in OPTIONS} <= words
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("text", "size"),
     [
         ("0", 0),
@@ -234,7 +234,7 @@ def test_size_is_the_exact_fraction_rounded_down(whole: int, part: int, unit: st
     assert parse_size(number + unit) == int(Fraction(number) * 1024 ** " KMGT".index(unit or " "))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "text",
     ["", "big", "-1", "+1", "1e9", "1.", ".5", "1 K B", "1KiBs", "1P", "inf", "nan", "1,5G", "9" * 400],
 )

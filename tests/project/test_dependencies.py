@@ -36,7 +36,7 @@ def wanted(*extras: str) -> Iterator[Requirement]:
             yield one
 
 
-@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.each("python", PYTHONS)
 def test_each_dependency_has_one_version_and_one_that_is_allowed(python: str) -> None:
     here = {"python_version": python, "python_full_version": f"{python}.0", "sys_platform": "linux"}
     lines = (ROOT / FILE).read_text("utf-8").splitlines()

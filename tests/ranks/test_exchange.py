@@ -10,9 +10,8 @@ import time
 from typing import TYPE_CHECKING
 
 from pytest_npudump.ranks import exchange
-from pytest_npudump.ranks.agreement import absence
+from pytest_npudump.ranks.agreement import absence, compare_notes, printed
 from pytest_npudump.ranks.exchange import LAST, Exchange
-from pytest_npudump.ranks.failures import compare_notes, printed
 from pytest_npudump.ranks.rank import Rank
 
 if TYPE_CHECKING:

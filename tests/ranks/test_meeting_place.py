@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from pytest_npudump.errors import ConfigError
-from pytest_npudump.ranks.meeting_place import has_joined, is_present, join
+from pytest_npudump.ranks.exchange import has_joined, is_present, join
 from pytest_npudump.ranks.rank import Rank
 
 JOIN = """
 import sys
-from pytest_npudump.ranks import meeting_place
-from pytest_npudump.ranks.meeting_place import join
+from pytest_npudump.ranks import exchange
+from pytest_npudump.ranks.exchange import join
 from pytest_npudump.ranks.rank import Rank
-meeting_place._COMMON, number = sys.argv[1], int(sys.argv[2])
+exchange._COMMON, number = sys.argv[1], int(sys.argv[2])
 print(join(Rank(number, 2, number, 2)), flush=True)
 sys.stdin.read()
 """
@@ -151,7 +151,7 @@ def test_ranks_meet_although_each_has_a_tmpdir_of_its_own(tmp_path: Path) -> Non
 def test_ranks_meet_below_tmpdir_where_the_common_folder_cannot_be_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_npudump.ranks.meeting_place._COMMON", str(tmp_path / "absent"))
+    monkeypatch.setattr("pytest_npudump.ranks.exchange._COMMON", str(tmp_path / "absent"))
     assert tmp_path in join(rank(0)).parents
 
 

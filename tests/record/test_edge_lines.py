@@ -15,6 +15,7 @@ from pytest_npudump.record.text import Golden, check_edge_lines, parse, render
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+
 TEXT = "x <\nconv1 < x:output.0 - ?\nrelu <\n"
 KEYS = ("x:output.0", "conv1:output.0", "conv1#turn=1:output.0", "relu:input.0", "relu:output.0")
 
@@ -25,7 +26,7 @@ def test_lines_of_edges_are_good() -> None:
     check_edge_lines(TEXT + "more < * a:b:output.1 c:output.0\n")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("text", "row", "reason"),
     [
         (TEXT + "\n", 3, "is no edge"),

@@ -49,7 +49,7 @@ def test_a_cell_never_tells_less_than_was_measured_and_at_most_a_tenth_more(
     assert render_noise(read) == cell
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("largest", "varies", "cell"),
     [
         ((0.0, 0.0, 0.0, 0.0), False, "-"),
@@ -62,7 +62,7 @@ def test_cells_are_short(largest: tuple[float, float, float, float], cell: str, 
     assert render_noise(Noise(largest, varies)) == cell
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("cell", "projections"),
     [("1e-6,-,-,-", 0.0), ("1e-6,-,-,-,2e-5", 2e-5), ("~-,-,-,-,inf", math.inf), ("-", 0.0)],
 )
@@ -82,7 +82,7 @@ def test_a_golden_with_noise_is_read_and_written_as_it_is() -> None:
     assert render(golden) == GOLDEN
 
 
-@pytest.mark.parametrize("cell", ["1,2,3", "-1,2,3,4", "nan,0,0,0", "~", "1e-6", "1,2,3,4,5,6", "1_0,0,0,0"])
+@pytest.mark.each("cell", ["1,2,3", "-1,2,3,4", "nan,0,0,0", "~", "1e-6", "1,2,3,4,5,6", "1_0,0,0,0"])
 def test_a_damaged_cell_is_named_with_its_line(cell: str) -> None:
     with pytest.raises(GoldenError, match=r"line 8: .* is not a noise, expected such as"):
         parse(GOLDEN.replace("0 0 0 -\n", f"0 0 0 {cell}\n"), PATH)
@@ -97,7 +97,7 @@ def test_heads_are_read_as_they_were_written() -> None:
     assert calibration_of({}, PATH) is None
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "head",
     [
         {"repeats": 2},

@@ -32,7 +32,7 @@ def test_what_is_written_is_read_back(shape: list[int], dtype: str, digest: byte
     assert read_pointers(pointer.line()) == {"a#2:input.1": pointer}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "line",
     [
         "",

@@ -18,6 +18,7 @@ from pytest_npudump.record.text import Golden, parse, render
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+
 PATH = Path("golden/t.yaml")
 
 
@@ -77,7 +78,7 @@ def test_a_tensor_without_projections_has_no_line_and_the_others_keep_theirs() -
     assert render_projections(StatsTable.from_records([])) == ""
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("line", "reason"),
     [
         ("conv1:output.0 1 2 3", "3 projections, expected 8"),

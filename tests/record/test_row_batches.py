@@ -23,8 +23,8 @@ def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "_BATCH", 1000)
 
 
-@pytest.mark.parametrize("rows", [0, 1, 11, ROWS])
-@pytest.mark.parametrize("last", ["\n", ""])
+@pytest.mark.each("rows", [0, 1, 11, ROWS])
+@pytest.mark.each("last", ["\n", ""])
 def test_a_table_in_batches_is_the_table_in_one_go(rows: int, last: str) -> None:
     block = "".join(LINES[:rows]).removesuffix("\n") + (last if rows else "")
     found, expected = parse_table(block, FULL, 0), parse_rows(block, FULL, 0)

@@ -36,7 +36,7 @@ def test_a_qualified_key_is_no_stamp() -> None:
     assert render(golden) == HEAD + line
 
 
-@pytest.mark.parametrize("end", [" # looks better", " # ", " # 2026-11-23 main", " # 2026-11-23  1f3a5c7e"])
+@pytest.mark.each("end", [" # looks better", " # ", " # 2026-11-23 main", " # 2026-11-23  1f3a5c7e"])
 def test_what_is_no_stamp_is_told_with_its_line(end: str) -> None:
     with pytest.raises(GoldenError, match=r"line 7: .* is no day and commit"):
         parse(text(conv="", relu=end), PATH)

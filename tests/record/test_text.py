@@ -26,6 +26,7 @@ from pytest_npudump.storage import safeyaml
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+
 PATH = Path("golden/test_ocr/test_classifier.yaml")
 TEXT = """\
 npudump-golden: 1
@@ -245,7 +246,7 @@ def edit(old: str, new: str) -> Any:
     return TEXT.replace(old, new, 1)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("text", "message"),
     [
         ("", r"line 1: the file is empty"),
@@ -321,7 +322,7 @@ def test_a_billion_laughs_are_refused_at_once() -> None:
         parse("\n".join(lines) + "\n" + TEXT, PATH)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("golden", "message"),
     [
         (lambda t: Golden("t", {}, t, PATH, {"tensors": "x"}), "'tensors' is a key of the file itself"),
@@ -348,7 +349,7 @@ def test_a_key_with_a_control_character_is_not_written(make_table: Callable[...,
         render(Golden("t", {}, replace(table, keys=("a\x1b:output.0",)), PATH))
 
 
-@pytest.mark.parametrize("form", ["\r\n", "  # a remark\n", "-\n", "2\n"], ids=ascii)
+@pytest.mark.each("form", ["\r\n", "  # a remark\n", "-\n", "2\n"], ids=ascii)
 def test_a_table_that_is_laid_out_otherwise_reads_the_same(form: str) -> None:
     text = TEXT.replace("\n", "\r\n") if form == "\r\n" else TEXT.replace("tensors: |\n", f"tensors: |{form}")
     assert same(parse(text, PATH).table, parse(TEXT, PATH).table)
@@ -374,7 +375,7 @@ def test_hashes_stand_in_a_column_of_their_own() -> None:
     assert render(golden) == text
 
 
-@pytest.mark.parametrize("cell", ["5d41", "md5:", "md5:5d41,", "MD5:5d41", "md5:5d41,sha1"])
+@pytest.mark.each("cell", ["5d41", "md5:", "md5:5d41,", "MD5:5d41", "md5:5d41,sha1"])
 def test_what_is_no_hash_is_refused_with_its_line(cell: str) -> None:
     text = edit("+inf\n", "+inf digest\n").replace("- 0 0 0\n", f"- 0 0 0 {cell}\n")
     with pytest.raises(GoldenError, match=r"line 6: .* is not a digest, expected such as md5:5d41"):

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.explain.operator_alone import Alone, Isolated
+from pytest_npudump.explain.operator_alone import Alone, JudgedOperator
 from pytest_npudump.report.alone_text import isolated_lines
 
 
-def one(alone: Alone, name: str = "conv", *, own: bool = False, **given: Any) -> Isolated:
-    return Isolated(TensorKey(name, "output", 0), "Conv", "net.onnx", own, alone, **given)
+def one(alone: Alone, name: str = "conv", *, own: bool = False, **given: Any) -> JudgedOperator:
+    return JudgedOperator(TensorKey(name, "output", 0), "Conv", "net.onnx", own, alone, **given)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_npudump.errors import RuntimeUnavailableError
-from pytest_npudump.runtime.registry import OURS, Examined, Provider, offered, provider_of
-from pytest_npudump.runtime.select import choose
+from pytest_npudump.runtime.registry import OURS, Examined, Provider, choose, offered, provider_of
 from pytest_npudump.settings.option_table import OPTIONS
 
 EXAMPLE = Path(__file__).parents[1] / "testing" / "conftest.py"

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_npudump.errors import RuntimeUnavailableError
 from pytest_npudump.runtime.pyacl.provider import probe_acl
-from pytest_npudump.runtime.select import choose, load, require
+from pytest_npudump.runtime.registry import choose, load, require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

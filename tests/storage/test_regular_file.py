@@ -18,7 +18,7 @@ def test_a_file_is_read_as_it_is(tmp_path: Path) -> None:
     assert read_regular(tmp_path / "link") == b"a\r\nb"
 
 
-@pytest.mark.parametrize("kind", ["pipe", "socket", "device", "directory", "nothing"])
+@pytest.mark.each("kind", ["pipe", "socket", "device", "directory", "nothing"])
 def test_what_is_no_file_is_refused_at_once(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,18 +85,18 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("text", TEXTS, ids=ascii)
+@pytest.mark.each("text", TEXTS, ids=ascii)
 def test_text_is_read_back_as_it_was_written_wherever_it_stands(text: str) -> None:
     for data in ({"key": text}, {text: "value"}, {"key": [text]}, {"key": {text: text}}):
         assert load_mapping(dump_mapping(data)).data == data
 
 
-@pytest.mark.parametrize("text", [text for text in TEXTS if text.isprintable()], ids=ascii)
+@pytest.mark.each("text", [text for text in TEXTS if text.isprintable()], ids=ascii)
 def test_text_is_text_to_readers_of_yaml_1_1_too(text: str) -> None:
     assert yaml.safe_load(dump_mapping({"key": text})) == {"key": text}
 
 
-@pytest.mark.parametrize("value", [0, -1, 2**64, 0.5, 1e16, 1e-5, 1e300, -0.0, float("inf"), True, None])
+@pytest.mark.each("value", [0, -1, 2**64, 0.5, 1e16, 1e-5, 1e300, -0.0, float("inf"), True, None])
 def test_other_plain_data_is_read_back_as_it_was_written(value: object) -> None:
     found = load_mapping(dump_mapping({"key": value})).data["key"]
     assert (type(found), repr(found)) == (type(value), repr(value))
@@ -108,7 +108,7 @@ def test_what_yaml_cannot_hold_is_no_plain_data(value: object) -> None:
         dump_mapping({"key": value})
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("text", "message"),
     [
         ("a: 1\nb: " + "9" * 5000, "line 2: a number of 5,000 characters"),

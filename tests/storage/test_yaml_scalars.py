@@ -30,7 +30,7 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize(("value", "texts"), VALUES, ids=repr)
+@pytest.mark.each(("value", "texts"), VALUES, ids=repr)
 def test_words_have_the_values_of_the_core_schema(value: object, texts: list[str]) -> None:
     assert [(type(plain_value(text)), plain_value(text)) for text in texts] == [(type(value), value)] * len(
         texts
@@ -41,12 +41,12 @@ def test_nan_is_a_number() -> None:
     assert all(math.isnan(float(str(plain_value(text)))) for text in (".nan", ".NaN", ".NAN"))
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.each("text", TEXTS)
 def test_everything_else_is_text(text: str) -> None:
     assert plain_value(text) == text
 
 
-@pytest.mark.parametrize("text", ["9" * 5000, "0x" + "f" * 5000, "0o" + "7" * 5000, "1" * 5000 + ".5"])
+@pytest.mark.each("text", ["9" * 5000, "0x" + "f" * 5000, "0o" + "7" * 5000, "1" * 5000 + ".5"])
 def test_a_number_of_thousands_of_digits_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"a number of 5,00\d characters, expected 64 at most"):
         plain_value(text)

@@ -86,7 +86,7 @@ def test_every_shape_whose_axes_are_edges_is_drawn_and_no_other() -> None:
     assert seen == {(size,) for size in sizes} | pairs
 
 
-@pytest.mark.parametrize("size", [15, 16, 17, 31, 32, 33])
+@pytest.mark.each("size", [15, 16, 17, 31, 32, 33])
 def test_a_shape_that_ends_in_an_edge_shrinks_to_that_axis(size: int) -> None:
     assert find(strategies.shapes("float16"), lambda shape: shape[-1] == size, settings=ONCE) == (size,)
 

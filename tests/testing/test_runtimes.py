@@ -14,7 +14,7 @@ from onnx import helper
 
 from pytest_npudump.emulator import install
 from pytest_npudump.request import DumpRequest
-from pytest_npudump.runtime.select import Choice, load
+from pytest_npudump.runtime.registry import Choice, load
 from pytest_npudump.testing import RuntimeConformance
 
 if TYPE_CHECKING:

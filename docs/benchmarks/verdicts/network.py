@@ -15,7 +15,7 @@ import onnxruntime as ort
 from onnx import helper, numpy_helper
 
 from pytest_npudump.graph.edges import Edges, Port
-from pytest_npudump.graph.edges import Node as Operator
+from pytest_npudump.graph.edges import GraphNode as Operator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pytest_npudump.explain.reproduction.failure import Failure
+    from pytest_npudump.explain.reproduction.failure import FailingTensor
     from pytest_npudump.explain.reproduction.operands import Models
-    from pytest_npudump.explain.reproduction.reproduction import Reproduction, Trial
+    from pytest_npudump.explain.reproduction.reproduction import Reproduction, TrialRun
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     return _ended(arguments, reproduction, trial)
 
 
-def _models(failure: Failure, model: Path | None) -> Models:
+def _models(failure: FailingTensor, model: Path | None) -> Models:
     models = models_of(failure, model)
     operators = {sanitise(node.name) for node in models.device.nodes}
     if sanitise(failure.key.layer) in {*map(sanitise, models.device.inputs)} - operators:
@@ -86,7 +86,7 @@ def _check(arguments: argparse.Namespace) -> None:
         )
 
 
-def _check_call(arguments: argparse.Namespace, failure: Failure) -> None:
+def _check_call(arguments: argparse.Namespace, failure: FailingTensor) -> None:
     """Refuse what a call of torch cannot be."""
     if arguments.reduce:
         raise RequestError(
@@ -102,7 +102,7 @@ def _check_call(arguments: argparse.Namespace, failure: Failure) -> None:
 
 
 def _lines(
-    folder: Path, reproduction: Reproduction, trial: Trial | None, found: Reduction | None
+    folder: Path, reproduction: Reproduction, trial: TrialRun | None, found: Reduction | None
 ) -> Iterator[str]:
     layers = reproduction.layers
     command = f"{typed('cd', folder)} && {reproduction.command}"
@@ -130,7 +130,7 @@ def _lines(
         )
 
 
-def _ended(arguments: argparse.Namespace, reproduction: Reproduction, trial: Trial | None) -> int:
+def _ended(arguments: argparse.Namespace, reproduction: Reproduction, trial: TrialRun | None) -> int:
     layer = reproduction.key.layer
     if trial is None or trial.fails:
         return 0
@@ -173,7 +173,7 @@ def _ended(arguments: argparse.Namespace, reproduction: Reproduction, trial: Tri
 
 
 def _as_json(
-    folder: Path, reproduction: Reproduction, trial: Trial | None, found: Reduction | None
+    folder: Path, reproduction: Reproduction, trial: TrialRun | None, found: Reduction | None
 ) -> dict[str, Any]:
     return {
         "folder": str(folder),

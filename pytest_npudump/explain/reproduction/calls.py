@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from pytest_npudump.explain.reproduction.failure import Failure
-    from pytest_npudump.explain.reproduction.reproduction import Trial
+    from pytest_npudump.explain.reproduction.failure import FailingTensor
+    from pytest_npudump.explain.reproduction.reproduction import TrialRun
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -76,7 +76,7 @@ class CallReproduction(Reproduction):
         call_files.write_files(folder, self.call, self.inputs, self.outputs)
         (folder / README).write_text(self._readme().text(self.failure), encoding="utf-8")
 
-    def run(self, folder: Path, runtime: str) -> Trial:
+    def run(self, folder: Path, runtime: str) -> TrialRun:
         """Run the script where it was written; ``torch_npu`` insists on an NPU."""
         done = ran(folder, [SCRIPT, *(["--device=npu"] if runtime not in ("", "auto") else [])])
         return trial_of(done, SCRIPT, fails="it is NOT what the CPU gives" in done.stdout)
@@ -130,7 +130,7 @@ def _argument(data: Any, dtypes: Mapping[str, str]) -> str:
     return str(next(iter(data.values())) if isinstance(data, dict) else data)
 
 
-def of_call(failure: Failure, *, drawn: bool = False) -> CallReproduction:
+def of_call(failure: FailingTensor, *, drawn: bool = False) -> CallReproduction:
     """Return the reproduction of a call that the second run has saved.
 
     Args:

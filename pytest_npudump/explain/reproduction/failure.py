@@ -19,7 +19,7 @@ _CONVICTED = "convicted"
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailingTensor:
     """One failing tensor of one test.
 
     Attributes:
@@ -62,7 +62,7 @@ class Failure:
     now: str
 
 
-def read_failure(path: Path, layer: str = "") -> Failure:
+def read_failure(path: Path, layer: str = "") -> FailingTensor:
     """Read a report, and choose the tensor to be reproduced.
 
     Without ``layer`` it is the first operator that was convicted, else the first source, else the first
@@ -87,7 +87,7 @@ def read_failure(path: Path, layer: str = "") -> Failure:
     key = _chosen(file, data, escalation, layer)
     origin = data["origin"]
     found: dict[str, Any] = next((one for one in escalation["findings"] if one["key"] == str(key)), {})
-    return Failure(
+    return FailingTensor(
         report=file,
         test=str(data["test"]),
         key=key,

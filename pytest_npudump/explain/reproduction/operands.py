@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import RequestError
-from pytest_npudump.explain.dumped_operators import DumpedOperators
+from pytest_npudump.explain.dumped_operators import OperatorDump
 from pytest_npudump.explain.matches import NameMap
 from pytest_npudump.explain.operator_alone import CONVICTED, NotAtHandError, judge_alone
 from pytest_npudump.explain.reference_model import ReferenceModel
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import TensorKey, TensorRecord
     from pytest_npudump.explain.dumped_operators import DumpedOperator
     from pytest_npudump.explain.operator_alone import Alone
-    from pytest_npudump.explain.reproduction.failure import Failure
+    from pytest_npudump.explain.reproduction.failure import FailingTensor
     from pytest_npudump.graph.edges import Edges
 
 REFERENCE = "reference"
@@ -65,7 +65,7 @@ class Operands:
     criterion: str
 
 
-def models_of(failure: Failure, model: Path | None = None) -> Models:
+def models_of(failure: FailingTensor, model: Path | None = None) -> Models:
     """Read the ONNX models of a failure.
 
     Args:
@@ -100,7 +100,7 @@ def models_of(failure: Failure, model: Path | None = None) -> Models:
     return Models(written, reference, mapping, own)
 
 
-def _refuse_another(failure: Failure, path: Path) -> None:
+def _refuse_another(failure: FailingTensor, path: Path) -> None:
     """Refuse a file that is known not to be what the failing run had, under its name or any."""
     digests = {file.resolve(): digest for file, digest in failure.digests.items()}
     then = digests.get(path.resolve())
@@ -119,7 +119,7 @@ def _refuse_another(failure: Failure, path: Path) -> None:
         )
 
 
-def read_operands(failure: Failure, models: Models) -> Operands:
+def read_operands(failure: FailingTensor, models: Models) -> Operands:
     """Find the operator and its arrays in the second run's dump, and what shows that it is wrong.
 
     Raises:
@@ -131,11 +131,11 @@ def read_operands(failure: Failure, models: Models) -> Operands:
     mapping = models.mapping if models.device.path == models.reference.path else NameMap()
     try:
         plain = failure.runtime == "emulator"
-        found = DumpedOperators.read(models.device, mapping, records, [key], plain=plain).operator(key)
+        found = OperatorDump.read(models.device, mapping, records, [key], plain=plain).operator(key)
         judged = found
         if models.reference is not models.device or failure.reference is not None:
             edges = _edges_beside_reference(failure, models, records)
-            told = DumpedOperators.read(
+            told = OperatorDump.read(
                 models.reference, models.mapping, records, [key], edges=edges, plain=plain
             )
             judged = told.operator(key)
@@ -158,7 +158,7 @@ def read_operands(failure: Failure, models: Models) -> Operands:
 
 
 def _edges_beside_reference(
-    failure: Failure, models: Models, records: Sequence[TensorRecord]
+    failure: FailingTensor, models: Models, records: Sequence[TensorRecord]
 ) -> Edges | None:
     """Return which tensor fed which in what ran; None where that is the model that says what is right."""
     if failure.reference is None:
@@ -168,7 +168,7 @@ def _edges_beside_reference(
     return edges_at_hand(ran, failure.run, StatsTable.from_records(records))[0]
 
 
-def read_tensors(failure: Failure) -> tuple[list[TensorRecord], TensorKey]:
+def read_tensors(failure: FailingTensor) -> tuple[list[TensorRecord], TensorKey]:
     """Return what the second run dumped where the failing tensor is, and its key there.
 
     Raises:
@@ -184,6 +184,6 @@ def read_tensors(failure: Failure) -> tuple[list[TensorRecord], TensorKey]:
     return [*read_dump(folder, stats=False).records], replace(failure.key, capture="")
 
 
-def _onnx_files(failure: Failure) -> list[Path]:
+def _onnx_files(failure: FailingTensor) -> list[Path]:
     files = (path.with_suffix(".onnx") for path in failure.models)
     return [*{file.resolve(): file for file in reversed(list(files)) if file.is_file()}.values()][::-1]

@@ -1,42 +1,56 @@
 """A piece of a model that fails by itself, as a folder with the model, its inputs and a test."""
 
 from __future__ import annotations
-
 import io
 import json
-import tempfile
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
-
+import tempfile
+from dataclasses import dataclass
+from dataclasses import field
+from dataclasses import replace
+from pathlib import Path
 from pytest_npudump.dump.arrays.decode import is_of_numpy
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import RequestError
-from pytest_npudump.explain.reference_model import piece_of, weights_of
+from pytest_npudump.explain.reference_model import arrays_of
+from pytest_npudump.explain.reference_model import piece_of
+from pytest_npudump.explain.reference_model import tensors_of
+from pytest_npudump.explain.reference_model import weights_of
 from pytest_npudump.explain.reproduction.drawn import draw
-from pytest_npudump.explain.reproduction.operands import GOLDEN, read_operands
-from pytest_npudump.explain.reproduction.reproduction import README, Readme, Reproduction, code, ran, trial_of
+from pytest_npudump.explain.reproduction.operands import GOLDEN
+from pytest_npudump.explain.reproduction.operands import read_operands
+from pytest_npudump.explain.reproduction.reproduction import README
+from pytest_npudump.explain.reproduction.reproduction import Readme
+from pytest_npudump.explain.reproduction.reproduction import Reproduction
+from pytest_npudump.explain.reproduction.reproduction import code
+from pytest_npudump.explain.reproduction.reproduction import ran
+from pytest_npudump.explain.reproduction.reproduction import trial_of
 from pytest_npudump.golden.path import golden_path
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.language.shell import typed
 from pytest_npudump.onnxmodels import sessions
-from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
-from pytest_npudump.onnxmodels.tensor_types import from_array, onnx_number
-from pytest_npudump.record.noise import CALIBRATION, REPEATS
+from pytest_npudump.onnxmodels.sessions import ModelError
+from pytest_npudump.onnxmodels.sessions import exposed_session
+from pytest_npudump.onnxmodels.sessions import onnx
+from pytest_npudump.onnxmodels.tensor_types import onnx_number
+from pytest_npudump.record.noise import CALIBRATION
+from pytest_npudump.record.noise import REPEATS
 from pytest_npudump.record.record import rows_of
 from pytest_npudump.record.text import render
+from typing import Any
+from typing import TYPE_CHECKING
+
+
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_npudump.explain.operator_alone import Alone
     from pytest_npudump.explain.reference_model import Node, ReferenceModel
-    from pytest_npudump.explain.reproduction.failure import Failure
+    from pytest_npudump.explain.reproduction.failure import FailingTensor
     from pytest_npudump.explain.reproduction.operands import Models
-    from pytest_npudump.explain.reproduction.reproduction import Trial
+    from pytest_npudump.explain.reproduction.reproduction import TrialRun
     from pytest_npudump.record.record import Record
 
     Array = np.ndarray[Any, np.dtype[Any]]
@@ -145,7 +159,7 @@ class PieceReproduction(Reproduction):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
 
-    def run(self, folder: Path, runtime: str) -> Trial:
+    def run(self, folder: Path, runtime: str) -> TrialRun:
         """Run its test where it was written, on a runtime as in ``--npudump-runtime``.
 
         What other plugins the environment has pytest load (``PYTEST_ADDOPTS``, ``PYTEST_PLUGINS``) is loaded.
@@ -268,10 +282,12 @@ class ModelPiece:
     """Some operators of a model as a file that stands by itself.
 
     Attributes:
+        layers: their names.
         content: the bytes of the ONNX file, its weights among them.
         outputs: what onnxruntime computes of its outputs, by name.
     """
 
+    layers: tuple[str, ...]
     content: bytes
     outputs: Mapping[str, Array]
 
@@ -299,7 +315,7 @@ def cut_piece(
     Raises:
         ModelError: onnxruntime refuses the piece, or a weight in another file cannot be read.
     """
-    tensors = {name: from_array(BY_NAME[array.dtype.name], array) for name, array in feeds.items()}
+    tensors = tensors_of(feeds)
     proto = piece_of(model, nodes, tensors)
     try:
         onnx().load_external_data_for_model(proto, str(model.path.parent))
@@ -318,12 +334,26 @@ def cut_piece(
         onnx().helper.make_tensor_value_info(name, onnx_number(one.dtype), one.shape)
         for name, one in found.items()
     )
-    numbers = {name: one for name, one in found.items() if BY_NAME[one.dtype.name].kind != "opaque"}
-    arrays = {name: one.data.reshape(one.shape) for name, one in numbers.items()}
-    return ModelPiece(proto.SerializeToString(), arrays)
+    return ModelPiece(tuple(node.name for node in nodes), proto.SerializeToString(), arrays_of(found))
 
 
-def of_operator(failure: Failure, models: Models, *, drawn: bool = False) -> PieceReproduction:
+def of_pieces(
+    failure: FailingTensor, models: Models, piece: ModelPiece, reference: ModelPiece | None, **known: Any
+) -> PieceReproduction:
+    """Return the reproduction of a piece of the device's model, and of the one that says what is right."""
+    return PieceReproduction(
+        failure=failure,
+        name=models.device.path.stem,
+        origin=models.device.path.name,
+        layers=piece.layers,
+        model=piece.content,
+        reference=reference.content if reference is not None else None,
+        expected=(reference or piece).outputs,
+        **known,
+    )
+
+
+def of_operator(failure: FailingTensor, models: Models, *, drawn: bool = False) -> PieceReproduction:
     """Return the reproduction of one operator on the inputs that the second run dumped.
 
     Args:
@@ -351,17 +381,14 @@ def of_operator(failure: Failure, models: Models, *, drawn: bool = False) -> Pie
         same = {name: one.astype(array.dtype) for (name, array), one in pairs}
         reference = cut_piece(models.reference, [judged.node], same, tensor=judged.tensor)
     golden = failure.golden if operands.criterion == GOLDEN else None
-    return PieceReproduction(
-        failure=failure,
-        name=models.device.path.stem,
-        origin=models.device.path.name,
-        layers=(found.node.name,),
-        model=piece.content,
+    return of_pieces(
+        failure,
+        models,
+        piece,
+        reference,
         inputs=feeds,
         criterion=operands.criterion,
-        reference=reference.content if reference is not None else None,
         golden=_excerpt(golden, failure.key) if golden is not None else None,
-        expected=(reference or piece).outputs,
         got={} if drawn else {found.tensor: found.output},
         alone=operands.alone,
         drawn=drawn,

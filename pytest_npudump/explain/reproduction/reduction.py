@@ -19,17 +19,18 @@ from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import RequestError
-from pytest_npudump.explain.reference_model import constants_of
+from pytest_npudump.explain.reference_model import constants_of, operators_behind
 from pytest_npudump.explain.reproduction.operands import REFERENCE, read_tensors
-from pytest_npudump.explain.reproduction.pieces import PieceReproduction, cut_piece
+from pytest_npudump.explain.reproduction.pieces import cut_piece, of_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_npudump.explain.reference_model import Node, ReferenceModel
-    from pytest_npudump.explain.reproduction.failure import Failure
+    from pytest_npudump.explain.reproduction.failure import FailingTensor
     from pytest_npudump.explain.reproduction.operands import Models
-    from pytest_npudump.explain.reproduction.reproduction import Trial
+    from pytest_npudump.explain.reproduction.pieces import PieceReproduction
+    from pytest_npudump.explain.reproduction.reproduction import TrialRun
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -53,7 +54,7 @@ class Reduction:
 
 
 def reduced(
-    failure: Failure,
+    failure: FailingTensor,
     models: Models,
     inputs: Path | None,
     runtime: str,
@@ -80,7 +81,7 @@ def reduced(
 class _Search:
     def __init__(
         self,
-        failure: Failure,
+        failure: FailingTensor,
         models: Models,
         feeds: Mapping[str, Array],
         runtime: str,
@@ -88,7 +89,11 @@ class _Search:
     ) -> None:
         self._failure, self._models, self._runtime = failure, models, runtime
         self._report = report
-        self._nodes = _followed(models.device, failure)
+        layer, nodes = sanitise(failure.key.layer), models.device.nodes
+        last = next((at for at, node in enumerate(nodes) if sanitise(node.name) == layer), None)
+        if last is None:
+            raise RequestError(f"--reduce: {models.device.path.name} has no operator {failure.key.layer!r}")
+        self._nodes = operators_behind(nodes[: last + 1], nodes[last].operator.outputs)
         self._references = {node.name: node for node in models.reference.nodes}
         if unknown := [node.name for node in self._nodes if node.name not in self._references]:
             raise RequestError(
@@ -97,7 +102,9 @@ class _Search:
             )
         made = (name for node in models.device.nodes for name in node.operator.outputs)
         self._tensor_names = frozenset((*made, *models.device.inputs)) - constants_of(models.device)
-        self._tensors = self._computed(feeds)
+        wanted = {name: 1 for node in self._nodes for name in self._border([node])}
+        computed = models.reference.run(feeds, wanted)
+        self._tensors = {name: array for name, array in computed if array is not None}
         self._ports = models.device.ports(self._tensors.keys())
         self._trials = 0
 
@@ -109,7 +116,11 @@ class _Search:
                 f"--reduce: the {len(nodes)} operators that {self._failure.key.layer} follows from, on "
                 f"inputs of the whole model, do not fail: {whole.error or 'all agree with the reference'}"
             )
-        nodes = self._without_what_follows(nodes, whole.first)
+        first = sanitise(whole.first)
+        end = next((at for at, node in enumerate(nodes, 1) if sanitise(node.name) == first), len(nodes))
+        if end < len(nodes):
+            shorter = operators_behind(nodes[:end], nodes[end - 1].operator.outputs)
+            nodes = shorter if self._trial(shorter).fails else nodes
         least, most = 0, len(nodes) - 1  # nodes[least:] fails; is it so from a later one on?
         while least < most:
             middle = (least + most + 1) // 2
@@ -119,14 +130,6 @@ class _Search:
                 most = middle - 1
         piece = nodes[least:]
         return Reduction(self._reproduction(piece), len(self._nodes), self._checks(piece))
-
-    def _without_what_follows(self, nodes: Sequence[Node], first: str) -> Sequence[Node]:
-        """Return the operators up to the first that fails, where they fail by themselves."""
-        last = next((at for at, node in enumerate(nodes) if sanitise(node.name) == sanitise(first)), None)
-        if last is None or last == len(nodes) - 1:
-            return nodes
-        shorter = _ancestors(nodes[: last + 1], nodes[last])
-        return shorter if self._trial(shorter).fails else nodes
 
     def _checks(self, piece: Sequence[Node]) -> tuple[str, ...]:
         found = []
@@ -143,7 +146,7 @@ class _Search:
         )
         return tuple(found)
 
-    def _trial(self, nodes: Sequence[Node]) -> Trial:
+    def _trial(self, nodes: Sequence[Node]) -> TrialRun:
         with tempfile.TemporaryDirectory(prefix="npudump-") as folder:
             piece = self._reproduction(nodes)
             piece.write(Path(folder))
@@ -165,17 +168,8 @@ class _Search:
         if not self._models.own:
             same = {name: self._tensors[name] for name in border}
             right = cut_piece(reference, [self._references[node.name] for node in nodes], same)
-        return PieceReproduction(
-            failure=self._failure,
-            name=device.path.stem,
-            origin=device.path.name,
-            layers=tuple(node.name for node in nodes),
-            model=piece.content,
-            inputs=feeds,
-            criterion=REFERENCE,
-            reference=right.content if right is not None else None,
-            expected=(right or piece).outputs,
-            computed=True,
+        return of_pieces(
+            self._failure, self._models, piece, right, inputs=feeds, criterion=REFERENCE, computed=True
         )
 
     def _border(self, nodes: Sequence[Node]) -> tuple[str, ...]:
@@ -184,31 +178,8 @@ class _Search:
         read = (name for node in nodes for name in (*node.all_inputs, *node.captured))
         return tuple(dict.fromkeys(name for name in read if name in self._tensor_names and name not in made))
 
-    def _computed(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
-        wanted = {name: 1 for node in self._nodes for name in self._border([node])}
-        found = self._models.reference.run(feeds, wanted)
-        return {name: array for name, array in found if array is not None}
 
-
-def _followed(model: ReferenceModel, failure: Failure) -> list[Node]:
-    name = sanitise(failure.key.layer)
-    last = next((at for at, node in enumerate(model.nodes) if sanitise(node.name) == name), None)
-    if last is None:
-        raise RequestError(f"--reduce: {model.path.name} has no operator {failure.key.layer!r}")
-    return _ancestors(model.nodes[: last + 1], model.nodes[last])
-
-
-def _ancestors(nodes: Sequence[Node], last: Node) -> list[Node]:
-    """Return those of ``nodes`` that ``last`` follows from, and itself, in order of execution."""
-    wanted, found = set(last.operator.outputs), []
-    for node in reversed(nodes):
-        if wanted.intersection(node.operator.outputs):
-            found.append(node)
-            wanted.update((*node.all_inputs, *node.captured))
-    return found[::-1]
-
-
-def _inputs(failure: Failure, model: ReferenceModel, archive: Path | None) -> dict[str, Array]:
+def _inputs(failure: FailingTensor, model: ReferenceModel, archive: Path | None) -> dict[str, Array]:
     if archive is not None:
         try:
             with np.load(archive, allow_pickle=False) as arrays:

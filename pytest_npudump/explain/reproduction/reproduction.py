@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from pytest_npudump.dump.records import TensorKey
-    from pytest_npudump.explain.reproduction.failure import Failure
+    from pytest_npudump.explain.reproduction.failure import FailingTensor
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -35,7 +35,7 @@ _LAST = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class TrialRun:
     """What became of a reproduction's test.
 
     Attributes:
@@ -63,7 +63,7 @@ class Reproduction(ABC):
     command: ClassVar[str]
     """What runs it in its folder."""
 
-    failure: Failure
+    failure: FailingTensor
     layers: tuple[str, ...]
     criterion: str
     drawn: bool = False
@@ -83,13 +83,13 @@ class Reproduction(ABC):
         """
 
     @abstractmethod
-    def run(self, folder: Path, runtime: str) -> Trial:
+    def run(self, folder: Path, runtime: str) -> TrialRun:
         """Run it where it was written, on a runtime as in ``--npudump-runtime``; "" for what is found."""
 
 
 def write_and_try(
     folder: Path, reproduction: Reproduction, *, runs: bool, runtime: str = "", must_fail: bool = False
-) -> Trial | None:
+) -> TrialRun | None:
     """Write a reproduction, and run its test, or its script.
 
     Args:
@@ -151,7 +151,7 @@ def ran(folder: Path, command: Sequence[str]) -> subprocess.CompletedProcess[str
     )
 
 
-def trial_of(done: subprocess.CompletedProcess[str], name: str, *, fails: bool, first: str = "") -> Trial:
+def trial_of(done: subprocess.CompletedProcess[str], name: str, *, fails: bool, first: str = "") -> TrialRun:
     """Say what became of a process: exit code 0 for what passes, 1 for what fails if that is why.
 
     Args:
@@ -161,11 +161,11 @@ def trial_of(done: subprocess.CompletedProcess[str], name: str, *, fails: bool, 
         first: the first of these.
     """
     if done.returncode == 0:
-        return Trial(fails=False)
+        return TrialRun(fails=False)
     if done.returncode == 1 and fails:
-        return Trial(fails=True, first=first)
+        return TrialRun(fails=True, first=first)
     lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    return Trial(fails=False, error="\n".join(lines[-_LAST:]) or f"{name} ended with {done.returncode}")
+    return TrialRun(fails=False, error="\n".join(lines[-_LAST:]) or f"{name} ended with {done.returncode}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,11 +194,11 @@ class Readme:
     packages: Sequence[str]
     golden: Mapping[str, str]
 
-    def text(self, failure: Failure) -> str:
+    def text(self, failure: FailingTensor) -> str:
         """Return the file, Markdown."""
         return "\n".join((*self._lines(failure), ""))
 
-    def _lines(self, failure: Failure) -> Iterator[str]:
+    def _lines(self, failure: FailingTensor) -> Iterator[str]:
         yield f"# {code(self.title)} by itself"
         yield f"\n{self.given}\n"
         yield self.run

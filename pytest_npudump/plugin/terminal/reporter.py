@@ -361,7 +361,7 @@ class Reporter:
         if runner is None or runner.exchange is None:
             return
         from pytest_npudump.language.inert import inert  # noqa: PLC0415 - only in such a run
-        from pytest_npudump.ranks.failures import compare_notes, printed  # noqa: PLC0415 - only in such a run
+        from pytest_npudump.ranks.agreement import compare_notes, printed  # noqa: PLC0415 - only in such a run
 
         failures = dict.fromkeys((str(result["test"]) for result in self._results), "")
         for test in self._tests.values():

@@ -14,7 +14,14 @@ from pytest_npudump.errors import NpudumpError
 from pytest_npudump.explain.called_operators import CallArchive, CallBench
 from pytest_npudump.explain.dumped_operators import ModelBench
 from pytest_npudump.explain.matches import NameMap
-from pytest_npudump.explain.operator_alone import ACQUITTED, CONVICTED, UNKNOWN, UPSTREAM, Alone, Isolated
+from pytest_npudump.explain.operator_alone import (
+    ACQUITTED,
+    CONVICTED,
+    UNKNOWN,
+    UPSTREAM,
+    Alone,
+    JudgedOperator,
+)
 from pytest_npudump.explain.reference_model import ReferenceModel
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.regression.case import onnx_files
@@ -78,7 +85,7 @@ def isolate_suspects(
     *,
     folder: Path,
     healthy: Collection[str],
-) -> tuple[tuple[Isolated, ...], tuple[str, ...]]:
+) -> tuple[tuple[JudgedOperator, ...], tuple[str, ...]]:
     """Judge the suspects by what the second run has of their inputs: by a model, else by calls of torch.
 
     Args:
@@ -115,7 +122,7 @@ def isolate_suspects(
 
 def _by_model(
     case: Case, first: FirstRun, suspects: Sequence[TensorKey], records: Sequence[TensorRecord]
-) -> tuple[Sequence[Isolated], Sequence[str]]:
+) -> tuple[Sequence[JudgedOperator], Sequence[str]]:
     """Judge suspects by the test's reference, else by the ONNX models that ran, or lie beside what ran.
 
     Of several models it is the one that the tensor's key names. Where the reference can judge none of the
@@ -132,7 +139,7 @@ def _by_model(
         named = [file for file in files if len(files) == 1 or sanitise(file.stem) == sanitise(key.model)]
         return named[0] if len(named) == 1 else None
 
-    found: list[Isolated] = []
+    found: list[JudgedOperator] = []
     notes = []
     if len(files) > 1 and (untold := [key for key in suspects if file_of(key) is None]):
         models, keys = ", ".join(file.name for file in files), first_of(untold)
@@ -144,7 +151,7 @@ def _by_model(
         if own and not activity.evidence.files.keeps_weights(file):
             why = f"{file.name} was written again after it was loaded, and may be another model"
             alone = Alone(UNKNOWN, why=why)
-            found += [Isolated(key, "", file.name, reference is None, alone) for key in own]
+            found += [JudgedOperator(key, "", file.name, reference is None, alone) for key in own]
             continue
         try:
             if not own:
@@ -162,7 +169,7 @@ def _by_model(
                     edges=edges if converted else None,
                 )
             judged = bench.isolate(own, here, layers, changed)
-            further: tuple[Isolated, ...] = ()
+            further: tuple[JudgedOperator, ...] = ()
             if reference is not None and not {one.alone.verdict for one in judged} & {CONVICTED, ACQUITTED}:
                 known = {one.key for one in judged}
                 failing = failing_keys(first.outcome)
@@ -192,7 +199,7 @@ def _by_call(
     *,
     folder: Path,
     healthy: Collection[str],
-) -> tuple[tuple[Isolated, ...], list[str]]:
+) -> tuple[tuple[JudgedOperator, ...], list[str]]:
     """Judge the outputs of calls of torch that :func:`keep_suspected` had kept, by these on the CPU."""
     if not isinstance(case.runtime, CallKeepingRuntime) or case.settings.recompute == _OFF:
         return (), []

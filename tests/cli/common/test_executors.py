@@ -173,8 +173,8 @@ def test_serial_works_without_an_executor() -> None:
         assert workers == Workers(None, remote=False)
 
 
-@pytest.mark.parametrize("weight", [0, 1 << 20, 1 << 30])
-@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 1000])
+@pytest.mark.each("weight", [0, 1 << 20, 1 << 30])
+@pytest.mark.each("count", [0, 1, 63, 64, 65, 1000])
 def test_results_come_in_the_order_of_the_items(weight: int, count: int) -> None:
     steps: list[tuple[int, int]] = []
     with ThreadPoolExecutor(3) as pool:

@@ -38,8 +38,8 @@ def _start(*words: object, **options: Any) -> subprocess.Popen[str]:
 
 
 @full
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize(
+@pytest.mark.each("unbuffered", ["", "1"])
+@pytest.mark.each(
     "words",
     [
         ("stats", "acl-tensor"),
@@ -100,7 +100,7 @@ def test_streams_that_are_closed_from_the_beginning_change_no_verdict(
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("error", "text"),
     [
         (DumpError("x is no dump"), "npudump: x is no dump"),

@@ -37,7 +37,7 @@ def _cut_short(*words: str) -> tuple[int, str]:
     return child.wait(), complaint
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("words", "code"),
     [
         (("stats", "acl-stats"), 0),
@@ -64,7 +64,7 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert listed == list(COMMANDS)
 
 
-@pytest.mark.parametrize("name", list(COMMANDS))
+@pytest.mark.each("name", list(COMMANDS))
 def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main([name, "--help"])

@@ -39,7 +39,7 @@ sys.exit(main(sys.argv[1:]))
 START = "import sys; from pytest_npudump.cli import main; sys.exit(main())"
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+@pytest.mark.each("words", COMMANDS, ids=lambda words: words[0])
 def test_a_full_disk_leaves_the_old_file_and_is_told_in_a_line(
     tmp_path: Path, words: tuple[object, ...]
 ) -> None:
@@ -107,7 +107,7 @@ def test_a_device_is_written_to_and_stays_one(run: Run, target: str) -> None:
     assert stat.S_ISCHR(os.stat(target).st_mode)  # noqa: PTH116 - a device
 
 
-@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "-"])
+@pytest.mark.each("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "-"])
 def test_standard_output_in_a_file_holds_the_json_alone(tmp_path: Path, name: str) -> None:
     with (tmp_path / "out").open("wb") as out:
         command = [sys.executable, "-c", START, "stats", str(TENSORS), "--json", name]

@@ -14,7 +14,7 @@ from pytest_npudump.language.text_width import width
 from pytest_npudump.language.translation import is_english, speaking
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("words", "language"),
     [
         ([], "auto"),

@@ -436,9 +436,7 @@ def test_a_folder_outside_of_the_repository_is_refused(repository: Path, run: Ca
     assert not (repository / ".gitattributes").exists()
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[pytest]\n", "[pytest]\naddopts =\n  -q\n", "[other]\na = 1", "[pytest]"]
-)
+@pytest.mark.each("text", ["", "[pytest]\n", "[pytest]\naddopts =\n  -q\n", "[other]\na = 1", "[pytest]"])
 def test_keys_are_those_of_their_section(text: str) -> None:
     after, added = with_keys(text, "[pytest]")
     parser = configparser.ConfigParser()

@@ -63,8 +63,8 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, *SMALL])
-@pytest.mark.parametrize("words", PLACES)
+@pytest.mark.each("dtype", [*FLOATS, *SMALL])
+@pytest.mark.each("words", PLACES)
 def test_a_place_of_zeros_is_found_in_every_type(dtype: str, words: str) -> None:
     golden = tensor(dtype)
     golden[golden == 0] = 1

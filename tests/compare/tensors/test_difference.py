@@ -53,9 +53,9 @@ def _assert_true(found: Any, golden: Any, actual: Any) -> Any:
         assert getattr(found, name) == pytest.approx(value, rel=2e-6), name
 
 
-@pytest.mark.parametrize("dtype", TYPES, ids=lambda d: np.dtype(d).name)
-@pytest.mark.parametrize("count", [1, 7, 5001, 300011])
-@pytest.mark.parametrize(("rtol", "atol"), [(1e-3, 1e-4), (0, 0), (0, 1e-3), (1e-3, 0), (1e-2, 1)])
+@pytest.mark.each("dtype", TYPES, ids=lambda d: np.dtype(d).name)
+@pytest.mark.each("count", [1, 7, 5001, 300011])
+@pytest.mark.each(("rtol", "atol"), [(1e-3, 1e-4), (0, 0), (0, 1e-3), (1e-3, 0), (1e-2, 1)])
 def test_measures_are_those_of_the_definitions(dtype: Any, count: int, rtol: float, atol: float) -> None:
     golden, actual = _pair(dtype, count)
     _assert_true(compare_tensors(golden, actual, rtol=rtol, atol=atol), golden, actual)
@@ -315,13 +315,13 @@ def test_no_pair_of_arrays_passes_that_the_definition_fails(
     assert same or found.worst
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "dtype",
     [*TYPES, np.int32, np.uint8, np.complex64, ml_dtypes.float8_e4m3fn, np.dtype(">f4"), np.dtype(">f2")],
     ids=lambda d: np.dtype(d).str,
 )
-@pytest.mark.parametrize("special", [None, math.nan, math.inf])
-@pytest.mark.parametrize("count", [0, 1, 5001, 600011])
+@pytest.mark.each("special", [None, math.nan, math.inf])
+@pytest.mark.each("count", [0, 1, 5001, 600011])
 def test_the_statistics_that_come_with_a_comparison_are_those_of_each_side_alone(
     dtype: Any, special: float | None, count: int
 ) -> None:

@@ -123,9 +123,9 @@ def _assert_measures(golden: Any, actual: Any, rtol: float, atol: float) -> None
         assert getattr(found, name) == near, name
 
 
-@pytest.mark.parametrize("content", CONTENTS)
-@pytest.mark.parametrize("name", FLOATS)
-@pytest.mark.parametrize("count", [1000, LARGE])
+@pytest.mark.each("content", CONTENTS)
+@pytest.mark.each("name", FLOATS)
+@pytest.mark.each("count", [1000, LARGE])
 def test_floats_of_any_content_compare_as_defined(name: str, content: str, count: int) -> None:
     golden = _content(name, content, count, 0)
     _assert_measures(golden, golden.copy(), 1e-3, 0)
@@ -275,8 +275,8 @@ def test_all_pairs_of_codes_of_8_bits(name: str, times: int) -> None:
     assert [element.index[0] for element in found.worst] == (special + far)[:5]
 
 
-@pytest.mark.parametrize("name", [*FLOATS, *INTS])
-@pytest.mark.parametrize("content", ["plain", "nan", "inf", "lowest"])
+@pytest.mark.each("name", [*FLOATS, *INTS])
+@pytest.mark.each("content", ["plain", "nan", "inf", "lowest"])
 def test_statistics_that_come_with_a_comparison_are_those_of_each_side(name: str, content: str) -> None:
     golden = _content(name, content, LARGE, 0)
     actual = golden.copy()

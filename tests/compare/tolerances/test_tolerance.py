@@ -26,8 +26,8 @@ def test_every_float_type_has_a_bound_in_every_preset(preset: str) -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("dtype", [*(d.name for d in ALL if d.exact), "-", "unheard-of"])
+@pytest.mark.each("preset", PRESETS)
+@pytest.mark.each("dtype", [*(d.name for d in ALL if d.exact), "-", "unheard-of"])
 def test_exact_types_and_counts_have_no_tolerance(preset: str, dtype: str) -> None:
     assert bound(preset, dtype, "max") == (0, 0)
     assert bound(preset, "float32", "nan") == (0, 0)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize(("offset", "nbytes", "limit"), [(0, 100, 7), (3, 90, 90), (3, 90, 1000), (10, 0, 5)])
+@pytest.mark.each(("offset", "nbytes", "limit"), [(0, 100, 7), (3, 90, 90), (3, 90, 1000), (10, 0, 5)])
 def test_the_pieces_are_the_bytes_asked_for(tmp_path: Path, offset: int, nbytes: int, limit: int) -> None:
     (tmp_path / "a").write_bytes(bytes(range(100)))
     pieces = [bytes(piece) for piece in file_pieces(tmp_path / "a", offset, nbytes, limit)]

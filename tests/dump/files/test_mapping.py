@@ -10,7 +10,7 @@ from pytest_npudump.errors import FormatError
 DATA = Path(__file__).parents[2] / "data" / "trees"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("data", "expected"),
     [
         # std::hash<std::string>{}(text), printed by g++ 12 on x86-64
@@ -110,7 +110,7 @@ def test_names_of_any_kind_that_were_exchanged_are_found_out(tmp_path: Path) -> 
         read_mapping(path)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("short", "long"),
     [
         ("1234567890123456", exception_name("x")),  # msaicerr: 16 random digits

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 import pytest
-from tests.reproduction.conftest import Failed, fail, net, run_pytest
 
 from pytest_npudump.cli import main
+from tests.explain.reproduction.conftest import Failed, fail, net, run_pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
 
 KERNEL = "second=1.01"
 
@@ -228,7 +229,7 @@ def test_drawn_values_are_refused_where_only_a_golden_can_tell(
     assert "held against its golden, which has no say about other inputs" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("words", "said"),
     [
         (["--layer", "first"], "no output of it failed"),
@@ -261,7 +262,7 @@ def test_a_folder_that_holds_something_is_left_alone(
     assert [path.name for path in tmp_path.iterdir()] == ["kept.txt"]
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"origin": {}, "escalation": null}'])
+@pytest.mark.each("content", ["", "[]", "{}", '{"origin": {}, "escalation": null}'])
 def test_what_is_no_report_of_a_failure_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
 ) -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
-from tests.reproduction.conftest import Failed, fail, run_pytest
 
 from pytest_npudump.cli import main
+from tests.explain.reproduction.conftest import Failed, fail, run_pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

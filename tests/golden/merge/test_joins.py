@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("base", "ours", "theirs", "expected"),
     [
         ("a", "a", "a", "a"),
@@ -41,7 +41,7 @@ def flat(found: list[list[str] | Conflict[list[str]]]) -> list[str] | None:
     return [name for chunk in found if isinstance(chunk, list) for name in chunk]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("ours", "theirs", "expected"),
     [
         ("abcd", "abcd", "abcd"),

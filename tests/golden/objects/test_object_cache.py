@@ -67,7 +67,7 @@ def in_the_way(path: Path) -> None:
     path.mkdir()
 
 
-@pytest.mark.parametrize("damage", [flip, cut, lengthen, Path.unlink, in_the_way])
+@pytest.mark.each("damage", [flip, cut, lengthen, Path.unlink, in_the_way])
 def test_a_damaged_file_is_not_read(damage: Callable[[Path], None], tmp_path: Path) -> None:
     cache = ObjectCache(tmp_path)
     cache.write(DIGEST, [CONTENT], "here")

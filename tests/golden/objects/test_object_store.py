@@ -139,7 +139,7 @@ def test_a_server_that_is_stopped_while_an_object_is_read_is_said(s3: Any, tmp_p
         b"".join(pieces)
 
 
-@pytest.mark.parametrize("url", ["", "store", "/shared", "s3://", "://x", "file://relative/folder"])
+@pytest.mark.each("url", ["", "store", "/shared", "s3://", "://x", "file://relative/folder"])
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(RequestError, match=r"npudump_tensor_store is .*expected an address such as s3://"):
         ObjectStore(url)

@@ -146,7 +146,7 @@ def test_failure_keeps_its_own_exit_code(project: Any) -> None:
     assert project.run("--npudump-expect=1").ret == pytest.ExitCode.INTERRUPTED
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("given", "content", "words"),
     [
         ("", None, "is empty, expected a number of tests"),

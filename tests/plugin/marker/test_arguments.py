@@ -36,7 +36,7 @@ def test_without_arguments_every_layer_s_output_statistics_are_asked_for() -> No
     assert request.escalate
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("given_", "stored"),
     [("conv1", ("conv1",)), (["a", "b*"], ("a", "b*")), (("a",), ("a",)), (None, ())],
 )
@@ -57,7 +57,7 @@ ACCEPTED: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value"), ACCEPTED)
+@pytest.mark.each(("name", "value"), ACCEPTED)
 def test_accepted_value_is_kept_as_it_is(name: str, value: object) -> None:
     assert getattr(parse(**{name: value}), name) == value
 
@@ -110,7 +110,7 @@ REFUSED: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value", "expected"), REFUSED)
+@pytest.mark.each(("name", "value", "expected"), REFUSED)
 def test_refused_value_is_named_with_what_is_expected(name: str, value: object, expected: str) -> None:
     with pytest.raises(RequestError) as caught:
         parse(**{name: value})
@@ -187,13 +187,13 @@ COMBINATIONS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "message"), COMBINATIONS)
+@pytest.mark.each(("arguments", "message"), COMBINATIONS)
 def test_arguments_that_exclude_each_other_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(RequestError, match=message):
         check_combination(parse(**arguments))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "arguments",
     [
         {"dump_stats": ["Max"]},
@@ -206,7 +206,7 @@ def test_arguments_that_go_together_are_accepted(arguments: dict[str, Any]) -> N
     check_combination(parse(**arguments))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("layers", "exact"),
     [((), False), (("a", "b"), True), (("a", "b*"), False), (("a[01]",), False), (("a[0]",), True)],
 )
@@ -252,7 +252,7 @@ RUNS = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "words"), RUNS)
+@pytest.mark.each(("arguments", "words"), RUNS)
 def test_how_a_test_is_run_goes_with_what_it_asks_for(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(RequestError) as caught:
         check_combination(parse(**arguments))

@@ -17,7 +17,7 @@ from pytest_npudump.request import DumpRequest, RunRequest
 from pytest_npudump.runtime.mindspore import provider
 from pytest_npudump.runtime.mindspore.adapter import MindSporeActivity, MindSporeRuntime
 from pytest_npudump.runtime.pyacl import provider as pyacl
-from pytest_npudump.runtime.select import Choice, choose, load, require
+from pytest_npudump.runtime.registry import Choice, choose, load, require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,7 +14,7 @@ import pytest
 from pytest_npudump.config.acl_json import write_acl_json
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
 from pytest_npudump.runtime.acl import AclError
-from pytest_npudump.runtime.select import choose, load, require
+from pytest_npudump.runtime.registry import choose, load, require
 from pytest_npudump.runtime.torch_npu.adapter import TorchNpuRuntime
 
 
