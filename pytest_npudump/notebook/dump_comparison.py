@@ -19,14 +19,14 @@ from pytest_npudump.notebook.markup import framed, table
 from pytest_npudump.report.figures.colours import WORDS
 from pytest_npudump.report.figures.strip import strip_svg
 from pytest_npudump.report.verdicts import COLUMNS, plain, row, sentence
-from pytest_npudump.report.view.tensor_views import STATES, tensor_views
+from pytest_npudump.report.view import STATES, tensor_views
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from os import PathLike
 
     from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.report.view.tensor_views import TensorView
+    from pytest_npudump.report.view import TensorView
 
 _ROWS = 20
 """Failing tensors that a notebook shows."""

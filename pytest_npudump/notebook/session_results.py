@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.notebook.markup import framed, table
 from pytest_npudump.report.figures.strip import strip_svg
 from pytest_npudump.report.verdicts import plain
-from pytest_npudump.report.view.overview import BAD, GOOD, LEFT_OUT
+from pytest_npudump.report.view import BAD, GOOD, LEFT_OUT
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.rejudge import terms_at
 from pytest_npudump.results.session_view import session_view
@@ -18,7 +18,7 @@ from pytest_npudump.results.session_view import session_view
 if TYPE_CHECKING:
     from os import PathLike
 
-    from pytest_npudump.report.view.overview import SessionView, TestView
+    from pytest_npudump.report.view import SessionView, TestView
 
 _ROWS, _STRIPS = 50, 5
 """Tests that a notebook has a row of, and failing ones that it draws."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from pytest_npudump.errors import OperatorMismatchError, RequestError
 from pytest_npudump.regression.scenes.check_op import Question, arrays_of, check_operator
-from pytest_npudump.report.operator_checks_text import wrong_text
+from pytest_npudump.report.scenes import wrong_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

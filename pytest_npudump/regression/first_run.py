@@ -23,7 +23,7 @@ from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.case import terms_of
 from pytest_npudump.regression.dataflow import at_hand_of
 from pytest_npudump.regression.diagnose import full_words, notes_of
-from pytest_npudump.regression.judgement import judge_snapshot, without_golden
+from pytest_npudump.regression.judgement import judge_run, without_golden
 from pytest_npudump.regression.kept_layers import layers_to_keep, with_inherited
 from pytest_npudump.regression.measured_noise import further_runs, once
 from pytest_npudump.regression.outcome import FirstRun, Outcome
@@ -37,7 +37,7 @@ from pytest_npudump.regression.reference_outcome import (
 from pytest_npudump.regression.run_record import (
     collect,
     problems_of,
-    take_snapshot,
+    record_of_run,
     told_by_raw_names,
     without_unwritten,
 )
@@ -127,11 +127,11 @@ def _kept(case: Case, golden: Record | None, first: FirstRun) -> KeptLayers | No
     if first.dump is None or not case.request.golden_tensors or first.outcome.status not in _KEEPING:
         return None
     kept = layers_to_keep(case, golden, first.dump)
-    if first.snapshot is None or first.outcome.status == status.PENDING:
+    if first.record is None or first.outcome.status == status.PENDING:
         return kept
     if first.judged_with is None:
         return kept
-    run, _ = seen_by(first.judged_with, first.snapshot, terms_of(case))
+    run, _ = seen_by(first.judged_with, first.record, terms_of(case))
     return with_inherited(case, first.judged_with, kept, run.table)
 
 
@@ -149,16 +149,16 @@ def _judge_ranks(case: Case, golden: Record | None, dump: Dump, table: StatsTabl
 
 
 def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> FirstRun:
-    snapshot = take_snapshot(case, golden, dump, table)
+    run = record_of_run(case, golden, dump, table)
     if golden is None and case.reference is not None:
-        problems = problems_of(terms_of(case), snapshot)
+        problems = problems_of(terms_of(case), run)
         path, notes = case.goldens.path, dump.notes
         outcome = by_reference_alone(path, tensors=len(table), problems=problems, notes=notes)
     elif golden is None:
-        outcome = without_golden(snapshot)
+        outcome = without_golden(run)
     else:
-        outcome = judge_snapshot(
-            terms_of(case), golden, snapshot, store=case.goldens.store, at_hand=at_hand_of(case, dump)
+        outcome = judge_run(
+            terms_of(case), golden, run, store=case.goldens.store, at_hand=at_hand_of(case, dump)
         )
     comparison, dump = outcome.comparison, without_unwritten(case, dump, golden)
     if comparison is not None and (comparison.count(EXTRA) or comparison.own_keys):
@@ -166,7 +166,7 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
         dump = replace(dump, records=under_golden_keys(dump.records, comparison.own_keys))
     calibrates = comparison is not None and outcome.good
     further = case.settings.calibrate if calibrates else 0
-    return FirstRun(outcome, dump, snapshot=snapshot, judged_with=golden, to_measure=further)
+    return FirstRun(outcome, dump, record=run, judged_with=golden, to_measure=further)
 
 
 def _depends_on_memory(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> tuple[bool, Dump]:
@@ -181,7 +181,7 @@ def _depends_on_memory(case: Case, golden: Record | None, dump: Dump, table: Sta
 
 def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> FirstRun:
     path, count = case.goldens.path, len(table)
-    problems = problems_of(terms_of(case), take_snapshot(case, golden, dump, table))
+    problems = problems_of(terms_of(case), record_of_run(case, golden, dump, table))
     if problems:
         return FirstRun(Outcome(status.ERROR, path, problems=problems, tensors=count), dump)
     if (outcome := shared(case, table)) is not None:

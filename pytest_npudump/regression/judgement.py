@@ -58,7 +58,7 @@ def without_golden(run: Record) -> Outcome:
     return Outcome(status.MISSING_GOLDEN, run.path, problems=(problem,), notes=notes, tensors=len(run.table))
 
 
-def judge_snapshot(
+def judge_run(
     terms: Terms,
     golden: Record,
     run: Record,
@@ -103,7 +103,6 @@ def judge_snapshot(
         key = key_at(comparison.golden, comparison.actual, int(here), int(there))
         lacking = lacking or (f"the elements of {key} cannot be compared: {unread.reason}",)
     comparison = replace(comparison, elements={}, alone={}, pairs={})  # which would travel with the result
-    numerics, tolerances = comparison.numerics, comparison.tolerances
     judged = replace(run, table=comparison.actual)
     known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
     known |= {sanitise(layer_of(key)) for key in left_out_of(golden, run.facts)}
@@ -131,9 +130,7 @@ def judge_snapshot(
         problems=(*problems, *lacking),
         notes=(*(note for group in notes for note in group), *doubtful, *comparison.notes, *unread),
         tensors=len(comparison.actual),
-        numerics=numerics,
-        measured=tolerances.measured,
-        measured_bounds=bounds_by_measurement(comparison, tolerances),
+        measured_bounds=bounds_by_measurement(comparison, comparison.tolerances),
         environment=golden.differences(run),
         sources=sources,
         changes=changes.found,

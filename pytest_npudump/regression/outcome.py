@@ -66,8 +66,6 @@ class Outcome:
         problems: what went wrong besides verdicts, in words; any of them fails the test.
         notes: what a reader of the report should know.
         tensors: number of tensors that were dumped and selected.
-        numerics: which bounds fit the golden and this run; None where nothing was compared.
-        measured: what was measured with the golden; None where nothing was, or nothing was compared.
         measured_bounds: number of tensors of which such a bound decides, as it is wider than the preset's.
         environment: facts in which this run differs from the golden's, as ``name: (golden, actual)``.
         findings: what scenes other than ``model`` and ``op`` found, in execution order.
@@ -85,8 +83,6 @@ class Outcome:
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     tensors: int = 0
-    numerics: Numerics | None = None
-    measured: Calibrated | None = None
     measured_bounds: int = 0
     environment: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     findings: tuple[SceneFinding, ...] = ()
@@ -100,6 +96,16 @@ class Outcome:
     def good(self) -> bool:
         """Whether the test may pass."""
         return self.status in GOOD
+
+    @property
+    def numerics(self) -> Numerics | None:
+        """Which bounds fit the golden and this run; None where nothing was compared."""
+        return self.comparison.numerics if self.comparison is not None else None
+
+    @property
+    def measured(self) -> Calibrated | None:
+        """What was measured with the golden; None where nothing was, or nothing was compared."""
+        return self.comparison.tolerances.measured if self.comparison is not None else None
 
 
 def recorded(recording: Recording, *, notes: tuple[str, ...], tensors: int = 0) -> Outcome:
@@ -117,7 +123,7 @@ class FirstRun:
         dump: what it left; None where it cannot be read, or a scene with a judge of its own has read it.
         part: the rank or device of the dump that was judged, where all share one golden; "" for all of it.
         unwritten: tensors of the dump that nothing writes, which a recording leaves out.
-        snapshot: what was compared with the golden; None where nothing was.
+        record: what was compared with the golden; None where nothing was.
         judged_with: the golden that decided; None where there was none.
         to_measure: how many further runs are to measure how far the test strays.
         kept: layers whose tensors a recording of it keeps, or an approval; None where none is asked for.
@@ -128,7 +134,7 @@ class FirstRun:
     dump: Dump | None = None
     part: str = ""
     unwritten: tuple[TensorKey, ...] = ()
-    snapshot: Record | None = None
+    record: Record | None = None
     judged_with: Record | None = None
     to_measure: int = 0
     kept: KeptLayers | None = None

@@ -136,7 +136,7 @@ def as_golden(case: Case, run: Record, previous: Record | None) -> Record:
     return case.goldens.successor(previous, run.table, run.facts, known, run.blocks)
 
 
-def take_snapshot(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Record:
+def record_of_run(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Record:
     """Return what a run left.
 
     Args:
@@ -180,17 +180,15 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
     return text if name is None else str(replace(TensorKey.parse(text), layer=name))
 
 
-def problems_of(
-    terms: Terms, snapshot: Record, known: set[str] | frozenset[str] = frozenset()
-) -> tuple[str, ...]:
+def problems_of(terms: Terms, run: Record, known: set[str] | frozenset[str] = frozenset()) -> tuple[str, ...]:
     """Return what keeps a run from being a golden, or from passing by one, besides its values; in words.
 
     Args:
         terms: what it is judged by.
-        snapshot: what the run left.
+        run: what the run left.
         known: layers, as file names spell them, that are told to be missing elsewhere.
     """
-    table = snapshot.table
+    table = run.table
     layers = [layer_of(key) for key in table.keys]
     absent = tuple(
         f"layer {name!r}, named in the marker, is not in the dump; {suggest(name, layers)}"
@@ -207,7 +205,7 @@ def problems_of(
         for pattern in terms.kept
         if pattern != AUTO_LAYERS and not layers_meant([pattern], layers)
     )
-    return snapshot.problems + absent + unmatched + kept + _nothing_told(table)
+    return run.problems + absent + unmatched + kept + _nothing_told(table)
 
 
 def _nothing_told(table: StatsTable) -> tuple[str, ...]:

@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.report.figures.colours import COLOURS
-from pytest_npudump.report.json_text import json_text
-from pytest_npudump.report.view.tensor_views import HIGHEST, STATES
+from pytest_npudump.report.files import json_text
+from pytest_npudump.report.view import HIGHEST, STATES
 from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pytest_npudump.report.view.overview import SessionView, TestView
-    from pytest_npudump.report.view.tensor_views import TensorView
+    from pytest_npudump.report.view import SessionView, TensorView, TestView
 
 _LIGHT = frozenset({"changed"})
 """States whose colour takes dark letters."""

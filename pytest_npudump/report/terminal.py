@@ -14,11 +14,15 @@ from pytest_npudump.language.translation import mark, ngettext, spoken
 from pytest_npudump.onnxmodels.random_operators import drawing_words, draws_random
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.second_run.suspected import failing_keys
-from pytest_npudump.report.alone_text import isolated_lines
+from pytest_npudump.report.explanations import (
+    finding_lines,
+    isolated_lines,
+    reference_lines,
+    reference_sentence,
+    way_out,
+)
 from pytest_npudump.report.origins import feeds_are_seen, first_change, more_sources, origin_lines
-from pytest_npudump.report.reference_text import reference_lines, reference_sentence, way_out
 from pytest_npudump.report.scenes import can_be_approved, finding_details, finding_sentence
-from pytest_npudump.report.tensor_findings import finding_lines
 from pytest_npudump.report.verdicts import COLUMNS, deciding_rule, plain, row, sentence, shown, table
 
 if TYPE_CHECKING:
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from pytest_npudump.graph.sources import Sources
     from pytest_npudump.regression.outcome import Escalation, Finding, Outcome, Result, SceneFinding
     from pytest_npudump.report.files import ReportFiles
+
 
 LINES = 30
 """Lines of one failure without ``-v``; each is cut to :data:`WIDTH` characters."""

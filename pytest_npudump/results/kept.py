@@ -235,11 +235,11 @@ def _judged_with(first: FirstRun, golden_root: Path) -> dict[str, str | None]:
 
 
 def _snapshot(first: FirstRun) -> dict[str, Any] | None:
-    snapshot = first.snapshot
-    if snapshot is None:
+    run = first.record
+    if run is None:
         return None
-    told = {"problems": [*snapshot.problems], "notes": [*snapshot.notes]}
-    return {**told, "has_tensors": bool(snapshot.tensors), "file_names": snapshot.file_names}
+    told = {"problems": [*run.problems], "notes": [*run.notes]}
+    return {**told, "has_tensors": bool(run.tensors), "file_names": run.file_names}
 
 
 _COLUMNS = ("keys", "dtypes", "shapes", "counts", "wide", "digests")
@@ -256,14 +256,14 @@ def record_text(
         first: its run.
         name_tensors: returns the record with the tensors that are kept with it; None where none are.
     """
-    snapshot, before = first.snapshot, first.judged_with
-    if snapshot is None:
+    run, before = first.record, first.judged_with
+    if run is None:
         return None, ()
-    types = snapshot.table.op_types
-    alike = name_tensors is None and before is not None and _is_alike(snapshot, before)
+    types = run.table.op_types
+    alike = name_tensors is None and before is not None and _is_alike(run, before)
     if alike and before is not None and (text := _content(before)):
         return text + _block_of(types), ()
-    golden = as_golden(case, snapshot, before)
+    golden = as_golden(case, run, before)
     golden = golden if name_tensors is None else name_tensors(golden)
     lines = "".join([f"{_line(name)}\n" for name in types])
     try:
@@ -292,12 +292,12 @@ def _block_of(names: Iterable[str]) -> bytes:
     return f"{OP_TYPES}: |\n{lines}".encode()
 
 
-def _is_alike(snapshot: Record, golden: Record) -> bool:
+def _is_alike(run: Record, golden: Record) -> bool:
     """Whether a run would be its golden once more: most runs are, and a text that is there costs least."""
-    one, other = snapshot.table, golden.table
+    one, other = run.table, golden.table
     return (
-        dict(snapshot.facts) == dict(golden.producer)
-        and snapshot.extra.get(EMPTY) == golden.extra.get(EMPTY)
+        dict(run.facts) == dict(golden.producer)
+        and run.extra.get(EMPTY) == golden.extra.get(EMPTY)
         and all(getattr(one, name) == getattr(other, name) for name in _COLUMNS)
         and all(_is_equal(getattr(one, name), getattr(other, name)) for name in _ARRAYS)
     )
@@ -339,16 +339,16 @@ def refusals_of(case: Case, result: Result, first: FirstRun) -> tuple[str, ...]:
 
 def _reasons(case: Case, result: Result, first: FirstRun) -> Iterator[str]:
     outcome = result.outcome
-    if first.snapshot is None:
+    if first.record is None:
         if outcome.status not in status.GOOD:
             yield _unseen(case, result)
         return
-    yield from problems_of(terms_of(case), first.snapshot)
+    yield from problems_of(terms_of(case), first.record)
     if case.exchange is not None or first.part:
         yield f"several ranks or devices have one golden, of which one was kept: {_UPDATE}"
     if outcome.reference is not None and not outcome.reference.good:
         yield f"its layers are not shown to agree with the reference {outcome.reference.model.name}"
-    if first.judged_with is None and first.snapshot.facts.get("device_target") == "CPU":
+    if first.judged_with is None and first.record.facts.get("device_target") == "CPU":
         yield f"which outputs MindSpore's CPU kernels leave unwritten takes runs of its own: {_UPDATE}"
 
 
@@ -402,8 +402,8 @@ def pending_tensors(case: Case, result: Result, first: FirstRun) -> PendingTenso
         result: what became of the test.
         first: the run that decided.
     """
-    dump, snapshot = first.dump, first.snapshot
-    if not case.request.golden_tensors or snapshot is None or result.outcome.status not in _WAITING:
+    dump, run = first.dump, first.record
+    if not case.request.golden_tensors or run is None or result.outcome.status not in _WAITING:
         return None
     if dump is None or first.kept is None:
         return PendingTensors(refusals=(f"its golden keeps tensors, which only a run has: {_UPDATE}",))

@@ -18,7 +18,7 @@ from pytest_npudump.record.record import OP_TYPES, Record
 from pytest_npudump.record.text import parse
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.case import STARTED, Origin, arguments_of
-from pytest_npudump.regression.judgement import judge_snapshot, without_golden
+from pytest_npudump.regression.judgement import judge_run, without_golden
 from pytest_npudump.regression.outcome import Outcome, Result
 from pytest_npudump.report.result_json import result_json
 from pytest_npudump.request import AUTO_LAYERS, DumpRequest
@@ -288,17 +288,15 @@ def run_of(record: Record, entry: Entry) -> Record:
     )
 
 
-def _judged(
-    judging: Terms, golden: Record | None, snapshot: Record, entry: Entry, store: TensorStore
-) -> Outcome:
+def _judged(judging: Terms, golden: Record | None, run: Record, entry: Entry, store: TensorStore) -> Outcome:
     reference = entry.data["reference"]
     if golden is None and reference is not None:
         problems = (*entry.data["problems"], *_off_reference(reference))
         word = status.PASSED if reference["good"] and not problems else status.FAILED
-        return Outcome(word, snapshot.path, problems=problems, tensors=len(snapshot.table))
+        return Outcome(word, run.path, problems=problems, tensors=len(run.table))
     if golden is None:
-        return without_golden(snapshot)
-    outcome = judge_snapshot(judging, golden, snapshot, store=store)
+        return without_golden(run)
+    outcome = judge_run(judging, golden, run, store=store)
     if reference is None or reference["good"]:
         return outcome
     found = _off_reference(reference) or tuple(entry.data["problems"])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.judge import RUN, Terms, judge
-from pytest_npudump.compare.tolerances.numerics import AUTO, UNKNOWN, Numerics
+from pytest_npudump.compare.tolerances.numerics import AUTO, UNKNOWN
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.results.entry import SKIPPED
 from pytest_npudump.results.rejudge import check_types, read_record, run_of
@@ -32,51 +32,40 @@ class ResultPair:
         test: as a person would name it, with its rank where it has one.
         origins: facts of origin in which the two runs differ, as ``name: (first, second)``.
         comparison: of the second run's statistics with the first's; None where there is none.
-        numerics: which bounds it was made by, and why; None without a comparison.
         problems: why there is no comparison, or why it does not tell everything; in words.
     """
 
     test: str
     origins: Mapping[str, tuple[str, str]]
     comparison: Comparison | None = None
-    numerics: Numerics | None = None
     problems: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data."""
+        numerics = self.comparison.numerics if self.comparison is not None else None
         return {
             "test": self.test,
             "origins": {name: [*both] for name, both in self.origins.items()},
-            "numerics": self.numerics.to_json() if self.numerics else None,
+            "numerics": numerics.to_json() if numerics else None,
             "problems": [*self.problems],
             "comparison": self.comparison.to_json() if self.comparison else None,
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """By what two kept runs are compared.
-
-    Attributes:
-        terms: preset and rules in place of those that the tests had.
-        rules: rules that go before all others.
-        numerics: ``same``, ``other`` or ``hf32``; ``auto`` for what the producers of the two runs say.
-    """
-
-    terms: Overrides
-    rules: Sequence[Rule] = ()
-    numerics: str = AUTO
-
-
 def pair_results(
-    first: tuple[ResultsFolder, Results], second: tuple[ResultsFolder, Results], bounds: Bounds
+    first: tuple[ResultsFolder, Results],
+    second: tuple[ResultsFolder, Results],
+    overrides: Overrides,
+    rules: Sequence[Rule] = (),
 ) -> Iterator[ResultPair]:
     """Yield each test that either folder holds, in the order of the first, but those skipped in both.
 
     Args:
         first: the folder that stands in the place of a golden, and what it holds.
         second: the folder that is compared with it.
-        bounds: by what they are judged.
+        overrides: preset, rules and numerics in place of those that the tests had; without numerics, what the
+            producers of the two runs say.
+        rules: rules that go before all others.
     """
     ours, theirs = _by_test(first[1].entries), _by_test(second[1].entries)
     for name in dict.fromkeys([*ours, *theirs]):
@@ -85,7 +74,7 @@ def pair_results(
             there = first[0].path if other is None else second[0].path
             yield ResultPair(name, {}, problems=(f"only {there} has a result of it",))
         elif not one.data["outcome"] == other.data["outcome"] == SKIPPED:
-            yield _pair(name, (first[0], one), (second[0], other), bounds)
+            yield _pair(name, (first[0], one), (second[0], other), overrides, rules)
 
 
 def shared_origins(pairs: Iterable[ResultPair]) -> dict[str, tuple[str, str]]:
@@ -112,24 +101,28 @@ def name_of(entry: Entry) -> str:
 
 
 def _pair(
-    name: str, one: tuple[ResultsFolder, Entry], other: tuple[ResultsFolder, Entry], bounds: Bounds
+    name: str,
+    one: tuple[ResultsFolder, Entry],
+    other: tuple[ResultsFolder, Entry],
+    overrides: Overrides,
+    rules: Sequence[Rule],
 ) -> ResultPair:
     origins = _differences(_origin(one[1]), _origin(other[1]))
     lacking = [*_lacking(*one), *_lacking(*other)]
     if lacking:
         return ResultPair(name, origins, problems=tuple(lacking))
     try:
-        tolerances = bounds.terms.judging(other[1]).tolerances
+        tolerances = overrides.judging(other[1]).tolerances
         before, now = read_record(*one), run_of(read_record(*other), other[1])
         check_types(other[1], tolerances, before, now)
     except NpudumpError as error:
         return ResultPair(name, origins, problems=(str(error),))
-    terms = Terms(tolerances.extended(bounds.rules), option=bounds.numerics, against=RUN)
+    terms = Terms(tolerances.extended(rules), option=overrides.numerics or AUTO, against=RUN)
     comparison = judge(before, now, terms)
     problems = [*_unread(*one), *_unread(*other)]
     if comparison.nothing_judged:
         problems.append("the two runs share no value that could be judged")
-    return ResultPair(name, origins, comparison, comparison.numerics, tuple(problems))
+    return ResultPair(name, origins, comparison, tuple(problems))
 
 
 def _origin(entry: Entry) -> dict[str, str]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
 
-    from pytest_npudump.report.view.overview import SessionView
+    from pytest_npudump.report.view import SessionView
     from pytest_npudump.results.folder import ResultsFolder
     from pytest_npudump.results.rejudge import Overrides
 

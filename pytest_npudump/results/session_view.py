@@ -16,10 +16,17 @@ from pytest_npudump.regression import outcome as status
 from pytest_npudump.report.result_json import COUNTS
 from pytest_npudump.report.terminal import full_lines, headline, ways_out
 from pytest_npudump.report.verdicts import shown
-from pytest_npudump.report.view.elements import read_elements
-from pytest_npudump.report.view.neighbourhood import neighbourhoods
-from pytest_npudump.report.view.overview import BAD, GOOD, LEFT_OUT, OPEN, SessionView, TestView
-from pytest_npudump.report.view.tensor_views import tensor_views
+from pytest_npudump.report.view import (
+    BAD,
+    GOOD,
+    LEFT_OUT,
+    OPEN,
+    SessionView,
+    TestView,
+    neighbourhoods,
+    read_elements,
+    tensor_views,
+)
 from pytest_npudump.results.entry import FAILED, SKIPPED, XFAILED
 from pytest_npudump.results.rejudge import rejudge
 
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
     from pytest_npudump.results.entry import Entry
     from pytest_npudump.results.folder import ResultsFolder
     from pytest_npudump.results.rejudge import Overrides
+
 
 _ORDER = (BAD, OPEN, GOOD, LEFT_OUT)
 

@@ -17,6 +17,7 @@ from pytest_npudump.golden.variants import Goldens
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.case import Case, origin_of
 from pytest_npudump.regression.outcome import Outcome, Result
+from pytest_npudump.report.ci import Judged
 from pytest_npudump.request import DumpRequest
 
 if TYPE_CHECKING:
@@ -72,3 +73,51 @@ def failed(tmp_path: Path, defaults: Settings) -> Callable[..., Result]:
         )
 
     return make
+
+
+HOSTILE = (
+    "a|b",
+    "`x` **bold** `",
+    "\\|cell|",
+    "</code></summary><script>alert(1)</script>",
+    "[link](http://example.com) ![i](http://example.com/a.png)",
+    "www.example.com https://example.com @someone #12",
+    "a\n::error file=other.py,line=1::forged\n| new | row |",
+    "%0A::set-output name=x::y",
+    "##[error]forged",
+    "<!-- comment -->",
+    "\u202egnp.exe\x1b[31m",
+    "]]>&amp;<b>",
+    "$(reboot)",
+    "\ud800 lone",
+)
+
+
+def judged(name: str, **more: Any) -> Judged:
+    result = {
+        "test": f"test_it.py::test_it[{name}]",
+        "status": "failed",
+        "runtime": "emulator",
+        "expected": 3,
+        "compared": 3,
+        "fail": 1,
+        "first": f"{name}:output.0",
+        "first_change": f"{name}:output.0",
+        "sources": {"in_all": 1, "first": [{"key": f"{name}:output.0", "explains": 1}]},
+        "headline": f"npudump: {name} (Conv output.0) differs: max is 2 instead of 1",
+        "details": f"dumps/{name}/report.txt",
+        "way_out": f"to approve: pytest {name}",
+        "notes": [f"a note on {name}"],
+    }
+    return Judged(result | more, failed=True, file="test_it.py", line=7)
+
+
+@pytest.fixture(params=HOSTILE, ids=range(len(HOSTILE)))
+def hostile(request: pytest.FixtureRequest) -> Judged:
+    return judged(request.param)
+
+
+@pytest.fixture
+def good() -> Judged:
+    result = {"test": "test_it.py::good", "status": "passed", "expected": 3, "compared": 3, "runtime": "acl"}
+    return Judged(result, failed=False, file="test_it.py", line=3)

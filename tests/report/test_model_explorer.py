@@ -10,8 +10,16 @@ import pytest
 
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.report.model_explorer import node_data, write_node_data
-from pytest_npudump.report.view.overview import BAD, SessionView, TestView
-from pytest_npudump.report.view.tensor_views import CHANGED, IDENTICAL, OUTSIDE, SOURCE, TensorView
+from pytest_npudump.report.view import (
+    BAD,
+    CHANGED,
+    IDENTICAL,
+    OUTSIDE,
+    SOURCE,
+    SessionView,
+    TensorView,
+    TestView,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

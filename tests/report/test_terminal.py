@@ -94,9 +94,12 @@ def test_ten_thousand_failing_layers_with_everything_else_stay_within_thirty_lin
         escalation=escalation,
         problems=tuple(f"unreadable file number {number}" for number in range(1000)),
         notes=tuple(f"note number {number}" for number in range(1000)),
-        numerics=Numerics("other", {"soc": ("Ascend910B3", "Ascend310P3")}),
         sources=sources,
     )
+    assert test.outcome.comparison is not None
+    numerics = Numerics("other", {"soc": ("Ascend910B3", "Ascend310P3")})
+    compared = replace(test.outcome.comparison, numerics=numerics)
+    test = replace(test, outcome=replace(test.outcome, comparison=compared))
     lines = text_of(test)
     assert len(lines) <= LINES
     assert any(line.startswith("unplaced: ") for line in lines) is (sources is not None)

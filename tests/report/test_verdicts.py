@@ -13,7 +13,7 @@ from pytest_npudump.compare.stats.verdict import Reason, Verdict
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.language.inert import inert
 from pytest_npudump.regression.outcome import Finding
-from pytest_npudump.report.tensor_findings import finding_lines
+from pytest_npudump.report.explanations import finding_lines
 from pytest_npudump.report.verdicts import (
     COLUMNS,
     deciding_rule,

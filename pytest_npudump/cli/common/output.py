@@ -13,7 +13,7 @@ from pytest_npudump.language.inert import inert
 from pytest_npudump.language.text_width import padded, width
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
-from pytest_npudump.report.json_text import json_text
+from pytest_npudump.report.files import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

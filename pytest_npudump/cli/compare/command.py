@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from pytest_npudump.cli.compare.engine import Result
+    from pytest_npudump.cli.compare.engine import SidesComparison
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
 
@@ -85,10 +85,10 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if result.comparison.failing else 0
 
 
-def _draw(arguments: argparse.Namespace, result: Result) -> list[str]:
+def _draw(arguments: argparse.Namespace, result: SidesComparison) -> list[str]:
     """Write the pictures of a comparison, and say where they are."""
     from pytest_npudump.report.figures.svg_files import write_figures  # noqa: PLC0415 - only where asked for
-    from pytest_npudump.report.view.tensor_views import tensor_views  # noqa: PLC0415 - the same
+    from pytest_npudump.report.view import tensor_views  # noqa: PLC0415 - the same
 
     comparison = result.comparison
     first = [comparison.first.key] if comparison.first is not None else []

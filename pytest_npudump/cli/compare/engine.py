@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Result:
+class SidesComparison:
     """What ``npudump compare`` found.
 
     Attributes:
@@ -52,7 +52,7 @@ class Result:
 
 def compare_sides(
     golden: Record, actual: Record, terms: Terms, workers: Workers, *, drawn: int = 0
-) -> Result:
+) -> SidesComparison:
     """Compare two sides: statistics of every tensor, and elements where both hold them.
 
     Args:
@@ -66,7 +66,7 @@ def compare_sides(
         comparison = judge(golden, actual, terms, compute=partial(_compute, workers))
     layouts = _other_layouts(comparison, golden.tensors, actual.tensors)
     unreadable = chain(*comparison.unreadable.values())
-    return Result(
+    return SidesComparison(
         comparison,
         (*golden.problems, *actual.problems, *unreadable),
         (*golden.notes, *actual.notes, *layouts),

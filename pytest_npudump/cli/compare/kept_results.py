@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import columns, emit, to_stderr, write_json
-from pytest_npudump.compare.tolerances.numerics import AUTO
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.verdicts import COLUMNS, row
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.rejudge import Overrides
-from pytest_npudump.results.result_pairs import Bounds, pair_results, shared_origins
+from pytest_npudump.results.result_pairs import pair_results, shared_origins
 
 if TYPE_CHECKING:
     import argparse
@@ -35,7 +34,7 @@ def run(arguments: argparse.Namespace, rules: Sequence[Rule]) -> int:
     _refuse_others(arguments)
     folders = [ResultsFolder(path) for path in (arguments.golden, arguments.actual)]
     first, second = ((folder, folder.read()) for folder in folders)
-    pairs = [*pair_results(first, second, _bounds(arguments, rules))]
+    pairs = [*pair_results(first, second, _overrides(arguments), rules)]
     problems = [*first[1].problems, *second[1].problems]
     if arguments.json:
         origins = {name: [*both] for name, both in shared_origins(pairs).items()}
@@ -94,8 +93,8 @@ def _test_lines(pair: ResultPair, shared: Mapping[str, tuple[str, str]], *, verb
     yield f"{pair.test}: {counted}{changed}"
     yield from _origin_lines(own, "  ")
     yield from (f"  {spoken(problem)}" for problem in pair.problems)
-    if pair.numerics is not None and failing:
-        yield "  " + _("bounds {numerics}").format(numerics=pair.numerics.describe())
+    if comparison.numerics is not None and failing:
+        yield "  " + _("bounds {numerics}").format(numerics=comparison.numerics.describe())
     yield from ("  " + _("note: {note}").format(note=spoken(note)) for note in comparison.notes)
     shown = failing if verbose else failing[:_SHOWN]
     if shown:
@@ -104,14 +103,14 @@ def _test_lines(pair: ResultPair, shared: Mapping[str, tuple[str, str]], *, verb
         yield "  " + _("... and {left} more (-v lists all)").format(left=len(failing) - len(shown))
 
 
-def _bounds(arguments: argparse.Namespace, rules: Sequence[Rule]) -> Bounds:
+def _overrides(arguments: argparse.Namespace) -> Overrides:
     tolerances = None
     if arguments.tolerances:
         from pytest_npudump.compare.tolerances.rules import load_tolerances  # noqa: PLC0415 - yaml only where asked for
 
         tolerances = load_tolerances(arguments.tolerances)
-    terms = Overrides(Path.cwd(), preset=arguments.preset or "", tolerances=tolerances)
-    return Bounds(terms, rules, arguments.numerics or AUTO)
+    preset, numerics = arguments.preset or "", arguments.numerics or ""
+    return Overrides(Path.cwd(), preset=preset, tolerances=tolerances, numerics=numerics)
 
 
 def _refuse_others(arguments: argparse.Namespace) -> None:

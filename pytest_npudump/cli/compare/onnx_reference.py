@@ -19,7 +19,7 @@ from pytest_npudump.explain.reference import Reference
 from pytest_npudump.explain.tolerances import ReferenceTolerances
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
-from pytest_npudump.report.reference_text import reference_lines, reference_sentence
+from pytest_npudump.report.explanations import reference_lines, reference_sentence
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.storage.regular_file import open_regular
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.explain.reference import ReferenceResult
+
 
 _ROWS = 20
 

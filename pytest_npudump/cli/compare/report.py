@@ -14,7 +14,7 @@ from pytest_npudump.report.verdicts import COLUMNS, number, row
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pytest_npudump.cli.compare.engine import Result
+    from pytest_npudump.cli.compare.engine import SidesComparison
     from pytest_npudump.compare.patterns.pattern_search import Pattern
     from pytest_npudump.compare.stats.verdict import Comparison, Verdict
     from pytest_npudump.compare.tensors.tensor_pair import Elements
@@ -26,7 +26,7 @@ _DISTANCES = ("max_abs", "max_rel", "mean_rel", "cosine", "relative_l2")
 _MEASURES = (mark("max abs"), mark("max rel"), mark("cosine"), mark("within"), mark("compared in"))
 
 
-def as_json(result: Result) -> dict[str, Any]:
+def as_json(result: SidesComparison) -> dict[str, Any]:
     """Plain JSON data: the comparison's, with ``elements`` where a tensor was compared element by element."""
     data = result.comparison.to_json()
     data["summary"]["elements_compared"] = _compared(result)
@@ -49,7 +49,7 @@ def _elements_json(found: Elements) -> dict[str, Any]:
     return data if found.unequal_bytes is None else data | {"unequal_bytes": found.unequal_bytes}
 
 
-def lines(result: Result, *, verbose: bool) -> Iterator[str]:
+def lines(result: SidesComparison, *, verbose: bool) -> Iterator[str]:
     """Yield the report; ``verbose`` lists every failing tensor and every note."""
     comparison = result.comparison
     failing = comparison.failing
@@ -107,7 +107,7 @@ def _changed_within(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def _patterns(result: Result) -> dict[TensorKey, Pattern]:
+def _patterns(result: SidesComparison) -> dict[TensorKey, Pattern]:
     """Return where inside of the first tensors that fail they differ, where that is known."""
     if not result.patterns:
         return {}
@@ -134,20 +134,20 @@ def _measures(found: Elements | None) -> tuple[str, ...]:
     return (*distances, within, found.layout)
 
 
-def _by_key(result: Result) -> dict[TensorKey, Elements]:
+def _by_key(result: SidesComparison) -> dict[TensorKey, Elements]:
     comparison = result.comparison
     keys = [key for key, _ in aligned_keys(comparison.golden, comparison.actual, comparison.alignment)]
     return {keys[position]: found for position, found in result.comparison.elements.items()}
 
 
-def _compared(result: Result) -> int:
+def _compared(result: SidesComparison) -> int:
     return sum(
         found.difference is not None or found.unequal_bytes is not None
         for found in result.comparison.elements.values()
     )
 
 
-def _element_notes(result: Result, limit: int | None) -> Iterator[str]:
+def _element_notes(result: SidesComparison, limit: int | None) -> Iterator[str]:
     """What was not compared as asked, tensor by tensor."""
     if not any(found.note for found in result.comparison.elements.values()):
         return

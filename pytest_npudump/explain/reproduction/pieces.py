@@ -1,47 +1,33 @@
 """A piece of a model that fails by itself, as a folder with the model, its inputs and a test."""
 
 from __future__ import annotations
+
 import io
 import json
-import numpy as np
 import tempfile
-from dataclasses import dataclass
-from dataclasses import field
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
 from pytest_npudump.dump.arrays.decode import is_of_numpy
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import RequestError
-from pytest_npudump.explain.reference_model import arrays_of
-from pytest_npudump.explain.reference_model import piece_of
-from pytest_npudump.explain.reference_model import tensors_of
-from pytest_npudump.explain.reference_model import weights_of
+from pytest_npudump.explain.reference_model import arrays_of, piece_of, tensors_of, weights_of
 from pytest_npudump.explain.reproduction.drawn import draw
-from pytest_npudump.explain.reproduction.operands import GOLDEN
-from pytest_npudump.explain.reproduction.operands import read_operands
-from pytest_npudump.explain.reproduction.reproduction import README
-from pytest_npudump.explain.reproduction.reproduction import Readme
-from pytest_npudump.explain.reproduction.reproduction import Reproduction
-from pytest_npudump.explain.reproduction.reproduction import code
-from pytest_npudump.explain.reproduction.reproduction import ran
-from pytest_npudump.explain.reproduction.reproduction import trial_of
+from pytest_npudump.explain.reproduction.operands import GOLDEN, read_operands
+from pytest_npudump.explain.reproduction.reproduction import README, Readme, Reproduction, code, ran, trial_of
 from pytest_npudump.golden.path import golden_path
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.language.shell import typed
 from pytest_npudump.onnxmodels import sessions
-from pytest_npudump.onnxmodels.sessions import ModelError
-from pytest_npudump.onnxmodels.sessions import exposed_session
-from pytest_npudump.onnxmodels.sessions import onnx
+from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
 from pytest_npudump.onnxmodels.tensor_types import onnx_number
-from pytest_npudump.record.noise import CALIBRATION
-from pytest_npudump.record.noise import REPEATS
+from pytest_npudump.record.noise import CALIBRATION, REPEATS
 from pytest_npudump.record.record import rows_of
 from pytest_npudump.record.text import render
-from typing import Any
-from typing import TYPE_CHECKING
-
-
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

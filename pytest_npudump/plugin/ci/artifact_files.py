@@ -14,7 +14,7 @@ from pytest_npudump.errors import NpudumpError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from pytest_npudump.report.ci.judged import Judged
+    from pytest_npudump.report.ci import Judged
     from pytest_npudump.results.folder import ResultsFolder
 
 _TEXT = frozenset({".txt", ".json", ".csv", ".md", ".html"})

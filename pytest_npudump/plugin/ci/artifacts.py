@@ -35,7 +35,7 @@ from pytest_npudump.plugin.ci.artifact_files import (
     written,
 )
 from pytest_npudump.plugin.paths import keeps_results, results_path
-from pytest_npudump.report.ci.markdown import markdown_summary
+from pytest_npudump.report.ci import markdown_summary
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.kept import given_options
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_npudump.report.ci.judged import Judged
+    from pytest_npudump.report.ci import Judged
     from pytest_npudump.settings import Settings
 
 _INDEX = "artifacts.json"

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.report.ci.judged import Judged
+from pytest_npudump.report.ci import Judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -92,7 +92,7 @@ def write_summaries(
     Returns:
         What cannot be written, in words: no verdict hangs on these files.
     """
-    from pytest_npudump.report.ci.markdown import markdown_summary  # noqa: PLC0415 - where it is wanted
+    from pytest_npudump.report.ci import markdown_summary  # noqa: PLC0415 - where it is wanted
 
     untold = []
     step = os.environ.get("GITHUB_STEP_SUMMARY") if on_github() else None
@@ -116,7 +116,7 @@ def annotation_lines(tests: Sequence[Judged], problems: Sequence[str]) -> Iterab
     """Return the lines that GitHub's runner reads from the log; none elsewhere."""
     if not on_github():
         return []
-    from pytest_npudump.report.ci.workflow_commands import error_commands  # noqa: PLC0415 - only there
+    from pytest_npudump.report.ci import error_commands  # noqa: PLC0415 - only there
 
     return error_commands(tests, problems)
 
@@ -145,7 +145,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 def _join(path: Path, tests: Sequence[Judged]) -> None:
     """Replace this session's part of the report of a job, which may have many sessions, even at once."""
-    from pytest_npudump.report.ci.code_quality import code_quality  # noqa: PLC0415 - only for GitLab
+    from pytest_npudump.report.ci import code_quality  # noqa: PLC0415 - only for GitLab
     from pytest_npudump.storage.atomic import locked, replace_file  # noqa: PLC0415 - the same
 
     with locked(Path(os.path.realpath(path))) as target:

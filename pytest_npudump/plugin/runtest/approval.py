@@ -121,7 +121,7 @@ def _not_recorded(
 
 def _amend(item: pytest.Item, reports: Sequence[pytest.TestReport], word: str) -> None:
     """Correct the status in the result that reports carry, for the terminal and for JUnit."""
-    from pytest_npudump.report.ci.junit import WHOLE, is_ours, junit_properties  # noqa: PLC0415 - seldom needed
+    from pytest_npudump.report.ci import WHOLE, is_ours, junit_properties  # noqa: PLC0415 - seldom needed
 
     item.stash.get(RESULT, {}).update(status=word)
     for report in reports:

@@ -187,7 +187,7 @@ def _recorded_failure(item: pytest.Item, test: CaseSession) -> str:
 
 
 def _keep_result(item: pytest.Item, test: CaseSession, result: Result, told: dict[str, Any]) -> None:
-    from pytest_npudump.report.ci.junit import is_ours, junit_properties  # noqa: PLC0415 - after a run
+    from pytest_npudump.report.ci import is_ours, junit_properties  # noqa: PLC0415 - after a run
 
     others = [(name, value) for name, value in item.user_properties if not is_ours(name)]
     item.user_properties[:] = [*others, *junit_properties(told)]

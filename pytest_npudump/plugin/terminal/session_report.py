@@ -45,7 +45,7 @@ def write_report(
         problems: why the session does not pass, whatever its tests say.
         rank: of a distributed run, each of which writes a page of its own.
     """
-    from pytest_npudump.report.view.overview import SessionView  # noqa: PLC0415 - only where asked for
+    from pytest_npudump.report.view import SessionView  # noqa: PLC0415 - only where asked for
     from pytest_npudump.results.folder import ResultsFolder  # noqa: PLC0415 - the same
     from pytest_npudump.results.rejudge import Overrides  # noqa: PLC0415 - the same
     from pytest_npudump.results.session_page import INDEX, page_of_tests, write_page  # noqa: PLC0415 - the same

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from pytest_npudump.compare.tensors.picture import NO_NUMBER
 from pytest_npudump.language.translation import mark
-from pytest_npudump.report.view.tensor_views import CHANGED, IDENTICAL, OUTSIDE, SOURCE, UNJUDGED, UNPAIRED
+from pytest_npudump.report.view import CHANGED, IDENTICAL, OUTSIDE, SOURCE, UNJUDGED, UNPAIRED
 
 COLOURS = {
     SOURCE: "#b3261e",

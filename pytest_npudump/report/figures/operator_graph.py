@@ -9,7 +9,7 @@ from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.report.verdicts import plain
 
 if TYPE_CHECKING:
-    from pytest_npudump.report.view.neighbourhood import Neighbourhood, Operator
+    from pytest_npudump.report.view import Neighbourhood, Operator
 
 _BOX, _TALL, _APART, _BELOW = 160, 40, 24, 14
 _NAME, _TYPE = 20, 15

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark
-from pytest_npudump.report.view.strip_columns import strip_columns
-from pytest_npudump.report.view.tensor_views import HIGHEST, IDENTICAL, LOWEST, SOURCE, STATES, UNJUDGED
+from pytest_npudump.report.view import HIGHEST, IDENTICAL, LOWEST, SOURCE, STATES, UNJUDGED, strip_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_npudump.report.view.strip_columns import Column
-    from pytest_npudump.report.view.tensor_views import TensorView
+    from pytest_npudump.report.view import Column, TensorView
 
 WIDTH, HEIGHT = 960, 148
 _LEFT, _TOP, _BOTTOM = 58, 16, 18

@@ -11,7 +11,7 @@ from pytest_npudump.report.figures import histogram, strip
 from pytest_npudump.report.figures.colours import COLOURS, STYLE, WORDS
 from pytest_npudump.report.figures.error_map import axes_words, map_uri
 from pytest_npudump.report.verdicts import plain
-from pytest_npudump.report.view.tensor_views import STATES
+from pytest_npudump.report.view import STATES
 from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.compare.tensors.picture import Picture
-    from pytest_npudump.report.view.tensor_views import TensorView
+    from pytest_npudump.report.view import TensorView
 
 _LETTERS = 110
 """Of a title."""

@@ -20,12 +20,10 @@ from pytest_npudump.report.figures.operator_graph import graph_svg
 from pytest_npudump.report.figures.strip import strip_svg
 from pytest_npudump.report.html.payload import payload
 from pytest_npudump.report.verdicts import number, numbers, plain
-from pytest_npudump.report.view.overview import BAD, GOOD, LEFT_OUT, OPEN
-from pytest_npudump.report.view.tensor_views import STATES
+from pytest_npudump.report.view import BAD, GOOD, LEFT_OUT, OPEN, STATES
 
 if TYPE_CHECKING:
-    from pytest_npudump.report.view.elements import ElementsView
-    from pytest_npudump.report.view.overview import SessionView, TestView
+    from pytest_npudump.report.view import ElementsView, SessionView, TestView
 
 _HERE = Path(__file__).parent
 _STATISTICS = 10_000

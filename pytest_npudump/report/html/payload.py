@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.table import STATISTICS
 from pytest_npudump.report.verdicts import number, numbers, plain
-from pytest_npudump.report.view.tensor_views import IDENTICAL, STATES
+from pytest_npudump.report.view import IDENTICAL, STATES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_npudump.report.view.tensor_views import TensorView
+    from pytest_npudump.report.view import TensorView
 
 INFINITE, ABSENT = -1, -2
 """Stand for a share that is infinite, and for none."""

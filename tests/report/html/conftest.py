@@ -11,10 +11,21 @@ import pytest
 
 from pytest_npudump.compare.tensors.picture import draw
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.report.view.elements import Element, ElementsView
-from pytest_npudump.report.view.neighbourhood import Neighbourhood, Operator
-from pytest_npudump.report.view.overview import BAD, GOOD, SessionView, TestView
-from pytest_npudump.report.view.tensor_views import CHANGED, IDENTICAL, OUTSIDE, SOURCE, TensorView
+from pytest_npudump.report.view import (
+    BAD,
+    CHANGED,
+    GOOD,
+    IDENTICAL,
+    OUTSIDE,
+    SOURCE,
+    Element,
+    ElementsView,
+    Neighbourhood,
+    Operator,
+    SessionView,
+    TensorView,
+    TestView,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

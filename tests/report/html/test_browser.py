@@ -10,13 +10,13 @@ import pytest
 
 from pytest_npudump.language.translation import speaking
 from pytest_npudump.report.html.page import page
-from pytest_npudump.report.view.tensor_views import OUTSIDE
+from pytest_npudump.report.view import OUTSIDE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pytest_npudump.report.view.overview import SessionView
+    from pytest_npudump.report.view import SessionView
 
 BROWSER, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
 PROMISED = os.environ.get("NPUDUMP_TEST_BROWSER") == "1"

@@ -10,7 +10,7 @@ from pytest_npudump.language.translation import speaking
 from pytest_npudump.report.html.page import page
 
 if TYPE_CHECKING:
-    from pytest_npudump.report.view.overview import SessionView
+    from pytest_npudump.report.view import SessionView
 
 
 def text_of(session: SessionView, language: str) -> str:

@@ -14,8 +14,7 @@ import pytest
 
 from pytest_npudump.errors import MissingExtraError
 from pytest_npudump.report.html.page import page
-from pytest_npudump.report.view.overview import SessionView
-from pytest_npudump.report.view.tensor_views import CHANGED, IDENTICAL, OUTSIDE, STATES
+from pytest_npudump.report.view import CHANGED, IDENTICAL, OUTSIDE, STATES, SessionView
 
 if TYPE_CHECKING:
     from collections.abc import Callable

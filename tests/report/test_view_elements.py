@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.compare.tensors.picture import draw
-from pytest_npudump.report.view.elements import picture_from, read_elements
+from pytest_npudump.report.view import picture_from, read_elements
 
 if TYPE_CHECKING:
     from pathlib import Path

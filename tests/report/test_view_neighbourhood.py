@@ -11,8 +11,7 @@ from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.graph.edges import Edges, Port
 from pytest_npudump.report.figures.operator_graph import graph_svg
-from pytest_npudump.report.view.neighbourhood import ABREAST, Neighbourhood, neighbourhoods
-from pytest_npudump.report.view.tensor_views import tensor_views
+from pytest_npudump.report.view import ABREAST, Neighbourhood, neighbourhoods, tensor_views
 
 
 def around(feeds: dict[str, list[str]], source: str, wrong: set[str]) -> tuple[Neighbourhood, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_npudump.report.ci.judged import Judged, counts_of, sources_of
+from pytest_npudump.report.ci import Judged, counts_of, sources_of
 
 
 def test_sources_name_what_each_explains_and_how_many_more_there_are() -> None:

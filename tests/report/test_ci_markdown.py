@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from pytest_npudump.report.ci.judged import Judged
-from pytest_npudump.report.ci.markdown import code, markdown_summary
+from pytest_npudump.report.ci import Judged, code, markdown_summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

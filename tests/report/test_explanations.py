@@ -9,7 +9,7 @@ import pytest
 
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.explain.operator_alone import Alone, JudgedOperator
-from pytest_npudump.report.alone_text import isolated_lines
+from pytest_npudump.report.explanations import isolated_lines
 
 
 def one(alone: Alone, name: str = "conv", *, own: bool = False, **given: Any) -> JudgedOperator:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from pytest_npudump.report.ci.junit import WHOLE, is_ours, junit_properties
+from pytest_npudump.report.ci import WHOLE, is_ours, junit_properties
 
 if TYPE_CHECKING:
-    from pytest_npudump.report.ci.judged import Judged
+    from pytest_npudump.report.ci import Judged
 
 
 def test_properties_are_plain_and_bounded(hostile: Judged) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pytest_npudump.report.ci.workflow_commands import MOST, error_commands
+from pytest_npudump.report.ci import MOST, error_commands
 
 if TYPE_CHECKING:
-    from pytest_npudump.report.ci.judged import Judged
+    from pytest_npudump.report.ci import Judged
 
 _COMMAND = re.compile(r"::(?P<name>[a-z-]+) (?P<properties>[^\r\n]*?)::(?P<data>[^\r\n]*)\Z")
 

@@ -14,8 +14,7 @@ from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.report.view.strip_columns import strip_columns
-from pytest_npudump.report.view.tensor_views import (
+from pytest_npudump.report.view import (
     CHANGED,
     HIGHEST,
     IDENTICAL,
@@ -27,6 +26,7 @@ from pytest_npudump.report.view.tensor_views import (
     UNPAIRED,
     TensorView,
     magnitude,
+    strip_columns,
     tensor_views,
 )
 

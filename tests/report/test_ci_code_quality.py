@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.report.ci.code_quality import code_quality
+from pytest_npudump.report.ci import code_quality
 
 if TYPE_CHECKING:
-    from pytest_npudump.report.ci.judged import Judged
+    from pytest_npudump.report.ci import Judged
 
 
 def test_an_entry_has_what_gitlab_asks_for(hostile: Judged) -> None:
