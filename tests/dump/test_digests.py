@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.records import TensorRecord
-    from tests.dump.conftest import Each, Fresh
 
 STAMP = 1795228705872229
 MERGED = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape"
@@ -38,20 +37,22 @@ def only(root: Path, path: str, *lines: str) -> TensorRecord:
     return record
 
 
-def test_hashes_of_mindspore_s_statistics_are_kept(each: Each, fresh: Fresh) -> None:
-    for titles, cells, digest in each(
-        [
-            ("Max Value,MD5", f"1,{MD5.upper()}", f"md5:{MD5}"),
-            ("Max Value,MD5", f"1,{MD5},", f"md5:{MD5}"),
-            ("L2 Value,MD5", f"1,{MD5}", f"md5:{MD5}"),
-            ("SHA1,Max Value,MD5", f"{SHA1},1,{MD5}", f"md5:{MD5} sha1:{SHA1}"),
-            ("Max Value,SHA1", f"1,{SHA1}", f"sha1:{SHA1}"),
-            ("Max Value,MD5", "1,null", ""),
-            ("Max Value", "1", ""),
-        ]
-    ):
-        tmp_path = fresh()
-        assert only(tmp_path, "statistic.csv", f"{MERGED},{titles}", f"{START},{cells}").digest == digest
+@pytest.mark.each(
+    ("titles", "cells", "digest"),
+    [
+        ("Max Value,MD5", f"1,{MD5.upper()}", f"md5:{MD5}"),
+        ("Max Value,MD5", f"1,{MD5},", f"md5:{MD5}"),
+        ("L2 Value,MD5", f"1,{MD5}", f"md5:{MD5}"),
+        ("SHA1,Max Value,MD5", f"{SHA1},1,{MD5}", f"md5:{MD5} sha1:{SHA1}"),
+        ("Max Value,SHA1", f"1,{SHA1}", f"sha1:{SHA1}"),
+        ("Max Value,MD5", "1,null", ""),
+        ("Max Value", "1", ""),
+    ],
+)
+def test_hashes_of_mindspore_s_statistics_are_kept(
+    tmp_path: Path, titles: str, cells: str, digest: str
+) -> None:
+    assert only(tmp_path, "statistic.csv", f"{MERGED},{titles}", f"{START},{cells}").digest == digest
 
 
 def test_hashes_of_msprobe_s_merged_statistics_are_kept(tmp_path: Path) -> None:

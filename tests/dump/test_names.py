@@ -1,16 +1,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.dump.names import DumpName, parse_name, split_watcher
-
-if TYPE_CHECKING:
-    from tests.dump.conftest import Each
 
 DATA = Path(__file__).parents[1] / "data" / "trees"
 STAMP = 1795228705872229
@@ -180,33 +176,34 @@ def test_overflow_records_are_told_from_operators() -> None:
         assert found.kind == "opdebug"
 
 
-def test_other_names_are_no_dump_files(each: Each) -> None:
-    for name in each(
-        [
-            "",
-            ".",
-            "....",
-            "statistic.csv",
-            "mapping.csv",
-            "Conv2D",
-            f"{STAMP}",
-            f"Conv2D.{STAMP}",
-            f"Conv2D.a.{STAMP}",
-            f".a.1.2.{STAMP}",
-            f"Conv2D..1.2.{STAMP}",
-            f"Conv2D.a.1.x.{STAMP}",
-            f"Conv2D.a.1.-2.{STAMP}",
-            f"Conv2D.a.1.2.{STAMP}.txt",
-            f"Conv2D.a.1.2.{STAMP}.csv.csv",
-            f"Conv2D.a.1.2.{STAMP}.output.0.npy",
-            f"Conv2D.a.1.2.{STAMP}.output.0.2x3.npy",
-            f"Conv2D.a.1.2.{STAMP}\n",
-            f"Conv2D.a.\u0661.2.{STAMP}",
-            "Conv2D.a.1.2.123",
-            f"Conv2D.a.1.2.1{STAMP}0",
-        ]
-    ):
-        assert parse_name(name) is None
+@pytest.mark.each(
+    "name",
+    [
+        "",
+        ".",
+        "....",
+        "statistic.csv",
+        "mapping.csv",
+        "Conv2D",
+        f"{STAMP}",
+        f"Conv2D.{STAMP}",
+        f"Conv2D.a.{STAMP}",
+        f".a.1.2.{STAMP}",
+        f"Conv2D..1.2.{STAMP}",
+        f"Conv2D.a.1.x.{STAMP}",
+        f"Conv2D.a.1.-2.{STAMP}",
+        f"Conv2D.a.1.2.{STAMP}.txt",
+        f"Conv2D.a.1.2.{STAMP}.csv.csv",
+        f"Conv2D.a.1.2.{STAMP}.output.0.npy",
+        f"Conv2D.a.1.2.{STAMP}.output.0.2x3.npy",
+        f"Conv2D.a.1.2.{STAMP}\n",
+        f"Conv2D.a.\u0661.2.{STAMP}",
+        "Conv2D.a.1.2.123",
+        f"Conv2D.a.1.2.1{STAMP}0",
+    ],
+)
+def test_other_names_are_no_dump_files(name: str) -> None:
+    assert parse_name(name) is None
 
 
 @given(sanitised, sanitised, ids, ids, stamps)

@@ -25,7 +25,6 @@ from pytest_npudump.request import DumpRequest
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tests.dump.conftest import Each
 
 STATS = Path(__file__).parents[1] / "data" / "trees" / "acl-stats"
 
@@ -68,19 +67,22 @@ def test_without_layers_everything_is_selected() -> None:
     assert select_layers(everything, DumpRequest()) is everything
 
 
-def test_raw_names_and_globs_select_the_files_of_sanitised_names(each: Each) -> None:
-    for layers, kept in each(
-        [
-            (("net/conv.1",), ["net_conv_1"]),
-            (("net/*",), ["net_conv_1", "net_fc"]),
-            (("*.1",), ["net_conv_1", "head_1"]),
-            (("net_fc",), ["net_fc"]),
-            (("head 1", "net/fc"), ["net_fc", "head_1"]),
-            (("conv",), []),
-        ]
-    ):
-        selected = select_layers(dump("net_conv_1", "net_fc", "head_1"), DumpRequest(layers=layers))
-        assert names(selected) == kept
+@pytest.mark.each(
+    ("layers", "kept"),
+    [
+        (("net/conv.1",), ["net_conv_1"]),
+        (("net/*",), ["net_conv_1", "net_fc"]),
+        (("*.1",), ["net_conv_1", "head_1"]),
+        (("net_fc",), ["net_fc"]),
+        (("head 1", "net/fc"), ["net_fc", "head_1"]),
+        (("conv",), []),
+    ],
+)
+def test_raw_names_and_globs_select_the_files_of_sanitised_names(
+    layers: tuple[str, ...], kept: list[str]
+) -> None:
+    selected = select_layers(dump("net_conv_1", "net_fc", "head_1"), DumpRequest(layers=layers))
+    assert names(selected) == kept
 
 
 def test_raw_names_in_the_dump_are_selected_by_either_spelling() -> None:
@@ -109,19 +111,22 @@ def test_absent_is_judged_on_what_was_selected_too() -> None:
     assert absent_layers(names(select_layers(dump("a", "c"), request)), request.layers) == ("b",)
 
 
-def test_a_layer_that_is_there_is_meant_alone_in_either_spelling(each: Each) -> None:
-    for pattern, layers, meant in each(
-        [
-            ("blk[1]", ["blk1", "blk[1]", "blk_1"], ["blk[1]"]),
-            ("blk[12]", ["blk1", "blk3"], ["blk1"]),
-            ("net/blk[1]", ["net_blk1", "net_blk[1]"], ["net_blk[1]"]),
-            ("net_blk[1]", ["net/blk1", "net/blk[1]"], ["net/blk[1]"]),
-            ("net/blk[12]", ["net_blk1", "net/blk1"], ["net/blk1", "net_blk1"]),
-            ("net_*", ["net/a", "net_b", "other"], ["net/a", "net_b"]),
-            ("a/b", ["a.b", "a_b"], ["a_b"]),
-        ]
-    ):
-        assert sorted(layers_meant([pattern], layers)) == meant
+@pytest.mark.each(
+    ("pattern", "layers", "meant"),
+    [
+        ("blk[1]", ["blk1", "blk[1]", "blk_1"], ["blk[1]"]),
+        ("blk[12]", ["blk1", "blk3"], ["blk1"]),
+        ("net/blk[1]", ["net_blk1", "net_blk[1]"], ["net_blk[1]"]),
+        ("net_blk[1]", ["net/blk1", "net/blk[1]"], ["net/blk[1]"]),
+        ("net/blk[12]", ["net_blk1", "net/blk1"], ["net/blk1", "net_blk1"]),
+        ("net_*", ["net/a", "net_b", "other"], ["net/a", "net_b"]),
+        ("a/b", ["a.b", "a_b"], ["a_b"]),
+    ],
+)
+def test_a_layer_that_is_there_is_meant_alone_in_either_spelling(
+    pattern: str, layers: list[str], meant: list[str]
+) -> None:
+    assert sorted(layers_meant([pattern], layers)) == meant
 
 
 def test_exact_layers_of_the_marker_are_raw() -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,9 +9,6 @@ import pytest
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import STATISTICS, StatsTable, layer_of, shape_count, shape_text
 from pytest_npudump.errors import DumpError
-
-if TYPE_CHECKING:
-    from tests.dump.conftest import Each
 
 
 def record(
@@ -124,6 +121,6 @@ def test_shapes_as_text(shape: Any, text: str, count: int) -> None:
     assert shape_count(text) == count
 
 
-def test_the_layer_is_found_in_a_keys_text(each: Each) -> None:
-    for layer in each(["conv1", "a/b.c", "a b", "x#y", "p%q", "a:b", "层"]):
-        assert layer_of(str(TensorKey(layer, "input", 3, turn=2, rank=1))) == layer
+@pytest.mark.each("layer", ["conv1", "a/b.c", "a b", "x#y", "p%q", "a:b", "层"])
+def test_the_layer_is_found_in_a_keys_text(layer: str) -> None:
+    assert layer_of(str(TensorKey(layer, "input", 3, turn=2, rank=1))) == layer

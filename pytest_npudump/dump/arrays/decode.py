@@ -160,7 +160,11 @@ def load(payload: Payload, dtype: str, shape: tuple[int, ...] | None) -> np.ndar
         FormatError: the file cannot be read or no longer has the bytes.
     """
     if payload.kind == "npy":
-        return _load_npy(payload, dtype, shape)
+        array = load_npy(payload.path, may_be_float32=dtype == "float32")
+        check_npy_type(payload, array.dtype, dtype)
+        if shape is not None and array.size != math.prod(shape):
+            raise FormatError(payload.path, f"the array has shape {array.shape}, the record says {shape}")
+        return array if shape is None else array.reshape(shape)
     why = why_opaque(dtype)
     if why:
         raise DecodeError(f"{payload.path}: no values: {why}; the bytes are readable as they are")
@@ -211,16 +215,6 @@ def numpy_dtype(dtype: str) -> np.dtype:
     return found
 
 
-def _load_npy(payload: Payload, dtype: str, shape: tuple[int, ...] | None) -> np.ndarray:
-    array = load_npy(payload.path, may_be_float32=dtype == "float32")
-    check_npy_type(payload, array.dtype, dtype)
-    if shape is None or array.shape == shape:
-        return array
-    if array.size != math.prod(shape):
-        raise FormatError(payload.path, f"the array has shape {array.shape}, the record says {shape}")
-    return array.reshape(shape)
-
-
 def check_npy_type(payload: Payload, found: np.dtype, dtype: str) -> None:
     """Raise FormatError where an npy file has float16 and its record says ``dtype`` is bfloat16."""
     if found == np.float16 and dtype == "bfloat16":
@@ -243,13 +237,10 @@ def decode(data: np.ndarray, dtype: str, count: int) -> np.ndarray:
         with np.errstate(invalid="ignore"):  # aarch64 reports signalling NaNs of float16
             values = data.view("<f2").astype(np.float32).view(np.complex64)
     else:
-        values = _unpacked(data, dtype, count)
+        bits = BY_NAME[dtype].bits
+        values = unpack(data, bits, count, high_first=dtype == "uint1")
+        if dtype.startswith("float4"):
+            values = float4_table(dtype)[values]
+        elif dtype.startswith("int"):
+            values = sign_extend(values, bits)
     return values
-
-
-def _unpacked(data: np.ndarray, dtype: str, count: int) -> np.ndarray:
-    bits = BY_NAME[dtype].bits
-    codes = unpack(data, bits, count, high_first=dtype == "uint1")
-    if dtype.startswith("float4"):
-        codes = float4_table(dtype)[codes]
-    return sign_extend(codes, bits) if dtype.startswith("int") else codes

@@ -152,7 +152,7 @@ _CUBE = 16
 _RANK = 4
 
 
-def fractal_z(
+def _fractal_z(
     array: np.ndarray, axes: Sequence[str], extents: Mapping[str, int], groups: int
 ) -> np.ndarray | JoinedTensor:
     """From (D*C1*H*W, N1, 16, C0) to ``axes``, of the host's ``extents``.
@@ -179,7 +179,7 @@ def fractal_z(
     return np.transpose(found, [names.index(name) for name in axes])
 
 
-def fits(device: tuple[int, ...], extents: Mapping[str, int]) -> bool:
+def _fits(device: tuple[int, ...], extents: Mapping[str, int]) -> bool:
     """Whether a FRACTAL_Z without groups can be of the host's ``extents``, N and C exchanged or not."""
     if len(device) != _RANK or not device[3]:
         return False
@@ -187,15 +187,6 @@ def fits(device: tuple[int, ...], extents: Mapping[str, int]) -> bool:
     area = extents.get("D", 1) * extents["H"] * extents["W"]
     pairs = (extents["N"], extents["C"]), (extents["C"], extents["N"])
     return any(first == -(-c // c0) * area and n1 == -(-n // max(n0, 1)) for n, c in pairs)
-
-
-def fractal_z_transposed(
-    array: np.ndarray, axes: Sequence[str], extents: Mapping[str, int]
-) -> np.ndarray | JoinedTensor:
-    """From FRACTAL_Z_3D_TRANSPOSE: as FRACTAL_Z_3D with N and C exchanged."""
-    exchange = {"N": "C", "C": "N"}
-    other = {exchange.get(name, name): extent for name, extent in extents.items()}
-    return fractal_z(array, [exchange.get(name, name) for name in axes], other, 1)
 
 
 def _grouped(array: np.ndarray, extents: Mapping[str, int], groups: int) -> np.ndarray:
@@ -249,6 +240,7 @@ _SPLIT = {
     "C1HWNC0": ("C1", "H", "W", "N", "C0"),
     "NDC1HWC0": ("N", "D", "C1", "H", "W", "C0"),
 }
+_PARTS = {"C": ("C1", "C0")}
 _FRACTAL_Z = {"FRACTAL_Z", "FRACTAL_Z_G", "FRACTAL_Z_3D"}
 _ND = {"ND", "MD", ""}
 _WEIGHTS = ("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN", "DHWNC")
@@ -300,14 +292,25 @@ def _in_host_layout(
     if device_format == "FRACTAL_NZ" or device_format.startswith("FRACTAL_NZ_C0_"):
         return _from_nz(array, shape)
     if device_format == host_format or device_format in _ND:
-        return _same(array, shape, device_format)
+        if shape is None or array.shape == shape:
+            return array
+        if array.size != math.prod(shape):
+            name = device_format or "ND"
+            raise LayoutError(f"{name} of shape {array.shape} cannot be of host shape {shape}")
+        return array.reshape(shape)
     if device_format in HOST_AXES:
         names = HOST_AXES[device_format]
         return join(array, names, {name: (name,) for name in names}, _axes(host_format, len(names)), shape)
+    if device_format == "C1HWNCoC0":  # depthwise weights: values on the diagonal of the last two axes only
+        if array.ndim != 6 or array.shape[4] != array.shape[5]:  # noqa: PLR2004 - C1, H, W, N, Co, C0
+            raise LayoutError(
+                f"C1HWNCoC0 of shape {array.shape}, expected 6 axes of which the last two are equal"
+            )
+        array, device_format = np.diagonal(array, axis1=4, axis2=5), "C1HWNC0"
     if device_format in _SPLIT:
-        return _from_split(array, device_format, host_format, shape)
-    if device_format == "C1HWNCoC0":
-        return _from_diagonal(array, host_format, shape)
+        names = _SPLIT[device_format]
+        axes = _axes(host_format, len(names) - 1)
+        return join(array, names, {name: _PARTS.get(name, (name,)) for name in axes}, axes, shape)
     if device_format in _FRACTAL_Z or device_format == "FRACTAL_Z_3D_TRANSPOSE":
         return _from_fractal_z(array, device_format, host_format, shape, max(sub_format, 1))
     raise LayoutError(
@@ -326,33 +329,6 @@ def _axes(host_format: str, rank: int) -> tuple[str, ...]:
             f"{', '.join(HOST_AXES)}"
         )
     return axes
-
-
-def _same(array: np.ndarray, shape: tuple[int, ...] | None, name: str) -> np.ndarray:
-    if shape is None or array.shape == shape:
-        return array
-    if array.size != math.prod(shape):
-        raise LayoutError(f"{name or 'ND'} of shape {array.shape} cannot be of host shape {shape}")
-    return array.reshape(shape)
-
-
-def _from_split(
-    array: np.ndarray, device_format: str, host_format: str, shape: tuple[int, ...] | None
-) -> JoinedTensor:
-    names = _SPLIT[device_format]
-    axes = _axes(host_format, len(names) - 1)
-    parts = {name: ("C1", "C0") if name == "C" else (name,) for name in axes}
-    return join(array, names, parts, axes, shape)
-
-
-def _from_diagonal(array: np.ndarray, host_format: str, shape: tuple[int, ...] | None) -> JoinedTensor:
-    """C1HWNCoC0 holds depthwise weights: values lie on the diagonal of the last two axes only."""
-    if array.ndim != 6 or array.shape[4] != array.shape[5]:  # noqa: PLR2004 - C1, H, W, N, Co, C0
-        raise LayoutError(
-            f"C1HWNCoC0 of shape {array.shape}, expected 6 axes of which the last two are equal"
-        )
-    diagonal = np.diagonal(array, axis1=4, axis2=5)
-    return _from_split(diagonal, "C1HWNC0", host_format, shape)
 
 
 def _from_nz(array: np.ndarray, shape: tuple[int, ...] | None) -> JoinedTensor:
@@ -381,24 +357,23 @@ def _from_fractal_z(
     if len(axes) != len(shape) or not {"N", "C", "H", "W"} <= set(axes):
         raise LayoutError(f"{device_format} cannot be of host shape {shape} in {host_format}")
     extents = dict(zip(axes, shape, strict=True))
-    if device_format.endswith("TRANSPOSE"):
-        found = fractal_z_transposed(array, axes, extents)
+    if device_format.endswith("TRANSPOSE"):  # as FRACTAL_Z_3D with N and C exchanged
+        exchange = {"N": "C", "C": "N"}
+        other = {exchange.get(name, name): extent for name, extent in extents.items()}
+        found = _fractal_z(array, [exchange.get(name, name) for name in axes], other, 1)
     else:
-        found = fractal_z(array, axes, extents, groups)
-    if _is_ambiguous(array.shape, axes, shape, groups) and _nonzero(found) != _nonzero(array):
+        found = _fractal_z(array, axes, extents, groups)
+    # Whether the host's shape fits the device's in another order of axes, too.
+    orders = (HOST_AXES[name] for name in _WEIGHTS if len(name) == len(axes) and HOST_AXES[name] != axes)
+    ambiguous = groups > 1 or any(
+        _fits(array.shape, dict(zip(order, shape, strict=True))) for order in orders
+    )
+    if ambiguous and _nonzero(found) != _nonzero(array):
         raise LayoutError(
             f"{device_format} of shape {array.shape} holds values where {''.join(axes)} of shape {shape} has "
             f"padding, which is zero: is the host's axis order right?"
         )
     return found
-
-
-def _is_ambiguous(
-    device: tuple[int, ...], axes: tuple[str, ...], shape: tuple[int, ...], groups: int
-) -> bool:
-    """Whether the host's shape fits the device's in another order of axes, too."""
-    others = (HOST_AXES[name] for name in _WEIGHTS if len(name) == len(axes) and HOST_AXES[name] != axes)
-    return groups > 1 or any(fits(device, dict(zip(other, shape, strict=True))) for other in others)
 
 
 def _nonzero(values: np.ndarray | JoinedTensor) -> int:

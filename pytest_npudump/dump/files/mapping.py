@@ -72,9 +72,18 @@ def read_mapping(path: Path) -> dict[str, str]:
         places.setdefault((short, long), (number, offset))
         known = names.setdefault(short, long)
         if known != long:
-            names[short] = _settle(path, offset, short, (known, long))
+            hashed = [name for name in (known, long) if _hash_of(name) == short]
+            if len(hashed) != 1:
+                raise FormatError(
+                    path,
+                    f"{short} stands for both {known!r} and {long!r}; the dump mixes two runs",
+                    offset=offset,
+                )
+            names[short] = hashed[0]
     for short, long in names.items():
-        if _is_hash(short) and _contradicts(short, long, names):
+        # Else a number that another tool made up.
+        is_hash = short.isdecimal() and len(short) > _RANDOM_DIGITS and int(short) <= _MASK
+        if is_hash and _contradicts(short, long, names):
             raise _error(
                 path,
                 places[short, long],
@@ -115,11 +124,6 @@ def _is_file_name(name: str) -> bool:
     return name not in {".", ".."} and not {"/", "\0"} & set(name)
 
 
-def _is_hash(short: str) -> bool:
-    """Whether a short name is the hash of its long one, and not a number that another tool made up."""
-    return short.isdecimal() and len(short) > _RANDOM_DIGITS and int(short) <= _MASK
-
-
 def _hash_of(long: str) -> str:
     return str(libstdcxx_hash(long.encode("utf-8", "surrogateescape")))
 
@@ -149,14 +153,3 @@ def _lines(path: Path) -> Iterator[tuple[int, int, str, str]]:
                 raise _error(path, (number, offset), reason)
             yield number, offset, short, long
         offset += len(raw)
-
-
-def _settle(path: Path, offset: int, short: str, names: tuple[str, str]) -> str:
-    hashed = [name for name in names if _hash_of(name) == short]
-    if len(hashed) != 1:
-        raise FormatError(
-            path,
-            f"{short} stands for both {names[0]!r} and {names[1]!r}; the dump mixes two runs",
-            offset=offset,
-        )
-    return hashed[0]

@@ -276,29 +276,29 @@ class DumpedOperators:
         places = self.by_ids.get((unit.fields["stream_id"], unit.fields["task_id"]), {})
         if not places:
             return Candidates()
-        here = self._place(record)
+        parts = record.relative_to(self.root).parts[:-1]
+        here = read_place(parts if marks_layout(parts) else (*self.above, *parts))
         found = {at: steps for at, steps in places.items() if _may_be_one_place(here, at)}
         told = here.model_id >= 0
         if not told:
             by_record = {at: steps for at, steps in found.items() if at.model_id == unit.fields["model_id"]}
             told, found = bool(by_record), by_record or found
-        here_then = {at: _at_step(here, steps) for at, steps in found.items()}
+        here_then = {
+            at: {
+                step: names
+                for step, names in steps.items()
+                if _may_be_same(here.step, step[0]) and _may_be_same(here.iteration, step[1])
+            }
+            for at, steps in found.items()
+        }
         found = {at: steps for at, steps in here_then.items() if steps} or found
         names = (name for steps in found.values() for name in chain(*steps.values()))
-        return Candidates(tuple(dict.fromkeys(names)), tuple(_untold(here, found, model_told=told)))
-
-    def _place(self, record: Path) -> Place:
-        parts = record.relative_to(self.root).parts[:-1]
-        return read_place(parts if marks_layout(parts) else (*self.above, *parts))
-
-
-def _at_step(here: Place, steps: _Steps) -> _Steps:
-    """Return those of ``steps`` that may be that of ``here``."""
-    return {
-        (step, iteration): names
-        for (step, iteration), names in steps.items()
-        if _may_be_same(here.step, step) and _may_be_same(here.iteration, iteration)
-    }
+        untold = []
+        if any(min(here.device, place.device) < 0 for place in found):
+            untold.append("device")
+        if any(not told or place.model_id < 0 for place in found):
+            untold.append("model")
+        return Candidates(tuple(dict.fromkeys(names)), tuple(untold))
 
 
 def _may_be_one_place(one: Place, other: Place) -> bool:
@@ -308,24 +308,17 @@ def _may_be_one_place(one: Place, other: Place) -> bool:
         one.run[:depth] == other.run[:depth]
         and _may_be_same(one.rank, other.rank)
         and _may_be_same(one.device, other.device)
-        and _may_be_one_model(one, other)
+        and (
+            min(one.model_id, other.model_id) < 0
+            or (one.model, one.model_id) == (other.model, other.model_id)
+            # Both may be numbers, which only the kind of container puts in order.
+            or (
+                (one.either or other.either)
+                and {one.model, str(one.model_id)} == {other.model, str(other.model_id)}
+            )
+        )
     )
 
 
 def _may_be_same(one: int, other: int) -> bool:
     return one == other or min(one, other) < 0
-
-
-def _may_be_one_model(one: Place, other: Place) -> bool:
-    if min(one.model_id, other.model_id) < 0:
-        return True
-    if one.either or other.either:  # both are numbers, which only the kind of container puts in order
-        return {one.model, str(one.model_id)} == {other.model, str(other.model_id)}
-    return (one.model, one.model_id) == (other.model, other.model_id)
-
-
-def _untold(here: Place, found: Iterable[Place], *, model_told: bool) -> Iterator[str]:
-    if any(min(here.device, place.device) < 0 for place in found):
-        yield "device"
-    if any(not model_told or place.model_id < 0 for place in found):
-        yield "model"

@@ -10,7 +10,7 @@ import csv
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.bytes.textfile import read_small
 from pytest_npudump.dump.execution import Execution, TensorPart
@@ -49,7 +49,6 @@ class _Header:
     """How to read the rows below one header.
 
     Attributes:
-        titles: its cells.
         required, values, digests: pick the cells of ``_REQUIRED``, ``STATISTICS`` and ``DIGESTS`` from a row
             to which an empty cell was added for columns that the file has not.
         hashed: whether the file has any of ``DIGESTS``.
@@ -58,7 +57,6 @@ class _Header:
         note: names the columns that are not read.
     """
 
-    titles: tuple[str, ...]
     required: Callable[[Sequence[str]], tuple[str, ...]]
     values: Callable[[Sequence[str]], tuple[str, ...]]
     digests: Callable[[Sequence[str]], tuple[str, ...]]
@@ -88,44 +86,35 @@ def read_step_csv(path: Path, place: Place) -> list[Execution]:
         raise FormatError(path, f"{reason}; collect the dump again", offset=data.rfind(b"\n") + 1)
     lines = data.decode("utf-8", "surrogateescape").split("\n")[:-1]
     reader = csv.reader(lines, strict=True)
+    rows: list[Execution] = []
+    header: _Header | None = None
+    columns = width = 0
     try:
-        return _rows(reader, path, place)
+        for line, cells in enumerate(reader, 1):
+            if reader.line_num != line:
+                raise ValueError("a quoted cell goes on in the next line")  # noqa: TRY301 - gets its place below
+            if cells[:1] == [_HEADER_START]:
+                header, columns, width = _header(tuple(cells)), len(cells), 0
+                continue
+            if header is None:
+                raise ValueError(f"expected a header that begins with {_HEADER_START},Op Name,Task ID")  # noqa: TRY301 - the same
+            if len(cells) != width or width != columns:
+                # A row has the header's cells, or, in all rows alike, an empty one behind them.
+                width = width or len(cells)
+                fits = width == columns or (width == columns + 1 and cells[-1:] == [""])
+                if len(cells) != width or not fits:
+                    raise ValueError(  # noqa: TRY301 - the same
+                        f"{len(cells)} cells, expected {columns} as in the header, or one more that is "
+                        "empty; all rows of a file end alike"
+                    )
+            rows.append(_row(cells, header, path, place))
+        if not rows:
+            raise ValueError("a header and no row: the file was cut short, collect the dump again")  # noqa: TRY301 - the same
     except (ValueError, OverflowError, csv.Error) as error:  # the second: an infinity in an integer's place
         number = max(reader.line_num, 1)
         offset = sum(len(line) + 1 for line in data.split(b"\n")[: number - 1])
         raise FormatError(path, f"line {number}: {error}", offset=offset) from None
-
-
-def _rows(reader: Any, path: Path, place: Place) -> list[Execution]:
-    rows: list[Execution] = []
-    header: _Header | None = None
-    columns = width = 0
-    for line, cells in enumerate(reader, 1):
-        if reader.line_num != line:
-            raise ValueError("a quoted cell goes on in the next line")
-        if cells[:1] == [_HEADER_START]:
-            header, columns, width = _header(tuple(cells)), len(cells), 0
-            continue
-        if header is None:
-            raise ValueError(f"expected a header that begins with {_HEADER_START},Op Name,Task ID")
-        if len(cells) != width or width != columns:
-            width = width or len(cells)
-            _check_width(cells, width, header)
-        rows.append(_row(cells, header, path, place))
-    if not rows:
-        raise ValueError("a header and no row: the file was cut short, collect the dump again")
     return rows
-
-
-def _check_width(cells: Sequence[str], width: int, header: _Header) -> None:
-    """A row has the header's cells, or, in all rows alike, an empty one behind them."""
-    columns = len(header.titles)
-    fits = width == columns or (width == columns + 1 and cells[-1:] == [""])
-    if len(cells) != width or not fits:
-        raise ValueError(
-            f"{len(cells)} cells, expected {columns} as in the header, or one more that is empty; "
-            "all rows of a file end alike"
-        )
 
 
 @lru_cache(maxsize=64)
@@ -138,7 +127,6 @@ def _header(titles: tuple[str, ...]) -> _Header:
             f"the header lacks the columns {', '.join(missing)}" if missing else "a column stands twice"
         )
     return _Header(
-        titles,
         itemgetter(*(names.index(name) for name in _REQUIRED)),
         itemgetter(*(names.index(name) if name in names else -1 for name in STATISTICS)),
         itemgetter(*(names.index(name) if name in names else -1 for name in DIGESTS)),

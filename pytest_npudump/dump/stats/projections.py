@@ -51,7 +51,7 @@ from pytest_npudump.dump.stats.signs import (
 from pytest_npudump.dump.values.dtypes import BY_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -273,23 +273,18 @@ def project(array: np.ndarray) -> tuple[float, ...]:
         DecodeError: the array's type has no numeric meaning.
     """
     projector = array_projector(array.dtype, array.size)
-    for piece in _c_order(array):
-        projector.add(piece)
+    parts: Iterable[np.ndarray] = [array]
+    if not array.flags.c_contiguous:  # whose pieces come in the order of memory
+        parts = c_order_chunks(array, max(CHUNK_BYTES // array.itemsize, 1), flat=False)
+    for part in parts:
+        for piece in chunks(part):
+            projector.add(piece)
     return projector.sums()
 
 
 def distance(one: Sequence[float], other: Sequence[float]) -> float:
     """Estimate the l2norm of the difference of two tensors, of as many elements, from their projections."""
     return math.dist(one, other) / math.sqrt(PROJECTIONS)
-
-
-def _c_order(array: np.ndarray) -> Iterator[np.ndarray]:
-    """The pieces that :func:`chunks` makes, in C order, which those of arrays in another order are not."""
-    if array.flags.c_contiguous:
-        yield from chunks(array)
-        return
-    for part in c_order_chunks(array, max(CHUNK_BYTES // array.itemsize, 1), flat=False):
-        yield from chunks(part)
 
 
 class Projector:
@@ -339,7 +334,13 @@ class Projector:
         if spare >= self._elements.per_unit:
             raise ValueError(f"{spare} elements more than the tensor has")
         with np.errstate(all="ignore"):
-            self._mark(units)
+            if self._marking:  # until an element is finite and not 0
+                left = self._left - self._kept.size * self._elements.per_unit
+                found = marks_of(self._elements, units, min(units.size * self._elements.per_unit, left))
+                self._marking = found is not None
+                if found is not None:
+                    self._marks = self._marks or Projector(array_elements(found.dtype), left, marks=False)
+                    self._marks.add(found)
             if self._kept.size:
                 room = self._units - self._kept.size
                 held, units = np.concatenate([self._kept, units[:room]]), units[room:]
@@ -356,17 +357,6 @@ class Projector:
                 rest = rest[:0]
             self._kept = rest.copy()
             self._add_blocks()
-
-    def _mark(self, units: np.ndarray) -> None:
-        """Take what stands for NaN and infinities, until an element is finite and not 0."""
-        if not self._marking:
-            return
-        left = self._left - self._kept.size * self._elements.per_unit
-        found = marks_of(self._elements, units, min(units.size * self._elements.per_unit, left))
-        self._marking = found is not None
-        if found is not None:
-            self._marks = self._marks or Projector(array_elements(found.dtype), left, marks=False)
-            self._marks.add(found)
 
     def _is_rest(self, units: np.ndarray) -> bool:
         """Whether these are all that is left of the tensor."""
@@ -385,8 +375,13 @@ class Projector:
     def _take(self, units: np.ndarray) -> None:
         """Take whole blocks, or a part of one that is all that is left."""
         count = min(units.size * self._elements.per_unit, self._left)
-        if count <= NEAR:
-            self._take_near(units, count)
+        if count <= NEAR:  # the last elements of a tensor
+            values = self._elements.wide(units, count, count)
+            sums = np.dot(near_signs()[:, :count], values)
+            if not _finite(sums):
+                values[~np.isfinite(values)] = 0
+                sums = np.dot(near_signs()[:, :count], values)
+            self._take_sums(sums[np.newaxis], count)
             return
         together = _LOOKED_UP * self._units
         if units.size > together and units.dtype == np.uint8 and self._elements.columns is np.float32:
@@ -405,15 +400,6 @@ class Projector:
         narrow = values.astype(self._elements.columns, copy=False)
         if not self._take_columns(column_sums(narrow[np.newaxis]), count):
             self._take_sums(column_products(column_sums(values[np.newaxis])), count)
-
-    def _take_near(self, units: np.ndarray, count: int) -> None:
-        """Take the last elements of a tensor, up to ``NEAR`` of them."""
-        values = self._elements.wide(units, count, count)
-        sums = np.dot(near_signs()[:, :count], values)
-        if not _finite(sums):
-            values[~np.isfinite(values)] = 0
-            sums = np.dot(near_signs()[:, :count], values)
-        self._take_sums(sums[np.newaxis], count)
 
     def _column_sums(self, units: np.ndarray, count: int) -> NDArray[np.floating] | None:
         """As :func:`column_sums`; None, or not finite, where an element is not, or sums leave the range."""

@@ -116,31 +116,25 @@ class Totals:
         A zero is never negative: which of two zeros numpy takes for the larger depends on the machine.
         """
         empty = None if not self.count or not self.ordered else math.nan
+        avg: float | None = None
+        if self.count and self.ordered:
+            avg = self.sum.value / self.count * 2.0**self.sum.exponent + 0.0
+            if self.nan or (self.pos_inf and self.neg_inf):
+                avg = math.nan
+            elif self.pos_inf or self.neg_inf:
+                avg = math.inf if self.pos_inf else -math.inf
+        infinite = math.inf if self.pos_inf or self.neg_inf else None
         return Stats(
             count=self.count,
             max=empty if self.max is None else self.max + 0,
             min=empty if self.min is None else self.min + 0,
-            avg=self._avg() if self.count and self.ordered else None,
-            l2norm=self._l2norm(),
+            avg=avg,
+            l2norm=math.nan if self.nan else infinite or self.squares.root,
             nan=self.nan,
             neg_inf=self.neg_inf if self.ordered else None,
             pos_inf=self.pos_inf if self.ordered else None,
             zero=self.zero,
         )
-
-    def _avg(self) -> float:
-        if self.nan or (self.pos_inf and self.neg_inf):
-            return math.nan
-        if self.pos_inf or self.neg_inf:
-            return math.inf if self.pos_inf else -math.inf
-        return self.sum.value / self.count * 2.0**self.sum.exponent + 0.0
-
-    def _l2norm(self) -> float:
-        if self.nan:
-            return math.nan
-        if self.pos_inf or self.neg_inf:
-            return math.inf
-        return self.squares.root
 
 
 def row_totals(values: np.ndarray, *, whole: bool) -> list[Totals]:

@@ -83,42 +83,29 @@ def one_run(
     for place, found in directories.items():
         found.sort(key=attrgetter("time"))
         times = Counter(map(_tensor, found))
-        runs = max(count for tensor, count in times.items()) if times else 1
-        if runs > 1:
-            runs = _runs(place, found, times, repeats)
-        if runs > 1:
-            found, note = _last_run(found, times, runs, latest=latest)  # noqa: PLW2901 - the same, cut down
-            notes.append(note)
-        kept += found
+        first, directory = _tensor(found[0]), found[0].path.parent
+        listed = repeats[place.rank, place.step]
+        runs = max((count for tensor, count in times.items() if tensor[0] == _PARAMETER), default=1)
+        if listed > 1 and times[first] == listed:
+            runs = max(runs, listed)
+        if runs == 1:
+            kept += found
+            continue
+        starts = [at for at, execution in enumerate(found) if _tensor(execution) == first]
+        if not latest:
+            newer = found[starts[-1]].path if times[first] == runs else found[-1].path
+            raise DumpError(
+                f"two runs in one dump: {directory} holds {runs}, as {found[0].path.name} and {newer.name} "
+                "show. Clear the dump path before each run, or ask for the latest run"
+            )
+        if times[first] != runs:
+            raise DumpError(
+                f"{directory} holds {runs} runs, and where the last one begins cannot be told: its first "
+                f"operator {first[1]} was dumped {times[first]} times. Clear the dump path and run again"
+            )
+        notes.append(f"only the latest of {runs} runs was read in {directory}")
+        kept += found[starts[-1] :]
     return kept, notes
-
-
-def _runs(
-    place: Place, found: Sequence[Execution], times: Counter[_Tensor], repeats: Counter[tuple[int, int]]
-) -> int:
-    listed = repeats[place.rank, place.step]
-    parameters = max((count for tensor, count in times.items() if tensor[0] == _PARAMETER), default=1)
-    return max(parameters, listed if listed > 1 and times[_tensor(found[0])] == listed else 1)
-
-
-def _last_run(
-    found: list[Execution], times: Counter[_Tensor], runs: int, *, latest: bool
-) -> tuple[list[Execution], str]:
-    first = _tensor(found[0])
-    starts = [at for at, execution in enumerate(found) if _tensor(execution) == first]
-    directory = found[0].path.parent
-    if not latest:
-        newer = found[starts[-1]].path if times[first] == runs else found[-1].path
-        raise DumpError(
-            f"two runs in one dump: {directory} holds {runs}, as {found[0].path.name} and {newer.name} show. "
-            "Clear the dump path before each run, or ask for the latest run"
-        )
-    if times[first] != runs:
-        raise DumpError(
-            f"{directory} holds {runs} runs, and where the last one begins cannot be told: its first "
-            f"operator {first[1]} was dumped {times[first]} times. Clear the dump path and run again"
-        )
-    return found[starts[-1] :], f"only the latest of {runs} runs was read in {directory}"
 
 
 def float32_note(executions: Iterable[Execution]) -> list[str]:

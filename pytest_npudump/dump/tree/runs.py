@@ -28,7 +28,10 @@ def select_run(files: Sequence[DumpFile], root: Path, *, latest: bool) -> tuple[
     Raises:
         DumpError: two runs, and ``latest`` was not asked for.
     """
-    last = _last_stamps(files)
+    last: dict[_Run, int] = {}  # the time of the last file of each, 0 where no name tells one
+    for file in files:
+        time = 0 if file.name is None else file.name.time
+        last[file.place.run] = max(time, last.get(file.place.run, 0))
     if len(last) < 2:  # noqa: PLR2004 - one run is the rule
         return list(files), []
     files_alike = _conflict(files, last)
@@ -41,25 +44,11 @@ def select_run(files: Sequence[DumpFile], root: Path, *, latest: bool) -> tuple[
             "directories, clear the dump path before each run, or ask for the latest run"
         )
     first, second = (file.place.run for file in files_alike)
-    kept = [file for file in files if _is_later(file.place.run, first, second, last)]
+    later = {run for run in last if (last[run], run) > (last[first], first)}
+    if first[:1] != second[:1]:  # directories beside the older one inside one time directory came with it
+        later -= {run for run in later if run[:1] == first[:1]}
+    kept = [file for file in files if file.place.run in later | {second}]
     return kept, [f"only the latest run was read, {newer}: {older} and everything before it was left out"]
-
-
-def _last_stamps(files: Iterable[DumpFile]) -> dict[_Run, int]:
-    """Return the time of the last file of each run, 0 where no name tells one."""
-    last: dict[_Run, int] = {}
-    for file in files:
-        time = 0 if file.name is None else file.name.time
-        run = file.place.run
-        if time >= last.get(run, 0):
-            last[run] = time
-    return last
-
-
-def _is_later(run: _Run, older: _Run, newer: _Run, last: dict[_Run, int]) -> bool:
-    """Whether ``run`` came after ``older``; directories beside it inside one time directory did not."""
-    beside = run[:1] == older[:1] != newer[:1]
-    return run == newer or ((last[run], run) > (last[older], older) and not beside)
 
 
 def _directory(file: DumpFile, root: Path) -> Path:
@@ -84,7 +73,8 @@ def _conflict(files: Iterable[DumpFile], last: dict[_Run, int]) -> tuple[DumpFil
     highest = {run: _highest_steps(found.values()) for run, found in held.items()}
     runs = sorted(held, key=lambda run: (last[run], run))
     for newer, older in combinations(reversed(runs), 2):
-        if _nested(older, newer):
+        depth = min(len(older), len(newer))
+        if older[:depth] == newer[:depth]:  # one inside the other
             continue
         for alike, file in held[older].items():
             if alike in held[newer]:
@@ -105,7 +95,3 @@ def _highest_steps(files: Iterable[DumpFile]) -> dict[object, DumpFile]:
             device = (place.rank, place.device)
             found[device] = max(file, found.get(device, file), key=lambda one: one.place.step)
     return found
-
-
-def _nested(one: _Run, other: _Run) -> bool:
-    return one[: len(other)] == other or other[: len(one)] == one

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -12,11 +12,8 @@ from pytest_npudump.dump.arrays.decode import DecodeError, load
 from pytest_npudump.dump.bytes.rawfile import raw_bytes
 from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.records import Payload
-from pytest_npudump.dump.values.dtypes import ALL
+from pytest_npudump.dump.values.dtypes import ALL, DType
 from pytest_npudump.errors import FormatError
-
-if TYPE_CHECKING:
-    from tests.dump.conftest import Each, Fresh
 
 DATA = Path(__file__).parents[2] / "data" / "dump"
 
@@ -110,29 +107,26 @@ def test_a_bool_keeps_bytes_that_are_neither_0_nor_1(tmp_path: Path) -> None:
     assert (odd.dtype, odd.tolist()) == (np.uint8, [0, 1, 239])
 
 
-def test_types_of_real_files_have_values_or_say_why_not(each: Each) -> None:
-    for dtype in each([d for d in ALL if d.kind != "opaque"]):
-        matches = [
-            p
-            for p in (DATA / "dtypes").iterdir()
-            if p.name.split("_")[0] == str(dtype.proto) and not p.suffix
-        ]
-        (tensor,) = read_container(matches[0])[0].tensors
-        if dtype.name in {"float6_e3m2fn", "float6_e2m3fn", "hifloat4"}:
-            with pytest.raises(DecodeError, match="does not document"):
-                load(tensor.payload, tensor.dtype, tensor.shape)
-        else:
-            assert load(tensor.payload, tensor.dtype, tensor.shape).shape == tensor.shape
-        assert raw_bytes(tensor.payload).tolist() == list(range(240))
+@pytest.mark.each("dtype", [d for d in ALL if d.kind != "opaque"], ids=lambda d: d.name)
+def test_types_of_real_files_have_values_or_say_why_not(dtype: DType) -> None:
+    matches = [
+        p for p in (DATA / "dtypes").iterdir() if p.name.split("_")[0] == str(dtype.proto) and not p.suffix
+    ]
+    (tensor,) = read_container(matches[0])[0].tensors
+    if dtype.name in {"float6_e3m2fn", "float6_e2m3fn", "hifloat4"}:
+        with pytest.raises(DecodeError, match="does not document"):
+            load(tensor.payload, tensor.dtype, tensor.shape)
+    else:
+        assert load(tensor.payload, tensor.dtype, tensor.shape).shape == tensor.shape
+    assert raw_bytes(tensor.payload).tolist() == list(range(240))
 
 
-def test_opaque_types_say_why(each: Each, fresh: Fresh) -> None:
-    for name in each([d.name for d in ALL if d.kind == "opaque"] + ["proto:99"]):
-        tmp_path = fresh()
-        payload = _payload(tmp_path, b"abcd")
-        with pytest.raises(DecodeError, match="no values"):
-            load(payload, name, None)
-        assert raw_bytes(payload).tobytes() == b"abcd"
+@pytest.mark.each("name", [d.name for d in ALL if d.kind == "opaque"] + ["proto:99"])
+def test_opaque_types_say_why(tmp_path: Path, name: str) -> None:
+    payload = _payload(tmp_path, b"abcd")
+    with pytest.raises(DecodeError, match="no values"):
+        load(payload, name, None)
+    assert raw_bytes(payload).tobytes() == b"abcd"
 
 
 def test_what_numpy_can_view_is_not_copied(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -13,9 +13,6 @@ from hypothesis import strategies as st
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.arrays.layouts import JoinedTensor, LayoutError, in_host_layout
 from pytest_npudump.dump.files.container import read_container
-
-if TYPE_CHECKING:
-    from tests.dump.conftest import Each
 
 DATA = Path(__file__).parents[2] / "data" / "dump" / "formats"
 
@@ -31,21 +28,21 @@ _channels = st.integers(1, 40)
 _c0 = st.sampled_from([8, 16, 32])
 
 
-def test_files_of_the_device_writer_come_back_as_they_were(each: Each) -> None:
-    for path in each(sorted(p for p in DATA.iterdir() if not p.suffix)):
-        (tensor,) = read_container(path)[0].tensors
-        host = np.load(f"{path}.npy")
-        found = to_host(
-            load(tensor.payload, tensor.dtype, tensor.shape),
-            device_format=tensor.format,
-            host_format=path.name.rsplit("_", 1)[1],
-            original_shape=tensor.original_shape or None,
-            sub_format=tensor.sub_format,
-        )
-        if not tensor.original_shape:
-            assert not found[:, host.shape[1] :].any()
-            found = found[:, : host.shape[1]]
-        np.testing.assert_array_equal(found, host)
+@pytest.mark.each("path", sorted(p for p in DATA.iterdir() if not p.suffix), ids=lambda p: p.name)
+def test_files_of_the_device_writer_come_back_as_they_were(path: Path) -> None:
+    (tensor,) = read_container(path)[0].tensors
+    host = np.load(f"{path}.npy")
+    found = to_host(
+        load(tensor.payload, tensor.dtype, tensor.shape),
+        device_format=tensor.format,
+        host_format=path.name.rsplit("_", 1)[1],
+        original_shape=tensor.original_shape or None,
+        sub_format=tensor.sub_format,
+    )
+    if not tensor.original_shape:
+        assert not found[:, host.shape[1] :].any()
+        found = found[:, : host.shape[1]]
+    np.testing.assert_array_equal(found, host)
 
 
 def _host(shape: Any) -> Any:
@@ -200,28 +197,31 @@ def test_a_view_of_transposed_axes_needs_no_copy() -> None:
     assert np.shares_memory(found, device)
 
 
-def test_what_does_not_fit_is_refused(each: Each) -> None:
-    for shape, device, host, original, message in each(
-        [
-            ((2, 2, 4, 5, 16), "NC1HWC0", "NHWC", (2, 30, 4, 5), "does not fit"),
-            ((2, 2, 4, 5), "NC1HWC0", "NCHW", (2, 30, 4, 5), "cannot have the axes"),
-            ((2, 2, 4, 5, 16), "NC1HWC0", "NCHW", (2, 30, 20), "has 3 axes"),
-            ((2, 2, 4, 5, 16), "NC1HWC0", "NCDHW", (2, 30, 1, 4, 5), "cannot become N, C, D, H, W"),
-            ((2, 2, 4, 5, 16), "NC1HWC0", "FRACTAL_NZ", (2, 30, 4, 5), "expected one of NCHW"),
-            ((3, 2, 16, 16), "FRACTAL_NZ", "ND", (50, 33), "does not fit"),
-            ((2, 3, 2, 16, 16), "FRACTAL_NZ", "ND", (3, 20, 33), "cannot be of host shape"),
-            ((3, 16), "FRACTAL_NZ", "ND", (3, 16), "at least 4 axes"),
-            ((18, 2, 16, 16), "FRACTAL_Z", "NCHW", None, "the original shape is needed"),
-            ((18, 2, 16, 16), "FRACTAL_Z", "HWCN", (20, 30, 3, 3), "axis order"),
-            ((18, 2, 16, 16), "FRACTAL_Z", "NCHW", (30, 3), "host shape"),
-            ((4, 5), "FRACTAL_ZN_LSTM", "ND", (4, 5), "does not document"),
-            ((4, 5), "format:77", "ND", (4, 5), "does not document"),
-            ((4, 5), "ND", "ND", (4, 6), "cannot be of host shape"),
-            ((1, 2, 3, 4, 16, 8), "C1HWNCoC0", "HWCN", (2, 3, 16, 4), "the last two are equal"),
-        ]
-    ):
-        with pytest.raises(LayoutError, match=message):
-            to_host(np.zeros(shape), device_format=device, host_format=host, original_shape=original)
+@pytest.mark.each(
+    ("shape", "device", "host", "original", "message"),
+    [
+        ((2, 2, 4, 5, 16), "NC1HWC0", "NHWC", (2, 30, 4, 5), "does not fit"),
+        ((2, 2, 4, 5), "NC1HWC0", "NCHW", (2, 30, 4, 5), "cannot have the axes"),
+        ((2, 2, 4, 5, 16), "NC1HWC0", "NCHW", (2, 30, 20), "has 3 axes"),
+        ((2, 2, 4, 5, 16), "NC1HWC0", "NCDHW", (2, 30, 1, 4, 5), "cannot become N, C, D, H, W"),
+        ((2, 2, 4, 5, 16), "NC1HWC0", "FRACTAL_NZ", (2, 30, 4, 5), "expected one of NCHW"),
+        ((3, 2, 16, 16), "FRACTAL_NZ", "ND", (50, 33), "does not fit"),
+        ((2, 3, 2, 16, 16), "FRACTAL_NZ", "ND", (3, 20, 33), "cannot be of host shape"),
+        ((3, 16), "FRACTAL_NZ", "ND", (3, 16), "at least 4 axes"),
+        ((18, 2, 16, 16), "FRACTAL_Z", "NCHW", None, "the original shape is needed"),
+        ((18, 2, 16, 16), "FRACTAL_Z", "HWCN", (20, 30, 3, 3), "axis order"),
+        ((18, 2, 16, 16), "FRACTAL_Z", "NCHW", (30, 3), "host shape"),
+        ((4, 5), "FRACTAL_ZN_LSTM", "ND", (4, 5), "does not document"),
+        ((4, 5), "format:77", "ND", (4, 5), "does not document"),
+        ((4, 5), "ND", "ND", (4, 6), "cannot be of host shape"),
+        ((1, 2, 3, 4, 16, 8), "C1HWNCoC0", "HWCN", (2, 3, 16, 4), "the last two are equal"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    shape: Any, device: str, host: str, original: tuple[int, ...] | None, message: str
+) -> None:
+    with pytest.raises(LayoutError, match=message):
+        to_host(np.zeros(shape), device_format=device, host_format=host, original_shape=original)
 
 
 def test_groups_that_do_not_divide_are_refused() -> None:

@@ -3,9 +3,8 @@ from __future__ import annotations
 import io
 import pickle
 import struct
-from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -15,9 +14,6 @@ from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.arrays.npy import load_npy, read_npy_header
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.errors import FormatError
-
-if TYPE_CHECKING:
-    from tests.dump.conftest import Each, Fresh
 
 DATA = Path(__file__).parents[2] / "data" / "dump" / "npy"
 
@@ -66,15 +62,18 @@ def test_float32_of_mindspore_as_numpy_reads_it() -> None:
     assert not values.flags.owndata
 
 
-def test_every_plain_type_in_both_byte_and_axis_orders(each: Each, fresh: Fresh) -> None:
-    for code, order, fortran in each(product("?bBhHiIqQefdFD", "<>", [False, True])):
-        tmp_path = fresh()
-        array = np.arange(24).reshape(2, 3, 4).astype(np.dtype(code).newbyteorder(order))
-        stream = io.BytesIO()
-        np.save(stream, np.asfortranarray(array) if fortran else array)
-        values = load_npy(_write(tmp_path, stream.getvalue()))
-        assert values.dtype == array.dtype
-        np.testing.assert_array_equal(values, array)
+@pytest.mark.each("code", "?bBhHiIqQefdFD")
+@pytest.mark.each("order", "<>")
+@pytest.mark.each("fortran", [False, True])
+def test_every_plain_type_in_both_byte_and_axis_orders(
+    *, tmp_path: Path, code: str, order: str, fortran: bool
+) -> None:
+    array = np.arange(24).reshape(2, 3, 4).astype(np.dtype(code).newbyteorder(order))
+    stream = io.BytesIO()
+    np.save(stream, np.asfortranarray(array) if fortran else array)
+    values = load_npy(_write(tmp_path, stream.getvalue()))
+    assert values.dtype == array.dtype
+    np.testing.assert_array_equal(values, array)
 
 
 @pytest.mark.parametrize("version", [(2, 0), (3, 0)])
@@ -88,31 +87,31 @@ def test_later_versions_and_empty_and_scalar_arrays(tmp_path: Path, version: tup
 _TEXT = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }\n"
 
 
-def test_what_is_no_plain_array_is_refused(each: Each, fresh: Fresh) -> None:
-    for data, message in each(
-        [
-            (b"", "the magic needs 6 bytes"),
-            (b"PK\3\4....", "this is no npy file"),
-            (_npy(_TEXT, b"1234"), "the array needs 8 bytes, the file has 4"),
-            (_npy(_TEXT, b"123456789"), "the array needs 8 bytes, the file has 9"),
-            (_npy(_TEXT, version=(4, 0)), "npy version 4.0"),
-            (_npy(_TEXT, length=60000), "the header needs 60000 bytes"),
-            (_npy(_TEXT, version=(2, 0), length=2**31), "header of 2147483648 bytes"),
-            (_npy("{'descr': '<f4'}"), "no dictionary"),
-            (_npy("__import__('os')"), "no dictionary"),
-            (_npy("(" * 9000), "no dictionary"),
-            (_npy(_TEXT.replace("(2,)", "(-2,)")), "impossible shape"),
-            (_npy(_TEXT.replace("(2,)", "(True,)")), "impossible shape"),
-            (_npy(_TEXT.replace("(2,)", "(1 << 70,)")), "no dictionary"),
-            (_npy(_TEXT.replace("(2,)", f"({2**62},)")), "the array needs"),
-            (_npy(_TEXT.replace("<f4", "|O"), b"12345678"), "element type '|O'"),
-            (_npy(_TEXT.replace("'<f4'", "[('a', '<f4')]")), "element type"),
-            (_npy(_TEXT.replace("<f4", "<U2")), "element type"),
-        ]
-    ):
-        tmp_path = fresh()
-        with pytest.raises(FormatError, match=message):
-            load_npy(_write(tmp_path, data))
+@pytest.mark.each(
+    ("data", "message"),
+    [
+        (b"", "the magic needs 6 bytes"),
+        (b"PK\3\4....", "this is no npy file"),
+        (_npy(_TEXT, b"1234"), "the array needs 8 bytes, the file has 4"),
+        (_npy(_TEXT, b"123456789"), "the array needs 8 bytes, the file has 9"),
+        (_npy(_TEXT, version=(4, 0)), "npy version 4.0"),
+        (_npy(_TEXT, length=60000), "the header needs 60000 bytes"),
+        (_npy(_TEXT, version=(2, 0), length=2**31), "header of 2147483648 bytes"),
+        (_npy("{'descr': '<f4'}"), "no dictionary"),
+        (_npy("__import__('os')"), "no dictionary"),
+        (_npy("(" * 9000), "no dictionary"),
+        (_npy(_TEXT.replace("(2,)", "(-2,)")), "impossible shape"),
+        (_npy(_TEXT.replace("(2,)", "(True,)")), "impossible shape"),
+        (_npy(_TEXT.replace("(2,)", "(1 << 70,)")), "no dictionary"),
+        (_npy(_TEXT.replace("(2,)", f"({2**62},)")), "the array needs"),
+        (_npy(_TEXT.replace("<f4", "|O"), b"12345678"), "element type '|O'"),
+        (_npy(_TEXT.replace("'<f4'", "[('a', '<f4')]")), "element type"),
+        (_npy(_TEXT.replace("<f4", "<U2")), "element type"),
+    ],
+)
+def test_what_is_no_plain_array_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        load_npy(_write(tmp_path, data))
 
 
 def test_a_pickle_is_never_run(tmp_path: Path) -> None:

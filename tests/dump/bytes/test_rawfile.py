@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,6 @@ from pytest_npudump.errors import FormatError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.dump.conftest import Each, Fresh
 
 _MEBIBYTES = 96
 
@@ -78,18 +76,20 @@ def test_changes_to_a_private_map_are_not_lost(tmp_path: Path) -> None:
     assert array.min() == 7
 
 
-def test_bytes_of_a_file_that_has_changed_are_refused_whatever_their_number(each: Each, fresh: Fresh) -> None:
-    for nbytes, kind in each(product([0, 8, 1 << 15], ["missing", "directory", "pipe", "short"])):
-        tmp_path = fresh()
-        path = tmp_path / "file"
-        if kind == "directory":
-            path.mkdir()
-        elif kind == "pipe":
-            os.mkfifo(path)
-        elif kind == "short":
-            path.write_bytes(b"1234")
-        with pytest.raises(FormatError):
-            raw_bytes(Payload(path, 5, nbytes))
+@pytest.mark.each("nbytes", [0, 8, 1 << 15])
+@pytest.mark.each("kind", ["missing", "directory", "pipe", "short"])
+def test_bytes_of_a_file_that_has_changed_are_refused_whatever_their_number(
+    kind: str, nbytes: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "file"
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "short":
+        path.write_bytes(b"1234")
+    with pytest.raises(FormatError):
+        raw_bytes(Payload(path, 5, nbytes))
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 1 << 14, (1 << 14) + 1])

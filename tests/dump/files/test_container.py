@@ -6,7 +6,7 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,9 +20,6 @@ from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.files.proto import dump_data_class
 from pytest_npudump.dump.values.dtypes import BY_PROTO
 from pytest_npudump.errors import FormatError
-
-if TYPE_CHECKING:
-    from tests.dump.conftest import Each, Fresh
 
 DATA = Path(__file__).parents[2] / "data" / "dump"
 
@@ -89,12 +86,14 @@ def test_trap_6_a_file_of_the_exception_writer_has_more_than_the_layout_in_its_r
     assert conv.original_shape is None
 
 
-def test_trap_5_every_type_is_named_by_the_number_of_the_header(each: Each) -> None:
-    for path in each(sorted(p for p in (DATA / "dtypes").iterdir() if not p.suffix)):
-        (record,) = read_container(path)
-        (tensor,) = record.tensors
-        assert tensor.dtype == BY_PROTO[int(path.name.split("_")[0])].name
-        assert raw_bytes(tensor.payload).tolist() == list(range(240))
+@pytest.mark.each(
+    "path", sorted(p for p in (DATA / "dtypes").iterdir() if not p.suffix), ids=lambda p: p.name
+)
+def test_trap_5_every_type_is_named_by_the_number_of_the_header(path: Path) -> None:
+    (record,) = read_container(path)
+    (tensor,) = record.tensors
+    assert tensor.dtype == BY_PROTO[int(path.name.split("_")[0])].name
+    assert raw_bytes(tensor.payload).tolist() == list(range(240))
 
 
 def test_trap_7_the_offset_which_loses_its_upper_half_is_not_used(tmp_path: Path) -> None:
@@ -238,28 +237,28 @@ def test_trap_9_the_exception_writer_cuts_tensors_of_four_gigabytes(tmp_path: Pa
 _GOOD = _bytes(b"abcd", input=[_tensor(4)])
 
 
-def test_a_damaged_file_is_refused_by_name_and_byte(each: Each, fresh: Fresh) -> None:
-    for data, message in each(
-        [
-            (b"", "byte 0: the header's length needs 8 bytes, but the file has 0"),
-            (_GOOD[:7], "byte 0: the header's length needs 8 bytes, but the file has 7"),
-            (_GOOD[:20], "byte 8: the header needs"),
-            (_GOOD[:-1], "input 0 needs 4 bytes, but the file has 3"),
-            (_GOOD + b"rest", "4 bytes behind the last tensor are not another record"),
-            (_GOOD + _GOOD[:-2], "behind the last tensor|needs 4 bytes"),
-            (b"\0" * 64, "header length 0, expected 1 to 2147483647"),
-            (b"\xff" * 64, "expected 1 to 2147483647"),
-            (struct.pack("<Q", 2**31 - 1) + b"x", "byte 8: the header needs 2147483647 bytes"),
-            (struct.pack("<Q", 4) + b"\xff\xff\xff\xff", "byte 8: the header is no DumpData message"),
-            (struct.pack("<Q", 2) + b"\x10\x01", "byte 8: the header has no version"),
-            (_bytes(input=[_tensor(2**64 - 1)]), "input 0 needs 18446744073709551615 bytes"),
-        ]
-    ):
-        tmp_path = fresh()
-        path = _write(tmp_path, data)
-        with pytest.raises(FormatError, match=message) as caught:
-            read_container(path)
-        assert str(path) in str(caught.value)
+@pytest.mark.each(
+    ("data", "message"),
+    [
+        (b"", "byte 0: the header's length needs 8 bytes, but the file has 0"),
+        (_GOOD[:7], "byte 0: the header's length needs 8 bytes, but the file has 7"),
+        (_GOOD[:20], "byte 8: the header needs"),
+        (_GOOD[:-1], "input 0 needs 4 bytes, but the file has 3"),
+        (_GOOD + b"rest", "4 bytes behind the last tensor are not another record"),
+        (_GOOD + _GOOD[:-2], "behind the last tensor|needs 4 bytes"),
+        (b"\0" * 64, "header length 0, expected 1 to 2147483647"),
+        (b"\xff" * 64, "expected 1 to 2147483647"),
+        (struct.pack("<Q", 2**31 - 1) + b"x", "byte 8: the header needs 2147483647 bytes"),
+        (struct.pack("<Q", 4) + b"\xff\xff\xff\xff", "byte 8: the header is no DumpData message"),
+        (struct.pack("<Q", 2) + b"\x10\x01", "byte 8: the header has no version"),
+        (_bytes(input=[_tensor(2**64 - 1)]), "input 0 needs 18446744073709551615 bytes"),
+    ],
+)
+def test_a_damaged_file_is_refused_by_name_and_byte(tmp_path: Path, data: bytes, message: str) -> None:
+    path = _write(tmp_path, data)
+    with pytest.raises(FormatError, match=message) as caught:
+        read_container(path)
+    assert str(path) in str(caught.value)
 
 
 def test_what_is_no_regular_file_is_refused_without_waiting_for_it(tmp_path: Path) -> None:

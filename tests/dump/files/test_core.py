@@ -17,7 +17,6 @@ from pytest_npudump.errors import FormatError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.dump.conftest import Each, Fresh
 
 NAME = "te_mul_1__kernel0.47.3.20260910085237489.core"
 
@@ -83,26 +82,24 @@ def test_the_core_put_together_here_is_one_for_an_elf_reader() -> None:
     assert ".ascend.auxinfo.global" in [section.name for section in elf.iter_sections()]
 
 
-def test_a_core_cut_short_is_an_error_of_the_file(each: Each, fresh: Fresh) -> None:
-    for size in each([0, 3, 63, 64, 200, -1]):
-        tmp_path = fresh()
-        path = tmp_path / NAME
-        path.write_bytes(sample()[:size])
-        with pytest.raises(FormatError, match="truncated"):
-            read_core(path)
+@pytest.mark.each("size", [0, 3, 63, 64, 200, -1])
+def test_a_core_cut_short_is_an_error_of_the_file(tmp_path: Path, size: int) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(sample()[:size])
+    with pytest.raises(FormatError, match="truncated"):
+        read_core(path)
 
 
-def test_a_damaged_byte_never_ends_in_another_error(each: Each, fresh: Fresh) -> None:
-    for at in each(range(0, len(sample()), 3)):
-        tmp_path = fresh()
-        path = tmp_path / NAME
-        data = bytearray(sample())
-        data[at] ^= 0xFF
-        path.write_bytes(data)
-        try:
-            read_core(path)
-        except FormatError as error:
-            assert error.path == str(path)  # noqa: PT017 - most bytes may change without harm
+@pytest.mark.each("at", range(0, len(sample()), 3))
+def test_a_damaged_byte_never_ends_in_another_error(tmp_path: Path, at: int) -> None:
+    path = tmp_path / NAME
+    data = bytearray(sample())
+    data[at] ^= 0xFF
+    path.write_bytes(data)
+    try:
+        read_core(path)
+    except FormatError as error:
+        assert error.path == str(path)  # noqa: PT017 - most bytes may change without harm
 
 
 def test_a_core_in_a_dump_is_told_and_is_no_unreadable_file(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.execution import TensorPart
-    from tests.dump.conftest import Each
 
 DATA = Path(__file__).parents[2] / "data" / "trees"
 BASE = "Input/Output,Index,Data Size,Data Type,Format,Shape"
@@ -85,43 +84,44 @@ def test_a_real_file_of_the_device_is_read_to_the_cell() -> None:
     assert {stats_of(row).digits for row in rows} == {6}
 
 
-def test_what_the_device_printed_is_what_numpy_finds_in_its_tensor(each: Each) -> None:
-    for folder, dtype in each(
-        [
-            ("1_FLOAT", "float32"),
-            ("2_FLOAT16", "float16"),
-            ("3_INT8", "int8"),
-            ("4_UINT8", "uint8"),
-            ("5_INT16", "int16"),
-            ("6_UINT16", "uint16"),
-            ("7_INT32", "int32"),
-            ("8_INT64", "int64"),
-            ("9_UINT32", "uint32"),
-            ("10_UINT64", "uint64"),
-            ("11_BOOL", "bool"),
-            ("12_DOUBLE", "float64"),
-        ]
-    ):
-        files = list((DATA / "acl-dtypes" / folder).iterdir())
-        (table,) = (path for path in files if path.suffix == ".csv")
-        (tensor,) = (path for path in files if path.suffix != ".csv")
-        row = read(table)[0]
-        kind = np.uint8 if dtype == "bool" else np.dtype(dtype)
-        values = np.frombuffer(tensor.read_bytes()[-240:], kind)
-        stats = stats_of(row)
-        assert row.dtype == dtype
-        assert row.shape == values.shape
-        assert stats.count == values.size
-        known = values[~np.isnan(values)] if values.dtype.kind == "f" else values
-        if values.dtype.kind == "f":
-            assert stats.max == float(f"{known.max():.6g}")
-            assert stats.min == float(f"{known.min():.6g}")
-            assert stats.nan == values.size - known.size
-        else:
-            assert stats.max == int(values.max())
-            assert stats.min == int(values.min())
-            assert isinstance(stats.max, int)
-            assert stats.avg == pytest.approx(sum(map(int, values)) / values.size, rel=1e-5)
+@pytest.mark.each(
+    ("folder", "dtype"),
+    [
+        ("1_FLOAT", "float32"),
+        ("2_FLOAT16", "float16"),
+        ("3_INT8", "int8"),
+        ("4_UINT8", "uint8"),
+        ("5_INT16", "int16"),
+        ("6_UINT16", "uint16"),
+        ("7_INT32", "int32"),
+        ("8_INT64", "int64"),
+        ("9_UINT32", "uint32"),
+        ("10_UINT64", "uint64"),
+        ("11_BOOL", "bool"),
+        ("12_DOUBLE", "float64"),
+    ],
+)
+def test_what_the_device_printed_is_what_numpy_finds_in_its_tensor(folder: str, dtype: str) -> None:
+    files = list((DATA / "acl-dtypes" / folder).iterdir())
+    (table,) = (path for path in files if path.suffix == ".csv")
+    (tensor,) = (path for path in files if path.suffix != ".csv")
+    row = read(table)[0]
+    kind = np.uint8 if dtype == "bool" else np.dtype(dtype)
+    values = np.frombuffer(tensor.read_bytes()[-240:], kind)
+    stats = stats_of(row)
+    assert row.dtype == dtype
+    assert row.shape == values.shape
+    assert stats.count == values.size
+    known = values[~np.isnan(values)] if values.dtype.kind == "f" else values
+    if values.dtype.kind == "f":
+        assert stats.max == float(f"{known.max():.6g}")
+        assert stats.min == float(f"{known.min():.6g}")
+        assert stats.nan == values.size - known.size
+    else:
+        assert stats.max == int(values.max())
+        assert stats.min == int(values.min())
+        assert isinstance(stats.max, int)
+        assert stats.avg == pytest.approx(sum(map(int, values)) / values.size, rel=1e-5)
 
 
 def test_trap_13_all_spellings_of_the_headers_mean_the_same() -> None:
@@ -199,56 +199,59 @@ def test_a_row_that_two_layouts_read_differently_is_refused() -> None:
     assert stats_of(same).max == 4.0
 
 
-def test_a_row_whose_cells_cannot_be_assigned_is_an_error_with_its_place(each: Each) -> None:
-    for header, row in each(
-        [
-            (DEFAULT, "Input,0,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0"),
-            (DEFAULT, "Input,0,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0,0,0"),
-            (DEFAULT, "Input,0,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0,0,"),
-            (DEFAULT, "Input,0,8"),
-            (CUSTOM, "Input,0,16,DT_FLOAT,ND,4,1,-1,0.5,0,0,0,1.5"),
-            (CUSTOM, "Input,0,16,DT_FLOAT,ND,4,5,1,-1,0.5,0,0,0,1.5"),
-            (STICKY, "Input,0,16,DT_FLOAT,ND,4,4,1,-1,0.5,4,0,0,0,1.5"),
-            (STICKY, "Input,0,16,DT_FLOAT,ND,4,1,-1,0.5,5,0,0,0,1.5"),
-        ]
-    ):
-        with pytest.raises(FormatError, match=rf"x\.csv, byte {len(header) + 1}: line 2: ") as caught:
-            parse(header, row)
-        assert caught.value.offset == len(header) + 1
+@pytest.mark.each(
+    ("header", "row"),
+    [
+        (DEFAULT, "Input,0,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0"),
+        (DEFAULT, "Input,0,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0,0,0"),
+        (DEFAULT, "Input,0,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0,0,"),
+        (DEFAULT, "Input,0,8"),
+        (CUSTOM, "Input,0,16,DT_FLOAT,ND,4,1,-1,0.5,0,0,0,1.5"),
+        (CUSTOM, "Input,0,16,DT_FLOAT,ND,4,5,1,-1,0.5,0,0,0,1.5"),
+        (STICKY, "Input,0,16,DT_FLOAT,ND,4,4,1,-1,0.5,4,0,0,0,1.5"),
+        (STICKY, "Input,0,16,DT_FLOAT,ND,4,1,-1,0.5,5,0,0,0,1.5"),
+    ],
+)
+def test_a_row_whose_cells_cannot_be_assigned_is_an_error_with_its_place(header: str, row: str) -> None:
+    with pytest.raises(FormatError, match=rf"x\.csv, byte {len(header) + 1}: line 2: ") as caught:
+        parse(header, row)
+    assert caught.value.offset == len(header) + 1
 
 
-def test_a_cell_of_the_wrong_kind_is_an_error_with_its_line(each: Each) -> None:
-    for row in each(
-        [
-            "Input,0,8,DT_FLOAT,ND,2,x,1,1.5,2,0,0,0",
-            "Input,0,8,DT_FLOAT,ND,2,2_0,1,1.5,2,0,0,0",
-            "Input,0,8,DT_FLOAT,ND,2,2,1,1.5,-2,0,0,0",
-            "Input,0,8,DT_FLOAT,ND,2,2,1,1.5,2.0,0,0,0",
-            "Input,0,8,DT_FLOAT,ND,2y,2,1,1.5,2,0,0,0",
-            "Input,0,8,DT_FLOAT,ND,2x-3,2,1,1.5,2,0,0,0",
-            "Input,a,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0,0",
-            "Input,,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0,0",
-            "Inputs,0,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0,0",
-            "Input,0,big,DT_FLOAT,ND,2,2,1,1.5,2,0,0,0",
-        ]
-    ):
-        with pytest.raises(FormatError, match=r"line 2: "):
-            parse(DEFAULT, row)
+@pytest.mark.each(
+    "row",
+    [
+        "Input,0,8,DT_FLOAT,ND,2,x,1,1.5,2,0,0,0",
+        "Input,0,8,DT_FLOAT,ND,2,2_0,1,1.5,2,0,0,0",
+        "Input,0,8,DT_FLOAT,ND,2,2,1,1.5,-2,0,0,0",
+        "Input,0,8,DT_FLOAT,ND,2,2,1,1.5,2.0,0,0,0",
+        "Input,0,8,DT_FLOAT,ND,2y,2,1,1.5,2,0,0,0",
+        "Input,0,8,DT_FLOAT,ND,2x-3,2,1,1.5,2,0,0,0",
+        "Input,a,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0,0",
+        "Input,,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0,0",
+        "Inputs,0,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0,0",
+        "Input,0,big,DT_FLOAT,ND,2,2,1,1.5,2,0,0,0",
+    ],
+)
+def test_a_cell_of_the_wrong_kind_is_an_error_with_its_line(row: str) -> None:
+    with pytest.raises(FormatError, match=r"line 2: "):
+        parse(DEFAULT, row)
 
 
-def test_an_unknown_header_is_an_error(each: Each) -> None:
-    for header in each(
-        [
-            "",
-            "Input,0,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0,0",
-            "Input/Output,Index,Data Size,Format,Data Type,Shape,Max Value",
-            f"{BASE},Max Value,Max Value",
-            f"{BASE},Count,Max Value,Count,Nan Count,Count",
-            f"{BASE},Max Value,Count,Count",
-        ]
-    ):
-        with pytest.raises(FormatError, match=r"line 1: "):
-            parse(header)
+@pytest.mark.each(
+    "header",
+    [
+        "",
+        "Input,0,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0,0",
+        "Input/Output,Index,Data Size,Format,Data Type,Shape,Max Value",
+        f"{BASE},Max Value,Max Value",
+        f"{BASE},Count,Max Value,Count,Nan Count,Count",
+        f"{BASE},Max Value,Count,Count",
+    ],
+)
+def test_an_unknown_header_is_an_error(header: str) -> None:
+    with pytest.raises(FormatError, match=r"line 1: "):
+        parse(header)
 
 
 def test_a_header_without_rows_is_a_file_cut_short() -> None:

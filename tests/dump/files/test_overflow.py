@@ -4,7 +4,7 @@ import json
 import struct
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,9 +14,6 @@ from pytest_npudump.dump.files.overflow import Candidates, DumpedOperators, pars
 from pytest_npudump.dump.tree.find import find_files
 from pytest_npudump.errors import FormatError
 
-if TYPE_CHECKING:
-    from tests.dump.conftest import Each, Fresh
-
 DATA = Path(__file__).parents[2] / "data" / "dump" / "overflow"
 
 
@@ -24,9 +21,9 @@ def _record(name: str) -> Any:
     return read_overflow(read_container(DATA / name)[0].tensors[0].payload)
 
 
-def test_the_text_is_that_of_canns_tool(each: Each) -> None:
-    for name in each(["old", "aic", "aic_v1", "aiv", "aicpu", "sdma"]):
-        assert json.dumps(_record(name).to_json(), indent=4) == (DATA / f"{name}.json").read_text()
+@pytest.mark.each("name", ["old", "aic", "aic_v1", "aiv", "aicpu", "sdma"])
+def test_the_text_is_that_of_canns_tool(name: str) -> None:
+    assert json.dumps(_record(name).to_json(), indent=4) == (DATA / f"{name}.json").read_text()
 
 
 def test_the_task_is_that_of_the_record_not_of_the_file_name() -> None:
@@ -60,21 +57,22 @@ def test_an_old_record_without_overflow() -> None:
     assert [unit.describe() for unit in record.units] == [(), (), ()]
 
 
-def test_damage_is_named(each: Each) -> None:
-    for data, message in each(
-        [
-            (b"", "no overflow record: 0 bytes"),
-            (bytes(2047), "no overflow record: 2047 bytes, expected 2048"),
-            (bytes(2048), "no overflow record: 2048 zeros, which name no task"),
-            (bytes(4096), "no overflow record: 4096 zeros, which name no task"),
-            (struct.pack("<6I", 0x5A5A5A5A, 0, 1, 0, 0, 88), "data_len 88 in 24 bytes"),
-            (struct.pack("<6I88x", 0x5A5A5A5A, 0, 1, 0, 0, 80), "data_len 80 in 112 bytes, expected 88"),
-            (struct.pack("<6I88x", 0x5A5A5A5A, 0, 1, 4, 0, 88), "accelerator 4"),
-            (struct.pack("<6I88x", 0x5A5A5A5A, 2, 1, 0, 0, 88), "version 2"),
-        ]
-    ):
-        with pytest.raises(FormatError, match=message):
-            parse_overflow(data, "file", 84)
+@pytest.mark.each(
+    ("data", "message"),
+    [
+        (b"", "no overflow record: 0 bytes"),
+        (bytes(2047), "no overflow record: 2047 bytes, expected 2048"),
+        (bytes(2048), "no overflow record: 2048 zeros, which name no task"),
+        (bytes(4096), "no overflow record: 4096 zeros, which name no task"),
+        (struct.pack("<6I", 0x5A5A5A5A, 0, 1, 0, 0, 88), "data_len 88 in 24 bytes"),
+        (struct.pack("<6I88x", 0x5A5A5A5A, 0, 1, 0, 0, 80), "data_len 80 in 112 bytes, expected 88"),
+        (struct.pack("<6I88x", 0x5A5A5A5A, 0, 1, 4, 0, 88), "accelerator 4"),
+        (struct.pack("<6I88x", 0x5A5A5A5A, 2, 1, 0, 0, 88), "version 2"),
+    ],
+)
+def test_damage_is_named(data: bytes, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        parse_overflow(data, "file", 84)
 
 
 def _payload(name: str) -> bytes:
@@ -99,13 +97,13 @@ def test_a_damaged_head_is_unreadable_or_changes_no_verdict(name: str) -> None:
     assert {0, 1, 2, 3} <= unreadable
 
 
-def test_a_record_whose_head_is_overwritten_is_unreadable(each: Each) -> None:
-    for name, length, byte in each(
-        product(["aic", "aic_v1", "aiv", "aicpu", "sdma"], range(4, 25, 4), [0x00, 0xA5, 0xFF])
-    ):
-        data = _payload(name)
-        with pytest.raises(FormatError, match=r"^file, byte 100: no overflow record of either layout"):
-            parse_overflow(bytes([byte]) * length + data[length:], "file", 100)
+@pytest.mark.each("name", ["aic", "aic_v1", "aiv", "aicpu", "sdma"])
+@pytest.mark.each("length", range(4, 25, 4))
+@pytest.mark.each("byte", [0x00, 0xA5, 0xFF])
+def test_a_record_whose_head_is_overwritten_is_unreadable(name: str, length: int, byte: int) -> None:
+    data = _payload(name)
+    with pytest.raises(FormatError, match=r"^file, byte 100: no overflow record of either layout"):
+        parse_overflow(bytes([byte]) * length + data[length:], "file", 100)
 
 
 def test_an_old_record_that_tells_an_overflow_may_have_anything_between_its_fields() -> None:
@@ -138,20 +136,26 @@ def _meant(root: Path, record: str, *operators: str, model: int = 5) -> Candidat
 T = "20261121000000"
 
 
-def test_the_operator_meant_is_that_of_the_same_place(each: Each, fresh: Fresh) -> None:
-    for record, operators, expected in each(
-        [
-            (f"{T}/0/m/5/0", (f"{T}/0/m/5/0", f"{T}/0/m/6/0", f"{T}/1/m/5/0"), Candidates(("Add op0",))),
-            (f"{T}/0/m/5/0", (f"{T}/1/m/5/0",), Candidates()),
-            (f"{T}/0/m/5/0", (f"{T}/0/m/5/7",), Candidates(("Add op0",))),
-            (f"{T}/0/6/7/0", (f"{T}/0/7/6/0", f"{T}/0/6/8/0"), Candidates(("Add op0",))),
-            (f"{T}/0", (f"{T}/0/m/4/0", f"{T}/0/m/5/0"), Candidates(("Add op1",))),
-            (f"{T}/0", (f"{T}/0/m/4/0", f"{T}/0/m/6/0"), Candidates(("Add op0", "Add op1"), ("model",))),
-            (f"{T}/0/m/5/0", (f"{T}/0",), Candidates(("Add op0",), ("model",))),
-            (T, (f"{T}/0/m/5/0",), Candidates(("Add op0",), ("device",))),
-            (".", (".",), Candidates(("Add op0",), ("device", "model"))),
-            (f"{T}/0/m/5/0", (f"{T}/{T[:-1]}1/0/m/5/0", "20261121000009/0/m/5/0"), Candidates(("Add op0",))),
-        ]
-    ):
-        tmp_path = fresh()
-        assert _meant(tmp_path, record, *operators) == expected
+@pytest.mark.each(
+    ("record", "operators", "expected"),
+    [
+        (f"{T}/0/m/5/0", (f"{T}/0/m/5/0", f"{T}/0/m/6/0", f"{T}/1/m/5/0"), Candidates(("Add op0",))),
+        (f"{T}/0/m/5/0", (f"{T}/1/m/5/0",), Candidates()),
+        (f"{T}/0/m/5/0", (f"{T}/0/m/5/7",), Candidates(("Add op0",))),
+        (f"{T}/0/6/7/0", (f"{T}/0/7/6/0", f"{T}/0/6/8/0"), Candidates(("Add op0",))),
+        (f"{T}/0", (f"{T}/0/m/4/0", f"{T}/0/m/5/0"), Candidates(("Add op1",))),
+        (f"{T}/0", (f"{T}/0/m/4/0", f"{T}/0/m/6/0"), Candidates(("Add op0", "Add op1"), ("model",))),
+        (f"{T}/0/m/5/0", (f"{T}/0",), Candidates(("Add op0",), ("model",))),
+        (T, (f"{T}/0/m/5/0",), Candidates(("Add op0",), ("device",))),
+        (".", (".",), Candidates(("Add op0",), ("device", "model"))),
+        (f"{T}/0/m/5/0", (f"{T}/{T[:-1]}1/0/m/5/0", "20261121000009/0/m/5/0"), Candidates(("Add op0",))),
+    ],
+    ids=[
+        *("place", "device", "step", "either-order", "record-id", "no-such-id", "operator-without-model"),
+        *("no-device", "nothing", "time-within-time"),
+    ],
+)
+def test_the_operator_meant_is_that_of_the_same_place(
+    tmp_path: Path, record: str, operators: tuple[str, ...], expected: Candidates
+) -> None:
+    assert _meant(tmp_path, record, *operators) == expected

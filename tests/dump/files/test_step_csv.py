@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,6 @@ from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.execution import Execution
-    from tests.dump.conftest import Each, Fresh
 
 DATA = Path(__file__).parents[2] / "data" / "trees"
 BASE = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape"
@@ -136,48 +134,48 @@ def test_a_header_may_come_again(tmp_path: Path) -> None:
     assert [stats_of(row).min for row in rows] == [None, 2.0]
 
 
-def test_a_row_that_does_not_fit_is_an_error_with_its_place(each: Each, fresh: Fresh) -> None:
-    for rows in each(
-        [
-            (f'{START},"()",3,3',),
-            (f'{START},"()",3,3,3,3',),
-            (f'{START},"()",3,3,3,,',),
-            (f'{START},"()",3,3,3,', f'{START},"()",3,3,3'),
-            (f'{START},"()",3,3,3', f'{START},"()",3,3,3,'),
-            (f'{START},"(2,3",3,3,3',),
-            (f'{START},"()",three,3,3',),
-            (f'{START},"()"x,3,3,3',),
-            (START.replace("input", "inout") + ',"()",3,3,3',),
-            (START.replace("1733905446819790", "") + ',"()",3,3,3',),
-            (START.replace("Default_Sub-op0", "") + ',"()",3,3,3',),
-            ('"Sub',),
-        ]
-    ):
-        tmp_path = fresh()
-        header = f"{BASE},Max Value,Min Value,L2Norm Value"
-        path = write(tmp_path, header, *rows)
-        with pytest.raises(FormatError, match=rf"line {len(rows) + 1}: ") as caught:
-            read_step_csv(path, PLACE)
-        assert caught.value.offset == sum(len(line) + 1 for line in (header, *rows[:-1]))
+@pytest.mark.each(
+    "rows",
+    [
+        (f'{START},"()",3,3',),
+        (f'{START},"()",3,3,3,3',),
+        (f'{START},"()",3,3,3,,',),
+        (f'{START},"()",3,3,3,', f'{START},"()",3,3,3'),
+        (f'{START},"()",3,3,3', f'{START},"()",3,3,3,'),
+        (f'{START},"(2,3",3,3,3',),
+        (f'{START},"()",three,3,3',),
+        (f'{START},"()"x,3,3,3',),
+        (START.replace("input", "inout") + ',"()",3,3,3',),
+        (START.replace("1733905446819790", "") + ',"()",3,3,3',),
+        (START.replace("Default_Sub-op0", "") + ',"()",3,3,3',),
+        ('"Sub',),
+    ],
+)
+def test_a_row_that_does_not_fit_is_an_error_with_its_place(tmp_path: Path, rows: tuple[str, ...]) -> None:
+    header = f"{BASE},Max Value,Min Value,L2Norm Value"
+    path = write(tmp_path, header, *rows)
+    with pytest.raises(FormatError, match=rf"line {len(rows) + 1}: ") as caught:
+        read_step_csv(path, PLACE)
+    assert caught.value.offset == sum(len(line) + 1 for line in (header, *rows[:-1]))
 
 
-def test_a_file_without_a_usable_header_is_an_error(each: Each, fresh: Fresh) -> None:
-    for text, reason in each(
-        [
-            ("", "empty"),
-            (BASE, "no line feed"),
-            (f"{BASE}\n{START}", "no line feed"),
-            (f'{START},"()",1\n', "expected a header"),
-            ("\n", "expected a header"),
-            ("Op Type,Op Name\n", "lacks the columns task, stream, time"),
-            (f"{BASE},Max Value,Max Value\n", "twice"),
-        ]
-    ):
-        tmp_path = fresh()
-        path = tmp_path / "statistic.csv"
-        path.write_text(text)
-        with pytest.raises(FormatError, match=reason):
-            read_step_csv(path, PLACE)
+@pytest.mark.each(
+    ("text", "reason"),
+    [
+        ("", "empty"),
+        (BASE, "no line feed"),
+        (f"{BASE}\n{START}", "no line feed"),
+        (f'{START},"()",1\n', "expected a header"),
+        ("\n", "expected a header"),
+        ("Op Type,Op Name\n", "lacks the columns task, stream, time"),
+        (f"{BASE},Max Value,Max Value\n", "twice"),
+    ],
+)
+def test_a_file_without_a_usable_header_is_an_error(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "statistic.csv"
+    path.write_text(text)
+    with pytest.raises(FormatError, match=reason):
+        read_step_csv(path, PLACE)
 
 
 def test_a_cell_does_not_go_on_in_the_next_line(tmp_path: Path) -> None:
@@ -192,14 +190,16 @@ def test_a_row_without_any_statistic_says_so(tmp_path: Path) -> None:
     assert "no statistics" in row.parts[0].note
 
 
-def test_an_empty_line_is_an_error_at_its_place_however_the_rows_end(each: Each, fresh: Fresh) -> None:
-    for end, at in each(product(["", ","], [1, 2, 3])):
-        tmp_path = fresh()
-        lines = [f"{BASE},Max Value", *[f'{START},"()",1{end}'] * 2]
-        lines.insert(at, "")
-        offset = sum(len(line) + 1 for line in lines[:at])
-        with pytest.raises(FormatError, match=f"byte {offset}: line {at + 1}: 0 cells, expected 11 as in"):
-            read_step_csv(write(tmp_path, *lines), PLACE)
+@pytest.mark.each("end", ["", ","])
+@pytest.mark.each("at", [1, 2, 3])
+def test_an_empty_line_is_an_error_at_its_place_however_the_rows_end(
+    tmp_path: Path, at: int, end: str
+) -> None:
+    lines = [f"{BASE},Max Value", *[f'{START},"()",1{end}'] * 2]
+    lines.insert(at, "")
+    offset = sum(len(line) + 1 for line in lines[:at])
+    with pytest.raises(FormatError, match=f"byte {offset}: line {at + 1}: 0 cells, expected 11 as in"):
+        read_step_csv(write(tmp_path, *lines), PLACE)
 
 
 def test_a_header_without_rows_is_a_file_cut_short(tmp_path: Path) -> None:

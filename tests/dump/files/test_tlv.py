@@ -12,7 +12,6 @@ from pytest_npudump.errors import FormatError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.dump.conftest import Each, Fresh
 
 _MAGIC = 0x5A5A5A5A
 
@@ -66,20 +65,20 @@ def test_a_null_tensor_without_bytes(tmp_path: Path) -> None:
     assert load(two.payload, two.dtype, two.shape).tolist() == [99, 100]
 
 
-def test_damage_is_named(each: Each, fresh: Fresh) -> None:
-    for parts, payload, message in each(
-        [
-            ([(9, [])], b"", "TLV type 9, expected 4"),
-            ([(4, []), (4, [])], b"", "each once"),
-            ([(4, [_input(0, 8, _shape(0, 2))])], b"1234567", "input 0 needs 8 bytes, but the file has 7"),
-            ([(4, [_input(0, 4, _shape(0, 1))])], b"12345", "1 bytes behind the last tensor"),
-            ([(4, [_input(0, 0, _tlv(0, b"123"))])], b"", "a shape of 3 bytes, expected a multiple of 8"),
-            ([(4, [_input(0, 0, b"")[:-1]])], b"", "a tensor needs 40 bytes"),
-        ]
-    ):
-        tmp_path = fresh()
-        with pytest.raises(FormatError, match=message):
-            read_container(_file(tmp_path, *parts, payload=payload))
+@pytest.mark.each(
+    ("parts", "payload", "message"),
+    [
+        ([(9, [])], b"", "TLV type 9, expected 4"),
+        ([(4, []), (4, [])], b"", "each once"),
+        ([(4, [_input(0, 8, _shape(0, 2))])], b"1234567", "input 0 needs 8 bytes, but the file has 7"),
+        ([(4, [_input(0, 4, _shape(0, 1))])], b"12345", "1 bytes behind the last tensor"),
+        ([(4, [_input(0, 0, _tlv(0, b"123"))])], b"", "a shape of 3 bytes, expected a multiple of 8"),
+        ([(4, [_input(0, 0, b"")[:-1]])], b"", "a tensor needs 40 bytes"),
+    ],
+)
+def test_damage_is_named(tmp_path: Path, parts: Any, payload: bytes, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        read_container(_file(tmp_path, *parts, payload=payload))
 
 
 def test_a_count_and_lengths_beyond_the_header_are_refused(tmp_path: Path) -> None:

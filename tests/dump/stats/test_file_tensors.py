@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
-from itertools import product
 from typing import TYPE_CHECKING
 
 import ml_dtypes
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.records import Stats
-    from tests.dump.conftest import Each, Fresh
 
 TYPES = ["float32", "float16", "float64", "bfloat16", "float8_e5m2", "int8", "uint16", "int32", "int64"]
 
@@ -48,14 +46,15 @@ def _assert_is_what_numpy_finds(found: Stats | None, values: np.ndarray) -> None
     assert found.l2norm == pytest.approx(np.sqrt((wide * wide).sum(dtype=np.longdouble)), rel=1e-6)
 
 
-def test_all_pieces_of_a_large_tensor_count_wherever_it_begins(each: Each, fresh: Fresh) -> None:
-    for dtype, offset, pieces in each(product(TYPES, [0, 3], [2, 5])):
-        tmp_path = fresh()
-        values = _numbers(
-            dtype, pieces * CHUNK_BYTES // np.dtype(getattr(ml_dtypes, dtype, dtype)).itemsize + 5
-        )
-        payload = _raw_file(tmp_path / "data", values, offset)
-        _assert_is_what_numpy_finds(payload_stats(payload, dtype, values.size), values)
+@pytest.mark.each("dtype", TYPES)
+@pytest.mark.each("offset", [0, 3])
+@pytest.mark.each("pieces", [2, 5])
+def test_all_pieces_of_a_large_tensor_count_wherever_it_begins(
+    tmp_path: Path, dtype: str, offset: int, pieces: int
+) -> None:
+    values = _numbers(dtype, pieces * CHUNK_BYTES // np.dtype(getattr(ml_dtypes, dtype, dtype)).itemsize + 5)
+    payload = _raw_file(tmp_path / "data", values, offset)
+    _assert_is_what_numpy_finds(payload_stats(payload, dtype, values.size), values)
 
 
 def test_only_the_elements_asked_for_count(tmp_path: Path) -> None:
@@ -65,15 +64,17 @@ def test_only_the_elements_asked_for_count(tmp_path: Path) -> None:
     assert (found.count, found.max) == (10, 10)
 
 
-def test_an_npy_file_counts_in_either_order_of_axes_and_of_bytes(each: Each, fresh: Fresh) -> None:
-    for order, descr in each(product(["C", "F"], ["<f4", ">f4", "<f2", ">i8", "<f8"])):
-        tmp_path = fresh()
-        values = np.asarray(_numbers("float64", 24 * 31).reshape(24, 31).astype(descr), order=order)
-        np.save(tmp_path / "a.npy", values)
-        header = read_npy_header(tmp_path / "a.npy")
-        _assert_is_what_numpy_finds(npy_stats(tmp_path / "a.npy", header), values)
-        payload = Payload(tmp_path / "a.npy", header.offset, header.nbytes, "npy")
-        _assert_is_what_numpy_finds(payload_stats(payload, header.dtype.name, values.size), values)
+@pytest.mark.each("order", ["C", "F"])
+@pytest.mark.each("descr", ["<f4", ">f4", "<f2", ">i8", "<f8"])
+def test_an_npy_file_counts_in_either_order_of_axes_and_of_bytes(
+    tmp_path: Path, descr: str, order: str
+) -> None:
+    values = np.asarray(_numbers("float64", 24 * 31).reshape(24, 31).astype(descr), order=order)
+    np.save(tmp_path / "a.npy", values)
+    header = read_npy_header(tmp_path / "a.npy")
+    _assert_is_what_numpy_finds(npy_stats(tmp_path / "a.npy", header), values)
+    payload = Payload(tmp_path / "a.npy", header.offset, header.nbytes, "npy")
+    _assert_is_what_numpy_finds(payload_stats(payload, header.dtype.name, values.size), values)
 
 
 def test_a_type_that_acl_has_no_statistics_for_is_only_counted_in_an_npy_file(tmp_path: Path) -> None:
@@ -82,15 +83,17 @@ def test_a_type_that_acl_has_no_statistics_for_is_only_counted_in_an_npy_file(tm
     assert (found.count, found.max, found.l2norm) == (6, None, None)
 
 
-def test_acl_is_misled_by_a_nan_in_the_first_element_of_the_tensor_only(each: Each, fresh: Fresh) -> None:
-    for dtype, place in each(product(["float32", "float16", "float64"], [0, 1, CHUNK_BYTES])):
-        tmp_path = fresh()
-        values = np.ones(CHUNK_BYTES + 1, dtype)
-        values[place] = np.nan
-        found = payload_stats(_raw_file(tmp_path / "data", values), dtype, values.size, acl=True)
-        assert found is not None
-        assert math.isnan(found.max if found.max is not None else 0) == (place == 0)
-        assert found.nan == 1
+@pytest.mark.each("dtype", ["float32", "float16", "float64"])
+@pytest.mark.each("place", [0, 1, CHUNK_BYTES])
+def test_acl_is_misled_by_a_nan_in_the_first_element_of_the_tensor_only(
+    tmp_path: Path, dtype: str, place: int
+) -> None:
+    values = np.ones(CHUNK_BYTES + 1, dtype)
+    values[place] = np.nan
+    found = payload_stats(_raw_file(tmp_path / "data", values), dtype, values.size, acl=True)
+    assert found is not None
+    assert math.isnan(found.max if found.max is not None else 0) == (place == 0)
+    assert found.nan == 1
 
 
 def test_a_file_without_the_bytes_is_an_error_that_names_the_byte(tmp_path: Path) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -17,9 +15,6 @@ from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats.projections import project
 from pytest_npudump.dump.stats.tensor import npy_stats, payload_stats, tensor_stats
 
-if TYPE_CHECKING:
-    from tests.dump.conftest import Each, Fresh
-
 TREES = Path(__file__).parents[2] / "data" / "trees"
 
 
@@ -27,41 +22,40 @@ def noise(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(shape, np.float32)
 
 
-def test_npy_files_of_either_order_have_the_projections_of_c_order(each: Each, fresh: Fresh) -> None:
-    for shape, order in each(product([(), (7,), (40, 60), (300, 40, 90)], ["C", "F"])):
-        tmp_path = fresh()
-        array = np.asarray(noise(*shape), order=order)  # type: ignore[call-overload]
-        np.save(tmp_path / "a.npy", array)
-        found = npy_stats(tmp_path / "a.npy", read_npy_header(tmp_path / "a.npy"), projections=True)
-        assert found.projections == project(np.ascontiguousarray(array))
-        assert found.max == tensor_stats(array).max
-
-
-def test_numpy_types_of_either_byte_order_have_the_projections_of_their_values(
-    each: Each, fresh: Fresh
+@pytest.mark.each("shape", [(), (7,), (40, 60), (300, 40, 90)])
+@pytest.mark.each("order", ["C", "F"])
+def test_npy_files_of_either_order_have_the_projections_of_c_order(
+    tmp_path: Path, shape: tuple[int, ...], order: str
 ) -> None:
-    for dtype in each([">f4", "<f2", ">i4", "<c8", "?", "<f8"]):
-        tmp_path = fresh()
-        array = (10 * noise(50, 700)).astype(dtype)
-        np.save(tmp_path / "a.npy", array)
-        found = npy_stats(tmp_path / "a.npy", read_npy_header(tmp_path / "a.npy"), projections=True)
-        assert found.projections == project(array)
+    array = np.asarray(noise(*shape), order=order)  # type: ignore[call-overload]
+    np.save(tmp_path / "a.npy", array)
+    found = npy_stats(tmp_path / "a.npy", read_npy_header(tmp_path / "a.npy"), projections=True)
+    assert found.projections == project(np.ascontiguousarray(array))
+    assert found.max == tensor_stats(array).max
 
 
-def test_raw_files_that_are_read_or_mapped_have_the_same(each: Each, fresh: Fresh) -> None:
-    for count, dtype in each(
-        product([0, 1, 4096, 4097, 16_384, 700_000, 2_300_000], ["float32", "float16", "int8", "bool"])
-    ):
-        tmp_path = fresh()
-        array = (5 * noise(count)).astype(dtype)
-        (tmp_path / "raw").write_bytes(b"head" + array.tobytes())
-        payload = Payload(tmp_path / "raw", 4, array.nbytes)
-        found = payload_stats(payload, dtype, count, projections=True)
-        assert found is not None
-        assert found.projections == project(array)
-        without = payload_stats(payload, dtype, count)
-        assert without is not None
-        assert str(replace(found, projections=None)) == str(without)  # NaN equals NaN
+@pytest.mark.each("dtype", [">f4", "<f2", ">i4", "<c8", "?", "<f8"])
+def test_numpy_types_of_either_byte_order_have_the_projections_of_their_values(
+    tmp_path: Path, dtype: str
+) -> None:
+    array = (10 * noise(50, 700)).astype(dtype)
+    np.save(tmp_path / "a.npy", array)
+    found = npy_stats(tmp_path / "a.npy", read_npy_header(tmp_path / "a.npy"), projections=True)
+    assert found.projections == project(array)
+
+
+@pytest.mark.each("count", [0, 1, 4096, 4097, 16_384, 700_000, 2_300_000])
+@pytest.mark.each("dtype", ["float32", "float16", "int8", "bool"])
+def test_raw_files_that_are_read_or_mapped_have_the_same(tmp_path: Path, dtype: str, count: int) -> None:
+    array = (5 * noise(count)).astype(dtype)
+    (tmp_path / "raw").write_bytes(b"head" + array.tobytes())
+    payload = Payload(tmp_path / "raw", 4, array.nbytes)
+    found = payload_stats(payload, dtype, count, projections=True)
+    assert found is not None
+    assert found.projections == project(array)
+    without = payload_stats(payload, dtype, count)
+    assert without is not None
+    assert str(replace(found, projections=None)) == str(without)  # NaN equals NaN
 
 
 @pytest.mark.parametrize(

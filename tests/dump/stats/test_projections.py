@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import product
 from typing import TYPE_CHECKING
 
 import ml_dtypes
@@ -30,7 +29,7 @@ from pytest_npudump.dump.stats.tensor import Projected, array_accumulator, tenso
 from pytest_npudump.dump.stats.totals import Totals
 
 if TYPE_CHECKING:
-    from tests.dump.conftest import Each, Fresh
+    from pathlib import Path
 
 BLOCK = 16_384
 FLOATS = [
@@ -175,36 +174,28 @@ def test_columns_are_added_up_in_float32_in_the_order_of_the_rows() -> None:
     )
 
 
-def test_values_that_were_converted_already_change_nothing(each: Each) -> None:
-    for (dtype, kind), count in each(
-        product(
-            [(np.float16, FLOAT16), (ml_dtypes.bfloat16, BFLOAT16)],
-            [1, 2, 497, BLOCK, 3 * BLOCK + 700, 5 * BLOCK + 1],
-        )
-    ):
+@pytest.mark.each(("dtype", "kind"), [(np.float16, FLOAT16), (ml_dtypes.bfloat16, BFLOAT16)])
+@pytest.mark.each("count", [1, 2, 497, BLOCK, 3 * BLOCK + 700, 5 * BLOCK + 1])
+def test_values_that_were_converted_already_change_nothing(dtype: type, kind: object, count: int) -> None:
+    array = noise(3, count).astype(dtype)
+    projector = Projector(array_elements(array.dtype), count)
+    projector.add(array, Half(Totals(), kind).measure(array).values)  # type: ignore[arg-type]
+    assert projector.sums() == project(array) == project(array.astype(np.float32))
+
+
+@pytest.mark.each("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+@pytest.mark.each("count", [500, 5_000, 3 * BLOCK, 40 * BLOCK + 700, 40 * BLOCK + 5_001])
+def test_one_pass_with_the_statistics_gives_the_same_bits(dtype: type, count: int) -> None:
+    for special in (0, 1, 40):
         array = noise(3, count).astype(dtype)
-        projector = Projector(array_elements(array.dtype), count)
-        projector.add(array, Half(Totals(), kind).measure(array).values)  # type: ignore[arg-type]
-        assert projector.sums() == project(array) == project(array.astype(np.float32))
-
-
-def test_one_pass_with_the_statistics_gives_the_same_bits(each: Each) -> None:
-    for dtype, count in each(
-        product(
-            [np.float32, np.float16, ml_dtypes.bfloat16],
-            [500, 5_000, 3 * BLOCK, 40 * BLOCK + 700, 40 * BLOCK + 5_001],
-        )
-    ):
-        for special in (0, 1, 40):
-            array = noise(3, count).astype(dtype)
-            array[np.arange(special) * 11] = math.inf
-            array[np.arange(special) * 11 + 4] = math.nan
-            running = Projected(array_accumulator(array.dtype), array_projector(array.dtype, count))
-            for piece in chunks(array):
-                running.add(piece)
-            found = running.stats()
-            assert found.projections == project(array)
-            assert str(replace(found, projections=None)) == str(tensor_stats(array))  # NaN equals NaN
+        array[np.arange(special) * 11] = math.inf
+        array[np.arange(special) * 11 + 4] = math.nan
+        running = Projected(array_accumulator(array.dtype), array_projector(array.dtype, count))
+        for piece in chunks(array):
+            running.add(piece)
+        found = running.stats()
+        assert found.projections == project(array)
+        assert str(replace(found, projections=None)) == str(tensor_stats(array))  # NaN equals NaN
 
 
 def test_elements_that_are_not_finite_count_as_zeros() -> None:
@@ -219,22 +210,18 @@ def test_elements_that_are_not_finite_count_as_zeros() -> None:
         assert streamed(array, [5, 20_000]) == found
 
 
-def test_beside_zeros_alone_nan_and_infinities_stand_for_numbers(each: Each) -> None:
-    for dtype, size in each(
-        product(
-            [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2],
-            [9, BLOCK + 3, 5 * BLOCK],
-        )
-    ):
-        array, stands_for = np.zeros(size, dtype), np.zeros(size)
-        where = [0, 2, 7, size - 1]
-        array[where], stands_for[where] = [math.nan, math.inf, -math.inf, -math.inf], [2, 1, -1, -1]
-        assert project(array) == project(stands_for)
-        assert streamed(array, [5, 8]) == project(array)
-        array[size // 2] = 1
-        stands_for[:] = 0
-        stands_for[size // 2] = 1
-        assert project(array) == project(stands_for)
+@pytest.mark.each("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])
+@pytest.mark.each("size", [9, BLOCK + 3, 5 * BLOCK])
+def test_beside_zeros_alone_nan_and_infinities_stand_for_numbers(dtype: type, size: int) -> None:
+    array, stands_for = np.zeros(size, dtype), np.zeros(size)
+    where = [0, 2, 7, size - 1]
+    array[where], stands_for[where] = [math.nan, math.inf, -math.inf, -math.inf], [2, 1, -1, -1]
+    assert project(array) == project(stands_for)
+    assert streamed(array, [5, 8]) == project(array)
+    array[size // 2] = 1
+    stands_for[:] = 0
+    stands_for[size // 2] = 1
+    assert project(array) == project(stands_for)
 
 
 def test_parts_of_complex_numbers_stand_for_numbers_each() -> None:
@@ -260,41 +247,41 @@ def test_both_parts_of_complex_numbers_are_elements() -> None:
         )
 
 
-def test_elements_are_taken_in_c_order(each: Each) -> None:
-    for change in each(
-        [
-            lambda a: a.T,
-            lambda a: a[::-1],
-            lambda a: a[:, ::2],
-            np.asfortranarray,
-            lambda a: a.astype(">f4"),
-            lambda a: np.frombuffer(b"x" + a.tobytes(), np.uint8)[1:].view(np.float32).reshape(a.shape),
-            lambda a: np.broadcast_to(a[:1], a.shape),
-            lambda a: a.reshape(1, *a.shape, 1),
-        ]
-    ):
-        array = change(noise(6, 300, 400))  # type: ignore[operator]
-        assert project(array) == project(np.array(array, np.float32, order="C"))
-        assert project(array) != project(np.array(array, np.float32, order="C").reshape(-1)[::-1])
+@pytest.mark.each(
+    "change",
+    [
+        lambda a: a.T,
+        lambda a: a[::-1],
+        lambda a: a[:, ::2],
+        np.asfortranarray,
+        lambda a: a.astype(">f4"),
+        lambda a: np.frombuffer(b"x" + a.tobytes(), np.uint8)[1:].view(np.float32).reshape(a.shape),
+        lambda a: np.broadcast_to(a[:1], a.shape),
+        lambda a: a.reshape(1, *a.shape, 1),
+    ],
+)
+def test_elements_are_taken_in_c_order(change: object) -> None:
+    array = change(noise(6, 300, 400))  # type: ignore[operator]
+    assert project(array) == project(np.array(array, np.float32, order="C"))
+    assert project(array) != project(np.array(array, np.float32, order="C").reshape(-1)[::-1])
 
 
-def test_types_that_numpy_lacks_have_the_projections_of_their_values(each: Each, fresh: Fresh) -> None:
-    for dtype, count in each(
-        product(
-            ["int4", "int2", "uint1", "uint2", "bool", "hifloat8", "float4_e2m1fn", "float4_e1m2fn"],
-            [1, 7, 4096, BLOCK, BLOCK + 11],
-        )
-    ):
-        tmp_path = fresh()
-        octets = np.random.default_rng(7).integers(0, 2 if dtype == "bool" else 256, count, np.uint8)
-        octets.tofile(tmp_path / "raw")
-        values = load(Payload(tmp_path / "raw", 0, count), dtype, (count,))
-        projector = Projector(raw_elements(dtype), count)
-        per_byte = {"int4": 2, "int2": 4, "uint1": 8, "uint2": 4, "float4_e2m1fn": 2, "float4_e1m2fn": 2}
-        needed = -(-count // per_byte.get(dtype, 1))
-        for piece in np.split(octets[:needed], [needed // 3]):
-            projector.add(piece)
-        assert projector.sums() == project(values)
+@pytest.mark.each(
+    "dtype", ["int4", "int2", "uint1", "uint2", "bool", "hifloat8", "float4_e2m1fn", "float4_e1m2fn"]
+)
+@pytest.mark.each("count", [1, 7, 4096, BLOCK, BLOCK + 11])
+def test_types_that_numpy_lacks_have_the_projections_of_their_values(
+    tmp_path: Path, dtype: str, count: int
+) -> None:
+    octets = np.random.default_rng(7).integers(0, 2 if dtype == "bool" else 256, count, np.uint8)
+    octets.tofile(tmp_path / "raw")
+    values = load(Payload(tmp_path / "raw", 0, count), dtype, (count,))
+    projector = Projector(raw_elements(dtype), count)
+    per_byte = {"int4": 2, "int2": 4, "uint1": 8, "uint2": 4, "float4_e2m1fn": 2, "float4_e1m2fn": 2}
+    needed = -(-count // per_byte.get(dtype, 1))
+    for piece in np.split(octets[:needed], [needed // 3]):
+        projector.add(piece)
+    assert projector.sums() == project(values)
 
 
 def test_complex32_is_read_as_float16() -> None:
@@ -338,17 +325,13 @@ def one_element(array: np.ndarray) -> np.ndarray:
     return changed
 
 
-def test_what_statistics_hide_is_seen(each: Each) -> None:
-    for fault, shape in each(
-        product(
-            [swapped_rows, lambda a: a[:, ::-1], shifted_tail, one_element],
-            [(64, 100), (64, 512), (64, 4096), (40, 16_384)],
-        )
-    ):
-        array = noise(9, *shape)
-        changed = fault(array)  # type: ignore[operator]
-        away = float(np.linalg.norm(changed.astype(np.float64) - array))
-        assert 0.3 * away < distance(project(array), project(changed)) < 2 * away
+@pytest.mark.each("fault", [swapped_rows, lambda a: a[:, ::-1], shifted_tail, one_element])
+@pytest.mark.each("shape", [(64, 100), (64, 512), (64, 4096), (40, 16_384)])
+def test_what_statistics_hide_is_seen(fault: object, shape: tuple[int, int]) -> None:
+    array = noise(9, *shape)
+    changed = fault(array)  # type: ignore[operator]
+    away = float(np.linalg.norm(changed.astype(np.float64) - array))
+    assert 0.3 * away < distance(project(array), project(changed)) < 2 * away
 
 
 @pytest.mark.parametrize("size", [30, 500, 5_000, 60_000])
@@ -364,17 +347,17 @@ def test_distance_estimates_the_l2norm_of_the_difference(size: int) -> None:
     assert 0.2 < found.min() < found.max() < 2.2
 
 
-def test_a_constant_added_to_one_channel_is_seen(each: Each) -> None:
-    for shape in each(
-        [(16, 512), (32, 512), (128, 512), (32, 256), (16, 128), (64, 1024), (197, 768), (20, 4096)]
-    ):
-        ratios = []
-        for channel in range(0, shape[1], 3):
-            array = np.zeros(shape, np.float32)
-            array[:, channel] = 1
-            ratios.append(distance(project(array), project(0 * array)) / math.sqrt(shape[0]))
-        assert min(ratios) > 0.1
-        assert float(np.std(ratios)) < 0.45
+@pytest.mark.each(
+    "shape", [(16, 512), (32, 512), (128, 512), (32, 256), (16, 128), (64, 1024), (197, 768), (20, 4096)]
+)
+def test_a_constant_added_to_one_channel_is_seen(shape: tuple[int, int]) -> None:
+    ratios = []
+    for channel in range(0, shape[1], 3):
+        array = np.zeros(shape, np.float32)
+        array[:, channel] = 1
+        ratios.append(distance(project(array), project(0 * array)) / math.sqrt(shape[0]))
+    assert min(ratios) > 0.1
+    assert float(np.std(ratios)) < 0.45
 
 
 def test_pairs_that_change_places_are_seen_as_often_as_documented() -> None:

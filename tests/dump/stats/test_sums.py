@@ -5,8 +5,7 @@ import os
 import subprocess
 import sys
 from functools import reduce
-from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,9 +22,6 @@ from pytest_npudump.dump.stats.sums import (
     row_dots,
     row_length,
 )
-
-if TYPE_CHECKING:
-    from tests.dump.conftest import Each
 
 UNIT = 2.0**-24
 TREES = st.recursive(st.just(1), lambda parts: st.tuples(parts, parts), max_leaves=40)
@@ -120,16 +116,17 @@ def test_the_rows_of_this_machine_keep_the_bounds_wherever_the_large_term_stands
         assert np.abs(found / rows.sum(axis=1, dtype=np.float64) - 1).max() <= error
 
 
-def test_sums_and_inner_products_are_those_of_exact_sums(each: Each) -> None:
-    for size, dtype in each(product([1, 255, 32767, 32768, 33000, 300001], [np.float32, np.float64])):
-        rng = np.random.default_rng(size)
-        one, other = (rng.standard_normal(size).astype(dtype) for _ in range(2))
-        products = one.astype(np.float64) * other.astype(np.float64)
-        assert abs(block_dot(one, other) - math.fsum(products.tolist())) <= 2e-6 * np.abs(products).sum()
-        squares = math.fsum((one.astype(np.float64) ** 2).tolist())
-        assert math.sqrt(block_dot(one, one)) == pytest.approx(math.sqrt(squares), rel=1e-6)
-        if dtype == np.float32:
-            assert abs(block_sum(one) - math.fsum(one.tolist())) <= 9e-7 * np.abs(one).sum()
+@pytest.mark.each("size", [1, 255, 32767, 32768, 33000, 300001])
+@pytest.mark.each("dtype", [np.float32, np.float64])
+def test_sums_and_inner_products_are_those_of_exact_sums(size: int, dtype: Any) -> None:
+    rng = np.random.default_rng(size)
+    one, other = (rng.standard_normal(size).astype(dtype) for _ in range(2))
+    products = one.astype(np.float64) * other.astype(np.float64)
+    assert abs(block_dot(one, other) - math.fsum(products.tolist())) <= 2e-6 * np.abs(products).sum()
+    squares = math.fsum((one.astype(np.float64) ** 2).tolist())
+    assert math.sqrt(block_dot(one, one)) == pytest.approx(math.sqrt(squares), rel=1e-6)
+    if dtype == np.float32:
+        assert abs(block_sum(one) - math.fsum(one.tolist())) <= 9e-7 * np.abs(one).sum()
 
 
 def test_what_is_short_or_float64_is_added_in_float64() -> None:

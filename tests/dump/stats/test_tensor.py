@@ -3,9 +3,8 @@ from __future__ import annotations
 import csv
 import math
 from fractions import Fraction
-from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -19,9 +18,6 @@ from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.records import Payload, Stats
 from pytest_npudump.dump.stats.tensor import ACL_TYPES, payload_stats, tensor_stats
 from pytest_npudump.dump.values.dtypes import BY_PROTO
-
-if TYPE_CHECKING:
-    from tests.dump.conftest import Each
 
 DATA = Path(__file__).parents[2] / "data" / "dump"
 
@@ -90,26 +86,27 @@ def _assert_close(found: Any, expected: Any, array: np.ndarray) -> Any:
     np.testing.assert_allclose(found.l2norm, expected.l2norm, rtol=1e-6)
 
 
-def test_random_tensors_of_every_type_and_size(each: Each) -> None:
-    for dtype, count in each(product(FLOATS + INTS, [1, 2, 3, 32768, 70001, 600001])):
-        values = np.random.default_rng(count).standard_normal(count) * 20
-        array = (np.abs(values) if np.dtype(dtype).kind == "u" else values).astype(dtype)
-        _assert_close(tensor_stats(array), _truth(array), array)
+@pytest.mark.each("dtype", FLOATS + INTS, ids=lambda d: np.dtype(d).name)
+@pytest.mark.each("count", [1, 2, 3, 32768, 70001, 600001])
+def test_random_tensors_of_every_type_and_size(dtype: Any, count: int) -> None:
+    values = np.random.default_rng(count).standard_normal(count) * 20
+    array = (np.abs(values) if np.dtype(dtype).kind == "u" else values).astype(dtype)
+    _assert_close(tensor_stats(array), _truth(array), array)
 
 
-def test_every_code_of_the_small_types_alone_and_together(each: Each) -> None:
-    for dtype in each(FLOATS):
-        size = np.dtype(dtype).itemsize
-        if size > 2:
-            continue
-        codes = np.arange(1 << (8 * size), dtype=f"u{size}").view(dtype)
-        _assert_close(tensor_stats(codes), _truth(codes), codes)
-        wide = _wide(codes)
-        finite = codes[np.isfinite(wide)]
-        _assert_close(tensor_stats(finite), _truth(finite), finite)
-        for code in codes[:: max(len(codes) // 512, 1)]:
-            alone = np.array([code])
-            _assert_close(tensor_stats(alone), _truth(alone), alone)
+@pytest.mark.each("dtype", FLOATS, ids=lambda d: np.dtype(d).name)
+def test_every_code_of_the_small_types_alone_and_together(dtype: Any) -> None:
+    size = np.dtype(dtype).itemsize
+    if size > 2:
+        return
+    codes = np.arange(1 << (8 * size), dtype=f"u{size}").view(dtype)
+    _assert_close(tensor_stats(codes), _truth(codes), codes)
+    wide = _wide(codes)
+    finite = codes[np.isfinite(wide)]
+    _assert_close(tensor_stats(finite), _truth(finite), finite)
+    for code in codes[:: max(len(codes) // 512, 1)]:
+        alone = np.array([code])
+        _assert_close(tensor_stats(alone), _truth(alone), alone)
 
 
 @settings(deadline=None, max_examples=200)
@@ -128,38 +125,33 @@ def test_any_integers(array: np.ndarray) -> None:
     _assert_close(tensor_stats(array), _truth(array), array)
 
 
-def test_one_special_value_anywhere(each: Each) -> None:
-    for special, dtype, place in each(
-        product(
-            [math.nan, math.inf, -math.inf],
-            [np.float16, np.float32, np.float64, ml_dtypes.bfloat16],
-            [0, 40000, 299999, 600000],
-        )
-    ):
-        array = np.linspace(-1, 1, 600001).astype(dtype)
-        array[place] = special
-        _assert_close(tensor_stats(array), _truth(array), array)
+@pytest.mark.each("special", [math.nan, math.inf, -math.inf])
+@pytest.mark.each("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
+@pytest.mark.each("place", [0, 40000, 299999, 600000])
+def test_one_special_value_anywhere(special: float, dtype: Any, place: int) -> None:
+    array = np.linspace(-1, 1, 600001).astype(dtype)
+    array[place] = special
+    _assert_close(tensor_stats(array), _truth(array), array)
 
 
-def test_a_mask_over_elements_of_one_sign(each: Each) -> None:
-    for special, dtype, zeros, sign in each(
-        product(
-            [math.nan, -math.inf], [np.float16, np.float32, np.float64, ml_dtypes.bfloat16], [0, 1], [-1, 1]
-        )
-    ):
-        values = np.random.default_rng(7).standard_normal(100_001)
-        array = (sign * (np.abs(values) + 0.5)).astype(dtype)
-        array[values > 0] = special
-        array[100_000 - zeros : 100_000] = -0.0
-        _assert_close(tensor_stats(array), _truth(array), array)
+@pytest.mark.each("special", [math.nan, -math.inf])
+@pytest.mark.each("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
+@pytest.mark.each("zeros", [0, 1])
+@pytest.mark.each("sign", [-1, 1])
+def test_a_mask_over_elements_of_one_sign(special: float, dtype: Any, zeros: int, sign: int) -> None:
+    values = np.random.default_rng(7).standard_normal(100_001)
+    array = (sign * (np.abs(values) + 0.5)).astype(dtype)
+    array[values > 0] = special
+    array[100_000 - zeros : 100_000] = -0.0
+    _assert_close(tensor_stats(array), _truth(array), array)
 
 
-def test_sums_in_float32_stay_within_the_stated_bound(each: Each) -> None:
-    for value in each([0.1, 3.3e38, 1e-38, 1e-45, 2e19, 9.9e17, 1.01e17, 9.9e16, 1e-20]):
-        array = np.full(1 << 20, value, np.float32)
-        found = tensor_stats(array)
-        assert abs(found.avg / float(array[0]) - 1) <= 9e-7
-        assert abs(found.l2norm / (float(array[0]) * 1024) - 1) <= 1e-6
+@pytest.mark.each("value", [0.1, 3.3e38, 1e-38, 1e-45, 2e19, 9.9e17, 1.01e17, 9.9e16, 1e-20])
+def test_sums_in_float32_stay_within_the_stated_bound(value: float) -> None:
+    array = np.full(1 << 20, value, np.float32)
+    found = tensor_stats(array)
+    assert abs(found.avg / float(array[0]) - 1) <= 9e-7
+    assert abs(found.l2norm / (float(array[0]) * 1024) - 1) <= 1e-6
 
 
 def _each_addition_rounds_up(rows: int, columns: int) -> Any:
@@ -169,27 +161,24 @@ def _each_addition_rounds_up(rows: int, columns: int) -> Any:
     return np.tile(block.reshape(-1), (1 << 17) // block.size)
 
 
-def test_roundings_that_all_go_one_way_stay_within_the_stated_bound(each: Each) -> None:
-    for rows, columns in each(product([8, 16, 32, 64, 128], [1, 64, 1024])):
-        for array in (
-            _each_addition_rounds_up(rows, columns),
-            np.sqrt(_each_addition_rounds_up(rows, columns)),
-        ):
-            found, values = tensor_stats(array), array.astype(np.float64)
-            mean = _mean(values.tolist())
-            assert abs(found.avg - mean) <= 9e-7 * mean
-            assert abs(found.l2norm / math.sqrt(math.fsum((values * values).tolist())) - 1) <= 1e-6
+@pytest.mark.each("rows", [8, 16, 32, 64, 128])
+@pytest.mark.each("columns", [1, 64, 1024])
+def test_roundings_that_all_go_one_way_stay_within_the_stated_bound(rows: int, columns: int) -> None:
+    for array in (_each_addition_rounds_up(rows, columns), np.sqrt(_each_addition_rounds_up(rows, columns))):
+        found, values = tensor_stats(array), array.astype(np.float64)
+        mean = _mean(values.tolist())
+        assert abs(found.avg - mean) <= 9e-7 * mean
+        assert abs(found.l2norm / math.sqrt(math.fsum((values * values).tolist())) - 1) <= 1e-6
 
 
-def test_zeros_of_both_signs_are_counted(each: Each) -> None:
-    for dtype, (positive, negative) in each(
-        product([np.float16, np.float32, ml_dtypes.bfloat16], [(0, 0), (3, 0), (0, 2), (3, 2)])
-    ):
-        array = np.linspace(1, 2, 700001).astype(dtype)
-        array[::2] *= dtype(-1)
-        array[5 : 5 + positive] = 0
-        array[699000 : 699000 + negative] = dtype(-0.0)
-        assert tensor_stats(array).zero == positive + negative
+@pytest.mark.each("dtype", [np.float16, np.float32, ml_dtypes.bfloat16])
+@pytest.mark.each(("positive", "negative"), [(0, 0), (3, 0), (0, 2), (3, 2)])
+def test_zeros_of_both_signs_are_counted(dtype: Any, positive: int, negative: int) -> None:
+    array = np.linspace(1, 2, 700001).astype(dtype)
+    array[::2] *= dtype(-1)
+    array[5 : 5 + positive] = 0
+    array[699000 : 699000 + negative] = dtype(-0.0)
+    assert tensor_stats(array).zero == positive + negative
 
 
 @pytest.mark.parametrize("value", [1e308, 1e200, 1e-200, 5e-324])
@@ -265,22 +254,20 @@ def _row(path: Path) -> Any:
         return list(csv.reader(file))[1][6:]
 
 
-def test_acls_own_statistics_of_every_type(each: Each) -> None:
-    for number in each(range(42)):
-        (path,) = (
-            p for p in (DATA / "dtypes").iterdir() if p.name.split("_")[0] == str(number) and not p.suffix
-        )
-        (tensor,) = read_container(path)[0].tensors
-        row = _row(path.with_suffix(".csv"))
-        dtype = BY_PROTO[number]
-        count = math.prod(tensor.shape)
-        found = payload_stats(tensor.payload, dtype.name, count, acl=True)
-        if not any(row):
-            assert found is None
-            continue
-        numbers = [found.max, found.min, found.avg, found.count, found.nan, found.neg_inf, found.pos_inf]
-        text = [format(n, "d" if isinstance(n, int) else "g") for n in numbers]
-        assert text == row
+@pytest.mark.each("number", range(42))
+def test_acls_own_statistics_of_every_type(number: int) -> None:
+    (path,) = (p for p in (DATA / "dtypes").iterdir() if p.name.split("_")[0] == str(number) and not p.suffix)
+    (tensor,) = read_container(path)[0].tensors
+    row = _row(path.with_suffix(".csv"))
+    dtype = BY_PROTO[number]
+    count = math.prod(tensor.shape)
+    found = payload_stats(tensor.payload, dtype.name, count, acl=True)
+    if not any(row):
+        assert found is None
+        return
+    numbers = [found.max, found.min, found.avg, found.count, found.nan, found.neg_inf, found.pos_inf]
+    text = [format(n, "d" if isinstance(n, int) else "g") for n in numbers]
+    assert text == row
 
 
 def test_payloads_and_arrays_agree_for_all_types() -> None:
@@ -311,23 +298,24 @@ def test_packed_types_count_no_spare_bits(tmp_path: Path) -> None:
         payload_stats(Payload(path, 0, 2), "int4", 5)
 
 
-def test_squares_leave_the_range_of_float64_in_some_pieces_only(each: Each) -> None:
-    for magnitudes in each(
-        [
-            (1e-300, 1.0, 1e300),
-            (1.0, 1e-300, 1e300),
-            (1e300, 1.0, 1e-300),
-            (1e-300, 1e-310, 1e-200),
-            (1e-300, 0.0, 1.0),
-            (1e300, 1.7e304, 1e299),
-            (0.0, 0.0, 1e-320),
-        ]
-    ):
-        piece = np.linspace(-1, 0.7, (2 << 20) // 8)
-        array = np.concatenate([piece * magnitude for magnitude in magnitudes])
-        found, exponent = tensor_stats(array), -math.frexp(max(magnitudes))[1]
-        scaled = np.ldexp(array, min(exponent, 1000))
-        norm = math.sqrt(math.fsum((scaled * scaled).tolist()))
-        assert found.l2norm == pytest.approx(math.ldexp(norm, -min(exponent, 1000)), rel=1e-12)
-        mean = math.ldexp(math.fsum(scaled.tolist()) / len(array), -min(exponent, 1000))
-        assert found.avg == pytest.approx(mean, rel=1e-9)
+@pytest.mark.each(
+    "magnitudes",
+    [
+        (1e-300, 1.0, 1e300),
+        (1.0, 1e-300, 1e300),
+        (1e300, 1.0, 1e-300),
+        (1e-300, 1e-310, 1e-200),
+        (1e-300, 0.0, 1.0),
+        (1e300, 1.7e304, 1e299),
+        (0.0, 0.0, 1e-320),
+    ],
+)
+def test_squares_leave_the_range_of_float64_in_some_pieces_only(magnitudes: tuple[float, ...]) -> None:
+    piece = np.linspace(-1, 0.7, (2 << 20) // 8)
+    array = np.concatenate([piece * magnitude for magnitude in magnitudes])
+    found, exponent = tensor_stats(array), -math.frexp(max(magnitudes))[1]
+    scaled = np.ldexp(array, min(exponent, 1000))
+    norm = math.sqrt(math.fsum((scaled * scaled).tolist()))
+    assert found.l2norm == pytest.approx(math.ldexp(norm, -min(exponent, 1000)), rel=1e-12)
+    mean = math.ldexp(math.fsum(scaled.tolist()) / len(array), -min(exponent, 1000))
+    assert found.avg == pytest.approx(mean, rel=1e-9)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.records import Dump
-    from tests.dump.conftest import Each
 
 STAMP = 1795228705872229
 ADD = f"Add.net_add.3.5.{STAMP}"
@@ -50,46 +49,50 @@ def keys(dump: Dump) -> list[str]:
     return [str(record.key.sanitised) for record in dump.records]
 
 
-def test_names_of_converted_tensors_tell_dump_file_and_tensor(each: Each) -> None:
-    for name, op_name, io, slot, part in each(
-        [
-            (f"{ADD}.output.0.npy", "net_add", "output", 0, None),
-            (f"{ADD}.input.12.npy", "net_add", "input", 12, None),
-            (f"{ADD}.workspace.1.npy", "net_add", "workspace", 1, None),
-            (f"{ADD}.output.0.2x3.npy", "net_add", "output", 0, None),
-            (f"{ADD}.output.0.6.npy", "net_add", "output", 0, 6),
-            (f"{ADD}.4.1.2.0.output.0.npy", "net_add", "output", 0, None),
-            (f"Add.net/x.0.4.3.{STAMP}.output.1.npy", "net/x", "output", 1, None),
-            ("Add.net_add.3.20261120080910123.input.0.npy", "net_add", "input", 0, None),
-        ]
-    ):
-        found = parse_converted(name)
-        assert found is not None
-        assert (found.op_type, found.op_name, found.io, found.slot, found.part) == (
-            "Add",
-            op_name,
-            io,
-            slot,
-            part,
-        )
+@pytest.mark.each(
+    ("name", "op_name", "io", "slot", "part"),
+    [
+        (f"{ADD}.output.0.npy", "net_add", "output", 0, None),
+        (f"{ADD}.input.12.npy", "net_add", "input", 12, None),
+        (f"{ADD}.workspace.1.npy", "net_add", "workspace", 1, None),
+        (f"{ADD}.output.0.2x3.npy", "net_add", "output", 0, None),
+        (f"{ADD}.output.0.6.npy", "net_add", "output", 0, 6),
+        (f"{ADD}.4.1.2.0.output.0.npy", "net_add", "output", 0, None),
+        (f"Add.net/x.0.4.3.{STAMP}.output.1.npy", "net/x", "output", 1, None),
+        ("Add.net_add.3.20261120080910123.input.0.npy", "net_add", "input", 0, None),
+    ],
+)
+def test_names_of_converted_tensors_tell_dump_file_and_tensor(
+    name: str, op_name: str, io: str, slot: int, part: int | None
+) -> None:
+    found = parse_converted(name)
+    assert found is not None
+    assert (found.op_type, found.op_name, found.io, found.slot, found.part) == (
+        "Add",
+        op_name,
+        io,
+        slot,
+        part,
+    )
 
 
-def test_other_names_are_none_of_converted_tensors(each: Each) -> None:
-    for name in each(
-        [
-            ADD,
-            f"{ADD}.npy",
-            f"{ADD}.output.npy",
-            f"{ADD}.output.0.bin",
-            f"{ADD}.csv.output.0.npy",
-            f"{ADD}.output.0.2x.npy",
-            f"{ADD}.output.0.npy.output.0.npy",
-            f"Opdebug.Node_OpDebug.3.5.{STAMP}.output.0.npy",
-            "x.output.0.npy",
-            "k.2.3.20261120080910123.core.output.0.npy",
-        ]
-    ):
-        assert parse_converted(name) is None
+@pytest.mark.each(
+    "name",
+    [
+        ADD,
+        f"{ADD}.npy",
+        f"{ADD}.output.npy",
+        f"{ADD}.output.0.bin",
+        f"{ADD}.csv.output.0.npy",
+        f"{ADD}.output.0.2x.npy",
+        f"{ADD}.output.0.npy.output.0.npy",
+        f"Opdebug.Node_OpDebug.3.5.{STAMP}.output.0.npy",
+        "x.output.0.npy",
+        "k.2.3.20261120080910123.core.output.0.npy",
+    ],
+)
+def test_other_names_are_none_of_converted_tensors(name: str) -> None:
+    assert parse_converted(name) is None
 
 
 @pytest.mark.parametrize(

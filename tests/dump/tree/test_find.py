@@ -2,16 +2,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_npudump.dump.places import Place, context, read_place
 from pytest_npudump.dump.tree.find import Tree, find_files
 from pytest_npudump.errors import DumpError
-
-if TYPE_CHECKING:
-    from tests.dump.conftest import Each
 
 DATA = Path(__file__).parents[2] / "data" / "trees"
 STAMP = 1795228705872229
@@ -30,40 +26,41 @@ def only(tree: Tree) -> Place:
     return place
 
 
-def test_directories_say_what_every_writer_s_layout_means(each: Each) -> None:
-    for directories, place in each(
-        [
-            ("", Place()),
-            ("20260101010101/0", Place(("20260101010101",), device=0)),
-            ("20260101010101/3/net/7/2", Place(("20260101010101",), -1, 3, "net", 7, 2)),
-            ("20260101010101/3/net/7", Place(("20260101010101",), -1, 3, "net", 7)),
-            ("20260101010101/3/2", Place(("20260101010101",), device=3, iteration=2)),
-            ("3/net/7/2", Place((), -1, 3, "net", 7, 2)),
-            (
-                "worldsize8_global_rank5/20260101010101/5/graph_1/11/2",
-                Place(("20260101010101",), 5, 5, "graph_1", 11, 2),
-            ),
-            (
-                "worldsize2_global_rank1/gm_20260101010101123456_dump/4",
-                Place(("gm_20260101010101123456_dump",), rank=1, step=4),
-            ),
-            ("rank_2/LeNet/0/9", Place((), 2, -1, "LeNet", 0, step=9, mindspore=True)),
-            ("rank_2/LeNet/0/constants", Place((), 2, -1, "LeNet", 0, mindspore=True)),
-            ("rank_2/20260101010101/step_3", Place(("20260101010101",), rank=2, step=3)),
-            (
-                "rank_2/20260101010101/step_3/20260101010102/1/net/7/0",
-                Place(("20260101010101", "20260101010102"), 2, 1, "net", 7, 0, 3),
-            ),
-            ("6/20260101010101/0", Place(("20260101010101",), device=0, step=6)),
-            ("6/20260101010101/0/2", Place(("20260101010101",), device=0, iteration=2, step=6)),
-            ("6/20260101010101/0/net/7/2", Place(("20260101010101",), -1, 0, "net", 7, 2, 6)),
-            ("6/20260101010101/0/7/2", Place(("20260101010101",), -1, 0, "", 7, 2, 6)),
-            ("rank_2/1733905446819790/step_3", Place(("1733905446819790",), rank=2, step=3)),
-            ("pid4711/device2", Place(("pid4711",), device=2)),
-            ("extra-info/data-dump/1", Place(device=1)),
-        ]
-    ):
-        assert read_place(directories.split("/") if directories else ()) == place
+@pytest.mark.each(
+    ("directories", "place"),
+    [
+        ("", Place()),
+        ("20260101010101/0", Place(("20260101010101",), device=0)),
+        ("20260101010101/3/net/7/2", Place(("20260101010101",), -1, 3, "net", 7, 2)),
+        ("20260101010101/3/net/7", Place(("20260101010101",), -1, 3, "net", 7)),
+        ("20260101010101/3/2", Place(("20260101010101",), device=3, iteration=2)),
+        ("3/net/7/2", Place((), -1, 3, "net", 7, 2)),
+        (
+            "worldsize8_global_rank5/20260101010101/5/graph_1/11/2",
+            Place(("20260101010101",), 5, 5, "graph_1", 11, 2),
+        ),
+        (
+            "worldsize2_global_rank1/gm_20260101010101123456_dump/4",
+            Place(("gm_20260101010101123456_dump",), rank=1, step=4),
+        ),
+        ("rank_2/LeNet/0/9", Place((), 2, -1, "LeNet", 0, step=9, mindspore=True)),
+        ("rank_2/LeNet/0/constants", Place((), 2, -1, "LeNet", 0, mindspore=True)),
+        ("rank_2/20260101010101/step_3", Place(("20260101010101",), rank=2, step=3)),
+        (
+            "rank_2/20260101010101/step_3/20260101010102/1/net/7/0",
+            Place(("20260101010101", "20260101010102"), 2, 1, "net", 7, 0, 3),
+        ),
+        ("6/20260101010101/0", Place(("20260101010101",), device=0, step=6)),
+        ("6/20260101010101/0/2", Place(("20260101010101",), device=0, iteration=2, step=6)),
+        ("6/20260101010101/0/net/7/2", Place(("20260101010101",), -1, 0, "net", 7, 2, 6)),
+        ("6/20260101010101/0/7/2", Place(("20260101010101",), -1, 0, "", 7, 2, 6)),
+        ("rank_2/1733905446819790/step_3", Place(("1733905446819790",), rank=2, step=3)),
+        ("pid4711/device2", Place(("pid4711",), device=2)),
+        ("extra-info/data-dump/1", Place(device=1)),
+    ],
+)
+def test_directories_say_what_every_writer_s_layout_means(directories: str, place: Place) -> None:
+    assert read_place(directories.split("/") if directories else ()) == place
 
 
 def test_trap_25_a_time_directory_inside_another_belongs_to_the_same_place() -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
@@ -13,9 +12,6 @@ from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump, TensorKey
 from pytest_npudump.dump.stats.tensor import payload_stats
 from pytest_npudump.errors import DumpError
-
-if TYPE_CHECKING:
-    from tests.dump.conftest import Each, Fresh
 
 DATA = Path(__file__).parents[2] / "data" / "trees"
 HEADER = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value,Min Value\n"
@@ -284,31 +280,31 @@ def test_float32_under_the_header_of_another_float_is_read_as_what_it_is_and_not
     assert "read, recorded and judged as float32" in note
 
 
+@pytest.mark.each(
+    ("folder", "descr", "nbytes"),
+    [
+        ("rank_0/net/0/0", "<f2", 11),
+        ("rank_0/net/0/0", "<f2", 13),
+        ("rank_0/net/0/0", "<f2", 5),
+        ("rank_0/net/0/0", "<f2", 24),
+        ("rank_0/net/0/0", "<i2", 12),
+        ("rank_0/net/0/0", "<E2", 12),
+        ("rank_0/net/0/0", "<f4", 6),
+        ("rank_0/net/0/0", "<f8", 11),
+        ("20260801120000/0/net/0/0", "<f2", 12),
+    ],
+)
 def test_any_other_number_of_bytes_is_damage_and_so_is_float32_in_another_producers_tree(
-    each: Each, fresh: Fresh
+    tmp_path: Path, folder: str, descr: str, nbytes: int
 ) -> None:
-    for folder, descr, nbytes in each(
-        [
-            ("rank_0/net/0/0", "<f2", 11),
-            ("rank_0/net/0/0", "<f2", 13),
-            ("rank_0/net/0/0", "<f2", 5),
-            ("rank_0/net/0/0", "<f2", 24),
-            ("rank_0/net/0/0", "<i2", 12),
-            ("rank_0/net/0/0", "<E2", 12),
-            ("rank_0/net/0/0", "<f4", 6),
-            ("rank_0/net/0/0", "<f8", 11),
-            ("20260801120000/0/net/0/0", "<f2", 12),
-        ]
-    ):
-        tmp_path = fresh()
-        path = tmp_path / folder / f"MatMul.a.0.0.{STAMP}.output.0.DefaultFormat.Float16.npy"
-        save_float32_as(descr, path, [1.5, 2.5, 3.5])
-        data = path.read_bytes()
-        path.write_bytes((data[:-12] + bytes(24))[: len(data) - 12 + nbytes])
-        dump = read_dump(tmp_path)
-        assert not dump.records
-        (problem,) = dump.problems
-        assert "truncated or damaged" in str(problem)
+    path = tmp_path / folder / f"MatMul.a.0.0.{STAMP}.output.0.DefaultFormat.Float16.npy"
+    save_float32_as(descr, path, [1.5, 2.5, 3.5])
+    data = path.read_bytes()
+    path.write_bytes((data[:-12] + bytes(24))[: len(data) - 12 + nbytes])
+    dump = read_dump(tmp_path)
+    assert not dump.records
+    (problem,) = dump.problems
+    assert "truncated or damaged" in str(problem)
 
 
 def test_an_empty_tensor_of_float16_keeps_its_type(tmp_path: Path) -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.tree.mindspore import under_first_keys
-
-if TYPE_CHECKING:
-    from tests.dump.conftest import Each, Fresh
 
 DATA = Path(__file__).parents[2] / "data" / "trees"
 TREE = DATA / "mindspore-control_flow_multigraph"
@@ -36,17 +33,16 @@ def layers_of(tree: Path) -> list[str]:
     return sorted({record.key.layer for record in read_dump(tree, stats=False).records})
 
 
-def test_graphs_steps_and_turns_of_a_real_dump_are_those_of_the_first_run(each: Each, fresh: Fresh) -> None:
-    for layer in each(layers_of(TREE)):
-        tmp_path = fresh()
-        first = read_dump(TREE, stats=False)
-        again = read_dump(part_of(TREE, tmp_path, layer), stats=False, one_run=True)
-        keyed = under_first_keys(first, again)
-        assert {r.key for r in keyed.records} == {r.key for r in first.records if r.key.layer == layer}
-        assert [r.path for r in keyed.records] == [r.path for r in again.records]
-        by_key = {record.key: record.path for record in first.records}
-        for record in keyed.records:
-            assert record.path.read_bytes() == by_key[record.key].read_bytes()
+@pytest.mark.each("layer", layers_of(TREE))
+def test_graphs_steps_and_turns_of_a_real_dump_are_those_of_the_first_run(tmp_path: Path, layer: str) -> None:
+    first = read_dump(TREE, stats=False)
+    again = read_dump(part_of(TREE, tmp_path, layer), stats=False, one_run=True)
+    keyed = under_first_keys(first, again)
+    assert {r.key for r in keyed.records} == {r.key for r in first.records if r.key.layer == layer}
+    assert [r.path for r in keyed.records] == [r.path for r in again.records]
+    by_key = {record.key: record.path for record in first.records}
+    for record in keyed.records:
+        assert record.path.read_bytes() == by_key[record.key].read_bytes()
 
 
 def test_without_the_first_run_the_keys_would_be_others(tmp_path: Path) -> None:
