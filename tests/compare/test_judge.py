@@ -6,15 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
-from pytest_npudump.compare.judge import BY_DEFAULT, RUN, Terms, judge, seen_by
-from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.compare.judge import AS_GIVEN, BY_DEFAULT, GOLDEN, REFERENCE, RUN, Terms, judge, seen_by
+from pytest_npudump.compare.tolerances.tolerance import Tolerances
+from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable, layer_of
 from pytest_npudump.record.record import UNWRITTEN, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 DEFAULTS = Terms(unasked=BY_DEFAULT)
 BY_NAME = Terms()
@@ -167,3 +169,89 @@ def test_names_of_an_earlier_golden_make_no_verdict() -> None:
     renamed = record({"a/b:output.0": (1, None)})  # which a header of its files says, so that it is so
     failing = told(record({"a.b:output.0": (1, None)}), renamed)[0]
     assert failing == ["a.b:output.0 missing", "a/b:output.0 extra"]
+
+
+def dumped(folder: Path, values: Sequence[float], *, told: bool, layer: str = "a") -> Record:
+    """A record of one tensor whose elements lie in a file, with its statistics where they are told."""
+    folder.mkdir(exist_ok=True)
+    array = np.asarray(values, np.float32)
+    path = folder / f"{layer}.bin"
+    path.write_bytes(array.tobytes())
+    high, low, mean = float(array.max()), float(array.min()), float(array.mean())
+    one = TensorRecord(
+        TensorKey.parse(f"{layer}:output.0"),
+        "Conv",
+        "float32",
+        array.shape,
+        path,
+        format="ND",
+        stats=Stats(len(array), high, low, mean, None, 0, 0, 0, None, None) if told else None,
+        payload=Payload(path, 0, array.nbytes),
+    )
+    return replace(Record.of(StatsTable.from_records([one])), tensors=(one,))
+
+
+def test_elements_are_compared_where_both_have_them_and_they_are_wanted(tmp_path: Path) -> None:
+    golden = dumped(tmp_path / "golden", [1, 2, 3, 4], told=True)
+    moved = dumped(tmp_path / "run", [4, 3, 2, 1], told=True)
+    failing = judge(golden, moved, Terms(against=RUN)).failing
+    assert [reason.statistic for reason in failing[0].reasons] == ["max_abs", "relative_l2"]
+    assert judge(golden, moved, Terms(against=RUN, tensors=("a",))).failing
+    comparison = judge(golden, moved, Terms(against=RUN, tensors=("b*",)))
+    assert not comparison.failing
+    assert not comparison.elements
+    without = replace(moved, tensors=())
+    assert not judge(golden, without, Terms(against=RUN)).failing
+    known = judge(golden, moved, Terms(against=RUN)).elements
+    found = judge(replace(golden, tensors=()), without, Terms(against=REFERENCE), elements=known)
+    assert [verdict.status for verdict in found.failing] == ["fail"]
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_statistics_that_a_record_of_tensors_lacks_are_computed(tmp_path: Path, side: int) -> None:
+    untold = dumped(tmp_path / "untold", [1, 2, 3, 4], told=False)
+    for values, statuses in (([1, 2, 3, 4], []), ([1, 2, 3, 5], ["fail"])):
+        other = replace(dumped(tmp_path / "told", values, told=True), tensors=())
+        records = (untold, other) if side == 0 else (other, untold)
+        comparison = judge(*records, Terms(against=RUN))
+        assert [verdict.status for verdict in comparison.failing] == statuses
+        assert comparison.golden.known[0, :3].all()
+        assert comparison.actual.known[0, :3].all()
+
+
+def test_a_tensor_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    golden, run = (dumped(tmp_path / name, [1, 2, 3, 4], told=True) for name in ("golden", "run"))
+    run.tensors[0].path.unlink()
+    comparison = judge(golden, run, Terms(against=RUN))
+    assert [len(errors) for errors in comparison.unreadable.values()] == [1]
+
+
+def test_producers_decide_by_which_bounds() -> None:
+    golden = record({"a:output.0": (1e-3, None)}, digits=None, producer={"soc": "A"})
+    off = record({"a:output.0": (1e-3 + 1e-7, None)}, digits=None, producer={"soc": "A"})
+    for soc, terms, bounds, failing in (
+        ("A", Terms(), "same", True),
+        ("B", Terms(), "other", False),
+        ("B", Terms(option="same"), "same", True),
+        ("A", Terms(marker="other", option="same"), "other", False),
+    ):
+        comparison = judge(golden, replace(off, producer={"soc": soc}), terms)
+        assert comparison.numerics is not None
+        assert (comparison.numerics.bounds, bool(comparison.failing)) == (bounds, failing)
+        assert comparison.tolerances.preset == bounds
+    given = judge(golden, off, Terms(Tolerances("other"), option=AS_GIVEN))
+    assert (given.numerics, given.failing) == (None, ())
+
+
+def test_what_was_measured_is_an_approved_golden_s_alone() -> None:
+    golden = replace(record({"a:output.0": (1, None)}), extra={"repeats": {"runs": 2}})
+    found = [judge(golden, golden, Terms(against=kind)).repeats for kind in (GOLDEN, RUN)]
+    assert found == [True, None]
+
+
+def test_a_value_that_nobody_approved_fails_and_another_run_s_is_noted() -> None:
+    before, run = record({"a:output.0": (1, None)}), record({"a:output.0": (1, None)})
+    known = before.table.known.copy()
+    known[:, 0] = False
+    before = replace(before, table=replace(before.table, known=known))
+    assert [judge(before, run, Terms(against=kind)).count("fail") for kind in (GOLDEN, RUN)] == [1, 0]
