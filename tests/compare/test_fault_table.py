@@ -20,6 +20,8 @@ from pytest_npudump.onnxmodels.exposed_session import exposed_session
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.e2e
+
 BENCHMARKS = Path(__file__).parents[2] / "docs/benchmarks"
 FAULTS, MEMBERS, SEED = 84, 2, 1
 

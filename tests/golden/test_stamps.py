@@ -126,6 +126,7 @@ def test_a_golden_without_tensors_changes_with_its_head() -> None:
     assert stamped(golden({}), before, NOW).extra == {"recorded": str(NOW)}
 
 
+@pytest.mark.e2e
 def test_a_recording_names_the_commit_that_is_checked_out(tmp_path: Path) -> None:
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
     subprocess.run([*git, "init", "-q"], check=True)
@@ -141,6 +142,7 @@ def test_a_recording_names_the_commit_that_is_checked_out(tmp_path: Path) -> Non
     assert again.staged is None
 
 
+@pytest.mark.e2e
 def test_git_joins_approvals_of_different_tensors_by_itself(tmp_path: Path) -> None:
     layers = {f"conv{number}": 1.0 for number in range(6)}
     base = stamped(golden(layers), None, THEN)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
+import pkgutil
 import sys
 from dataclasses import dataclass
 from textwrap import dedent
@@ -22,25 +24,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # Loaded here once: what a session within a test imports first, its end unloads again.
-for _name in (
-    "_pytest.stepwise",
-    "filelock",
-    "onnxruntime",
-    "pytest_npudump.emulator.acl.mdl",
-    "pytest_npudump.emulator.acl.op",
-    "pytest_npudump.emulator.acl.rt",
-    "pytest_npudump.emulator.acl.util",
-    "pytest_npudump.emulator.machine.fault_injection",
-    "pytest_npudump.plugin.runner",
-    "pytest_npudump.reference.reference",
-    "pytest_npudump.regression.session",
-    "pytest_npudump.report.terminal",
-    "pytest_npudump.runtime.emulator.adapter",
-    "pytest_npudump.runtime.pyacl.adapter",
-    "pytest_npudump.runtime.torch_npu.adapter",
-    "rich.console",
-):
+for _name in ("_pytest.stepwise", "filelock", "onnxruntime", "rich.console"):
     importlib.import_module(_name)
+for _room in ("emulator", "plugin", "reference", "regression", "report", "results", "runtime"):
+    _package = importlib.import_module(f"pytest_npudump.{_room}")
+    for _module in pkgutil.walk_packages(_package.__path__, f"{_package.__name__}."):
+        with contextlib.suppress(ImportError):  # of what is not installed
+            importlib.import_module(_module.name)
 
 LAYERS = ("block/conv.1", "block/relu.1", "block/conv.2", "head/softmax")
 

@@ -118,6 +118,7 @@ def test_revision_without_the_test_is_skipped(project: Project) -> None:
     assert project.run(BISECT, "-k", "nothing").ret == SKIPPED
 
 
+@pytest.mark.e2e
 def test_revision_whose_conftest_cannot_be_loaded_is_skipped(project: Project) -> None:
     project.marked()
     project.path.joinpath("conftest.py").write_text("import no_such_module_of_this_revision\n", "utf-8")
@@ -139,12 +140,14 @@ def test_a_difference_that_does_not_come_again_is_skipped(project: Project) -> N
     assert "did not when it ran again" in said(result)
 
 
+@pytest.mark.e2e
 def test_interrupted_session_ends_the_bisection(project: Project) -> None:
     project.marked(body="    raise KeyboardInterrupt")
     result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", BISECT)
     assert result.ret == 130
 
 
+@pytest.mark.e2e
 def test_test_in_a_process_of_its_own_and_workers_of_xdist_count_alike(project: Project) -> None:
     project.marked("isolation='process'")
     project.record()
@@ -179,6 +182,7 @@ def test_what_runs_no_session_keeps_its_code(project: Project) -> None:
     assert project.run(BISECT, "--markers").ret == 0
 
 
+@pytest.mark.e2e
 def test_the_ini_key_and_the_variable_switch_it_on_too(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

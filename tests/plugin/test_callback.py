@@ -269,6 +269,7 @@ def test_an_emulator_that_is_left_as_it_was_found(project: Project) -> None:
     assert all("test_second" in str(path) for path in written)
 
 
+@pytest.mark.e2e
 def test_a_process_of_its_own_receives_its_dump(project: Project) -> None:
     project.marked(f'{CALLBACK}, isolation="process"')
     project.record(KEEP, "--npudump-dump-dir=dumps")

@@ -138,6 +138,7 @@ class TestMindSpore(RuntimeConformance):
         return {"Default/Add-op0:output.0": np.linspace(0, 2.5, 6, dtype=np.float32)}
 
 
+@pytest.mark.e2e
 def test_a_suite_that_runs_nothing_says_what_it_lacks(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """

@@ -23,6 +23,8 @@ from pytest_npudump.cli.init.pytest_keys import with_keys
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.e2e
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
