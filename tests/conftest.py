@@ -135,7 +135,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if LONG & set(getattr(item, "fixturenames", ())):
+        if LONG & set(getattr(item, "fixturenames", ())) or item.get_closest_marker("mindspore"):
             item.add_marker("e2e")
         marker = item.get_closest_marker("conformance")
         if marker is not None:

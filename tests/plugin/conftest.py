@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import json
 import pkgutil
@@ -35,6 +36,7 @@ for _room in ("emulator", "plugin", "reference", "regression", "report", "result
 LAYERS = ("block/conv.1", "block/relu.1", "block/conv.2", "head/softmax")
 
 
+@functools.cache
 def small_model(
     *, change: float = 0.0, without: str = "", nan: bool = False, extra: bool = False, named: str = LAYERS[2]
 ) -> bytes:
