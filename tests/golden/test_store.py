@@ -1,6 +1,6 @@
 from __future__ import annotations
-
 import os
+import pytest
 import random
 import signal
 import subprocess
@@ -10,20 +10,23 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import pytest
-
-from pytest_npudump.errors import GoldenError, GoldenMissingError
-from pytest_npudump.golden.store import is_there, read_golden, stage_golden, write_golden
+from pytest_npudump.errors import GoldenError
+from pytest_npudump.errors import GoldenMissingError
+from pytest_npudump.golden.store import is_there
+from pytest_npudump.golden.store import read_golden
+from pytest_npudump.golden.store import stage_golden
+from pytest_npudump.golden.store import write_golden
 from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import render
 from pytest_npudump.storage import atomic
+from typing import Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
+    from collections.abc import Callable
+    from collections.abc import Iterator
     from pytest_npudump.dump.table import StatsTable
+
 
 
 @pytest.fixture
@@ -340,6 +343,7 @@ for i in itertools.count():
 """
 
 
+@pytest.mark.e2e
 def test_no_kill_tears_or_loses_a_golden(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     chance = random.Random(0)  # noqa: S311 - any spread of moments to kill at
@@ -359,6 +363,7 @@ def test_no_kill_tears_or_loses_a_golden(tmp_path: Path) -> None:
     assert [left.name for left in tmp_path.iterdir()] == ["a.yaml"]
 
 
+@pytest.mark.e2e
 def test_writers_in_parallel_each_leave_a_whole_file(tmp_path: Path, golden: Callable[..., Record]) -> None:
     path = tmp_path / "a.yaml"
     command = [sys.executable, "-c", WRITER, str(path)]

@@ -188,6 +188,7 @@ def test_many_braces_and_long_texts_take_no_time() -> None:
         assert isinstance(spoken(text), str)
 
 
+@pytest.mark.e2e
 def test_english_knows_no_sentences() -> None:
     code = """
 import sys

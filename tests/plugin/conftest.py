@@ -1,51 +1,43 @@
 """Projects under test: a small ONNX model, a test with the marker, and a pytest that runs them."""
 
 from __future__ import annotations
-
+import contextlib
+import functools
 import importlib
 import json
-import sys
-from dataclasses import dataclass
-from textwrap import dedent
-from typing import TYPE_CHECKING
-
 import numpy as np
 import onnx
+import pkgutil
 import pytest
-from onnx import TensorProto, helper, numpy_helper
-
+import sys
+from dataclasses import dataclass
+from onnx import TensorProto
+from onnx import helper
+from onnx import numpy_helper
 from pytest_npudump.emulator import install
 from pytest_npudump.runtime.emulator.provider import EmulatorFinder
+from textwrap import dedent
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 
+
 # Loaded here once: what a session within a test imports first, its end unloads again.
-for _name in (
-    "_pytest.stepwise",
-    "filelock",
-    "onnxruntime",
-    "pytest_npudump.emulator.acl.mdl",
-    "pytest_npudump.emulator.acl.op",
-    "pytest_npudump.emulator.acl.rt",
-    "pytest_npudump.emulator.acl.util",
-    "pytest_npudump.emulator.faults",
-    "pytest_npudump.plugin.runner",
-    "pytest_npudump.explain.reference",
-    "pytest_npudump.regression.session",
-    "pytest_npudump.report.terminal",
-    "pytest_npudump.runtime.emulator.adapter",
-    "pytest_npudump.runtime.pyacl.adapter",
-    "pytest_npudump.runtime.torch_npu.adapter",
-    "rich.console",
-):
+for _name in ("_pytest.stepwise", "filelock", "onnxruntime", "rich.console"):
     importlib.import_module(_name)
+for _room in ("emulator", "plugin", "reference", "regression", "report", "results", "runtime"):
+    _package = importlib.import_module(f"pytest_npudump.{_room}")
+    for _module in pkgutil.walk_packages(_package.__path__, f"{_package.__name__}."):
+        with contextlib.suppress(ImportError):  # of what is not installed
+            importlib.import_module(_module.name)
 
 LAYERS = ("block/conv.1", "block/relu.1", "block/conv.2", "head/softmax")
 
 
+@functools.cache
 def small_model(
     *, change: float = 0.0, without: str = "", nan: bool = False, extra: bool = False, named: str = LAYERS[2]
 ) -> bytes:
