@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.tensors.paired_chunks import CHUNK
+from pytest_npudump.compare.tensors.difference import CHUNK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

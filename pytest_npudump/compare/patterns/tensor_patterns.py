@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.compare.patterns.pattern_search import find_pattern
-from pytest_npudump.compare.tensors.paired_chunks import value_chunks
+from pytest_npudump.compare.tensors.difference import value_chunks
 from pytest_npudump.compare.tensors.tensor_pair import pair_values
 from pytest_npudump.errors import NpudumpError
 
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pytest_npudump.compare.patterns.pattern_search import Pattern
-    from pytest_npudump.compare.tensors.difference import TensorDifference
-    from pytest_npudump.compare.tensors.paired_chunks import Values
+    from pytest_npudump.compare.tensors.difference import TensorDifference, Values
     from pytest_npudump.compare.tensors.tensor_pair import Elements, Pair
 
 SEARCHED = 20

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.tensors.difference import examine_small
-from pytest_npudump.compare.tensors.small import TOGETHER, small_pair
+from pytest_npudump.compare.tensors.difference import TOGETHER, examine_small, small_pair
 from pytest_npudump.compare.tensors.tensor_pair import (
     WORST,
     Elements,

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from pytest_npudump.compare.tensors.difference import Examined, TensorDifference
-    from pytest_npudump.compare.tensors.paired_chunks import Values
+    from pytest_npudump.compare.tensors.difference import Examined, TensorDifference, Values
     from pytest_npudump.golden.tensors import GoldenTensor
 
     Array = np.ndarray[Any, np.dtype[Any]]

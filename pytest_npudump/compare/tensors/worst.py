@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from dataclasses import dataclass
+
+    import numpy as np
 else:
     from pytest_npudump.dump.unguarded import dataclass
-
-_ROWS = 128
-_SMALL = 2048
-"""Elements up to which sorting them all is quicker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,62 +64,23 @@ class Worst:
         """Distances up to this one change nothing."""
         return self._finite[-1][0] if len(self._finite) >= self.limit else 0
 
-    def add(self, distance: np.ndarray, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
-        """Take a chunk whose element 0 is element ``offset`` of the tensor; no distance is NaN."""
-        places = self.candidates(distance)
-        self.take(places, distance[places], golden[places], actual[places], offset)
-
-    def take(
-        self, places: np.ndarray, distance: np.ndarray, golden: np.ndarray, actual: np.ndarray, offset: int
-    ) -> None:
-        """Take the elements at ``places`` of a chunk; distances and values are of shape (len(places),)."""
-        if not len(places):
-            return
-        rows = zip(
-            distance.tolist(), (places + offset).tolist(), _values(golden), _values(actual), strict=True
-        )
-        self.insert(rows)
-
     def insert(self, rows: Iterable[tuple[float | int, int, Any, Any]]) -> None:
         """Take elements as (distance, index, golden value, actual value); no distance is 0."""
         self._finite += rows
         self._finite.sort(key=lambda item: (-item[0], item[1]))
         del self._finite[self.limit :]
 
-    def add_special(self, places: np.ndarray, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
-        """Take the different special pairs at ``places`` of a chunk."""
-        places = places[: self.limit]
-        self.take_special(places, golden[places], actual[places], offset)
-
-    def take_special(self, places: np.ndarray, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
-        """Take such pairs as :meth:`take` does the others."""
-        found = (places + offset).tolist()
-        if self.first_special is None and found:
-            self.first_special = found[0]
+    def take_special(self, places: np.ndarray, golden: np.ndarray, actual: np.ndarray) -> None:
+        """Take different special pairs, given by their indices in the tensor, ascending, and their values."""
+        if self.first_special is None and places.size:
+            self.first_special = int(places[0])
         room = self.limit - len(self._special)
-        self._special += list(zip(found, _values(golden), _values(actual), strict=True))[:room]
+        self._special += list(zip(places.tolist(), golden.tolist(), actual.tolist(), strict=True))[:room]
 
     @property
     def wants_special(self) -> bool:
         """Whether another different special pair changes anything."""
         return self.first_special is None or len(self._special) < self.limit
-
-    def candidates(self, distance: np.ndarray) -> np.ndarray:
-        """Places of at most ``limit`` elements, among which are all that belong in the list."""
-        if not self.limit:
-            return np.empty(0, np.intp)
-        if distance.size <= _SMALL:
-            places = np.argsort(-distance.astype(np.float64), kind="stable")[: self.limit]
-            return places[distance[places] > self.threshold]
-        threshold = max(self.threshold, _lower_bound(distance, self.limit))
-        above = np.flatnonzero(distance > threshold)
-        if threshold > self.threshold:
-            equal = np.flatnonzero(distance == threshold)[: self.limit]
-            above = np.concatenate([above, equal])
-        if len(above) > self.limit:
-            order = np.lexsort((above, -distance[above].astype(np.float64)))
-            above = above[order[: self.limit]]
-        return above
 
     def index(self, flat: int) -> tuple[int, ...]:
         """Coordinates of an element."""
@@ -147,19 +104,3 @@ class Worst:
 def _size(value: Any) -> float | int:
     """The magnitude; of a complex number, where ``abs`` would raise an error, infinite."""
     return math.hypot(value.real, value.imag) if isinstance(value, complex) else abs(value)
-
-
-def _lower_bound(distance: np.ndarray, limit: int) -> Any:
-    """A value that at least ``limit`` elements reach: the maxima of columns tell, at the cost of one pass."""
-    columns = len(distance) // _ROWS
-    if columns <= limit:
-        return 0
-    highest = np.maximum.reduce(distance[: _ROWS * columns].reshape(_ROWS, columns), axis=0)
-    return np.partition(highest, columns - limit)[columns - limit]
-
-
-def _values(picked: np.ndarray) -> Sequence[Any]:
-    if picked.dtype.kind not in "biufc":
-        picked = picked.astype(np.float64)
-    values: list[Any] = picked.tolist()
-    return values

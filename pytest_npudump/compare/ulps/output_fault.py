@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from pytest_npudump.compare.tensors.ulp import distances
+from pytest_npudump.compare.tensors.kernel import ulp_gap
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,7 +68,7 @@ def output_fault(actual: Array, expected: Array, *, ulps: int, atol: float = 0.0
         exact, here = wide.astype(np.float64), got.astype(np.float64)
         nan = np.isnan(here) != np.isnan(exact)
         number = ~np.isnan(here) & ~np.isnan(exact)
-        gap = distances(np.ascontiguousarray(got), want)
+        gap = ulp_gap(np.ascontiguousarray(got), want)
         beyond = number & (np.isinf(here) != np.isinf(want.astype(np.float64)))
         infinite = beyond & ~(_near_the_limit(exact, here, actual.dtype, ulps) & (gap <= ulps))
         infinite |= number & np.isinf(here) & np.isinf(exact) & (here != exact)
