@@ -130,7 +130,7 @@ def _patterns(
     """Look for patterns in tensors that fail and whose elements were compared."""
     if not elements or not comparison.failing:
         return {}
-    from pytest_npudump.compare.patterns.tensor_patterns import find_patterns  # noqa: PLC0415 - only where elements fail
+    from pytest_npudump.compare.patterns.pattern_search import find_patterns  # noqa: PLC0415 - only where elements fail
 
     failing = {verdict.key for verdict in comparison.failing}
     rows = enumerate(aligned_keys(comparison.golden, comparison.actual, comparison.alignment))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.patterns.tensor_patterns import SEARCHED
+from pytest_npudump.compare.patterns.pattern_search import SEARCHED
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import NpudumpError
 

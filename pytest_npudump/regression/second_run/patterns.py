@@ -6,8 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.patterns.pattern_search import find_pattern
-from pytest_npudump.compare.patterns.tensor_patterns import SEARCHED
+from pytest_npudump.compare.patterns.pattern_search import SEARCHED, find_pattern
 from pytest_npudump.compare.tensors.picture import draw, draw_alone
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.errors import DumpError
