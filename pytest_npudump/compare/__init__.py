@@ -1,6 +1,6 @@
 """How far a run is from its golden, and whether that is too far. Knows nothing of files, pytest or reports.
 
 ``tolerances/`` are what may differ; ``stats/`` compares tables of statistics, ``tensors/`` elements;
-``patterns/`` says where inside a tensor it differs, and how; ``ulps/`` holds an operator's output against a
+``patterns/`` says where inside a tensor it differs, and how; ``ulps`` holds an operator's output against a
 reference of its own, element by element.
 """

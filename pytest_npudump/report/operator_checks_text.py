@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.ulps.output_fault import INFINITY, NAN
+from pytest_npudump.compare.ulps import INFINITY, NAN
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 
 if TYPE_CHECKING:
-    from pytest_npudump.compare.ulps.output_fault import OutputFault
+    from pytest_npudump.compare.ulps import OutputFault
     from pytest_npudump.regression.operator_checks import GivenTensor, WrongOperator
 
 

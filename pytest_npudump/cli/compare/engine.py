@@ -196,7 +196,7 @@ def _examine(
     into: tuple[_Changed, _Changed, dict[int, Elements]],
 ) -> list[FormatError]:
     """Have tensors compared and statistics computed; put records and findings ``into`` place."""
-    from pytest_npudump.compare.tensors.pair_batches import compare_pairs  # noqa: PLC0415 - only where elements are
+    from pytest_npudump.compare.tensors.tensor_pair import compare_pairs  # noqa: PLC0415 - only where elements are
 
     ours, theirs, elements = into
     here, there = rows

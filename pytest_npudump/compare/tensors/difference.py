@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.compare.tensors.codes import WORTH_COUNTING, CodePairs
-from pytest_npudump.compare.tensors.kernel import BLOCK, ROW, ULP_TYPES, Measures, measure, widened
-from pytest_npudump.compare.tensors.worst import Worst
+from pytest_npudump.compare.tensors.kernel import BLOCK, ROW, ULP_TYPES, measure, widened
+from pytest_npudump.compare.tensors.measures import Measures, Worst
 from pytest_npudump.dump.arrays.decode import decode
 from pytest_npudump.dump.arrays.packed import CodedTensor, PackedTensor
 from pytest_npudump.dump.bytes.chunks import pieces_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from dataclasses import dataclass
 
-    from pytest_npudump.compare.tensors.worst import WorstElement
+    from pytest_npudump.compare.tensors.measures import WorstElement
     from pytest_npudump.dump.arrays.layouts_join import JoinedTensor
     from pytest_npudump.dump.records import Stats
     from pytest_npudump.dump.stats.totals import Totals

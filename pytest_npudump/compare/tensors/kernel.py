@@ -11,7 +11,6 @@ decided as in float64.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,13 +19,11 @@ from pytest_npudump.dump.stats.accumulators import dtype_name
 from pytest_npudump.dump.stats.float64 import square_exponent
 from pytest_npudump.dump.stats.row_totals import row_counts
 from pytest_npudump.dump.stats.sums import block_dot, block_sum, row_dots
-from pytest_npudump.dump.stats.totals import ScaledSum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_npudump.compare.tensors.worst import Worst
-    from pytest_npudump.dump.stats.totals import Totals
+    from pytest_npudump.compare.tensors.measures import Measures, Worst
 
 BLOCK = 1 << 17
 """Elements measured at a time."""
@@ -61,81 +58,6 @@ _INFINITIES = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F80 << 16, "
 """Codes of infinity; those of NaN are larger."""
 ROW = 8192
 """Elements up to which BLAS never divides an inner product between threads of its own."""
-
-
-@dataclass(slots=True)
-class Measures:
-    """Running measures of the pairs of one tensor; ``magnitude`` is the largest of a golden one.
-
-    A pair with NaN or an infinity on either side is special; all but the counts of those is over the other
-    pairs, and ``relative_sum`` over those whose golden is not 0.
-    """
-
-    magnitude: float = 0.0
-    max_abs: float | int = 0
-    max_rel: float = 0.0
-    relative_sum: float = 0.0
-    relative_count: int = 0
-    golden_squares: ScaledSum = field(default_factory=ScaledSum)
-    actual_squares: ScaledSum = field(default_factory=ScaledSum)
-    product: ScaledSum = field(default_factory=ScaledSum)
-    difference_squares: ScaledSum = field(default_factory=ScaledSum)
-    outside: int = 0
-    max_ulp: int = 0
-    ulp_sum: float = 0.0
-    special: int = 0
-    special_different: int = 0
-    nan_golden: int = 0
-    nan_actual: int = 0
-    inf_golden: int = 0
-    inf_actual: int = 0
-
-    @property
-    def sums(self) -> tuple[ScaledSum, ScaledSum, ScaledSum, ScaledSum]:
-        """Squares of both sides, their product, and squares of the difference."""
-        return self.golden_squares, self.actual_squares, self.product, self.difference_squares
-
-    def take_special(self, golden: tuple[int, int], actual: tuple[int, int], pairs: int, differ: int) -> None:
-        """Take the numbers of NaN and infinities on each side of some pairs, and of pairs that have one.
-
-        Those that ``differ`` are outside of any tolerance.
-        """
-        self.nan_golden += golden[0]
-        self.inf_golden += golden[1]
-        self.nan_actual += actual[0]
-        self.inf_actual += actual[1]
-        self.special += pairs
-        self.special_different += differ
-        self.outside += differ
-
-    def take_equal(self, totals: Totals) -> None:
-        """Take real elements that are the same on both sides, whose statistics are ``totals``."""
-        counts = totals.nan, totals.neg_inf + totals.pos_inf
-        self.take_special(counts, counts, totals.special, 0)
-        self.magnitude = max(self.magnitude, float(totals.magnitude))
-        for squares in (self.golden_squares, self.actual_squares, self.product):
-            squares.add(totals.squares.value, totals.squares.exponent)
-        self.relative_count += totals.count - totals.zero - totals.special
-
-    def cosine(self) -> float:
-        """Of the two as vectors; 1 for two zero vectors, 0 if only one is zero."""
-        golden, actual = self.golden_squares, self.actual_squares
-        if not golden.value > 0 or not actual.value > 0:
-            return 1.0 if not golden.value and not actual.value else 0.0
-        mantissa = self.product.value / math.sqrt(golden.value) / math.sqrt(actual.value)
-        found = math.ldexp(mantissa, self.product.exponent - (golden.exponent + actual.exponent) // 2)
-        return max(-1.0, min(1.0, found))
-
-    def relative_l2(self) -> float:
-        """Norm of actual - golden over that of golden; inf if only the latter is 0."""
-        golden, apart = self.golden_squares, self.difference_squares
-        if not golden.value:
-            return math.inf if apart.value else 0.0
-        found = math.sqrt(apart.value) / math.sqrt(golden.value)
-        try:
-            return math.ldexp(found, (apart.exponent - golden.exponent) // 2)
-        except OverflowError:
-            return math.inf
 
 
 class _Pairs(NamedTuple):
@@ -261,7 +183,7 @@ def _widened_pairs(golden: np.ndarray, actual: np.ndarray, wide: Any, sums: _Sum
     difference = other - one
     gap = distance = np.abs(difference)
     if golden.dtype.kind in "iu" and golden.itemsize == _LONG:
-        gap = _unsigned_gap(golden, actual)
+        gap = unsigned_gap(golden, actual)
         distance = difference = widened(gap, wide)
     squares, apart = sums.dot(one, one), sums.dot(difference, difference)
     return _Pairs(one, other, difference, distance, gap, squares, apart)
@@ -347,10 +269,10 @@ def ulp_gap(one: np.ndarray, other: np.ndarray) -> np.ndarray:
         return gap
     last, bits = np.iinfo(signed).max, 8 * signed.itemsize - 1
     first, second = (((side >> bits) & last ^ side) - (side >> bits) for side in (first, second))
-    return _unsigned_gap(first, second)
+    return unsigned_gap(first, second)
 
 
-def _unsigned_gap(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+def unsigned_gap(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Return the exact distances of integers of one type, as unsigned ones."""
     unsigned = np.dtype(f"u{one.itemsize}")
     gap: np.ndarray = np.maximum(one, other).view(unsigned) - np.minimum(one, other).view(unsigned)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.ulps.output_fault import same_bits
+from pytest_npudump.compare.ulps import same_bits
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.arrays.host import host_array, is_private
 from pytest_npudump.dump.arrays.layouts import HOST_AXES, LayoutError

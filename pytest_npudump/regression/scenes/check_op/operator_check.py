@@ -6,8 +6,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.ulps.output_fault import output_fault
-from pytest_npudump.compare.ulps.ulp_bounds import ulps_allowed
+from pytest_npudump.compare.ulps import output_fault, ulps_allowed
 from pytest_npudump.errors import RequestError
 from pytest_npudump.regression.operator_checks import GivenTensor, WrongOperator
 from pytest_npudump.regression.scenes.check_op.example_dump import problem_of_dump
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.compare.ulps.output_fault import OutputFault
+    from pytest_npudump.compare.ulps import OutputFault
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.scenes.check_op.operator_question import Expected, Question

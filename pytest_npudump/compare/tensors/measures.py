@@ -1,17 +1,98 @@
-"""The elements that are farthest apart, kept while chunks go by."""
+"""Running results of a comparison of elements: measures, and the elements farthest apart."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass as mutable
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.dump.stats.totals import ScaledSum
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from dataclasses import dataclass
 
     import numpy as np
+
+    from pytest_npudump.dump.stats.totals import Totals
 else:
     from pytest_npudump.dump.unguarded import dataclass
+
+
+@mutable(slots=True)
+class Measures:
+    """Running measures of the pairs of one tensor; ``magnitude`` is the largest of a golden one.
+
+    A pair with NaN or an infinity on either side is special; all but the counts of those is over the other
+    pairs, and ``relative_sum`` over those whose golden is not 0.
+    """
+
+    magnitude: float = 0.0
+    max_abs: float | int = 0
+    max_rel: float = 0.0
+    relative_sum: float = 0.0
+    relative_count: int = 0
+    golden_squares: ScaledSum = field(default_factory=ScaledSum)
+    actual_squares: ScaledSum = field(default_factory=ScaledSum)
+    product: ScaledSum = field(default_factory=ScaledSum)
+    difference_squares: ScaledSum = field(default_factory=ScaledSum)
+    outside: int = 0
+    max_ulp: int = 0
+    ulp_sum: float = 0.0
+    special: int = 0
+    special_different: int = 0
+    nan_golden: int = 0
+    nan_actual: int = 0
+    inf_golden: int = 0
+    inf_actual: int = 0
+
+    @property
+    def sums(self) -> tuple[ScaledSum, ScaledSum, ScaledSum, ScaledSum]:
+        """Squares of both sides, their product, and squares of the difference."""
+        return self.golden_squares, self.actual_squares, self.product, self.difference_squares
+
+    def take_special(self, golden: tuple[int, int], actual: tuple[int, int], pairs: int, differ: int) -> None:
+        """Take the numbers of NaN and infinities on each side of some pairs, and of pairs that have one.
+
+        Those that ``differ`` are outside of any tolerance.
+        """
+        self.nan_golden += golden[0]
+        self.inf_golden += golden[1]
+        self.nan_actual += actual[0]
+        self.inf_actual += actual[1]
+        self.special += pairs
+        self.special_different += differ
+        self.outside += differ
+
+    def take_equal(self, totals: Totals) -> None:
+        """Take real elements that are the same on both sides, whose statistics are ``totals``."""
+        counts = totals.nan, totals.neg_inf + totals.pos_inf
+        self.take_special(counts, counts, totals.special, 0)
+        self.magnitude = max(self.magnitude, float(totals.magnitude))
+        for squares in (self.golden_squares, self.actual_squares, self.product):
+            squares.add(totals.squares.value, totals.squares.exponent)
+        self.relative_count += totals.count - totals.zero - totals.special
+
+    def cosine(self) -> float:
+        """Of the two as vectors; 1 for two zero vectors, 0 if only one is zero."""
+        golden, actual = self.golden_squares, self.actual_squares
+        if not golden.value > 0 or not actual.value > 0:
+            return 1.0 if not golden.value and not actual.value else 0.0
+        mantissa = self.product.value / math.sqrt(golden.value) / math.sqrt(actual.value)
+        found = math.ldexp(mantissa, self.product.exponent - (golden.exponent + actual.exponent) // 2)
+        return max(-1.0, min(1.0, found))
+
+    def relative_l2(self) -> float:
+        """Norm of actual - golden over that of golden; inf if only the latter is 0."""
+        golden, apart = self.golden_squares, self.difference_squares
+        if not golden.value:
+            return math.inf if apart.value else 0.0
+        found = math.sqrt(apart.value) / math.sqrt(golden.value)
+        try:
+            return math.ldexp(found, (apart.exponent - golden.exponent) // 2)
+        except OverflowError:
+            return math.inf
 
 
 @dataclass(frozen=True, slots=True)
