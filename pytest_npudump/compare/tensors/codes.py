@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pytest_npudump.compare.tensors.kernel import measure, widened
+from pytest_npudump.compare.tensors.kernel import is_finite, measure, widened
 from pytest_npudump.dump.arrays.decode import decode
 from pytest_npudump.dump.stats.int import add_histogram, count_codes
 from pytest_npudump.dump.stats.totals import Totals
@@ -134,7 +134,14 @@ class CodePairs:
         sides = [table.reshape(-1)[indices] for table, (_, indices, _) in zip(tables, distinct, strict=True)]
         golden, actual = sides[0][found // sizes[1]], sides[1][found % sizes[1]]
         results, tolerances = [(self._measures, self._worst)], np.array([tolerance])
-        measure(golden[np.newaxis], actual[np.newaxis], results, tolerances, times=times[found])
+        measure(
+            golden[np.newaxis],
+            actual[np.newaxis],
+            results,
+            tolerances,
+            finite=is_finite(golden) and is_finite(actual),
+            times=times[found],
+        )
         totals, counts = (Totals(), Totals()), times.reshape(sizes).astype(np.int64)
         for axis, (values, *_) in enumerate(distinct):
             occurred = counts.sum(axis=1 - axis).tolist()

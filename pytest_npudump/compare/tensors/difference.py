@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.compare.tensors.codes import WORTH_COUNTING, CodePairs
-from pytest_npudump.compare.tensors.kernel import BLOCK, ROW, ULP_TYPES, measure, widened
+from pytest_npudump.compare.tensors.kernel import BLOCK, ROW, ULP_TYPES, is_finite, measure, widened
 from pytest_npudump.compare.tensors.measures import Measures, Worst
 from pytest_npudump.dump.arrays.decode import decode
 from pytest_npudump.dump.arrays.packed import CodedTensor, PackedTensor
 from pytest_npudump.dump.bytes.chunks import pieces_of
-from pytest_npudump.dump.stats.accumulators import array_accumulator, dtype_name, raw_accumulator
+from pytest_npudump.dump.stats.accumulators import Ordered, array_accumulator, dtype_name, raw_accumulator
 from pytest_npudump.dump.stats.row_totals import row_totals
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import RequestError
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.measures import WorstElement
     from pytest_npudump.dump.arrays.layouts_join import JoinedTensor
     from pytest_npudump.dump.records import Stats
+    from pytest_npudump.dump.stats.accumulators import Accumulator
     from pytest_npudump.dump.stats.totals import Totals
 
     Values = np.ndarray | PackedTensor | CodedTensor | JoinedTensor
@@ -214,11 +215,13 @@ def _add_chunks(
             if packed:
                 left = [side[begin * bits // _BYTE :] for side in (first, second)]
                 pair = decode(left[0], names[0], count - begin), decode(left[1], names[0], count - begin)
-            for side, values in zip(sides, pair, strict=True):
-                side.add(values)
+            known = _add_finite(sides[0], pair[0]), _add_finite(sides[1], pair[1])
+            finite = all(known)
             for start in range(0, count - begin, BLOCK):
-                blocks = [values[np.newaxis, start : start + BLOCK] for values in pair]
-                measure(blocks[0], blocks[1], [results], tolerances, offset=offset + begin + start)
+                block, other_block = (values[np.newaxis, start : start + BLOCK] for values in pair)
+                measure(
+                    block, other_block, [results], tolerances, finite=finite, offset=offset + begin + start
+                )
         offset += count
     totals, same = (sides[0].totals(), sides[1].totals()), equal.totals()
     if same.count:
@@ -227,6 +230,16 @@ def _add_chunks(
         for running, found in zip(totals, more, strict=False):
             running.merge(found)
     return totals
+
+
+def _add_finite(statistics: Accumulator, values: np.ndarray) -> bool:
+    """Add elements to the statistics of their side; whether all of them are finite."""
+    if not isinstance(statistics, Ordered):
+        statistics.add(values)
+        return is_finite(values)
+    before = statistics.totals().special
+    statistics.add(values)
+    return statistics.totals().special == before
 
 
 def _is_same(golden: np.ndarray, actual: np.ndarray) -> bool:
@@ -341,7 +354,8 @@ def examine_small(
             for row, other in zip(rows, others, strict=True):
                 totals[row] = first[row], other
             allowed = np.array([tolerances[row] for row in rows])
-            measure(golden, actual, [results[row] for row in rows], allowed)
+            finite = not any(one.special or other.special for one, other in (totals[row] for row in rows))
+            measure(golden, actual, [results[row] for row in rows], allowed, finite=finite)
         dtypes = golden.dtype, golden.dtype
         return [_examined(dtypes, *found) for found in zip(totals, results, tolerances, strict=True)]
 

@@ -33,8 +33,6 @@ ULP_TYPES = frozenset(
 )
 """Types whose codes, with the sign taken as such, are in the order of their values."""
 
-_EDGE = 1 - 1e-12
-"""Share of a tolerance up to which rounding cannot put an element outside."""
 _LONG = 8
 """Bytes of the integers that float64 does not hold."""
 _NARROW = {"float16", "bfloat16", "float32"}
@@ -45,6 +43,8 @@ _TINY = 1e-30
 """Tolerances below this, or above its inverse, would lose digits in float32."""
 _MARGIN = 1e-6
 """Relative margin around a tolerance; float32 takes six roundings, 3.6e-7, to get there."""
+_ROUNDING = 1e-12
+"""The same of float64."""
 _FEW = 6
 """Up to one element in two to the power of this it is cheaper to decide all beyond the margin in float64."""
 _STEP = 4e-45
@@ -85,6 +85,7 @@ def measure(
     results: Sequence[tuple[Measures, Worst]],
     tolerances: np.ndarray,
     *,
+    finite: bool,
     offset: int = 0,
     times: np.ndarray | None = None,
 ) -> None:
@@ -95,6 +96,7 @@ def measure(
         actual: likewise; both are integers of one size, or none is.
         results: what each of the k tensors adds to.
         tolerances: rtol and atol of each, of shape (k, 2).
+        finite: whether neither side has NaN or infinities.
         offset: index of the first element of each row in its tensor.
         times: how often each pair of a single row occurs, of shape (n,); such pairs have no place, so that
             none is listed as one of the farthest. None for once each.
@@ -102,10 +104,9 @@ def measure(
     sums = _Sums(times)
     pairs = _pairs(golden, actual, tolerances, sums)
     codes, valid = (golden, actual), None
-    if pairs is None:
+    if not finite:
         golden, actual, valid = _cleared(golden, actual, results, sums, offset)
-        pairs = _pairs(golden, actual, tolerances, sums)
-        assert pairs is not None  # noqa: S101 - all is finite now
+    pairs = _pairs(golden, actual, tolerances, sums)
     one, distance, gap = pairs.one, pairs.distance, pairs.gap
     magnitude, highest = np.abs(one), np.maximum.reduce(gap, axis=1)
     relative, known, changed = distance, None, np.zeros(len(one), np.bool_)
@@ -121,7 +122,8 @@ def measure(
         relative = _masked(np.divide(distance, magnitude, dtype=np.float64), magnitude != 0)
         farthest = np.maximum.reduce(relative, axis=1)
     outside = [0] * len(one)
-    if ((changed | ~(farthest <= tolerances[:, 0] * _EDGE)) & (highest > tolerances[:, 1] * _EDGE)).any():
+    edges = tolerances * (1 - (_MARGIN if distance.dtype == np.float32 else _ROUNDING))
+    if ((changed | ~(farthest <= edges[:, 0])) & (highest > edges[:, 1])).any():
         outside = sums.count(_beyond(pairs, magnitude, tolerances))
     whole = golden.dtype.kind in "biu"
     columns = (
@@ -151,31 +153,22 @@ def measure(
             measures.ulp_sum += total
 
 
-def _pairs(golden: np.ndarray, actual: np.ndarray, tolerances: np.ndarray, sums: _Sums) -> _Pairs | None:
-    """Widen chunks to float32 where that can do justice to them, else to float64 or complex128.
-
-    None where there is NaN or an infinity, which sums of squares show.
-    """
+def _pairs(golden: np.ndarray, actual: np.ndarray, tolerances: np.ndarray, sums: _Sums) -> _Pairs:
+    """Widen finite chunks to float32 where that can do justice to them, else to float64 or complex128."""
     dtypes = golden.dtype, actual.dtype
     narrow = (
-        sums.times is None
-        and golden.shape[1] > ROW
+        golden.shape[1] > ROW
+        and sums.times is None
         and {dtype_name(dtype) for dtype in dtypes} <= _NARROW
         and all(not bound or _TINY < bound < 1 / _TINY for bound in tolerances[0])
     )
     if narrow:
-        if np.float16 in dtypes and _any_special(golden, actual):
-            return None
         found = _widened_pairs(golden, actual, np.float32, sums)
         apart = found.apart[0]
         if _LEAST < found.squares[0] < np.inf and (_LEAST < apart < np.inf or not found.distance.any()):
             return found
-        if not math.isfinite(found.squares[0] + apart) and _any_special(golden, actual):
-            return None
     wide = np.complex128 if "c" in {dtype.kind for dtype in dtypes} else np.float64
-    found = _widened_pairs(golden, actual, wide, sums)
-    finite = np.isfinite(found.squares + found.apart).all()
-    return found if finite or not _any_special(golden, actual) else None
+    return _widened_pairs(golden, actual, wide, sums)
 
 
 def _widened_pairs(golden: np.ndarray, actual: np.ndarray, wide: Any, sums: _Sums) -> _Pairs:
@@ -357,8 +350,9 @@ def _cleared(
     return _masked(golden, finite), _masked(actual, finite), finite
 
 
-def _any_special(golden: np.ndarray, actual: np.ndarray) -> bool:
-    return _special(golden) is not None or _special(actual) is not None
+def is_finite(values: np.ndarray) -> bool:
+    """Whether elements of any type have no NaN and no infinity among them."""
+    return _special(values) is None
 
 
 def _special(values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
@@ -387,25 +381,25 @@ def _list_farthest(
 
     ``gap`` is used up.
     """
-    least = [worst.threshold for _, worst in results]
-    if not any(top > bar for top, bar in zip(highest.tolist(), least, strict=True)):
+    least = np.array([worst.threshold for _, worst in results], gap.dtype)
+    if not (highest > least).any():
         return
-    rows = np.arange(len(gap))
-    found: list[tuple[Any, ...]] = []
+    rows, found = np.arange(len(gap)), []
     for _ in range(max(worst.limit for _, worst in results)):
         places = gap.argmax(axis=1)
         gaps = gap[rows, places]
-        if found and not (gaps > least).any():
+        if not (gaps > least).any():
             break
-        values = (gaps, shown[0][rows, places], shown[1][rows, places])
-        if whole and gap.dtype.kind == "f":
-            values = tuple(side.astype(np.int64) for side in values)
-        apart, *pair = (side.tolist() for side in values)
-        found.append(tuple(zip(apart, (places + offset).tolist(), *pair, strict=True)))
+        found.append((gaps, places))
         gap[rows, places] = 0
-    if found:
-        for row, (_, worst) in enumerate(results):
-            worst.insert(entry for column in found if (entry := column[row])[0])
+    gaps, places = (np.array(side) for side in zip(*found, strict=True))
+    values = gaps, shown[0][rows, places], shown[1][rows, places]
+    if whole and gap.dtype.kind == "f":
+        values = values[0].astype(np.int64), values[1].astype(np.int64), values[2].astype(np.int64)
+    apart, one, other = (side.T.tolist() for side in values)
+    for row, indices in enumerate((places + offset).T.tolist()):
+        entries = zip(apart[row], indices, one[row], other[row], strict=True)
+        results[row][1].insert(entry for entry in entries if entry[0])
 
 
 def _squarable(
