@@ -19,7 +19,7 @@ import pytest
 import pytest_npudump
 from pytest_npudump.cli import COMMANDS, _parser
 from pytest_npudump.compare.tolerances.presets import DESCRIPTIONS, PRESETS, bound
-from pytest_npudump.compare.ulps.ulp_bounds import ULP_BOUNDS
+from pytest_npudump.compare.ulps import ULP_BOUNDS
 from pytest_npudump.record.text import parse as parse_golden
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 from __future__ import annotations
+
 import os
-import pytest
 import random
 import signal
 import subprocess
@@ -10,23 +10,20 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from pytest_npudump.errors import GoldenError
-from pytest_npudump.errors import GoldenMissingError
-from pytest_npudump.golden.store import is_there
-from pytest_npudump.golden.store import read_golden
-from pytest_npudump.golden.store import stage_golden
-from pytest_npudump.golden.store import write_golden
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.errors import GoldenError, GoldenMissingError
+from pytest_npudump.golden.store import is_there, read_golden, stage_golden, write_golden
 from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import render
 from pytest_npudump.storage import atomic
-from typing import Any
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from collections.abc import Iterator
-    from pytest_npudump.dump.table import StatsTable
+    from collections.abc import Callable, Iterator
 
+    from pytest_npudump.dump.table import StatsTable
 
 
 @pytest.fixture

@@ -1,28 +1,28 @@
 """Projects under test: a small ONNX model, a test with the marker, and a pytest that runs them."""
 
 from __future__ import annotations
+
 import contextlib
 import functools
 import importlib
 import json
-import numpy as np
-import onnx
 import pkgutil
-import pytest
 import sys
 from dataclasses import dataclass
-from onnx import TensorProto
-from onnx import helper
-from onnx import numpy_helper
-from pytest_npudump.emulator import install
-from pytest_npudump.runtime.emulator.provider import EmulatorFinder
 from textwrap import dedent
 from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from pytest_npudump.emulator import install
+from pytest_npudump.runtime.emulator.provider import EmulatorFinder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
 
 
 # Loaded here once: what a session within a test imports first, its end unloads again.
