@@ -32,7 +32,7 @@ TURNED = {
     ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
 }  # fmt: skip
-START = "import sys, pytest; sys.path.pop(0); sys.exit(pytest.console_main())"
+START = "import runpy, sys; sys.path.pop(0); runpy.run_module('pytest', run_name='__main__', alter_sys=True)"
 
 
 class Mutant(NamedTuple):

@@ -128,17 +128,13 @@ def run(words: list[str]) -> None:
     sys.path[1:1] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     code: object = 1
     try:
-        if words[0] == "npudump":
-            from pytest_npudump.cli import main
-
-            code = main()
-        elif words[0] == "pytest":
-            import pytest
-
-            code = pytest.console_main()
-        else:
+        if words[0].startswith("-m"):
             sys.path[0] = os.getcwd()  # noqa: PTH109
             runpy.run_module(words[0].removeprefix("-m"), run_name="__main__", alter_sys=True)
+        else:
+            sys.path[0] = os.path.dirname(sys.executable)  # noqa: PTH120
+            words[0] = f"{sys.path[0]}/{words[0]}"
+            runpy.run_path(words[0], run_name="__main__")
     except SystemExit as end:
         code = end.code
     except BaseException:  # noqa: BLE001 - told as Python tells it
