@@ -5,14 +5,18 @@ import inspect
 import json
 import os
 import re
+import runpy
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,6 +33,9 @@ if TYPE_CHECKING:
 TESTS = Path(__file__).parent
 DATA = TESTS / "data" / "golden"
 
+LONG = {"where_killed", "s3", "demonstration", "on_real_torch", "frozen", "stocked"}
+"""Fixtures whose tests start processes of their own."""
+
 # asyncio warns in each session that does not configure it, pytest-retry works in one session a process, flaky
 # takes the runs of all tests away from pytest-rerunfailures, and hypothesis is as long to import as pytest.
 LEAN = "-p no:asyncio -p no:pytest-retry -p no:flaky -p no:hypothesispytest"
@@ -42,8 +49,15 @@ def _no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """pytest's own, whose sessions have none of the plugins in the way of theirs."""
+def pytester(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> pytest.Pytester:
+    """pytest's own, whose sessions have no plugins in the way of theirs; its processes are forked."""
+
+    def command() -> tuple[str, ...]:
+        return (*request.getfixturevalue("warm").client, "-mpytest")
+
+    monkeypatch.setattr(pytester, "_getpytestargs", command)
     monkeypatch.setenv("LC_ALL", "C.UTF-8")  # what is tested is English, whatever the tester speaks
     monkeypatch.setenv("PYTEST_ADDOPTS", LEAN)
     return pytester
@@ -122,6 +136,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if LONG & set(getattr(item, "fixturenames", ())) or item.get_closest_marker("mindspore"):
+            item.add_marker("e2e")
         marker = item.get_closest_marker("conformance")
         if marker is not None:
             # A property, so that it reaches the process that writes the summary under pytest-xdist too.
@@ -271,6 +287,52 @@ def demonstration(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     return folder / "npudump-demo", done.stdout
+
+
+@dataclass(frozen=True)
+class Warm:
+    """A process that has imported what sessions import, and is forked for each: see ``data/warm.py``."""
+
+    socket: Path
+
+    @property
+    def client(self) -> list[str]:
+        """Words before those of a command that is to run so: ``pytest ...`` or ``npudump ...``."""
+        return [sys.executable, "-IS", str(TESTS / "data/warm.py"), str(self.socket)]
+
+    def run(self, *words: str) -> tuple[int, str, str]:
+        """Run a command in this folder, with these variables; return how it ended and what it printed."""
+        ask = runpy.run_path(str(TESTS / "data/warm.py"))["ask"]
+        with TemporaryFile() as nothing, TemporaryFile() as out, TemporaryFile() as err:
+            code = ask(str(self.socket), list(words), (nothing.fileno(), out.fileno(), err.fileno()))
+            printed = []
+            for file in (out, err):
+                file.seek(0)
+                printed.append(file.read().decode())
+        return code, printed[0], printed[1]
+
+
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+    """Sessions and commands in processes of their own that need not start one from nothing."""
+    place = Path(tempfile.mkdtemp(prefix="npudump-warm-")) / "socket"  # a path of a socket is short
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}
+    process = subprocess.Popen(
+        [sys.executable, str(TESTS / "data/warm.py"), "serve", str(place)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=tmp_path_factory.mktemp("warm"),
+        env=environment,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    yield Warm(place)
+    process.stdin.close()
+    process.stdout.close()
+    process.wait()
+    shutil.rmtree(place.parent)
 
 
 @pytest.fixture(scope="session")

@@ -26,13 +26,13 @@ import numpy as np
 from samples import STAMP, write_tensor
 
 from pytest_npudump.cli.common.executors import open_workers, run_together
-from pytest_npudump.compare.tensors.pair_batches import compare_pairs
-from pytest_npudump.compare.tensors.tensor_pair import Pair
+from pytest_npudump.compare.tensors.tensor_pair import Pair, compare_pairs
 from pytest_npudump.dump import batches
 from pytest_npudump.dump.reader import read_dump
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
 
 KIBIBYTES = (16, 64, 128, 192, 256, 384, 512, 1024, 4096)
 BYTES_A_ROUND = 32 << 20

@@ -1,190 +1,157 @@
-"""Faults planted in what judges, and whether the tests see them.
+"""Faults put into the package, and whether the nearest tests see them: a line for each that none sees.
 
-A mutant is one change of one function: a comparison turned, a constant moved, a branch or a ``raise``
-dropped. Each is planted in a copy of the package, and the nearest tests run until one fails. A line of JSON
-a mutant, named by function, statement and change and not by file and line, so that two versions of the code
-can be compared by ``--against FILE``: a mutant that was killed there and survives here makes the exit code 1.
+    python docs/benchmarks/mutants.py [--count N] [--seed N] [--rooms ROOM ...] [--tests DIR] [--list]
+
+A comparison is turned around, a constant moved, a branch taken the other way, an error not raised, an
+``and`` an ``or``: one at a time, in a copy of the package, drawn by the seed. DIR is a checkout whose tests
+are run in place of this one's: the same mutants under the tests of before and after. ``--list`` runs nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import json
 import os
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "pytest_npudump"
-# Room to mutate, and its tests, the quickest first.
-NEAREST = {
-    "compare": ("tests/compare", "tests/regression", "tests/cli/compare", "tests/frozen"),
-    "golden": ("tests/golden", "tests/regression", "tests/frozen"),
-    "record": ("tests/record", "tests/golden", "tests/results", "tests/frozen"),
-    "regression": ("tests/regression", "tests/results", "tests/frozen", "tests/plugin"),
-    "results": ("tests/results", "tests/cli", "tests/frozen"),
-}
+ROOT = Path(__file__).absolute().parents[2]
+PACKAGE = "pytest_npudump"
+ROOMS = ("compare", "golden", "record", "dump/table.py", "dump/records.py", "regression")
+ALSO = {"regression": ["tests/plugin/runtest/test_main_flow.py"], "dump": ["tests/golden/content"]}
+"""Tests beside those of a room's own folder."""
 TURNED = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
+    ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
 }  # fmt: skip
-SECONDS = 600
+START = "import sys, pytest; sys.path.pop(0); sys.exit(pytest.console_main())"
 
 
 class Mutant(NamedTuple):
-    """One change: where it is, what it makes of the file, and the name by which another version knows it."""
+    """A piece of a module, and what takes its place."""
 
-    path: Path
+    module: str
+    line: int
+    start: int
+    end: int
     text: str
-    name: str
+
+    def __str__(self) -> str:
+        """Return where it is, and what stands there."""
+        return f"{PACKAGE}/{self.module}:{self.line}: {' '.join(self.text.split())}"
 
 
-def mutants_of(path: Path) -> Iterator[Mutant]:
-    """Yield every mutant of a module."""
-    source = path.read_text(encoding="utf-8")
-    for function in ast.walk(ast.parse(source)):
-        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        for number in range(len(list(_places(function)))):
-            tree = ast.parse(source)
-            twin = next(
-                node
-                for node in ast.walk(tree)
-                if type(node) is type(function)
-                and (node.lineno, node.name) == (function.lineno, function.name)
-            )
-            node, statement = list(_places(twin))[number]
-            before = ast.unparse(statement).splitlines()[0]
-            what = _change(node, statement, twin)
-            if what:
-                yield Mutant(
-                    path, ast.unparse(ast.fix_missing_locations(tree)), f"{function.name}: {before}: {what}"
-                )
+def mutants(module: Path) -> Iterator[Mutant]:
+    """Yield all mutants of a module."""
+    source = module.read_bytes()
+    starts = [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    tree = ast.parse(source)
+    tops = [top for top in ast.walk(tree) if _is_no_code(top)]
+    tops += [top for node in ast.walk(tree) for top in getattr(node, "decorator_list", ())]
+    written = {id(node) for top in tops for node in ast.walk(top)}
+    for node in ast.walk(tree):
+        changed = None if id(node) in written else _changed(node)
+        if changed is not None and isinstance(node, ast.expr | ast.stmt):
+            assert node.end_lineno is not None
+            assert node.end_col_offset is not None
+            start = starts[node.lineno - 1] + node.col_offset
+            end = starts[node.end_lineno - 1] + node.end_col_offset
+            text = ast.unparse(changed)
+            if isinstance(changed, ast.expr):
+                text = f"({text})"  # as tight as what it replaces
+            name = module.relative_to(ROOT / PACKAGE).as_posix()
+            yield Mutant(name, node.lineno, start, end, text)
 
 
-def _places(function: ast.AST) -> Iterator[tuple[ast.AST, ast.stmt]]:
-    """Yield what can be changed, each with its statement; functions inside have their own turn."""
-    for statement in getattr(function, "body", []):
-        yield from _in_statement(statement)
+def _is_no_code(node: ast.AST) -> bool:
+    """Whether all below it is annotation, text or only for the type checker."""
+    return (
+        isinstance(node, ast.Expr | ast.arguments | ast.AnnAssign | ast.JoinedStr)
+        and not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call | ast.Yield | ast.YieldFrom))
+    ) or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
 
 
-def _in_statement(statement: ast.stmt) -> Iterator[tuple[ast.AST, ast.stmt]]:
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return
-    if isinstance(statement, ast.If | ast.Raise):
-        yield statement, statement
-    for child in ast.iter_child_nodes(statement):
-        if isinstance(child, ast.stmt):
-            yield from _in_statement(child)
-        elif isinstance(child, ast.expr):
-            if isinstance(statement, ast.Expr) and isinstance(child, ast.Constant):
-                continue  # a docstring
-            for node in ast.walk(child):
-                number = isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float)
-                if (
-                    number
-                    or isinstance(node, ast.BoolOp)
-                    or (isinstance(node, ast.Compare) and len(node.ops) == 1)
-                ):
-                    yield node, statement
-
-
-def _change(node: ast.AST, statement: ast.stmt, function: ast.AST) -> str:
-    """Change one place of a tree, and return how; "" where nothing of it would change."""
-    if isinstance(node, ast.Compare):
-        old = type(node.ops[0])
-        node.ops[0] = TURNED[old]()
-        return f"{old.__name__} is {TURNED[old].__name__}"
+def _changed(node: ast.AST) -> ast.AST | None:
+    """Return what takes a node's place, None if it stays."""
+    if isinstance(node, ast.Compare) and type(node.ops[0]) in TURNED:
+        return ast.Compare(node.left, [TURNED[type(node.ops[0])](), *node.ops[1:]], node.comparators)
     if isinstance(node, ast.BoolOp):
-        node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
-        return f"and/or in {ast.unparse(node)[:60]}"
-    if isinstance(node, ast.Constant):
-        value = node.value
-        node.value = (
-            (not value) if isinstance(value, bool) else value + 1 if isinstance(value, int) else value * 2 + 1
-        )
-        return f"{value!r} is {node.value!r}"
-    for parent in ast.walk(function):
-        for field in ("body", "orelse", "finalbody"):
-            block = getattr(parent, field, None)
-            if isinstance(block, list) and statement in block:
-                block[block.index(statement)] = ast.Pass()
-                return f"{type(statement).__name__.lower()} dropped"
-    return ""
+        return ast.BoolOp(ast.And() if isinstance(node.op, ast.Or) else ast.Or(), node.values)
+    if isinstance(node, ast.Constant) and type(node.value) in {int, float, bool}:
+        return ast.Constant(not node.value if isinstance(node.value, bool) else node.value * 2 + 1)
+    if isinstance(node, ast.IfExp):
+        return ast.IfExp(ast.UnaryOp(ast.Not(), node.test), node.body, node.orelse)
+    if isinstance(node, ast.Raise):
+        return ast.Pass()
+    return None
 
 
-def killed(mutant: Mutant, *, python: str) -> str:
-    """Return the first test folder that sees a mutant, or "" where none does."""
-    room = mutant.path.relative_to(PACKAGE).parts[0]
-    with tempfile.TemporaryDirectory() as place:
-        copy = Path(place) / "tree"
-        ignored = shutil.ignore_patterns(".git", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache")
-        shutil.copytree(ROOT, copy, copy_function=os.link, ignore=ignored)
-        target = copy / mutant.path.relative_to(ROOT)
-        target.unlink()
-        target.write_text(mutant.text, encoding="utf-8")
-        environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
-        for folder in NEAREST[room]:
-            if not (copy / folder).exists():
-                continue
-            command = [python, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", folder]
-            try:
-                done = subprocess.run(
-                    command, cwd=copy, env=environment, capture_output=True, timeout=SECONDS, check=False
-                )
-            except subprocess.TimeoutExpired:
-                return f"{folder} (time)"
-            if done.returncode not in {0, 5}:
-                return folder
-    return ""
+def tests_of(module: str, root: Path) -> list[str]:
+    """Return the tests nearest to a module: of its name, or of the innermost folder that has tests."""
+    path = Path("tests") / module
+    named = path.with_name(f"test_{path.name}")
+    folder = next(parent for parent in path.parents if (root / parent).is_dir())
+    also = ALSO.get(path.parts[1], [])
+    own = folder if len(folder.parts) > 1 or not (root / named).is_file() else named
+    return [str(own), *(name for name in also if (root / name).exists())]
 
 
-def main() -> int:
-    """Plant mutants and print what becomes of each."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def seen(mutant: Mutant, tree: Path, root: Path, number: int) -> bool:
+    """Whether a test fails, or never ends, with the mutant in its place."""
+    path = tree / PACKAGE / mutant.module
+    before = path.read_bytes()
+    path.write_bytes(before[: mutant.start] + mutant.text.encode() + before[mutant.end :])
+    os.utime(path, (10**9 + 2 * number, 10**9 + 2 * number))  # what is compiled goes by time and size
+    command = [sys.executable, "-c", START, "-x", "-q", "-n0", "-p", "no:cacheprovider", "-m", "not e2e"]
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    try:
+        done = subprocess.run(
+            [*command, *tests_of(mutant.module, root)],
+            cwd=root, env=environment, capture_output=True, timeout=600, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return True
+    finally:
+        path.write_bytes(before)
+    return done.returncode != 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--only", default="", help="mutants whose name holds this text")
-    parser.add_argument(
-        "--against", type=Path, help="what another version printed: its mutants, and no others"
-    )
-    arguments = parser.parse_args()
-    found = {
-        mutant.name: mutant
-        for room in NEAREST
-        for path in sorted((PACKAGE / room).rglob("*.py"))
-        for mutant in mutants_of(path)
-        if arguments.only in mutant.name
-    }
-    before = {}
-    if arguments.against:
-        lines = arguments.against.read_text(encoding="utf-8").splitlines()
-        before = {line["mutant"]: line["killed"] for line in map(json.loads, lines)}
-        chosen = [found[name] for name in before if name in found]
-        print(json.dumps({"gone": [name for name in before if name not in found]}), file=sys.stderr)
-    else:
-        chance = random.Random(arguments.seed)  # noqa: S311 - the same mutants for the same seed
-        names = chance.sample(sorted(found), min(arguments.count, len(found)))
-        chosen = [found[name] for name in names]
-    worse = 0
-    with ThreadPoolExecutor(arguments.jobs) as pool:
-        results = pool.map(lambda mutant: killed(mutant, python=sys.executable), chosen)
-        for mutant, by in zip(chosen, results, strict=True):
-            print(json.dumps({"mutant": mutant.name, "killed": by}), flush=True)
-            worse += bool(before.get(mutant.name)) and not by
-    return 1 if worse else 0
+    parser.add_argument("--rooms", nargs="+", default=ROOMS, metavar="ROOM")
+    parser.add_argument("--tests", type=Path, default=ROOT, metavar="DIR")
+    parser.add_argument("--list", action="store_true")
+    given = parser.parse_args()
+    paths = [ROOT / PACKAGE / room for room in given.rooms]
+    modules = [m for path in paths for m in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
+    all_of_them = [mutant for module in modules if module.is_file() for mutant in mutants(module)]
+    drawn = random.Random(given.seed).sample(all_of_them, min(given.count, len(all_of_them)))  # noqa: S311
+    if given.list:
+        sys.stdout.writelines(f"{mutant}\n" for mutant in drawn)
+        return
+    survived = 0
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder)
+        shutil.copytree(ROOT / PACKAGE, tree / PACKAGE, ignore=shutil.ignore_patterns("__pycache__"))
+        for number, mutant in enumerate(drawn):
+            if not seen(mutant, tree, given.tests.absolute(), number):
+                survived += 1
+                sys.stdout.write(f"{mutant}\n")
+                sys.stdout.flush()
+    sys.stdout.write(f"{len(drawn) - survived} of {len(drawn)} mutants of {len(all_of_them)} are seen\n")
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -2,6 +2,6 @@
 
 ``judge`` is the one caller of all of it: two records under terms make a comparison. ``tolerances/`` are what
 may differ; ``stats/`` compares tables of statistics, ``tensors/`` elements; ``patterns/`` says where inside a
-tensor it differs, and how; ``ulps/`` holds an operator's output against a reference of its own, element by
+tensor it differs, and how; ``ulps`` holds an operator's output against a reference of its own, element by
 element.
 """

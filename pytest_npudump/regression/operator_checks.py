@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_npudump.compare.ulps.output_fault import OutputFault
+    from pytest_npudump.compare.ulps import OutputFault
 
 KEPT = 32
 """Wrong examples whose dumps are kept: the last ones, of which hypothesis' smallest is the very last."""

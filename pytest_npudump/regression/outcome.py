@@ -158,7 +158,7 @@ class Finding:
         pattern, reference_pattern: where inside the tensor these two differences are, and what they are; None
             where no pattern explains one.
         picture: what can be drawn of the tensor; None of those behind the first, see ``SEARCHED`` of
-            :mod:`pytest_npudump.compare.patterns.tensor_patterns`.
+            :mod:`pytest_npudump.compare.patterns.pattern_search`.
         now: how the second run's tensor compares with the golden, :data:`AS_PRINTED`, :data:`WITHIN` or
             :data:`OUTSIDE`; "" where the golden does not tell.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_npudump.compare.ulps.output_fault import INFINITY, NAN
+from pytest_npudump.compare.ulps import INFINITY, NAN
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, spoken
 from pytest_npudump.regression.operator_checks import WrongOperator
@@ -18,7 +18,7 @@ from pytest_npudump.report.verdicts import numbers
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_npudump.compare.ulps.output_fault import OutputFault
+    from pytest_npudump.compare.ulps import OutputFault
     from pytest_npudump.regression.operator_checks import GivenTensor
     from pytest_npudump.regression.outcome import SceneFinding
     from pytest_npudump.regression.scenes.operator_tensors import OperatorTensor

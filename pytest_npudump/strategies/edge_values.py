@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from pytest_npudump.compare.ulps.output_fault import is_float
+from pytest_npudump.compare.ulps import is_float
 from pytest_npudump.strategies.edge_shapes import numpy_type
 from pytest_npudump.strategies.hypothesis_settings import hypothesis
 

@@ -74,6 +74,7 @@ def dump_of(out: str) -> dict[str, Any]:
     return content["dump"]
 
 
+@pytest.mark.e2e
 def test_the_printed_file_is_the_one_the_test_s_run_writes(show: Show, tmp_path: Path) -> None:
     project(
         tmp_path,
@@ -330,6 +331,7 @@ def test_torchair_in_the_process_of_other_tests_is_a_warning(show: Show, tmp_pat
     assert "first graph" not in show(*words)[2]
 
 
+@pytest.mark.e2e
 @pytest.mark.usefixtures("show")
 def test_pytest_is_loaded_by_the_process_that_collects_alone() -> None:
     program = (
@@ -341,6 +343,7 @@ def test_pytest_is_loaded_by_the_process_that_collects_alone() -> None:
     assert done.stderr.splitlines()[-1] == "0 []"
 
 
+@pytest.mark.e2e
 @pytest.mark.usefixtures("show")
 def test_a_full_disk_is_told_in_a_line() -> None:
     program = (

@@ -475,6 +475,7 @@ def test_names_that_are_shortened_may_hold_commas_and_quotes(
     assert read_mapping(tmp_path / "out" / "mapping.csv") == {written.name: f"{whole.name}.output.0.npy"}
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("kind", ["npy", "safetensors"])
 def test_a_full_disk_leaves_what_was_converted_before(tmp_path: Path, dump_file: Run, kind: str) -> None:
     path = dump_file(tmp_path / "dump", "a", np.arange(1 << 16, dtype=np.float32))

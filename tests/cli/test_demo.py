@@ -21,6 +21,8 @@ from pytest_npudump.errors import RequestError
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.e2e
+
 
 def _child(words: list[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(

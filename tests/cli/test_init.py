@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+pytestmark = pytest.mark.e2e
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:

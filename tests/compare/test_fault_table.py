@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+pytestmark = pytest.mark.e2e
+
 BENCHMARKS = Path(__file__).parents[2] / "docs/benchmarks"
 FAULTS, MEMBERS, SEED = 84, 2, 1
 
@@ -139,7 +141,7 @@ def test_nodes_one_by_one_give_the_bits_of_the_emulators_model(network: Any) -> 
     assert len(names) > 200
 
 
-@pytest.mark.parametrize(("dtype", "rule", "found", "right"), FLOORS)
+@pytest.mark.each(("dtype", "rule", "found", "right"), FLOORS)
 def test_faults_are_found_and_named(tallies: Any, dtype: str, rule: str, found: int, right: int) -> None:
     tally = tallies[dtype][rule]
     assert sum(tally.faults.values()) >= FAULTS * 0.9
@@ -147,7 +149,7 @@ def test_faults_are_found_and_named(tallies: Any, dtype: str, rule: str, found: 
     assert 100 * tally.right() >= right
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("dtype", "rule", "source", "repeating"),
     [
         # as above: the first source and where its change begins; the same where the golden repeats
@@ -171,7 +173,7 @@ def test_sources_are_named_no_worse_than_what_fails_first(
     assert tally.sourced["one"] >= 0.9 * found
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.each("dtype", ["float32", "float16"])
 def test_the_first_change_is_that_of_the_fault_but_where_printed_statistics_stay(
     tallies: Any, dtype: str
 ) -> None:

@@ -12,6 +12,8 @@ from pytest_npudump.demo.classifier import find_model
 if TYPE_CHECKING:
     from pytest_npudump.plugin.fixture import NpuDump
 
+pytestmark = pytest.mark.e2e
+
 
 def text_line() -> np.ndarray:
     """A picture of a text line, the same in every run: (1, 3, 48, 192), values -1 and 1."""

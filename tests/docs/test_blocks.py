@@ -14,11 +14,12 @@ from __future__ import annotations
 import math
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest import SkipTest
 
 import pytest
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sybil import Example
+
+pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -123,13 +126,18 @@ _PLUGINS = "-p npudump -p no:cacheprovider"
 class Story:
     """A page whose blocks are run one after the other."""
 
-    def __init__(self, folder: Path, demonstration: tuple[Path, str]) -> None:
+    def __init__(self, folder: Path, demonstration: tuple[Path, str], warm: Any) -> None:
         self.folder = self.here = folder
         self.demonstration = demonstration
         self.unused: set[str] = set()
+        commands = folder.parent / "commands"
+        commands.mkdir()
+        for name in ("pytest", "npudump"):
+            (commands / name).write_text(f'#!/bin/sh\nexec {shlex.join([*warm.client, name])} "$@"\n')
+            (commands / name).chmod(0o755)
         self.environment = {
             **{name: value for name, value in os.environ.items() if name not in _NOT_OF_A_USER},
-            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "PATH": os.pathsep.join([str(commands), str(Path(sys.executable).parent), os.environ["PATH"]]),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "PYTEST_ADDOPTS": _PLUGINS,
             "PYTHONDONTWRITEBYTECODE": "1",
@@ -201,9 +209,9 @@ class Story:
 
 @pytest.mark.parametrize("path", PAGES, ids=page_name)
 def test_a_page_does_what_it_says(
-    path: Path, stocked: Callable[[], Path], demonstration: tuple[Path, str]
+    path: Path, stocked: Callable[[], Path], demonstration: tuple[Path, str], warm: Any
 ) -> None:
-    story = Story(stocked(), demonstration)
+    story = Story(stocked(), demonstration, warm)
     document = parse(path, story.runs)
     for example in document.examples():
         skipped(example)

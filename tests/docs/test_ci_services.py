@@ -19,6 +19,8 @@ from pytest_npudump.settings.option_table import OPTIONS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.e2e
+
 FILES = Path(__file__).parents[2] / "docs" / "how-to" / "ci"
 TESTS = """
 import numpy as np

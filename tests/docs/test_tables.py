@@ -19,7 +19,7 @@ import pytest
 import pytest_npudump
 from pytest_npudump.cli import COMMANDS, _parser
 from pytest_npudump.compare.tolerances.presets import DESCRIPTIONS, PRESETS, bound
-from pytest_npudump.compare.ulps.ulp_bounds import ULP_BOUNDS
+from pytest_npudump.compare.ulps import ULP_BOUNDS
 from pytest_npudump.record.text import parse as parse_golden
 
 if TYPE_CHECKING:
@@ -191,6 +191,7 @@ def test_public_names_are_those_of_the_page_and_can_be_imported() -> None:
         pytest_npudump.Session  # noqa: B018 - the access is what is tested
 
 
+@pytest.mark.e2e
 def test_importing_the_package_imports_nothing_else_of_it() -> None:
     code = (
         "import sys, pytest_npudump; heavy = ('pytest_npudump.', 'numpy', 'yaml', 'rich'); "
@@ -238,6 +239,7 @@ def test_the_keys_of_a_comparison_and_of_a_verdict_are_those_of_the_page(failure
     assert {verdict["status"] for verdict in verdicts} <= set(names(told))
 
 
+@pytest.mark.e2e
 def test_the_keys_of_the_junit_property_are_on_the_page(
     demonstration: tuple[Path, str], tmp_path: Path
 ) -> None:

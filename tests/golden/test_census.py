@@ -85,6 +85,7 @@ for one in stale:
 """
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing is killed like that here")
 def test_a_kill_at_any_removal_leaves_whole_goldens_or_none(
     golden: Callable[[str], Path], tmp_path: Path

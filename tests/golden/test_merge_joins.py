@@ -83,6 +83,7 @@ def test_one_changed_side_counts_as_it_is(base: list[str], side: list[str]) -> N
     assert flat(joined_order(base, base, side)) == side
 
 
+@pytest.mark.e2e
 @given(
     st.lists(st.sampled_from("abcdefghijklmnop"), unique=True, min_size=10),
     st.integers(0, 3),

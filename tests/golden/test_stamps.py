@@ -24,6 +24,7 @@ from pytest_npudump.request import DumpRequest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
 PATH = Path("golden/test_a.yaml")
 THEN, NOW = Stamp("2025-02-03", "aaaaaaaaaaaa"), Stamp("2026-11-23", "bbbbbbbbbbbb")
 LAYERS = {"conv": 1.0, "relu": 2.0, "fc": 3.0}
@@ -127,6 +128,7 @@ def test_a_golden_without_tensors_changes_with_its_head() -> None:
     assert stamped(golden({}), before, NOW).extra == {"recorded": str(NOW)}
 
 
+@pytest.mark.e2e
 def test_a_recording_names_the_commit_that_is_checked_out(tmp_path: Path) -> None:
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
     subprocess.run([*git, "init", "-q"], check=True)
@@ -142,6 +144,7 @@ def test_a_recording_names_the_commit_that_is_checked_out(tmp_path: Path) -> Non
     assert again.staged is None
 
 
+@pytest.mark.e2e
 def test_git_joins_approvals_of_different_tensors_by_itself(tmp_path: Path) -> None:
     layers = {f"conv{number}": 1.0 for number in range(6)}
     base = stamped(golden(layers), None, THEN)

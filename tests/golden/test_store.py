@@ -340,6 +340,7 @@ for i in itertools.count():
 """
 
 
+@pytest.mark.e2e
 def test_no_kill_tears_or_loses_a_golden(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     chance = random.Random(0)  # noqa: S311 - any spread of moments to kill at
@@ -359,6 +360,7 @@ def test_no_kill_tears_or_loses_a_golden(tmp_path: Path) -> None:
     assert [left.name for left in tmp_path.iterdir()] == ["a.yaml"]
 
 
+@pytest.mark.e2e
 def test_writers_in_parallel_each_leave_a_whole_file(tmp_path: Path, golden: Callable[..., Record]) -> None:
     path = tmp_path / "a.yaml"
     command = [sys.executable, "-c", WRITER, str(path)]

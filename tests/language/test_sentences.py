@@ -17,9 +17,8 @@ import pytest
 from babel.messages.pofile import read_po
 
 import pytest_npudump
-from pytest_npudump.compare.patterns.likely_places import Place
 from pytest_npudump.compare.patterns.pattern_search import Pattern
-from pytest_npudump.compare.patterns.place_words import place_words
+from pytest_npudump.compare.patterns.places import Place, place_words
 from pytest_npudump.errors import FormatError
 from pytest_npudump.language.po_file import catalogue
 from pytest_npudump.language.sentences import known_again
@@ -188,6 +187,7 @@ def test_many_braces_and_long_texts_take_no_time() -> None:
         assert isinstance(spoken(text), str)
 
 
+@pytest.mark.e2e
 def test_english_knows_no_sentences() -> None:
     code = """
 import sys

@@ -67,6 +67,7 @@ def test_what_is_marked_is_not_translated_where_it_is() -> None:
         assert mark("passed") == "passed"
 
 
+@pytest.mark.e2e
 def test_the_plugin_and_the_command_read_no_catalogue_in_english() -> None:
     code = """
 import sys

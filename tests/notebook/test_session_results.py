@@ -37,6 +37,7 @@ def test_skipped():
 OPTIONS = ("--npudump-runtime=emulator", "--npudump-results=kept")
 
 
+@pytest.mark.e2e
 def test_a_notebook_shows_tests_and_strips_of_those_that_fail(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=TESTS + "KIND = {'<b>': 'Relu', 'relu': 'Relu'}")
     pytester.runpytest_subprocess("--npudump-update-golden", *OPTIONS)

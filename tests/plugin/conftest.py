@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
 import json
+import pkgutil
 import sys
 from dataclasses import dataclass
 from textwrap import dedent
@@ -23,29 +26,18 @@ if TYPE_CHECKING:
 
 
 # Loaded here once: what a session within a test imports first, its end unloads again.
-for _name in (
-    "_pytest.stepwise",
-    "filelock",
-    "onnxruntime",
-    "pytest_npudump.emulator.acl.mdl",
-    "pytest_npudump.emulator.acl.op",
-    "pytest_npudump.emulator.acl.rt",
-    "pytest_npudump.emulator.acl.util",
-    "pytest_npudump.emulator.faults",
-    "pytest_npudump.plugin.runner",
-    "pytest_npudump.explain.reference",
-    "pytest_npudump.regression.session",
-    "pytest_npudump.report.terminal",
-    "pytest_npudump.runtime.emulator.adapter",
-    "pytest_npudump.runtime.pyacl.adapter",
-    "pytest_npudump.runtime.torch_npu.adapter",
-    "rich.console",
-):
+for _name in ("_pytest.stepwise", "filelock", "onnxruntime", "rich.console"):
     importlib.import_module(_name)
+for _room in ("emulator", "plugin", "reference", "regression", "report", "results", "runtime"):
+    _package = importlib.import_module(f"pytest_npudump.{_room}")
+    for _module in pkgutil.walk_packages(_package.__path__, f"{_package.__name__}."):
+        with contextlib.suppress(ImportError):  # of what is not installed
+            importlib.import_module(_module.name)
 
 LAYERS = ("block/conv.1", "block/relu.1", "block/conv.2", "head/softmax")
 
 
+@functools.cache
 def small_model(
     *, change: float = 0.0, without: str = "", nan: bool = False, extra: bool = False, named: str = LAYERS[2]
 ) -> bytes:

@@ -218,6 +218,7 @@ def test_inputs_that_are_integers_are_named_as_not_perturbed(project: Project) -
     result.stdout.fnmatch_lines(["*not perturbed, as they hold no floating-point values: inputs ids*"])
 
 
+@pytest.mark.e2e
 def test_an_isolated_test_is_calibrated_in_processes_of_their_own(project: Project) -> None:
     project.marked('isolation="process"')
     project.record("--npudump-calibrate=3")

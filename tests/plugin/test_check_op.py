@@ -12,6 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from conftest import Project
 
+
 CLIENT = Path(__file__).parents[1] / "data" / "torch_client"
 HEADER = """
 import numpy as np
@@ -329,6 +330,7 @@ def test_an_update_of_goldens_writes_none_and_still_judges(project: Project) -> 
     assert not project.path.joinpath("golden").exists()
 
 
+@pytest.mark.e2e
 def test_a_process_of_its_own_tells_what_was_wrong(project: Project) -> None:
     write(
         project,

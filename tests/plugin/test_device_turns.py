@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from conftest import Project
 
+
+pytestmark = pytest.mark.e2e
+
 # A file that must not be there yet stands for a device that another test has.
 EXCLUSIVE = """
 import os, time

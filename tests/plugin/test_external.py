@@ -250,6 +250,7 @@ def test_the_test_s_own_process_has_no_dump_while_the_application_runs(applicati
     application.record()
 
 
+@pytest.mark.e2e
 def test_what_a_killed_run_left_is_put_back_and_reported(application: Project) -> None:
     write_test(application)
     killer = "import os, signal; os.kill(os.getppid(), signal.SIGKILL)"

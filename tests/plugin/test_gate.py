@@ -111,6 +111,7 @@ class rt:
 """
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("workers", [(), ("-n1",)])
 def test_required_npu_that_stops_answering_never_becomes_the_emulator(
     project: Project, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
@@ -171,6 +172,7 @@ def test_an_emulator_without_its_packages_is_told_in_one_line(
     result.stdout.no_fnmatch_line("*MissingExtraError*")
 
 
+@pytest.mark.e2e
 def test_with_an_npu_none_is_skipped(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.marked()
     project.path.joinpath("acl.py").write_text(FAKE_ACL)
@@ -266,6 +268,7 @@ def test_variant_is_read_before_the_common_golden_and_written_when_named(project
     project.run("--npudump-golden-variant=ascend910b").assert_outcomes(passed=1)
 
 
+@pytest.mark.e2e
 def test_nothing_heavy_is_imported_where_no_test_is_marked(project: Project) -> None:
     heavy = (
         "numpy",

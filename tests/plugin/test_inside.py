@@ -127,6 +127,7 @@ def test_functions_that_call_each_other_are_entered_once() -> None:
     assert len(inside(helper.make_model(graph, functions=functions))) == 120
 
 
+@pytest.mark.e2e
 def test_a_test_says_how_many_operators_of_its_model_are_not_dumped(inner: Project) -> None:
     words = "not dumped by the emulator: 9 of the operators of nested, inside If, Loop, Twice"
     for marker in ("", 'isolation="process"', 'layers=["*"]'):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from conftest import Project
 
+
 KEEP = "--npudump-results=kept"
 RUN = "def test_small(npu_dump):\n"
 
@@ -370,6 +371,7 @@ def test_a_later_session_replaces_what_was_kept_of_the_tests_it_ran(project: Pro
     assert len(records) == 4
 
 
+@pytest.mark.e2e
 def test_workers_of_xdist_keep_every_test_once(project: Project) -> None:
     project.test_file(TWO.replace('range(4), ids="abcd"', "range(12)") + project.body + "    assert k >= 0\n")
     project.record()
@@ -379,6 +381,7 @@ def test_workers_of_xdist_keep_every_test_once(project: Project) -> None:
     assert len({line["session"] for line in lines(project)}) == 1
 
 
+@pytest.mark.e2e
 def test_a_session_that_is_killed_loses_nothing_that_had_ended(
     project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from conftest import Project
 
+pytestmark = pytest.mark.e2e
+
 MANY = """
 @pytest.mark.npu_dump
 @pytest.mark.parametrize("k", range({tests}))

@@ -56,6 +56,7 @@ def test_nothing_is_left_where_every_test_passed(shared_memory: Path, tmp_path: 
     assert not any(shared_memory.iterdir())
 
 
+@pytest.mark.e2e
 def test_what_a_killed_session_has_left_takes_the_place_of_its_link(
     shared_memory: Path, tmp_path: Path
 ) -> None:

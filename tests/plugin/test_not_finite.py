@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from conftest import Project
 
@@ -31,6 +33,7 @@ def test_a_golden_of_nan_is_told_at_each_decision(project: Project) -> None:
     result.stdout.fnmatch_lines([f"npudump: *note: test_small.py::test_small: {WORDS}"])
 
 
+@pytest.mark.e2e
 def test_a_golden_of_numbers_has_no_such_note(project: Project) -> None:
     project.marked()
     result = project.run("--npudump-update-golden")

@@ -141,6 +141,7 @@ def test_ini_key_that_would_approve_is_refused_with_the_reason(
         settings(pytester)
 
 
+@pytest.mark.e2e
 def test_argument_file_that_would_approve_is_refused_with_the_reason(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,8 @@ import pytest
 if TYPE_CHECKING:
     from conftest import Project
 
+pytestmark = pytest.mark.e2e
+
 STARTS = {
     "subprocess.run([sys.executable, '-c', '1'])": Path(sys.executable).name,
     "subprocess.run('true 1 && date', shell=True)": "true",

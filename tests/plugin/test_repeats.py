@@ -235,6 +235,7 @@ def test_runs_with_other_tensors_record_nothing(project: Project) -> None:
     assert not [*project.path.glob("golden/**/*.yaml")]
 
 
+@pytest.mark.e2e
 def test_an_isolated_test_runs_twice_in_processes_of_their_own(project: Project) -> None:
     project.marked('isolation="process"', body=project.body + NOTED)
     project.record()

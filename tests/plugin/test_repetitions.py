@@ -94,6 +94,7 @@ def test_update_fails_for_a_repetition_that_differs_from_the_first(project: Proj
     assert len(names(project)) == 1
 
 
+@pytest.mark.e2e
 def test_update_of_repetitions_on_several_workers_is_refused(project: Project) -> None:
     project.test_file(PLAIN.format(arguments=""))
     options = ("--npudump-runtime=emulator", "--npudump-update-golden", "--count=2", "-n1")

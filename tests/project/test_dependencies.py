@@ -57,6 +57,7 @@ def test_the_readme_and_what_ci_runs_install_these_versions() -> None:
         assert f"-c {FILE}" in (ROOT / name).read_text("utf-8"), name
 
 
+@pytest.mark.e2e
 def test_ci_can_be_run_with_no_other_choice_of_versions() -> None:
     done = subprocess.run(
         ["bash", str(ROOT / ".ci/run"), "latest"], capture_output=True, text=True, check=False

@@ -24,7 +24,7 @@ CIRCLES = {
         "dump/table": "dump.names",
     },
     "pytest_npudump.compare": {
-        "compare/stats/order": "compare.tensors.ulp",
+        "compare/stats/order": "compare.tensors.measures",
         "compare/tensors/worst": "compare.stats.pairs",
     },
     "pytest_npudump.dump.files.npy": {

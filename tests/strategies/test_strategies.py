@@ -166,6 +166,7 @@ def test_a_test_has_no_deadline_and_may_take_the_fixture() -> None:
     assert strategies.settings(deadline=500).deadline is not None
 
 
+@pytest.mark.e2e
 def test_without_hypothesis_one_line_names_the_extra() -> None:
     program = (
         "import sys; sys.modules['hypothesis'] = None\n"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.runtime.base import Runtime
 
+
 DATA = Path(__file__).parents[1] / "data"
 ARRAY = np.array([[-1.5, 2.0, 0.0]], np.float32)
 
@@ -138,6 +139,7 @@ class TestMindSpore(RuntimeConformance):
         return {"Default/Add-op0:output.0": np.linspace(0, 2.5, 6, dtype=np.float32)}
 
 
+@pytest.mark.e2e
 def test_a_suite_that_runs_nothing_says_what_it_lacks(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """

@@ -81,7 +81,7 @@ def terms_of(golden: Record, tolerances: Tolerances, layout: str) -> Terms:
 
 
 def _compute(workers: Workers, pairs: Sequence[Pair]) -> list[Elements]:
-    from pytest_npudump.compare.tensors.pair_batches import compare_pairs  # noqa: PLC0415 - only where elements are
+    from pytest_npudump.compare.tensors.tensor_pair import compare_pairs  # noqa: PLC0415 - only where elements are
 
     with progress(_("comparing tensors")) as report:
         work = run_together(compare_pairs, pairs, workers, weight=lambda pair: pair.nbytes, progress=report)
@@ -112,7 +112,7 @@ def _patterns(comparison: Comparison) -> Mapping[int, Pattern]:
     elements, pairs = comparison.elements, comparison.pairs
     if not elements or not comparison.failing:
         return {}
-    from pytest_npudump.compare.patterns.tensor_patterns import find_patterns  # noqa: PLC0415 - only where elements fail
+    from pytest_npudump.compare.patterns.pattern_search import find_patterns  # noqa: PLC0415 - only where elements fail
 
     failing = {verdict.key for verdict in comparison.failing}
     rows = enumerate(aligned_keys(comparison.golden, comparison.actual, comparison.alignment))

@@ -14,34 +14,52 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.patterns.arithmetic import arithmetic
-from pytest_npudump.compare.patterns.change import Anything, Change
-from pytest_npudump.compare.patterns.evidence import Evidence, Tensors, survey
-from pytest_npudump.compare.patterns.exchanged_lines import permuted_lines, shuffled
-from pytest_npudump.compare.patterns.held_values import of_other, stuck, unwritten
-from pytest_npudump.compare.patterns.likely_places import Place, places
-from pytest_npudump.compare.patterns.moves import moves, recur
-from pytest_npudump.compare.patterns.place_words import place_words
-from pytest_npudump.compare.patterns.verification import explained, likely
+from pytest_npudump.compare.patterns.changes import (
+    ANYTHING,
+    LEAST,
+    arithmetic,
+    moves,
+    of_other,
+    permuted_lines,
+    recur,
+    shuffled,
+    stuck,
+    unwritten,
+)
+from pytest_npudump.compare.patterns.places import Tensors, place_words, places, squares, survey
+from pytest_npudump.compare.tensors.difference import value_chunks
+from pytest_npudump.compare.tensors.tensor_pair import pair_values
+from pytest_npudump.errors import NpudumpError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.compare.tensors.difference import TensorDifference
+    from pytest_npudump.compare.patterns.changes import Change
+    from pytest_npudump.compare.patterns.places import Evidence, Place
+    from pytest_npudump.compare.tensors.difference import TensorDifference, Values
+    from pytest_npudump.compare.tensors.tensor_pair import Elements, Pair
 
     Family = Callable[[Evidence, Place], Iterator[Change]]
 
 LARGEST = 1 << 26
 """Elements of the largest tensor that is looked at: a pass over as many takes about a second."""
 
+SEARCHED = 20
+"""Tensors of one report that are searched: as many as it shows."""
+
 _CHECKS = 6
+_GLANCE = 1024
+"""Elements of the sample that are enough to see that a change explains too few."""
+_DECODED = 1 << 22
+"""Elements of the largest tensor in a file that is decoded, or put together from blocks, for it."""
 _EXACT = 2**53
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -118,10 +136,10 @@ def _first(evidence: Evidence, layout: str, others: Mapping[str, NDArray[Any]]) 
     proposed = (
         (place, change)
         for place, change in _proposed(evidence, layout, others)
-        if likely(evidence, place, change)
+        if _likely(evidence, place, change)
     )
     for place, change in itertools.islice(proposed, _CHECKS):
-        share = explained(evidence, place, change)
+        share = _explained(evidence, place, change)
         if share:
             return Pattern(change.kind, place_words(place, layout), change.words, share)
     return None
@@ -131,10 +149,90 @@ def _proposed(
     evidence: Evidence, layout: str, others: Mapping[str, NDArray[Any]]
 ) -> Iterator[tuple[Place, Change]]:
     chosen = tuple(places(evidence))
-    moving: tuple[Family, ...] = (lambda e, p: permuted_lines(e, p, layout), moves, shuffled)
-    families: tuple[Family, ...] = (stuck, arithmetic, lambda e, p: of_other(e, p, others))
-    for family in (*families, *(moving if recur(evidence) else ()), unwritten):
+    families: list[Family] = [stuck, arithmetic, partial(of_other, others=others)]
+    if recur(evidence):
+        families += [partial(permuted_lines, layout=layout, origins={}), moves, shuffled]
+    for family in (*families, unwritten):
         for place in chosen:
             for change in family(evidence, place):
                 yield place, change
-    yield from ((place, Anything()) for place in chosen if not place.everywhere)
+    yield from ((place, ANYTHING) for place in chosen if not place.everywhere)
+
+
+def _likely(evidence: Evidence, place: Place, change: Change) -> bool:
+    """Whether a change explains enough of the sample of failing elements to be worth a look at all."""
+    inside = np.flatnonzero(place.holds(evidence.at))
+    if inside.size < LEAST * evidence.at.size:
+        return False
+    for step in (max(inside.size // _GLANCE, 1), 1):
+        chosen = inside[::step]
+        sides = evidence.golden[chosen], evidence.actual[chosen]
+        hits = np.count_nonzero(change.explain(evidence.tensors, evidence.at[chosen], *sides).hit)
+        if hits < (LEAST * evidence.at.size if step == 1 else chosen.size / 2):
+            return False
+    return True
+
+
+def _explained(evidence: Evidence, place: Place, change: Change) -> float:
+    """Return the share of the difference that a change of a place explains; 0 where the claim is refused.
+
+    It is refused unless it explains :data:`LEAST` of the failing elements and of the sum of squares, and
+    unless as large a share of the elements that it says have changed have done so, in the way it says.
+    """
+    hits = claimed = wrong = 0
+    left, tensors = 0.0, evidence.tensors
+    for start, golden, actual in tensors.chunks():
+        flat = np.arange(start, start + golden.size)
+        if not place.everywhere:
+            inside = place.holds(flat)
+            left += squares((actual - golden)[~inside])
+            flat, golden, actual = flat[inside], golden[inside], actual[inside]  # noqa: PLW2901 - the place's
+        found = change.explain(tensors, flat, golden, actual)
+        left += squares(found.left)
+        hits += int(np.count_nonzero(found.hit & tensors.fails(golden, actual)))
+        claimed += int(np.count_nonzero(found.claimed))
+        wrong += int(np.count_nonzero(found.claimed & ~found.hit))
+    if wrong > (1 - LEAST) * claimed:
+        return 0.0
+    share = hits / evidence.failing
+    if evidence.squared:
+        share = min(share, 1 - left / evidence.squared)
+    return share if share >= LEAST else 0.0
+
+
+def find_patterns(pairs: Iterable[tuple[int, Pair, Elements]]) -> Mapping[int, Pattern]:
+    """Return the patterns of the first :data:`SEARCHED` pairs that differ in their elements, by position."""
+    found: dict[int, Pattern] = {}
+    searched = 0
+    for position, pair, elements in pairs:
+        if elements.difference is None or not elements.difference.outside:
+            continue
+        searched += 1
+        if searched > SEARCHED:
+            break
+        pattern = _pattern_in_files(pair, elements.difference)
+        if pattern is not None:
+            found[position] = pattern
+    return found
+
+
+def _pattern_in_files(pair: Pair, difference: TensorDifference) -> Pattern | None:
+    try:
+        values = pair_values(pair)
+    except NpudumpError:
+        return None  # what cannot be read was a problem of the comparison before
+    if values is None:
+        return None
+    golden, actual = map(_whole, values[:2])
+    if golden is None or actual is None or golden.shape != actual.shape:
+        return None
+    return find_pattern(golden, actual, difference, layout=values[2])
+
+
+def _whole(values: Values) -> NDArray[Any] | None:
+    if isinstance(values, np.ndarray) and (values.flags.c_contiguous or values.size <= _DECODED):
+        return values
+    if values.size > _DECODED:
+        return None
+    pieces = [piece.copy() for piece in value_chunks(values)]
+    return np.concatenate(pieces).reshape(values.shape) if pieces else None

@@ -44,72 +44,37 @@ class TensorDescription:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-@dataclass(slots=True)
-class _Progress:
-    max: float | int | None = None
-    min: float | int | None = None
-    max_at: int | None = None
-    min_at: int | None = None
-    nan: int = 0
-    pos_inf: int = 0
-    neg_inf: int = 0
-    zero: int = 0
-    first_nan: int | None = None
-    first_inf: int | None = None
-
-    def add(self, chunk: NDArray[Any], start: int) -> None:
-        """Take in the elements ``chunk``, the first of which has the flat index ``start``."""
-        self.zero += int(np.count_nonzero(chunk == 0))
-        kept, indices = self._finite(chunk, start) if chunk.dtype.kind == "f" else (chunk, None)
-        if not kept.size:
-            return
-        for name, position in (("max", int(kept.argmax())), ("min", int(kept.argmin()))):
-            value = kept[position].item()
-            best = getattr(self, name)
-            if best is None or (value > best if name == "max" else value < best):
-                setattr(self, name, value)
-                setattr(self, f"{name}_at", start + (position if indices is None else int(indices[position])))
-
-    def _finite(self, chunk: NDArray[Any], start: int) -> tuple[NDArray[Any], NDArray[Any] | None]:
-        finite = np.isfinite(chunk)
-        if finite.all():
-            return chunk, None
-        nan = np.isnan(chunk)
-        infinite = ~(finite | nan)
-        self.nan += int(np.count_nonzero(nan))
-        self.pos_inf += int(np.count_nonzero(chunk[infinite] > 0))
-        self.neg_inf += int(np.count_nonzero(chunk[infinite] < 0))
-        if self.first_nan is None and nan.any():
-            self.first_nan = start + int(nan.argmax())
-        if self.first_inf is None and infinite.any():
-            self.first_inf = start + int(infinite.argmax())
-        return chunk[finite], np.flatnonzero(finite)
-
-
 def describe_tensor(array: NDArray[Any]) -> TensorDescription:
     """Describe a tensor in one pass of chunks, so that memory does not grow with it.
 
     Complex tensors are described by their magnitude.
     """
-    progress = _Progress()
+    ends: dict[str, Any] = {"max": None, "min": None}
+    places: dict[str, int | None] = dict.fromkeys(("max_at", "min_at", "first_nan", "first_inf"))
+    counts = dict.fromkeys(("nan", "pos_inf", "neg_inf", "zero"), 0)
     flat = array.reshape(-1)
     for start in range(0, flat.size, _CHUNK):
-        progress.add(_comparable(flat[start : start + _CHUNK]), start)
-    places = {
-        name: _coordinates(getattr(progress, name), array.shape)
-        for name in ("max_at", "min_at", "first_nan", "first_inf")
-    }
-    return TensorDescription(
-        dtype=array.dtype.name,
-        shape=tuple(array.shape),
-        max=progress.max,
-        min=progress.min,
-        nan=progress.nan,
-        pos_inf=progress.pos_inf,
-        neg_inf=progress.neg_inf,
-        zero=progress.zero,
-        **places,
-    )
+        chunk = _comparable(flat[start : start + _CHUNK])
+        kept, indices = chunk, None
+        counts["zero"] += int(np.count_nonzero(chunk == 0))
+        if chunk.dtype.kind == "f" and not (finite := np.isfinite(chunk)).all():
+            kept, indices = chunk[finite], np.flatnonzero(finite)
+            for name, where in (("first_nan", np.isnan(chunk)), ("first_inf", np.isinf(chunk))):
+                if places[name] is None and where.any():
+                    places[name] = start + int(where.argmax())
+            for name, where in (
+                ("nan", np.isnan(chunk)),
+                ("pos_inf", chunk == np.inf),
+                ("neg_inf", chunk == -np.inf),
+            ):
+                counts[name] += int(np.count_nonzero(where))
+        for name, position in (("max", kept.argmax()), ("min", kept.argmin())) if kept.size else ():
+            value, best = kept[position].item(), ends[name]
+            if best is None or (value > best if name == "max" else value < best):
+                ends[name] = value
+                places[f"{name}_at"] = start + int(position if indices is None else indices[position])
+    found: dict[str, Any] = {name: _coordinates(place, array.shape) for name, place in places.items()}
+    return TensorDescription(array.dtype.name, tuple(array.shape), **(found | ends | counts))
 
 
 def _comparable(chunk: NDArray[Any]) -> NDArray[Any]:

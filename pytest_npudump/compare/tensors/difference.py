@@ -2,40 +2,61 @@
 
 An element pair with NaN or an infinity on either side is *special*: equal if both are NaN or both the same
 infinity, otherwise different and outside any tolerance. All measures of distance are over the other
-pairs. Chunks are compared in float32 where the type and the values allow it, else in float64; whether an
-element is within tolerance is always decided as in float64. Integers are compared exactly.
+pairs. Whether an element is within tolerance is decided as in float64. Integers are compared exactly.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import asdict
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.tensors.families import comparer_of, packed_comparer
-from pytest_npudump.compare.tensors.measures import ULP_TYPES, Measures
-from pytest_npudump.compare.tensors.paired_chunks import CHUNK, OCTETS, paired_chunks, value_chunks
-from pytest_npudump.compare.tensors.small import compare_small, small_pair
-from pytest_npudump.compare.tensors.worst import Worst
+from pytest_npudump.compare.tensors.codes import WORTH_COUNTING, CodePairs
+from pytest_npudump.compare.tensors.kernel import BLOCK, ROW, ULP_TYPES, is_finite, measure, widened
+from pytest_npudump.compare.tensors.measures import Measures, Worst
+from pytest_npudump.dump.arrays.decode import decode
 from pytest_npudump.dump.arrays.packed import CodedTensor, PackedTensor
-from pytest_npudump.dump.bytes.buffers import borrowed_buffers
-from pytest_npudump.dump.stats.tensor import array_accumulator, dtype_name
+from pytest_npudump.dump.bytes.chunks import pieces_of
+from pytest_npudump.dump.stats.tensor import Ordered, array_accumulator, dtype_name, raw_accumulator
+from pytest_npudump.dump.stats.totals import row_totals
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from dataclasses import dataclass
 
-    from pytest_npudump.compare.tensors.paired_chunks import Values
-    from pytest_npudump.compare.tensors.worst import WorstElement
-    from pytest_npudump.dump.bytes.buffers import Buffers
+    from pytest_npudump.compare.tensors.measures import WorstElement
+    from pytest_npudump.dump.arrays.layouts import JoinedTensor
     from pytest_npudump.dump.records import Stats
+    from pytest_npudump.dump.stats.tensor import Accumulator
     from pytest_npudump.dump.stats.totals import Totals
+
+    Values = np.ndarray | PackedTensor | CodedTensor | JoinedTensor
+    Pair = tuple[np.ndarray, np.ndarray]
 else:
     from pytest_npudump.dump.unguarded import dataclass
+
+CHUNK = 1 << 18
+"""Elements read at a time."""
+OCTETS = 1 << 20
+"""Bytes of packed types read at a time."""
+TOGETHER = 1 << 15
+"""Elements of small tensors that are measured together."""
+
+_PACKED = (PackedTensor, CodedTensor)
+_BYTE = 8
+_PROBE = 2048
+_SMALL = frozenset(
+    {"float16", "bfloat16", "float32", "float8_e5m2", "float8_e4m3fn"}
+    | {"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32"}
+)
+"""Types of which thousands of squares stay in the range of float64, where sums of integers are exact."""
+_MOST = 1 << 39
+"""Largest 64-bit integer of which the same is so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,16 +179,149 @@ def examine_tensors(golden: Values, actual: Values, *, rtol: float, atol: float,
     small = small_pair(golden, actual)
     if small is not None:
         return examine_small([small], [golden.shape], [(rtol, atol)], worst=worst)[0]
-    measures, found = Measures(), Worst(worst, golden.shape)
+    results = Measures(), Worst(worst, golden.shape)
     with np.errstate(all="ignore"):
-        with borrowed_buffers() as own, borrowed_buffers() as first, borrowed_buffers() as second:
-            buffers = (own, first, second)
-            totals = _totals(golden, actual, (measures, found), (rtol, atol), buffers)
-        return _examined(golden.dtype, totals, (measures, found), (rtol, atol))
+        totals = _add_chunks(golden, actual, results, (rtol, atol))
+        return _examined((golden.dtype, actual.dtype), totals, results, (rtol, atol))
+
+
+def _add_chunks(
+    golden: Values, actual: Values, results: tuple[Measures, Worst], tolerance: tuple[float, float]
+) -> tuple[Totals, Totals]:
+    """Compare all chunks, equal ones by their bytes; return what the statistics of both sides add up to."""
+    measures, one, other = results[0], _native(golden.dtype), _native(actual.dtype)
+    names, bits, packed = (dtype_name(one), dtype_name(other)), 8 * one.itemsize, False
+    if isinstance(golden, _PACKED) and isinstance(actual, _PACKED) and golden.name == actual.name:
+        packed = BY_NAME[golden.name].bits <= _BYTE
+        if packed:
+            names, bits = (golden.name, actual.name), BY_NAME[golden.name].bits
+    counted = packed or (one.itemsize == other.itemsize == 1 and {*names} <= BY_NAME.keys())
+    sides = array_accumulator(one), array_accumulator(other)
+    equal = raw_accumulator(names[0], None) if packed else array_accumulator(one)
+    codes, offset, tolerances = CodePairs(names, results) if counted else None, 0, np.array([tolerance])
+    for first, second, count in _paired_octets(golden, actual) if packed else _paired_chunks(golden, actual):
+        begin = 0
+        if one == other and (not packed or first.size * _BYTE == count * bits) and _is_same(first, second):
+            equal.add(first)
+            if one.kind == "c":
+                measures.magnitude = max(measures.magnitude, float(np.abs(first.astype(np.complex128)).max()))
+            begin = count
+        elif codes is not None and count >= WORTH_COUNTING:
+            octets = count * bits // _BYTE
+            codes.add(first[:octets].view(np.uint8), second[:octets].view(np.uint8), offset)
+            begin = octets * _BYTE // bits
+        if begin < count:
+            pair = first[begin:], second[begin:]
+            if packed:
+                left = [side[begin * bits // _BYTE :] for side in (first, second)]
+                pair = decode(left[0], names[0], count - begin), decode(left[1], names[0], count - begin)
+            known = _add_finite(sides[0], pair[0]), _add_finite(sides[1], pair[1])
+            finite = all(known)
+            for start in range(0, count - begin, BLOCK):
+                block, other_block = (values[np.newaxis, start : start + BLOCK] for values in pair)
+                measure(
+                    block, other_block, [results], tolerances, finite=finite, offset=offset + begin + start
+                )
+        offset += count
+    totals, same = (sides[0].totals(), sides[1].totals()), equal.totals()
+    if same.count:
+        measures.take_equal(same)
+    for more in ((same, same), () if codes is None else codes.finish(tolerance)):
+        for running, found in zip(totals, more, strict=False):
+            running.merge(found)
+    return totals
+
+
+def _add_finite(statistics: Accumulator, values: np.ndarray) -> bool:
+    """Add elements to the statistics of their side; whether all of them are finite."""
+    if not isinstance(statistics, Ordered):
+        statistics.add(values)
+        return is_finite(values)
+    before = statistics.totals().special
+    statistics.add(values)
+    return statistics.totals().special == before
+
+
+def _is_same(golden: np.ndarray, actual: np.ndarray) -> bool:
+    """Whether two contiguous chunks of one type are equal bit by bit; of complex numbers, finite ones."""
+    octets = golden.view(np.uint8), actual.view(np.uint8)
+    if octets[0].size % 8 == 0:
+        octets = octets[0].view(np.uint64), octets[1].view(np.uint64)
+    # most that differ do so early on
+    if not all(
+        np.array_equal(octets[0][part], octets[1][part]) for part in (slice(_PROBE), slice(_PROBE, None))
+    ):
+        return False
+    return golden.dtype.kind != "c" or bool(np.isfinite(golden).all())
+
+
+def _paired_chunks(golden: Values, actual: Values) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
+    """Pieces of one axis and equal length, aligned and native, and that length."""
+    sides = golden, actual
+    flat = all(isinstance(side, np.ndarray) and side.flags.c_contiguous for side in sides)
+    limit = min(map(_limit, sides))
+    for one, other in zip(*(_ready_pieces(side, limit, flat=flat) for side in sides), strict=True):
+        yield one, other, one.size
+
+
+def _paired_octets(golden: Values, actual: Values) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
+    """The bytes of pieces of two packed tensors of one type, and how many elements they hold."""
+    assert isinstance(golden, _PACKED)  # noqa: S101 - asked of these only
+    assert isinstance(actual, _PACKED)  # noqa: S101 - as above
+    both = isinstance(golden, PackedTensor) and isinstance(actual, PackedTensor)
+    limit = OCTETS * _BYTE // BY_NAME[golden.name].bits if both else CHUNK
+    for (one, count), (other, _) in zip(golden.octets(limit), actual.octets(limit), strict=True):
+        yield one, other, count
+
+
+def value_chunks(values: Values) -> Iterator[np.ndarray]:
+    """Pieces of one axis in C order, aligned and native."""
+    yield from _ready_pieces(values, _limit(values), flat=False)
+
+
+def _limit(values: Values) -> int:
+    return CHUNK if values.dtype.itemsize > 1 else 4 * CHUNK
+
+
+def _ready_pieces(values: Values, limit: int, *, flat: bool) -> Iterator[np.ndarray]:
+    """Aligned and native pieces; ``flat`` is as for :func:`c_order_chunks`."""
+    for piece in pieces_of(values, limit, flat=flat):
+        ready = piece.flags.aligned and piece.dtype.isnative
+        yield piece if ready else piece.astype(_native(piece.dtype))
+
+
+@lru_cache(maxsize=64)
+def _native(dtype: np.dtype) -> np.dtype:
+    native: np.dtype = dtype.newbyteorder("=")
+    return native
+
+
+def small_pair(golden: Values, actual: Values) -> Pair | None:
+    """Two tensors of one shape as :func:`examine_small` takes them, decoded; None where it does not."""
+    dtype = golden.dtype
+    if not 0 < golden.size <= ROW or dtype != actual.dtype or not dtype.isnative:
+        return None
+    if isinstance(golden, np.ndarray) and isinstance(actual, np.ndarray):
+        takes = dtype_name(dtype) in _SMALL or (_is_exact(golden) and _is_exact(actual))
+        return (golden, actual) if takes else None
+    if not (isinstance(golden, PackedTensor) and isinstance(actual, PackedTensor)):
+        return None
+    if golden.name != actual.name or dtype_name(dtype) not in _SMALL:
+        return None
+    return next(golden.pieces(ROW)), next(actual.pieces(ROW))
+
+
+def _is_exact(values: np.ndarray) -> bool:
+    """Whether an array that is not empty is of 64-bit integers small enough to be added up in float64."""
+    if dtype_name(values.dtype) not in {"int64", "uint64"}:
+        return False
+    return int(np.maximum.reduce(values, axis=None)) <= _MOST and (
+        values.dtype.kind == "u" or int(np.minimum.reduce(values, axis=None)) >= -_MOST
+    )
 
 
 def examine_small(
-    pairs: Sequence[tuple[np.ndarray, np.ndarray]],
+    pairs: Sequence[Pair],
     shapes: Sequence[tuple[int, ...]],
     tolerances: Sequence[tuple[float, float]],
     *,
@@ -175,42 +329,35 @@ def examine_small(
 ) -> list[Examined]:
     """Compare what :func:`small_pair` returned of tensors of one type and size, by one call for all.
 
+    A tensor of a few kilobytes takes no longer to compute than numpy takes to be called.
+
     Args:
         pairs: golden and actual tensors.
         shapes: those of the tensors.
         tolerances: rtol and atol of each, as :func:`compare_tensors` takes them.
         worst: how many of the elements farthest apart are kept of each.
     """
+    golden, actual = (np.stack([pair[side].reshape(-1) for pair in pairs]) for side in (0, 1))
     results = [(Measures(), Worst(worst, shape)) for shape in shapes]
-    dtype = pairs[0][0].dtype
+    whole, unit = golden.dtype.kind in "biu", np.uint64 if golden[0].nbytes % 8 == 0 else np.uint8
     with np.errstate(all="ignore"):
-        totals = compare_small(pairs, results, tolerances)
-        return [_examined(dtype, *found) for found in zip(totals, results, tolerances, strict=True)]
-
-
-def _totals(
-    golden: Values,
-    actual: Values,
-    results: tuple[Measures, Worst],
-    tolerance: tuple[float, float],
-    buffers: Sequence[Buffers],
-) -> tuple[Totals, Totals]:
-    """Compare all chunks; what the statistics of both sides add up to."""
-    offset = 0
-    packed = (PackedTensor, CodedTensor)
-    if isinstance(golden, packed) and isinstance(actual, packed) and golden.name == actual.name:
-        octets = packed_comparer((golden, actual), results, tolerance, buffers)
-        in_place = isinstance(golden, PackedTensor) and isinstance(actual, PackedTensor)
-        limit = OCTETS * 8 // BY_NAME[golden.name].bits if in_place else CHUNK
-        for (one, count), (other, _) in zip(golden.octets(limit), actual.octets(limit), strict=True):
-            octets.add(one, other, offset, count)
-            offset += count
-        return octets.finish()
-    comparer = comparer_of((golden, actual), results, tolerance, buffers)
-    for one, other in paired_chunks(golden, actual):
-        comparer.add(one, other, offset)
-        offset += one.size
-    return comparer.finish()
+        first = row_totals(widened(golden, np.float64), whole=whole)
+        totals = [(one, one) for one in first]
+        differ = np.logical_or.reduce(golden.view(unit) != actual.view(unit), axis=1)
+        for row in np.flatnonzero(~differ).tolist():
+            results[row][0].take_equal(first[row])
+        rows = np.flatnonzero(differ).tolist()
+        if rows:
+            if len(rows) < len(pairs):
+                golden, actual = golden[rows], actual[rows]
+            others = row_totals(widened(actual, np.float64), whole=whole)
+            for row, other in zip(rows, others, strict=True):
+                totals[row] = first[row], other
+            allowed = np.array([tolerances[row] for row in rows])
+            finite = not any(one.special or other.special for one, other in (totals[row] for row in rows))
+            measure(golden, actual, [results[row] for row in rows], allowed, finite=finite)
+        dtypes = golden.dtype, golden.dtype
+        return [_examined(dtypes, *found) for found in zip(totals, results, tolerances, strict=True)]
 
 
 def values_stats(values: Values) -> Stats:
@@ -233,40 +380,26 @@ def _check(golden: Values, actual: Values, rtol: float, atol: float) -> None:
         raise RequestError(f"rtol={rtol}, atol={atol}: expected finite tolerances of at least 0")
     if golden.dtype == actual.dtype:
         return
-    if {golden.dtype.kind, actual.dtype.kind} & set("iub") and not _bytes(golden, actual):
+    forms_of_bool = {golden.dtype.name, actual.dtype.name} == {"bool", "uint8"}
+    if {golden.dtype.kind, actual.dtype.kind} & set("iub") and not forms_of_bool:
         raise RequestError(
             f"golden is {golden.dtype}, actual {actual.dtype}: integers compare with equal types"
         )
 
 
-def _bytes(golden: Values, actual: Values) -> bool:
-    """Whether the two are bool and uint8, the two forms of a dumped BOOL."""
-    return {golden.dtype.name, actual.dtype.name} == {"bool", "uint8"}
-
-
 def _examined(
-    dtype: np.dtype,
+    dtypes: tuple[np.dtype, np.dtype],
     totals: tuple[Totals, Totals],
     results: tuple[Measures, Worst],
     tolerance: tuple[float, float],
 ) -> Examined:
-    golden, actual = totals
-    ours = golden.stats()
-    theirs = ours if actual is golden else actual.stats()
-    return Examined(_difference(dtype_name(dtype), golden.count, *results, tolerance), ours, theirs)
-
-
-def _difference(
-    dtype: str, size: int, measures: Measures, found: Worst, tolerance: tuple[float, float]
-) -> TensorDifference:
-    first = found.first_special
-    count = measures.relative_count
-    has_ulp = measures.ulp_count and dtype in ULP_TYPES
-    rtol, atol = tolerance
-    return TensorDifference(
+    (golden, actual), (measures, found), dtype = totals, results, dtype_name(dtypes[0])
+    first, count, finite = found.first_special, measures.relative_count, golden.count - measures.special
+    has_ulp = finite and dtype in ULP_TYPES and dtype == dtype_name(dtypes[1])
+    difference = TensorDifference(
         shape=found.shape,
         dtype=dtype,
-        count=size,
+        count=golden.count,
         magnitude=measures.magnitude,
         norm=measures.golden_squares.root,
         max_abs=measures.max_abs,
@@ -276,7 +409,7 @@ def _difference(
         relative_l2=measures.relative_l2(),
         outside=measures.outside,
         max_ulp=measures.max_ulp if has_ulp else None,
-        mean_ulp=measures.ulp_sum / measures.ulp_count if has_ulp else None,
+        mean_ulp=measures.ulp_sum / finite if has_ulp else None,
         special=measures.special,
         special_different=measures.special_different,
         nan_golden=measures.nan_golden,
@@ -285,6 +418,8 @@ def _difference(
         inf_actual=measures.inf_actual,
         first_special_different=None if first is None else found.index(first),
         worst=found.elements(),
-        rtol=rtol,
-        atol=atol,
+        rtol=tolerance[0],
+        atol=tolerance[1],
     )
+    ours = golden.stats()
+    return Examined(difference, ours, ours if actual is golden else actual.stats())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.tensors.paired_chunks import CHUNK
+from pytest_npudump.compare.tensors.difference import CHUNK
 from pytest_npudump.errors import NpudumpError
 
 if TYPE_CHECKING:

@@ -1,15 +1,26 @@
-"""One tensor of a golden against its counterpart, element by element: what a worker is given and returns."""
+"""Tensors of a golden against their counterparts, element by element: what a worker is given and returns."""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.tensors.byte_pair import unequal_bytes
-from pytest_npudump.compare.tensors.difference import compare_tensors, examine_tensors, values_stats
+import numpy as np
+
+from pytest_npudump.compare.tensors.difference import (
+    TOGETHER,
+    compare_tensors,
+    examine_small,
+    examine_tensors,
+    small_pair,
+    values_stats,
+)
 from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.arrays.layouts import LayoutError, has_axes, host_values, is_private
 from pytest_npudump.dump.arrays.packed import coded_tensor, packed_tensor
+from pytest_npudump.dump.bytes.chunks import c_order_chunks
+from pytest_npudump.dump.bytes.rawfile import raw_bytes
 from pytest_npudump.dump.execution import with_projections_of
 from pytest_npudump.dump.records import Stats, TensorRecord
 from pytest_npudump.dump.stats.tensor import payload_stats
@@ -17,21 +28,22 @@ from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import DumpError, FormatError, NpudumpError, RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from dataclasses import dataclass
     from pathlib import Path
 
-    import numpy as np
-
-    from pytest_npudump.compare.tensors.difference import Examined, TensorDifference
-    from pytest_npudump.compare.tensors.paired_chunks import Values
+    from pytest_npudump.compare.tensors.difference import TensorDifference, Values
+    from pytest_npudump.dump.records import Payload
     from pytest_npudump.golden.tensors import GoldenTensor
 
     Array = np.ndarray[Any, np.dtype[Any]]
+    _Small = tuple[int, "_Open", tuple[np.ndarray, np.ndarray]]
 else:
     from pytest_npudump.dump.unguarded import dataclass
 
 _ADDRESSES = frozenset({"resource", "string", "string_ref", "variant"})
 """Types whose bytes are addresses, which differ from run to run."""
+_PIECE = 1 << 18
 
 WORST = 5
 """How many of the elements farthest apart are kept of a pair."""
@@ -88,7 +100,7 @@ class Elements:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenPair:
+class _Open:
     """Two tensors whose elements are at hand.
 
     Attributes:
@@ -107,18 +119,48 @@ class OpenPair:
 
 def compare_pair(pair: Pair) -> Elements:
     """Compare two tensors, or compute the statistics of one; whatever cannot be read is a problem."""
-    try:
-        opened = open_pair(pair)
-        return opened if isinstance(opened, Elements) else examine_pair(opened)
-    except NpudumpError as error:
-        return unreadable(pair, error)
+    return compare_pairs([pair])[0]
 
 
-def unreadable(pair: Pair, error: NpudumpError) -> Elements:
-    """What is found of a pair of which something cannot be read."""
-    return Elements(
-        problems=(error if isinstance(error, FormatError) else FormatError(_path(pair), str(error)),)
+def compare_pairs(pairs: Sequence[Pair]) -> list[Elements]:
+    """Compare many pairs, in order: small tensors of one type and size by one call for all of them."""
+    found: dict[int, Elements] = {}
+    waiting: defaultdict[tuple[np.dtype, int], list[_Small]] = defaultdict(list)
+    for at, pair in enumerate(pairs):
+        try:
+            opened = _open(pair)
+            if isinstance(opened, Elements):
+                found[at] = opened
+                continue
+            golden, actual = opened.values
+            small = small_pair(golden, actual) if golden.shape == actual.shape else None
+            if small is None:
+                found[at] = _examine(opened)
+                continue
+        except NpudumpError as error:
+            problem = error if isinstance(error, FormatError) else FormatError(_path(pair), str(error))
+            found[at] = Elements(problems=(problem,))
+            continue
+        group = waiting[small[0].dtype, small[0].size]
+        group.append((at, opened, small))
+        if len(group) * small[0].size >= TOGETHER:
+            found.update(_examine_together(group))
+            group.clear()
+    for group in filter(None, waiting.values()):
+        found.update(_examine_together(group))
+    return [found[at] for at in range(len(pairs))]
+
+
+def _examine_together(group: Sequence[_Small]) -> Iterator[tuple[int, Elements]]:
+    results = examine_small(
+        [small for *_, small in group],
+        [opened.values[0].shape for _, opened, _ in group],
+        [(opened.pair.rtol, opened.pair.atol) for _, opened, _ in group],
+        worst=WORST,
     )
+    for (at, opened, _), examined in zip(group, results, strict=True):
+        sides = examined.golden, examined.actual
+        yield at, _with_findings(opened, sides, examined.difference, opened.found.note)
 
 
 def _path(pair: Pair) -> Path | str:
@@ -149,7 +191,7 @@ def _alone(record: TensorRecord, pair: Pair) -> TensorRecord:
     return replace(record, stats=own if told is None else with_projections_of(told, own))
 
 
-def open_pair(pair: Pair) -> OpenPair | Elements:
+def _open(pair: Pair) -> _Open | Elements:
     """Both tensors with their elements; what is found already where these are not compared as values.
 
     Raises:
@@ -169,7 +211,7 @@ def open_pair(pair: Pair) -> OpenPair | Elements:
     found = Elements(golden, actual)
     packed = packed_tensor(golden, layout), packed_tensor(actual, layout)
     if packed[0] is not None and packed[1] is not None:
-        return OpenPair(pair, golden, actual, (packed[0], packed[1]), found)
+        return _Open(pair, golden, actual, (packed[0], packed[1]), found)
     try:
         values = _host_pair(golden, actual, layout)
     except LayoutError as error:
@@ -177,7 +219,7 @@ def open_pair(pair: Pair) -> OpenPair | Elements:
         found = replace(found, layout="device", note=f"compared as it lies on the device: {error}")
     if layout != pair.layout:
         pair = replace(pair, layout=layout)
-    return OpenPair(pair, golden, actual, values, found)
+    return _Open(pair, golden, actual, values, found)
 
 
 def pair_values(pair: Pair) -> tuple[Values, Values, str] | None:
@@ -223,28 +265,24 @@ def _why_bytes(record: TensorRecord) -> str:
     return record.note or "its header has no shape"
 
 
-def examine_pair(opened: OpenPair) -> Elements:
-    """The statistics of both tensors, and how far one is from the other.
+def _examine(opened: _Open) -> Elements:
+    """Compare two tensors that are open.
 
     Raises:
         NpudumpError: a file cannot be read.
     """
     pair, values = opened.pair, opened.values
     try:
-        return with_examined(opened, examine_tensors(*values, rtol=pair.rtol, atol=pair.atol, worst=WORST))
+        examined = examine_tensors(*values, rtol=pair.rtol, atol=pair.atol, worst=WORST)
     except RequestError as error:
         note = "; ".join(filter(None, (opened.found.note, f"elements not compared: {error}")))
         return _with_findings(opened, (values_stats(values[0]), values_stats(values[1])), None, note)
-
-
-def with_examined(opened: OpenPair, examined: Examined) -> Elements:
-    """What is found of a pair whose tensors were ``examined``."""
-    statistics = examined.golden, examined.actual
-    return _with_findings(opened, statistics, examined.difference, opened.found.note)
+    sides = examined.golden, examined.actual
+    return _with_findings(opened, sides, examined.difference, opened.found.note)
 
 
 def _with_findings(
-    opened: OpenPair, statistics: tuple[Stats, Stats], difference: TensorDifference | None, note: str
+    opened: _Open, statistics: tuple[Stats, Stats], difference: TensorDifference | None, note: str
 ) -> Elements:
     layout = opened.found.layout
     golden, actual = (
@@ -289,5 +327,17 @@ def _bytes(golden: TensorRecord, actual: TensorRecord, why: str) -> Elements:
         return replace(found, note=f"elements not compared: {why}")
     if golden.payload is None or actual.payload is None or golden.dtype != actual.dtype:
         return replace(found, note=f"elements not compared: {why}")
-    unequal = unequal_bytes(golden.payload, actual.payload)
+    unequal = _unequal_bytes(golden.payload, actual.payload)
     return replace(found, unequal_bytes=unequal, note=f"compared byte by byte: {why}")
+
+
+def _unequal_bytes(golden: Payload, actual: Payload) -> int:
+    """How many bytes differ; of two sizes, by how many one is longer."""
+    one, other = raw_bytes(golden), raw_bytes(actual)
+    if one.size != other.size:
+        return abs(one.size - other.size)
+    pieces = (c_order_chunks(array, _PIECE, flat=True) for array in (one, other))
+    return sum(
+        0 if np.array_equal(first, second) else int(np.count_nonzero(first != second))
+        for first, second in zip(*pieces, strict=True)
+    )

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from pytest_npudump.compare.ulps.output_fault import is_float, output_fault, same_bits
-from pytest_npudump.compare.ulps.ulp_bounds import ulps_allowed
+from pytest_npudump.compare.ulps import is_float, output_fault, same_bits, ulps_allowed
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.arrays.layouts import HOST_AXES, LayoutError, host_array, is_private
 from pytest_npudump.dump.reader import read_dump
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.compare.ulps.output_fault import OutputFault
+    from pytest_npudump.compare.ulps import OutputFault
     from pytest_npudump.dump.records import Payload, TensorRecord
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case

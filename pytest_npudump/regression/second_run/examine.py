@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.compare.judge import RUN, judge_tables
-from pytest_npudump.compare.patterns.pattern_search import find_pattern
-from pytest_npudump.compare.patterns.tensor_patterns import SEARCHED
+from pytest_npudump.compare.patterns.pattern_search import SEARCHED, find_pattern
 from pytest_npudump.compare.stats.deviations import deviations
 from pytest_npudump.compare.stats.eager_calls import under_golden_keys
 from pytest_npudump.compare.stats.order import ABSENT

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.patterns.tensor_patterns import SEARCHED
+from pytest_npudump.compare.patterns.pattern_search import SEARCHED
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import NpudumpError

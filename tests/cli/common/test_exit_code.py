@@ -87,6 +87,7 @@ def test_the_verdict_stands_where_nothing_can_be_said_of_it() -> None:
         assert child.wait() == 2
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(os.name != "posix", reason="needs a shell")
 @pytest.mark.parametrize(
     ("closed", "words", "code"), [(">&-", "stats acl-tensor", 0), ("2>&-", "stats nix", 2)]

@@ -39,6 +39,7 @@ sys.exit(main(sys.argv[1:]))
 START = "import sys; from pytest_npudump.cli import main; sys.exit(main())"
 
 
+@pytest.mark.e2e
 @pytest.mark.each("words", COMMANDS, ids=lambda words: words[0])
 def test_a_full_disk_leaves_the_old_file_and_is_told_in_a_line(
     tmp_path: Path, words: tuple[object, ...]
@@ -52,6 +53,7 @@ def test_a_full_disk_leaves_the_old_file_and_is_told_in_a_line(
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
 
+@pytest.mark.e2e
 def test_a_kill_midway_leaves_the_old_file(tmp_path: Path) -> None:
     target = tmp_path / "result.json"
     target.write_text("old")
@@ -107,6 +109,7 @@ def test_a_device_is_written_to_and_stays_one(run: Run, target: str) -> None:
     assert stat.S_ISCHR(os.stat(target).st_mode)  # noqa: PTH116 - a device
 
 
+@pytest.mark.e2e
 @pytest.mark.each("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "-"])
 def test_standard_output_in_a_file_holds_the_json_alone(tmp_path: Path, name: str) -> None:
     with (tmp_path / "out").open("wb") as out:
@@ -115,6 +118,7 @@ def test_standard_output_in_a_file_holds_the_json_alone(tmp_path: Path, name: st
     assert len(json.loads((tmp_path / "out").read_text())) == 4
 
 
+@pytest.mark.e2e
 def test_a_descriptor_of_a_file_is_added_to(tmp_path: Path) -> None:
     command = [sys.executable, "-c", START, "stats", str(TENSORS), "--json", "/dev/stderr"]
     with (tmp_path / "err").open("wb") as err:

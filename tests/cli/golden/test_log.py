@@ -80,6 +80,7 @@ def test_a_layer_that_was_there_is_meant_alone_though_its_name_is_a_glob_of_anot
     ]
 
 
+@pytest.mark.e2e
 def test_a_renamed_golden_has_its_history_and_an_unreadable_revision_says_so(
     repository: Repository, commit: Callable[..., None], run: Callable[..., Any]
 ) -> None:

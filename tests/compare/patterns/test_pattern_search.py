@@ -11,13 +11,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pytest_npudump.compare.patterns import evidence as evidence_module
+from pytest_npudump.compare.patterns import places as evidence_module
 from pytest_npudump.compare.patterns.pattern_search import find_pattern
-from pytest_npudump.compare.tensors import paired_chunks as chunks
+from pytest_npudump.compare.tensors import difference as chunks
 from pytest_npudump.compare.tensors.difference import compare_tensors
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.patterns.pattern_search import Pattern
+
 
 Array = np.ndarray[Any, np.dtype[Any]]
 FLOATS = ("float64", "float32", "float16", "bfloat16")

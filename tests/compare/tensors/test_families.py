@@ -21,6 +21,7 @@ from pytest_npudump.dump.values.dtypes import BY_NAME
 if TYPE_CHECKING:
     from pathlib import Path
 
+
 FLOATS = ["float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"]
 INTS = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 LARGE = (1 << 18) + 4099
@@ -316,6 +317,25 @@ def test_the_tolerance_of_tiny_elements_is_decided_as_in_float64(rtol: float) ->
     wide = golden.astype(np.float64)
     expected = np.count_nonzero(np.abs(actual.astype(np.float64) - wide) > rtol * wide)
     assert compare_tensors(golden, actual, rtol=rtol, atol=0).outside == expected
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
+def test_no_element_passes_by_a_rounding(name: str) -> None:
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        golden = (rng.standard_normal(LARGE // 4) + 3).astype(_dtype(name))
+        actual = (golden.astype(np.float64) * (1 + 0.02 * rng.random(golden.size))).astype(_dtype(name))
+        wide, other = golden.astype(np.float64), actual.astype(np.float64)
+        distance = np.abs(other - wide)
+        relative, absolute = float((distance / np.abs(wide)).max()), float(distance.max())
+        for share in (1.0, 1 - 1e-9, 1 - 1e-8, 1 - 3e-8, 1 + 3e-8):
+            for rtol, atol in (
+                (relative * share, 0.0),
+                (0.0, absolute * share),
+                (relative / 2, absolute * share / 2),
+            ):
+                expected = np.count_nonzero(distance > atol + rtol * np.abs(wide))
+                assert compare_tensors(golden, actual, rtol=rtol, atol=atol).outside == expected
 
 
 @pytest.mark.parametrize("name", ["int4", "int2", "uint2", "uint1", "hifloat8", "float4_e2m1fn", "complex32"])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pytest_npudump.compare.tensors import small
+from pytest_npudump.compare.tensors import difference as small
 from pytest_npudump.compare.tensors.difference import Examined, examine_tensors
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ BOUND = {"small": 1e-13, "general": 3e-6}
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Which of the two ways a comparison takes."""
     if request.param == "general":
-        monkeypatch.setattr(small, "LIMIT", 0)
+        monkeypatch.setattr(small, "ROW", 0)
     return str(request.param)
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+pytestmark = pytest.mark.e2e
+
 KERNEL = "second=1.01"
 
 

@@ -150,6 +150,7 @@ def test_a_protocol_that_nobody_knows_is_refused() -> None:
         ObjectStore("nowhere://x")
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("package", "url", "extra"), [("fsspec", "memory://x", "store"), ("s3fs", "s3://b", "s3")]
 )

@@ -78,6 +78,7 @@ def test_repetitions_of_a_test_are_one(project: Any) -> None:
     result.stdout.fnmatch_lines(["npudump: --npudump-expect=3: 2 marked tests were compared: *"])
 
 
+@pytest.mark.e2e
 def test_list_with_colours_and_warnings_is_a_list(project: Any) -> None:
     project.test_file(TWO + "class TestNone:\n    def __init__(self):\n        pass\n")
     printed = project.pytester.runpytest_subprocess(
@@ -124,6 +125,7 @@ def test_list_that_pytest_prints_is_a_list(project: Any) -> None:
     assert project.run("--npudump-expect=expected.txt", "--collect-only").ret == 0
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("workers", ["-n2", "-n2 --dist=loadgroup"])
 def test_workers_of_xdist_are_counted_together(project: Any, workers: str) -> None:
     project.test_file(TWO)

@@ -71,6 +71,7 @@ def test_session_that_does_not_pass_whatever_its_tests_say_is_told_as_such(
     assert f"`{words}`" in (regressed.path / "art" / "session-2" / "summary.md").read_text("utf-8")
 
 
+@pytest.mark.e2e
 def test_worker_that_dies_is_told_where_all_other_tests_pass(regressed: Any) -> None:
     regressed.model()
     regressed.test_file(
@@ -189,6 +190,7 @@ def test_summary_that_cannot_be_written_is_told_and_fails_nothing(regressed: Any
     result.stdout.fnmatch_lines(["npudump: the summary *file/summary.md cannot be written: *"])
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("family", ["xunit1", "xunit2"])
 @pytest.mark.parametrize("workers", [(), ("-n1",)])
 def test_junit_has_plain_properties_of_each_test(

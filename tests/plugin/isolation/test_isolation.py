@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from conftest import Project
 
+pytestmark = pytest.mark.e2e
+
 IN_BODY = """
 import os, pathlib, signal, sys, time, warnings
 def note(text):

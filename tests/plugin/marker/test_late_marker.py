@@ -70,6 +70,7 @@ def test_wrong_argument_of_a_late_marker_names_test_and_argument(
     result.stdout.no_fnmatch_line("INTERNALERROR*")
 
 
+@pytest.mark.e2e
 def test_wrong_argument_of_a_late_marker_is_said_under_xdist(project: Project) -> None:
     conftest(project, EARLY_ENOUGH["modifyitems"], "nonsense=1")
     project.test_file(UNMARKED)
@@ -95,6 +96,7 @@ def test_late_markers_that_would_share_a_golden_are_refused(project: Project) ->
     result.stderr.fnmatch_lines(["ERROR: npu_dump: *a-b-c* would share the golden *"])
 
 
+@pytest.mark.e2e
 def test_tests_that_would_share_a_golden_are_refused_under_xdist(project: Project) -> None:
     project.test_file(f"@pytest.mark.npu_dump{ONE_ID}")
     result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", "-n1")
@@ -175,6 +177,7 @@ def test_arguments_that_come_too_late_fail_a_marked_test_and_record_nothing(
     assert not project.path.joinpath("golden").exists()
 
 
+@pytest.mark.e2e
 def test_marker_that_comes_too_late_fails_the_test_under_xdist(project: Project) -> None:
     conftest(project, TOO_LATE["autouse fixture"])
     project.test_file("def test_small():\n    pass\n")

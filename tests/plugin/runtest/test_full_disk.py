@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from conftest import Project
 
+
+pytestmark = pytest.mark.e2e
+
 FILES = """
 import resource, sys
 def allow(size):

@@ -101,6 +101,7 @@ if left[0]:
 """
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing is killed like that here")
 @pytest.mark.parametrize(("rename", "passes"), [(2, "old"), (3, "new")])
 def test_an_update_killed_between_the_two_files_leaves_one_recording(

@@ -139,6 +139,7 @@ def test_tensors_of_a_store_are_chosen_alike(project: Project) -> None:
     project.run(*place).assert_outcomes(passed=1)
 
 
+@pytest.mark.e2e
 def test_a_test_in_a_process_of_its_own_chooses_alike(project: Project) -> None:
     project.marked("golden_tensors='auto', isolation='process'")
     project.record()

@@ -20,6 +20,8 @@ from pytest_npudump.regression import session
 if TYPE_CHECKING:
     from conftest import Project
 
+pytestmark = pytest.mark.e2e
+
 FOUND = "npudump: block/conv.2 (Conv output.0) differs: *"
 DUMPS = "--npudump-dump-dir=dumps"
 AGAIN = """

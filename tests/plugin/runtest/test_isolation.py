@@ -13,6 +13,8 @@ from tests.plugin.runtest.test_sources import write
 if TYPE_CHECKING:
     from conftest import Project
 
+pytestmark = pytest.mark.e2e
+
 DUMPS = "--npudump-dump-dir=dumps"
 FAULTY = """
     from pytest_npudump.emulator import faults

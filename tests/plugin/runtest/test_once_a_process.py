@@ -64,6 +64,7 @@ def test_a_failing_test_that_sets_the_model_directory_has_a_second_run(project: 
     assert report["escalation"]["reproduced"] is True  # type: ignore[index]
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("mark", ["", ISOLATED])
 def test_a_test_that_needs_other_models_is_told_the_way_out_which_works(project: Project, mark: str) -> None:
     project.test_file(source(1, OTHER, mark))

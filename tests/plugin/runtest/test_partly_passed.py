@@ -204,6 +204,7 @@ def test_soft_assertion_that_fails_the_report_approves_nothing(project: Project)
     result.stdout.fnmatch_lines(["npudump: 0 of 1 tests good, 5 of 5 tensors compared, 1 error (emulator)"])
 
 
+@pytest.mark.e2e
 def test_isolated_test_whose_process_dies_in_its_teardown_approves_nothing(project: Project) -> None:
     source = AFTERWARDS["finalizer"].replace("npu_dump\n", "npu_dump(isolation='process')\n", 1)
     source = source.replace("assert not BROKEN(), 'teardown'", "BROKEN() and __import__('os').abort()")

@@ -98,6 +98,7 @@ def test_each_medium_has_a_command_that_a_shell_understands(
     assert not root.joinpath("OWNED").exists()
 
 
+@pytest.mark.e2e
 def test_a_command_is_for_the_folder_in_which_pytest_was_started(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,7 @@ def test_recording_notes_it_and_the_failure_of_another_process_says_it(project: 
     result.stdout.no_fnmatch_line("*the failure reproduced*")
 
 
+@pytest.mark.e2e
 def test_second_process_finds_out_whether_it_is_reproduced(project: Project) -> None:
     noisy(project, 'isolation="process"')
     run(project, "--npudump-update-golden").assert_outcomes(passed=1)
@@ -75,6 +76,7 @@ def test_golden_tensors_are_not_recorded_from_two_runs_of_one_process(project: P
     assert not (project.path / "golden").exists()
 
 
+@pytest.mark.e2e
 def test_golden_tensors_of_two_processes_that_disagree_are_not_recorded(project: Project) -> None:
     noisy(project, 'golden_tensors=["net/add"], isolation="process"')
     result = run(project, "--npudump-update-golden")

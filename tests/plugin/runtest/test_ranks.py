@@ -127,6 +127,7 @@ def test_ranks_share_one_golden_that_rank_0_records(project: Project) -> None:
     assert "fails on 1 of 2 ranks: 1 (block/conv.2:output.0)" in first
 
 
+@pytest.mark.e2e
 def test_isolated_ranks_agree_too(project: Project) -> None:
     write(project, "isolation='process'")
     assert [code for code, _ in launch(project, "--npudump-update-golden")] == [0, 0]
@@ -282,6 +283,7 @@ def test_golden_of_another_number_of_ranks_does_not_count(project: Project) -> N
     assert "no golden file" in output
 
 
+@pytest.mark.e2e
 def test_xdist_and_ranks_do_not_go_together(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from conftest import Project
 
+
 DUMPS = "--npudump-dump-dir=dumps"
 REFERENCE = "reference='reference.onnx'"
 OTHERS_INPUTS = """
@@ -284,6 +285,7 @@ def test_captures_have_inputs_of_their_own(converted: Project) -> None:
     assert result_of(converted)["reference"]["good"]
 
 
+@pytest.mark.e2e
 def test_test_in_a_process_of_its_own_is_compared_too(converted: Project) -> None:
     converted.marked(f"{REFERENCE}, isolation='process'")
     converted.run(DUMPS).assert_outcomes(passed=1)
@@ -799,6 +801,7 @@ def test_{net}(npu_dump):
                 assert judged == {given[name]: "unknown"}, (name, op_type, isolated)
 
 
+@pytest.mark.e2e
 def test_nothing_heavy_is_imported_for_tests_without_a_reference(project: Project) -> None:
     project.test_file(
         """

@@ -168,6 +168,7 @@ def test_body_that_failed_by_itself_is_compared_when_it_is_repeated(project: Pro
     )
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("arguments", "options"),
     [("escalate=False", ("--retries=2",)), ("escalate=False, isolation='process'", ("--retries=2",))],
@@ -185,6 +186,7 @@ def test_pytest_retry_does_not_turn_a_regression_green(
     result.stdout.fnmatch_lines(["npudump: block/conv.2 (Conv output.0) differs: *", SUMMARY])
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("isolation", ["none", "process"])
 def test_pytest_retry_may_repeat_a_body_that_failed_by_itself(
     project: Project, monkeypatch: pytest.MonkeyPatch, isolation: str
@@ -220,6 +222,7 @@ def test_small(npu_dump):
 """
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("isolation", ["none", "process"])
 def test_run_whose_dump_cannot_be_ended_stands_where_pytest_retry_repeats_it(
     project: Project, monkeypatch: pytest.MonkeyPatch, isolation: str

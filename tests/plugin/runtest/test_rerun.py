@@ -265,6 +265,7 @@ def test_skip_inside_the_body_compares_nothing(project: Project) -> None:
     project.run().assert_outcomes(skipped=1)
 
 
+@pytest.mark.e2e
 def test_xdist_workers_report_to_one_summary(project: Project) -> None:
     source = """
     @pytest.mark.npu_dump
@@ -287,6 +288,7 @@ def test_xdist_workers_report_to_one_summary(project: Project) -> None:
     assert len(list(root.iter("testcase"))) == len(list(root.iter("failure"))) == 4
 
 
+@pytest.mark.e2e
 def test_bad_marker_is_a_collection_error_under_xdist(project: Project) -> None:
     project.marked("layer=['a']")
     result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", "-n2")

@@ -191,6 +191,7 @@ def test_a_damaged_object_fails_the_test_and_a_damaged_cache_is_mended(stored: P
     result.stdout.fnmatch_lines([f"npudump: {s3.url}/sha256/*: is damaged, *remote push --replace*"])
 
 
+@pytest.mark.e2e
 def test_a_run_in_a_process_of_its_own_records_and_compares(stored: Project, s3: Any) -> None:
     stored.marked(f"{KEPT}, isolation='process'")
     stored.record()

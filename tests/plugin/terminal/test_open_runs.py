@@ -80,6 +80,7 @@ def run(npu_dump, image):
 """
 
 
+@pytest.mark.e2e
 def test_what_a_scene_without_statistics_finds_is_nothing_to_decide(
     project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -145,6 +145,7 @@ def test_session_without_notes_leaves_none_of_an_earlier_one(noted: pytest.Pytes
     assert not list((noted.path / "dumps").glob("notes.*"))
 
 
+@pytest.mark.e2e
 def test_notes_of_xdist_s_workers_are_gathered_once(noted: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     run(noted)

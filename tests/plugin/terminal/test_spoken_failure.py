@@ -103,6 +103,7 @@ def test_the_locale_decides_where_no_option_does(
     regressed.runpytest_inprocess("-k", "0", "--npudump-lang=en").stdout.fnmatch_lines(["first: *"])
 
 
+@pytest.mark.e2e
 def test_workers_of_xdist_tell_the_controller(regressed: pytest.Pytester) -> None:
     result = regressed.runpytest_inprocess("--npudump-lang=zh", "-n1", "-k", "0")
     result.stdout.fnmatch_lines(["首个差异:*", "npudump: *"])

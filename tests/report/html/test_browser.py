@@ -18,13 +18,17 @@ if TYPE_CHECKING:
 
     from pytest_npudump.report.view import SessionView
 
+
 BROWSER, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
 PROMISED = os.environ.get("NPUDUMP_TEST_BROWSER") == "1"
 
-pytestmark = pytest.mark.skipif(
-    not (BROWSER and DRIVER) and not PROMISED,
-    reason="chromium and chromedriver (Debian's packages chromium, chromium-driver) are not installed",
-)
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(
+        not (BROWSER and DRIVER) and not PROMISED,
+        reason="chromium and chromedriver (Debian's packages chromium, chromium-driver) are not installed",
+    ),
+]
 READY = (
     "return [...document.querySelectorAll('details[open] > .body > .tensors')].every(e => e.dataset.ready)"
 )

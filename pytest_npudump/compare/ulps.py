@@ -1,21 +1,29 @@
-"""Where an output is farther from a reference than it may be: NaN, infinities, units in the last place.
+"""An output against what a reference gives, in units in the last place: no golden and no statistics.
 
 A reference of more precision is rounded to the type of the output first. Next to the largest number either
 side may have rounded to infinity, as OpenCL's conformance tests take it: a reference of 65519.9, of which
 float16 makes 65504, may be infinite by one unit. A result that is far beyond may not.
+
+Default bounds are meant for operators that work element by element. A sum of many products that cancels is
+off by more, and wrong in nothing: such an operator is given bounds of its own.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 
-from pytest_npudump.compare.tensors.ulp import distances
+from pytest_npudump.compare.tensors.kernel import ulp_gap, unsigned_gap
+from pytest_npudump.dump.values.dtypes import is_exact
+from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
@@ -23,6 +31,46 @@ if TYPE_CHECKING:
 NAN = "nan"
 INFINITY = "infinity"
 ULPS = "ulps"
+
+
+@dataclass(frozen=True, slots=True)
+class UlpBound:
+    """A default.
+
+    Attributes:
+        ulps: units in the last place.
+        source: whose number it is.
+    """
+
+    ulps: int
+    source: str
+
+
+ULP_BOUNDS: Mapping[str, UlpBound] = MappingProxyType(
+    {
+        "float16": UlpBound(2, "OpenCL C 3.0, numerical compliance of half: most built-in functions"),
+        "bfloat16": UlpBound(2, "torch.testing.assert_close: rtol 1.6e-2, where a unit is 7.8e-3"),
+        "float32": UlpBound(4, "OpenCL C 3.0, single: exp and log 3, sin and cos 4"),
+        "float64": UlpBound(4, "OpenCL C 3.0, double: the same"),
+    }
+)
+"""Defaults; integers and bools are compared exactly (``binary`` of Huawei's ops-test-kit)."""
+
+
+def ulps_allowed(dtype: str, ulps: int | None) -> int:
+    """Return how far an output of a type may be off: what a test says, else the default.
+
+    Raises:
+        RequestError: there is no default for the type, or less than 0 is asked for.
+    """
+    if ulps is not None and ulps < 0:
+        raise RequestError(f"ulps={ulps}: expected a number of units in the last place, at least 0")
+    if ulps is not None or is_exact(dtype):
+        return ulps or 0
+    if dtype not in ULP_BOUNDS:
+        known = ", ".join(ULP_BOUNDS)
+        raise RequestError(f"ulps: there is no default for {dtype}, only for integers, {known}; say how many")
+    return ULP_BOUNDS[dtype].ulps
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +109,15 @@ def output_fault(actual: Array, expected: Array, *, ulps: int, atol: float = 0.0
     """
     got, wide = actual.reshape(-1), expected.reshape(-1)
     if not is_float(actual.dtype):
-        gap = _int_distances(got, wide)
+        boolean = actual.dtype.kind == "b"
+        gap = (got != wide).astype(np.uint8) if boolean else unsigned_gap(got, wide)
         return _fault([(ULPS, gap > ulps)], actual, wide, gap, ulps)
     with np.errstate(over="ignore", invalid="ignore"):
         want = wide.astype(actual.dtype)
         exact, here = wide.astype(np.float64), got.astype(np.float64)
         nan = np.isnan(here) != np.isnan(exact)
         number = ~np.isnan(here) & ~np.isnan(exact)
-        gap = distances(np.ascontiguousarray(got), want)
+        gap = ulp_gap(np.ascontiguousarray(got), want)
         beyond = number & (np.isinf(here) != np.isinf(want.astype(np.float64)))
         infinite = beyond & ~(_near_the_limit(exact, here, actual.dtype, ulps) & (gap <= ulps))
         infinite |= number & np.isinf(here) & np.isinf(exact) & (here != exact)
@@ -95,17 +144,6 @@ def _near_the_limit(exact: Array, here: Array, dtype: np.dtype[Any], ulps: int) 
     near: Array = np.isfinite(exact) & (np.abs(exact) <= largest + (ulps + 1) * unit)
     near &= np.signbit(exact) == np.signbit(here)
     return near
-
-
-def _int_distances(one: Array, other: Array) -> Array:
-    """Return distances of integers as unsigned ones of their size, which hold every one of them."""
-    if one.dtype.kind == "b":
-        different: Array = (one != other).astype(np.uint8)
-        return different
-    unsigned = np.dtype(f"u{one.itemsize}")
-    high, low = np.maximum(one, other), np.minimum(one, other)
-    gap: Array = high.view(unsigned) - low.view(unsigned)
-    return gap
 
 
 def _fault(

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pytest_npudump.compare.ulps.output_fault import INFINITY, NAN, ULPS, output_fault, same_bits
-from pytest_npudump.compare.ulps.ulp_bounds import ULP_BOUNDS, ulps_allowed
+from pytest_npudump.compare.ulps import INFINITY, NAN, ULP_BOUNDS, ULPS, output_fault, same_bits, ulps_allowed
 from pytest_npudump.errors import RequestError
 
 FLOATS = [np.float16, ml_dtypes.bfloat16, np.float32, np.float64]

@@ -9,8 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from pytest_npudump.compare.tensors.pair_batches import compare_pairs
-from pytest_npudump.compare.tensors.tensor_pair import Pair, compare_pair
+from pytest_npudump.compare.tensors.tensor_pair import Pair, compare_pair, compare_pairs
 from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
 
 if TYPE_CHECKING:

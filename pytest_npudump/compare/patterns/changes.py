@@ -1,0 +1,382 @@
+"""Possible changes of the elements of a place, and which of them a sample of the failing ones suggests.
+
+A family yields changes: one value, one operation on the golden's values (a sign, a factor, an offset),
+another tensor's values, values of other places (shifted, axes or lines in another order, in disorder), memory
+that nobody wrote. Each takes a few passes over the tensors at most, in chunks; none sorts them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pytest_npudump.compare.patterns.places import noun, same, wide
+from pytest_npudump.compare.tensors.difference import CHUNK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from pytest_npudump.compare.patterns.places import Evidence, Place, Tensors, Wide
+
+    Flat = NDArray[np.intp]
+    Flags = NDArray[np.bool_]
+
+LEAST = 0.9
+"""Share of a difference that a claim has to explain, in elements and in the sum of squares."""
+LARGEST_MOVED = 1 << 22
+"""Elements of the largest tensor in which moved values are looked for."""
+
+_LEFT = math.sqrt(1 - LEAST)
+_FEW = 8
+"""Fewer elements, or different values, than this may fit a change by accident."""
+_NEAR = 0.3
+_HUGE, _TINY = 2.0**4, 2.0**-12
+"""By the golden's magnitude: random bits of float32 are between the two in one case of 16."""
+_LOOKED_UP = 64
+_MOST_AXES = 5
+_CLOSE = 1e-9
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_MIX_AGAIN = np.uint64(0xD6E8FEB86659FD93)
+_HALF = np.uint64(32)
+_SLOT_BITS = 16
+
+
+class Explained(NamedTuple):
+    """What a change makes of elements of its place.
+
+    Attributes:
+        left: what it leaves of the difference of each.
+        hit: which of them it explains.
+        claimed: which of them it says have changed.
+    """
+
+    left: Wide
+    hit: Flags
+    claimed: Flags
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """What may have become of the elements of a place.
+
+    Attributes:
+        kind, words: as ``kind`` and ``what`` of a pattern.
+        explain: tensors, flat indices and the values of both sides there to what the change explains of them.
+    """
+
+    kind: str
+    words: str
+    explain: Callable[[Tensors, Flat, Wide, Wide], Explained]
+
+
+def _predicted(kind: str, words: str, predict: Callable[[Flat, Wide], Wide]) -> Change:
+    """Return a change that gives each element its value; NaN where it cannot."""
+
+    def explain(tensors: Tensors, flat: Flat, golden: Wide, actual: Wide) -> Explained:
+        predicted = predict(flat, golden)
+        left = actual - predicted
+        size = np.minimum(np.abs(actual - golden), np.abs(predicted - golden))
+        hit = same(actual, predicted) | (np.abs(left) <= _LEFT * size)
+        left = np.where(np.isfinite(left), left, actual - golden)
+        return Explained(left, hit, tensors.fails(golden, predicted))
+
+    return Change(kind, words, explain)
+
+
+def _any_value(tensors: Tensors, flat: Flat, golden: Wide, actual: Wide) -> Explained:
+    """Explain whatever differs; an element that is 0 on both sides says nothing."""
+    del flat
+    apart = tensors.apart(golden, actual)
+    return Explained(np.where(apart, 0.0, actual - golden), apart, (golden != 0) | (actual != 0))
+
+
+ANYTHING = Change("place", "other values", _any_value)
+"""Elements that differ, whatever they are."""
+
+
+def stuck(evidence: Evidence, place: Place) -> Iterator[Change]:
+    """One value in all elements."""
+    inside = place.holds(evidence.at)
+    values, counts = np.unique(evidence.actual[inside], return_counts=True)
+    if not values.size or counts.max() < LEAST * inside.sum():
+        return
+    value = float(values[counts.argmax()])
+    words = f"{_named(value)} instead of values{_unwritten_bits(evidence, inside)}"
+    if place.count == 1:
+        words = f"{_named(value)} instead of {_named(float(evidence.golden[inside][0]))}"
+    yield _predicted("stuck", words, lambda flat, _: np.full(flat.shape, value))
+
+
+def _named(value: float) -> str:
+    text = f"{value:.6g}"
+    return text if math.isfinite(value) else text.replace("nan", "NaN").replace("inf", "Inf")
+
+
+def _unwritten_bits(evidence: Evidence, inside: Flags) -> str:
+    """Say that the bytes of all failing elements are alike and make a NaN, as those of memory do; else ""."""
+    actual = evidence.tensors.actual
+    if actual.dtype.itemsize > 4 or not np.isnan(evidence.actual[inside]).all():  # noqa: PLR2004 - bytes
+        return ""
+    codes = np.unique(actual[evidence.at[inside]].view(f"u{actual.dtype.itemsize}"))
+    if codes.size != 1:
+        return ""
+    return f", all of the bits 0x{int(codes[0]):0{2 * actual.dtype.itemsize}x}"
+
+
+def arithmetic(evidence: Evidence, place: Place) -> Iterator[Change]:
+    """The sign, then a factor, then an offset."""
+    inside = place.holds(evidence.at)
+    golden, actual = evidence.golden[inside], evidence.actual[inside]
+    usable = np.isfinite(golden) & np.isfinite(actual)
+    golden, actual = golden[usable], actual[usable]
+    if evidence.tensors.golden.dtype.kind == "b":
+        if golden.size >= _FEW and np.unique(golden).size > 1:
+            yield _predicted("sign", "is inverted", lambda _, values: 1 - values)
+        return
+    if np.unique(golden).size < _FEW:
+        return
+    yield _predicted("sign", "the sign is flipped", lambda _, values: -values)
+    large = np.abs(golden) >= np.median(np.abs(golden))
+    if (golden[large] != 0).all():
+        factor = _middle(actual[large] / golden[large])
+        if factor not in (0.0, 1.0):
+            yield _predicted("factor", f"multiplied by {factor:.6g}", lambda _, values: factor * values)
+    offset = _middle(actual - golden)
+    if offset:
+        yield _predicted("offset", f"{offset:+.6g} was added", lambda _, values: values + offset)
+
+
+def _middle(values: Wide) -> float:
+    """Return the mean of what is near the median: rounding to few bits makes steps of the values."""
+    median = float(np.median(values))
+    near = values[np.abs(values - median) <= _NEAR * abs(median)]
+    return float(near.mean()) if near.size else median
+
+
+def of_other(evidence: Evidence, place: Place, others: Mapping[str, NDArray[Any]]) -> Iterator[Change]:
+    """The values that another tensor of the type and size has at the same place in memory."""
+    if not others or np.unique(evidence.actual[place.holds(evidence.at)]).size < _FEW:
+        return
+    tensors = evidence.tensors
+    for name, other in others.items():
+        if other.dtype == tensors.actual.dtype and other.size == tensors.actual.size:
+            yield _predicted("other tensor", f"the values of {name}", partial(_held, other.reshape(-1)))
+
+
+def _held(values: NDArray[Any], flat: Flat, _: Wide) -> Wide:
+    return wide(values[flat])
+
+
+def unwritten(evidence: Evidence, place: Place) -> Iterator[Change]:
+    """Bits that are no values of this tensor: NaN, infinities, and magnitudes far from all of its own."""
+    magnitude = float(np.abs(evidence.golden[np.isfinite(evidence.golden)]).max(initial=0.0))
+    words = "values that look like memory nobody wrote (NaN, Inf, or magnitudes far from any of its own)"
+
+    def odd(values: Wide) -> Flags:
+        size = np.abs(values)
+        small = (size > 0) & (size < _TINY * magnitude)
+        return np.asarray(~np.isfinite(values) | small | (size > _HUGE * magnitude))
+
+    def explain(tensors: Tensors, flat: Flat, golden: Wide, actual: Wide) -> Explained:
+        del flat
+        found = odd(actual) & ~odd(golden) & tensors.apart(golden, actual)
+        return Explained(np.where(found, 0.0, actual - golden), found, np.ones(found.shape, bool))
+
+    if place.holds(evidence.at).sum() >= _FEW and magnitude:
+        yield Change("unwritten", words, explain)
+
+
+def recur(evidence: Evidence) -> bool:
+    """Whether values of the failing elements are the golden's, to the bit, so that they may have moved."""
+    if evidence.tensors.golden.size > LARGEST_MOVED or np.unique(evidence.actual).size < _FEW:
+        return False
+    some = evidence.actual[:: max(evidence.actual.size // _LOOKED_UP, 1)]
+    values, times = np.unique(some[~np.isnan(some)], return_counts=True)
+    found = _occurrences(evidence.tensors, values, most=1)[0] > 0
+    return bool(np.isnan(some).sum() + times[found].sum() >= LEAST * some.size)
+
+
+def _occurrences(tensors: Tensors, values: Wide, *, most: int) -> tuple[NDArray[np.int64], Flat]:
+    """Return how often sorted values occur in the golden, and where first.
+
+    Elements are looked at until each value has occurred ``most`` times; a hash rules out nearly all of them.
+    """
+    counts, first = np.zeros(values.size, np.int64), np.full(values.size, -1)
+    wanted = np.zeros(1 << _SLOT_BITS, np.bool_)
+    wanted[_hash(values)] = True
+    for start in range(0, tensors.golden.size if values.size else 0, CHUNK):
+        golden = wide(tensors.golden[start : start + CHUNK])
+        at = np.flatnonzero(wanted[_hash(golden)])
+        slots = np.searchsorted(values, golden[at])
+        hit = values.take(slots, mode="clip") == golden[at]
+        slots, at = slots[hit], at[hit]
+        counts += np.bincount(slots, minlength=values.size)
+        here = np.full(values.size, -1)
+        here[slots[::-1]] = at[::-1] + start
+        first = np.where(first < 0, here, first)
+        if (counts >= most).all():
+            break
+    return counts, first
+
+
+def _hash(values: Wide) -> Flat:
+    """Return a number of :data:`_SLOT_BITS` bits for each value, the same for both zeros."""
+    codes = (values + 0.0).view(np.uint64) * _MIX
+    codes >>= np.uint64(64 - _SLOT_BITS)
+    found: Flat = codes.astype(np.intp)
+    return found
+
+
+def moves(evidence: Evidence, place: Place) -> Iterator[Change]:
+    """A shift in memory, then each other order of the axes."""
+    distance = _common_distance(evidence, place.holds(evidence.at))
+    if distance:
+        start, stop = place.run or (0, evidence.tensors.golden.size)
+        number, size = abs(distance), stop - start
+        shifted = (
+            f"shifted by {number} elements in memory" if number > 1 else "shifted by 1 element in memory"
+        )
+        words = f"{shifted}, {'towards the end' if distance > 0 else 'towards the beginning'}"
+        yield _moved(evidence, words, lambda flat: (flat - start - distance) % size + start)
+    shape = evidence.tensors.shape
+    axes = [axis for axis, length in enumerate(shape) if length > 1]
+    if not place.everywhere or not 2 <= len(axes) <= _MOST_AXES:  # noqa: PLR2004 - axes that can change places
+        return
+    lengths = tuple(shape[axis] for axis in axes)
+    for order in itertools.permutations(range(len(axes))):
+        if list(order) != sorted(order):
+            words = f"the values with axes in the order {[axes[axis] for axis in order]}"
+            yield _moved(evidence, words, partial(_transposed, lengths=lengths, order=order))
+
+
+def _moved(evidence: Evidence, words: str, source: Callable[[Flat], Flat]) -> Change:
+    """Return the change that elements hold the golden's at ``source``."""
+    golden = evidence.tensors.golden
+    return _predicted("moved", words, lambda flat, _: wide(golden[source(flat)]))
+
+
+def _common_distance(evidence: Evidence, inside: Flags) -> int:
+    """Return how far behind their places in the golden values are found, 0 where they do not agree on it.
+
+    The rarest values are looked for, and those count that the golden has once.
+    """
+    unique, index, counts = np.unique(evidence.actual[inside], return_index=True, return_counts=True)
+    usable = np.isfinite(unique) & (unique != 0)
+    rare = np.sort(np.flatnonzero(usable)[np.argsort(counts[usable], kind="stable")][:_LOOKED_UP])
+    times, origin = _occurrences(evidence.tensors, unique[rare], most=2)
+    found = (evidence.at[inside][index[rare]] - origin)[times == 1]
+    distances, counts = np.unique(found, return_counts=True)
+    if not found.size or counts.max() * 2 <= found.size:
+        return 0
+    return int(distances[counts.argmax()])
+
+
+def _transposed(flat: Flat, lengths: tuple[int, ...], order: tuple[int, ...]) -> Flat:
+    """Return where the elements of a tensor with its axes in another order come from."""
+    coordinates = np.unravel_index(flat, tuple(lengths[axis] for axis in order))
+    back = [coordinates[order.index(axis)] for axis in range(len(order))]
+    return np.asarray(np.ravel_multi_index(tuple(back), lengths))
+
+
+def permuted_lines(
+    evidence: Evidence, place: Place, *, layout: str, origins: dict[int, Flat | None]
+) -> Iterator[Change]:
+    """Lines along an axis that are the golden's lines of other indices, each once; ``origins`` are kept."""
+    shape, size = evidence.tensors.shape, evidence.tensors.golden.size
+    named = [axis for axis, _ in place.lines]
+    for axis, length in enumerate(shape if place.run is None else ()):
+        if length < 2 or length == size or (named and named != [axis]):  # noqa: PLR2004 - two lines
+            continue
+        if axis not in origins:
+            origins[axis] = _origins(evidence.tensors, axis)
+        origin = origins[axis]
+        if origin is not None:
+            words = _order_words(origin, noun(layout, shape, axis).several_lines)
+            inner = math.prod(shape[axis + 1 :])
+            yield _moved(evidence, words, partial(_line_source, origin=origin, inner=inner))
+
+
+def _line_source(flat: Flat, origin: Flat, inner: int) -> Flat:
+    along = flat // inner % origin.size
+    return np.asarray(flat + (origin[along] - along) * inner)
+
+
+def _order_words(origin: Flat, several_lines: str) -> str:
+    changed = np.flatnonzero(origin != np.arange(origin.size))
+    if changed.size == 2:  # noqa: PLR2004 - a pair
+        return f"{several_lines} {changed[0]} and {changed[1]} have changed places"
+    distances = np.unique((np.arange(origin.size) - origin) % origin.size)
+    if distances.size == 1:
+        by = int(distances[0])
+        return f"{several_lines} shifted by {by} (or by {by - origin.size}), round the end"
+    return f"{several_lines} in another order: {changed.size} are at the place of another"
+
+
+def _origins(tensors: Tensors, axis: int) -> Flat | None:
+    """Return which line of the golden each line along ``axis`` is; None where that is no other order."""
+    ours, theirs = (_marks(side, tensors.shape, axis) for side in (tensors.golden, tensors.actual))
+    order = np.argsort(ours, kind="stable")
+    right = np.clip(np.searchsorted(ours, theirs, sorter=order), 1, ours.size - 1)
+    nearer = np.abs(ours[order[right - 1]] - theirs) < np.abs(ours[order[right]] - theirs)
+    origin = order[np.where(nearer, right - 1, right)]
+    scale = float(np.abs(ours).max())
+    unchanged = np.abs(ours - theirs) <= _CLOSE * scale
+    origin = np.where(unchanged, np.arange(ours.size), origin)
+    if (np.abs(ours[origin] - theirs) > _CLOSE * scale).any() or unchanged.all():
+        return None
+    return origin if np.unique(origin).size == origin.size else None
+
+
+def _marks(values: NDArray[Any], shape: tuple[int, ...], axis: int) -> Wide:
+    """Return one number for each line: its finite elements under weights that are alike for all lines."""
+    outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    rng = np.random.default_rng(axis)
+    across, along = rng.normal(size=outer), rng.normal(size=inner)
+    if inner >= outer:
+        rows = values.reshape(-1, inner)
+        step = max(CHUNK // inner, 1)
+        sums = [_finite(rows[at : at + step]) @ along for at in range(0, len(rows), step)]
+        return np.asarray(across @ np.concatenate(sums).reshape(outer, -1))
+    rows = values.reshape(outer, -1)
+    step = max(CHUNK // rows.shape[1], 1)
+    totals = sum(across[at : at + step] @ _finite(rows[at : at + step]) for at in range(0, outer, step))
+    return np.asarray(np.reshape(totals, (-1, inner)) @ along)
+
+
+def _finite(values: NDArray[Any]) -> Wide:
+    found = wide(values)
+    finite = np.isfinite(found)
+    return found if finite.all() else np.where(finite, found, 0.0)
+
+
+def shuffled(evidence: Evidence, place: Place) -> Iterator[Change]:
+    """The golden's values of a place, each as often as there, in another order: sums of their hashes tell."""
+    sums = [0, 0]
+    for start, *sides in evidence.tensors.chunks():
+        inside = slice(None) if place.everywhere else place.holds(np.arange(start, start + sides[0].size))
+        for side, values in enumerate(sides):
+            chosen = values[inside]
+            if np.isnan(chosen).any():
+                return
+            codes = (chosen + 0.0).view(np.uint64)
+            codes ^= codes >> _HALF
+            codes *= _MIX
+            codes ^= codes >> _HALF
+            codes *= _MIX_AGAIN
+            codes ^= codes >> _HALF
+            sums[side] += int(np.add.reduce(codes))
+    if (sums[0] - sums[1]) % (1 << 64) == 0:
+        yield Change("moved", "the same values in another order", _all_of_it)
+
+
+def _all_of_it(tensors: Tensors, flat: Flat, golden: Wide, actual: Wide) -> Explained:
+    """Explain all: no value is new, and what is in question is only whether they make up the difference."""
+    del tensors, flat
+    return Explained(np.zeros(golden.shape), np.ones(golden.shape, bool), golden != actual)

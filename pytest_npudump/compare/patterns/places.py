@@ -1,0 +1,385 @@
+"""Where two tensors differ: a survey of their elements, places that may hold what fails, and their names.
+
+A place is some lines along axes, a run of memory, or everything.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pytest_npudump.compare.tensors.difference import CHUNK
+from pytest_npudump.language.translation import mark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    Wide = NDArray[np.float64]
+    Indices = range | tuple[int, ...]
+
+SAMPLE = 1 << 15
+"""Failing elements that are kept, at least, where there are as many; twice as many at most."""
+LISTED = 8
+"""Lines that are named one by one, at most."""
+_RUN = 1.25
+"""Lines come before a run of memory that is smaller by less: at their ends elements pass by accident."""
+
+_SERIES = 2
+
+_SURPRISE = 16.0
+"""Bits: of elements that fail at random, fewer than one set in 65,536 lies in a place that is claimed."""
+_STRAY = 8
+"""A line with fewer than this part of the failing elements of another line has them by accident."""
+_NOUNS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "N": (mark("batch entry"), mark("batch entries")),
+        "C": (mark("channel"), mark("channels")),
+        "D": (mark("depth"), mark("depths")),
+        "H": (mark("row"), mark("rows")),
+        "W": (mark("column"), mark("columns")),
+        "C1": (mark("block of channels"), mark("blocks of channels")),
+        "C0": (mark("lane of the C0 blocks"), mark("lanes of the C0 blocks")),
+    }
+)
+_TILES = (16, 32)
+"""Elements of a side of a fractal and of a C0 block: 16 of 16-bit types, 32 of 8-bit ones."""
+_MOST_CORES = 64
+_ANY_AXES = "ND"
+"""CANN's name of a layout of any axes, not one of the two axes N and D."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tensors:
+    """Two tensors of one shape.
+
+    An element fails where it is farther off than ``threshold``, which is how far the tensor's extremes may
+    be; where none is (a permutation of small elements fails by the l2norm alone), where it is farther off
+    than ``atol + rtol * |golden|``; and where only one side is NaN, or infinite.
+
+    Attributes:
+        golden, actual: their elements in C order, of shape (n,), each of a type that float64 holds.
+        shape: of both.
+        rtol, atol: what a single element may be off.
+        threshold: None where single elements are judged by themselves.
+    """
+
+    golden: NDArray[Any]
+    actual: NDArray[Any]
+    shape: tuple[int, ...]
+    rtol: float
+    atol: float
+    threshold: float | None
+
+    def chunks(self) -> Iterator[tuple[int, Wide, Wide]]:
+        """Yield the first flat index and both sides' values, a chunk at a time."""
+        for start in range(0, self.golden.size, CHUNK):
+            piece = slice(start, start + CHUNK)
+            yield start, wide(self.golden[piece]), wide(self.actual[piece])
+
+    def fails(self, golden: Wide, actual: Wide) -> NDArray[np.bool_]:
+        """Return which elements fail."""
+        if self.threshold is None:
+            return self.apart(golden, actual)
+        return _beyond(golden, actual, self.threshold)
+
+    def apart(self, golden: Wide, actual: Wide) -> NDArray[np.bool_]:
+        """Return which elements are farther off than a single element may be."""
+        return _beyond(golden, actual, self.atol + self.rtol * np.abs(golden))
+
+
+def _beyond(golden: Wide, actual: Wide, bound: Wide | float) -> NDArray[np.bool_]:
+    distance = np.abs(actual - golden)
+    far: NDArray[np.bool_] = distance > bound
+    if np.isfinite(distance).all():
+        return far
+    return np.where(np.isfinite(golden) & np.isfinite(actual), far, ~same(golden, actual))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """The survey of two tensors.
+
+    Attributes:
+        tensors: which ones.
+        failing: number of elements that fail.
+        squared: sum of the squares of all finite differences.
+        run: first and last flat index of failing elements.
+        at: flat indices of failing elements, ascending: all, or an even sample.
+        golden, actual: their values.
+    """
+
+    tensors: Tensors
+    failing: int
+    squared: float
+    run: tuple[int, int]
+    at: NDArray[np.intp]
+    golden: Wide
+    actual: Wide
+
+
+def survey(tensors: Tensors) -> Evidence:
+    """Look at every element once: time is linear, memory a chunk and :data:`SAMPLE` elements."""
+    failing, squared, step = 0, 0.0, 1
+    first, last = -1, -1
+    kept: list[NDArray[np.intp]] = []
+    for start, golden, actual in tensors.chunks():
+        places = np.flatnonzero(tensors.fails(golden, actual)) + start
+        if places.size:
+            first, last = int(places[0]) if first < 0 else first, int(places[-1])
+        kept.append(places[-failing % step :: step])
+        failing += places.size
+        squared += squares(actual - golden)
+        while sum(piece.size for piece in kept) > 2 * SAMPLE:
+            kept = [np.concatenate(kept)[::2]]
+            step *= 2
+    at = np.concatenate(kept) if kept else np.empty(0, np.intp)
+    values = wide(tensors.golden[at]), wide(tensors.actual[at])
+    return Evidence(tensors, failing, squared, (first, last), at, *values)
+
+
+def squares(difference: Wide) -> float:
+    """Return the sum of the squares of the finite ones among ``difference``."""
+    found = float(np.dot(difference, difference))
+    if math.isfinite(found):
+        return found
+    finite = difference[np.isfinite(difference)]
+    return float(np.dot(finite, finite))
+
+
+def same(one: Wide, other: Wide) -> NDArray[np.bool_]:
+    """Return where two arrays are equal; NaN equals NaN."""
+    return np.asarray((one == other) | (np.isnan(one) & np.isnan(other)))
+
+
+def wide(array: NDArray[Any]) -> Wide:
+    """Return values as float64, a bool as 0 or 1."""
+    if array.dtype.kind == "V" and array.itemsize == 1:  # ml_dtypes' own, by a table: in half the time
+        return _code_values(array.dtype).take(array.view(np.uint8))
+    if array.dtype.kind == "V":
+        array = array.astype(np.float32)
+    return array.astype(np.float64)
+
+
+@lru_cache(maxsize=8)
+def _code_values(dtype: np.dtype[Any]) -> Wide:
+    return np.arange(256, dtype=np.uint8).view(dtype).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Some elements of a tensor.
+
+    Attributes:
+        shape: of the tensor.
+        lines: the indices along an axis, for each axis that does not count in full.
+        run: first flat index, and the one behind the last; None where lines tell.
+    """
+
+    shape: tuple[int, ...]
+    lines: tuple[tuple[int, Indices], ...] = ()
+    run: tuple[int, int] | None = None
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether it is all of the tensor."""
+        return not self.lines and self.run is None
+
+    @property
+    def count(self) -> int:
+        """Number of its elements."""
+        if self.run is not None:
+            return self.run[1] - self.run[0]
+        chosen = {axis: len(indices) for axis, indices in self.lines}
+        return math.prod(chosen.get(axis, length) for axis, length in enumerate(self.shape))
+
+    def holds(self, flat: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Return which elements, given by their flat indices, are in it."""
+        if self.everywhere:
+            return np.ones(flat.shape, bool)
+        if self.run is not None:
+            return (flat >= self.run[0]) & (flat < self.run[1])
+        inside = np.ones(flat.shape, bool)
+        for axis, indices in self.lines:
+            along = flat // math.prod(self.shape[axis + 1 :]) % self.shape[axis]
+            chosen = np.zeros(self.shape[axis], bool)
+            chosen[list(indices)] = True
+            inside &= chosen[along]
+        return inside
+
+    def surprising(self, failing: int) -> bool:
+        """Whether so many elements would hardly lie in such a place by accident, or it is of one element."""
+        size = math.prod(self.shape)
+        if self.everywhere or self.count == failing == 1:
+            return True
+        ways = (math.lgamma(n + 1) for n in (size, failing, size - failing))
+        inside = (math.lgamma(n + 1) for n in (max(self.count, failing), failing))
+        all_ways = next(ways) - sum(ways)
+        ways_inside = next(inside) - next(inside) - math.lgamma(max(self.count - failing, 0) + 1)
+        return (all_ways - ways_inside) / math.log(2) >= self._cost + _SURPRISE
+
+    @property
+    def _cost(self) -> float:
+        """Bits that it takes to say which place is meant."""
+        if self.run is not None:
+            return 2 * math.log2(math.prod(self.shape))
+        terms = (3 if isinstance(indices, range) else len(indices) for _, indices in self.lines)
+        lengths = (math.log2(self.shape[axis]) for axis, _ in self.lines)
+        return sum(term * bits for term, bits in zip(terms, lengths, strict=True))
+
+
+def places(evidence: Evidence) -> Iterator[Place]:
+    """Yield places that may hold the failing elements, the smallest first and the whole tensor last."""
+    shape, at = evidence.tensors.shape, evidence.at
+    coordinates = np.unravel_index(at, shape)
+    lines = []
+    for axis, length in enumerate(shape):
+        indices = _indices(np.bincount(coordinates[axis], minlength=length))
+        if len(indices) < length:
+            lines.append((axis, indices))
+    found = [Place(shape, tuple(lines))] if lines else []
+    if len(lines) > 1:
+        found += [Place(shape, (line,)) for line in lines]
+    size = math.prod(shape)
+    first, last = evidence.run
+    if last + 1 - first < size:
+        found.append(Place(shape, run=(first, last + 1)))
+    # Lines are told from a sample, and a run of memory from all elements that fail.
+    found = [place for place in found if place.surprising(at.size if place.lines else evidence.failing)]
+    yield from sorted(found, key=lambda place: place.count * (_RUN if place.run is not None else 1))
+    yield Place(shape)
+
+
+def _indices(counts: NDArray[np.intp]) -> Indices:
+    """Return the lines that hold failing elements: a few, every so many, or from the first to the last."""
+    present = np.flatnonzero(counts * _STRAY > counts.max())
+    first, last = int(present[0]), int(present[-1])
+    steps = np.diff(present)
+    if present.size > _SERIES and (steps == steps[0]).all():
+        return range(first, last + 1, int(steps[0]))
+    if present.size <= LISTED and last + 1 - first > present.size:
+        return tuple(present.tolist())
+    return range(first, last + 1)
+
+
+class Noun(NamedTuple):
+    """What lines along an axis are called.
+
+    Attributes:
+        one_line, several_lines: of them.
+        axis: which one it is, where the noun does not tell.
+    """
+
+    one_line: str
+    several_lines: str
+    axis: int | None = None
+
+    @property
+    def lines_along(self) -> str:
+        """Several of them, and along which axis."""
+        several_lines, axis = self.several_lines, self.axis
+        return several_lines if axis is None else f"{several_lines} along axis {axis}"
+
+    def of(self, length: int) -> str:
+        """Return how many there are in all, and along which axis."""
+        return str(length) if self.axis is None else f"{length} along axis {self.axis}"
+
+
+def noun(layout: str, shape: tuple[int, ...], axis: int) -> Noun:
+    """Return what lines along an axis are called.
+
+    Args:
+        layout: CANN's name of it, such as ``NCHW``; one that does not name each axis says nothing.
+        shape: of the tensor.
+        axis: which one.
+    """
+    letters = re.findall(r"[A-Z]\d?", layout) if layout != _ANY_AXES else []
+    if len(letters) == len(shape) and all(letter in _NOUNS for letter in letters):
+        return Noun(*_NOUNS[letters[axis]])
+    if len(shape) == 1:
+        return Noun(mark("element"), mark("elements"))
+    if axis >= len(shape) - 2:
+        return Noun(*_NOUNS["HW"[axis - len(shape) + 2]])
+    return Noun(mark("index"), mark("indices"), axis)
+
+
+def place_words(place: Place, layout: str) -> str:
+    """Return a place in words: ``the last 5 of 37 columns (tail of a 16-tile)``."""
+    if place.everywhere:
+        return "every element"
+    if place.run is not None:
+        return _run_words(place.run, place.shape)
+    if place.count == 1:
+        coordinates = dict(place.lines)
+        at = [next(iter(coordinates.get(axis, (0,)))) for axis in range(len(place.shape))]
+        return _one_element(at, place.shape)
+    parts = [_lines_words(place, axis, indices, layout) for axis, indices in reversed(place.lines)]
+    return f"{parts[0]} in {', '.join(parts[1:])}" if len(parts) > 1 else parts[0]
+
+
+def _one_element(at: list[int], shape: tuple[int, ...]) -> str:
+    return f"one element of {math.prod(shape)}, at {at}"
+
+
+def _run_words(run: tuple[int, int], shape: tuple[int, ...]) -> str:
+    start, stop = run
+    total = math.prod(shape)
+    if stop - start == 1:
+        at: list[int] = []
+        rest = start
+        for length in shape[::-1]:
+            rest, along = divmod(rest, length)
+            at.insert(0, along)
+        return _one_element(at, shape)
+    number, begin, end = stop - start, start, stop - 1
+    words = f"the last {number} of {total}" if stop == total else f"{begin} to {end} of {total}"
+    part = _of_cores(words, range(start, stop), total)
+    return f"elements in memory order: {part}"
+
+
+def _lines_words(place: Place, axis: int, indices: Indices, layout: str) -> str:
+    length, name = place.shape[axis], noun(layout, place.shape, axis)
+    number, begin, end = len(indices), indices[0], indices[-1]
+    if number == 1:
+        return f"{name.one_line} {begin} of {name.of(length)}"
+    if isinstance(indices, tuple) or number == 2:  # noqa: PLR2004 - a pair is named
+        return f"{name.several_lines} {', '.join(map(str, indices[:-1]))} and {end} of {name.of(length)}"
+    if indices.step > 1:
+        return f"every {_ordinal(indices.step)} of {length} {name.lines_along}, {begin} to {end}"
+    if indices.stop == length:
+        words = f"the last {number} of {length} {name.lines_along}"
+    elif begin == 0:
+        words = f"the first {number} of {length} {name.lines_along}"
+    else:
+        words = f"{name.several_lines} {begin} to {end} of {name.of(length)}"
+    return _of_tiles(words, indices, length)
+
+
+def _of_tiles(words: str, indices: range, length: int) -> str:
+    """Return a place in words, with how it lies in tiles or on cores where it does."""
+    for tile in _TILES:
+        if indices.start % tile == 0 and indices.stop == length and length % tile == len(indices):
+            return f"{words} (tail of a {tile}-tile)"
+    for tile in reversed(_TILES):
+        if indices.start % tile == 0 and len(indices) == tile:
+            return f"{words} (a whole {tile}-tile)"
+    return _of_cores(words, indices, length)
+
+
+def _of_cores(words: str, indices: range, length: int) -> str:
+    parts, rest = divmod(length, len(indices))
+    if indices.stop == length and not rest and 2 < parts <= _MOST_CORES:  # noqa: PLR2004 - halves say nothing
+        return f"{words} (the last of {parts} equal parts, as of {parts} cores)"
+    return words
+
+
+def _ordinal(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 if number % 100 not in (11, 12, 13) else 0, "th")
+    return f"{number}{ending}"

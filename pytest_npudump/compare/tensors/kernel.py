@@ -1,0 +1,426 @@
+"""The one kernel of element comparison: pairs are widened and measured, a row per tensor.
+
+Small tensors, and what float32 cannot hold, are widened to float64; long chunks of 16 and 32-bit floats to
+float32, but for those whose squares leave its range. Complex numbers are pairs of float64, and of 64-bit
+integers distances keep all digits. Where squares of float64 leave its range, those of a power of two times
+the elements are added, with the exponent. Long sums of float32 are those of
+:mod:`pytest_npudump.dump.stats.sums`, with their bounds; whether an element is within tolerance is always
+decided as in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pytest_npudump.dump.stats.kernels import square_exponent
+from pytest_npudump.dump.stats.sums import block_dot, block_sum, row_dots
+from pytest_npudump.dump.stats.tensor import dtype_name
+from pytest_npudump.dump.stats.totals import row_counts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_npudump.compare.tensors.measures import Measures, Worst
+
+BLOCK = 1 << 17
+"""Elements measured at a time."""
+
+ULP_TYPES = frozenset(
+    {"float16", "float32", "float64", "bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e8m0fnu"}
+)
+"""Types whose codes, with the sign taken as such, are in the order of their values."""
+
+_LONG = 8
+"""Bytes of the integers that float64 does not hold."""
+_NARROW = {"float16", "bfloat16", "float32"}
+"""Types whose chunks are measured in float32, as long as the squares stay in its range."""
+_LEAST = 1e-20
+"""Sum of the squares of a chunk below which float32 loses digits of them."""
+_TINY = 1e-30
+"""Tolerances below this, or above its inverse, would lose digits in float32."""
+_MARGIN = 1e-6
+"""Relative margin around a tolerance; float32 takes six roundings, 3.6e-7, to get there."""
+_ROUNDING = 1e-12
+"""The same of float64."""
+_FEW = 6
+"""Up to one element in two to the power of this it is cheaper to decide all beyond the margin in float64."""
+_STEP = 4e-45
+"""What rounding of the smallest float32 may add to a tolerance beside this."""
+_UNLIKE = 0.25
+"""From this share of the golden's squares on, the difference's squares are those of another tensor."""
+_FLOAT16_BITS = np.int32(0x8FFFE000 - (1 << 32))
+"""Sign, exponent and mantissa of float16 in float32's places, but for the bias."""
+_FLOAT16_SCALE = np.float32(2.0**112)
+_INFINITIES = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F80 << 16, "float64": 0x7FF0 << 48}
+"""Codes of infinity; those of NaN are larger."""
+ROW = 8192
+"""Elements up to which BLAS never divides an inner product between threads of its own."""
+
+
+class _Pairs(NamedTuple):
+    """Pairs of finite elements as they are measured.
+
+    Attributes:
+        one, other: float32, float64 or complex128 of shape (k, n).
+        difference, distance: between them; of 64-bit integers both are the distance.
+        gap: the same distances with all digits of integers.
+        squares, apart: sums of the squares of ``one`` and of ``difference``.
+    """
+
+    one: np.ndarray
+    other: np.ndarray
+    difference: np.ndarray
+    distance: np.ndarray
+    gap: np.ndarray
+    squares: np.ndarray
+    apart: np.ndarray
+
+
+def measure(
+    golden: np.ndarray,
+    actual: np.ndarray,
+    results: Sequence[tuple[Measures, Worst]],
+    tolerances: np.ndarray,
+    *,
+    finite: bool,
+    offset: int = 0,
+    times: np.ndarray | None = None,
+) -> None:
+    """Add pairs of elements to the measures of their tensors, and to the elements farthest apart.
+
+    Args:
+        golden: contiguous and native, of shape (k, n), n > 0, a row per tensor.
+        actual: likewise; both are integers of one size, or none is.
+        results: what each of the k tensors adds to.
+        tolerances: rtol and atol of each, of shape (k, 2).
+        finite: whether neither side has NaN or infinities.
+        offset: index of the first element of each row in its tensor.
+        times: how often each pair of a single row occurs, of shape (n,); such pairs have no place, so that
+            none is listed as one of the farthest. None for once each.
+    """
+    sums = _Sums(times)
+    pairs = _pairs(golden, actual, tolerances, sums)
+    codes, valid = (golden, actual), None
+    if not finite:
+        golden, actual, valid = _cleared(golden, actual, results, sums, offset)
+    pairs = _pairs(golden, actual, tolerances, sums)
+    one, distance, gap = pairs.one, pairs.distance, pairs.gap
+    magnitude, highest = np.abs(one), np.maximum.reduce(gap, axis=1)
+    relative, known, changed = distance, None, np.zeros(len(one), np.bool_)
+    if not np.minimum.reduce(magnitude, axis=None):
+        known = magnitude != 0
+    if highest.any():
+        relative = distance / magnitude
+        if known is not None:
+            relative = _masked(relative, known)
+            changed = np.logical_or.reduce((distance != 0) & ~known, axis=1)
+    farthest = np.maximum.reduce(relative, axis=1)
+    if relative.dtype == np.float32 and not farthest[0] < 1 / _TINY:
+        relative = _masked(np.divide(distance, magnitude, dtype=np.float64), magnitude != 0)
+        farthest = np.maximum.reduce(relative, axis=1)
+    outside = [0] * len(one)
+    edges = tolerances * (1 - (_MARGIN if distance.dtype == np.float32 else _ROUNDING))
+    if ((changed | ~(farthest <= edges[:, 0])) & (highest > edges[:, 1])).any():
+        outside = sums.count(_beyond(pairs, magnitude, tolerances))
+    whole = golden.dtype.kind in "biu"
+    columns = (
+        (highest.astype(np.int64) if whole and gap is distance else highest).tolist(),
+        np.maximum.reduce(magnitude, axis=1).tolist(),
+        np.where(changed, np.inf, farthest).tolist(),
+        sums.add(relative).tolist(),
+        sums.count(np.ones(one.shape, np.bool_) if known is None else known),
+        outside,
+    )
+    for (measures, _), top, size, most, total, number, far in zip(results, *columns, strict=True):
+        measures.max_abs = max(top, measures.max_abs)
+        measures.magnitude = max(measures.magnitude, size)
+        measures.max_rel = max(measures.max_rel, most)
+        measures.relative_sum += total
+        measures.relative_count += number
+        measures.outside += far
+    if times is None:
+        shown = (one, pairs.other) if gap is distance else (golden, actual)
+        _list_farthest(gap, highest, shown, results, offset, whole=whole)
+    _add_products(pairs, results, sums, doubles=bool({golden.dtype.char, actual.dtype.char} & {*"dD"}))
+    if codes[0].dtype == codes[1].dtype and dtype_name(codes[0].dtype) in ULP_TYPES:
+        ulps = ulp_gap(*codes) if valid is None else ulp_gap(*codes) * valid
+        tops, totals = np.maximum.reduce(ulps, axis=1).tolist(), sums.add(ulps).tolist()
+        for (measures, _), most, total in zip(results, tops, totals, strict=True):
+            measures.max_ulp = max(measures.max_ulp, most)
+            measures.ulp_sum += total
+
+
+def _pairs(golden: np.ndarray, actual: np.ndarray, tolerances: np.ndarray, sums: _Sums) -> _Pairs:
+    """Widen finite chunks to float32 where that can do justice to them, else to float64 or complex128."""
+    dtypes = golden.dtype, actual.dtype
+    narrow = (
+        golden.shape[1] > ROW
+        and sums.times is None
+        and {dtype_name(dtype) for dtype in dtypes} <= _NARROW
+        and all(not bound or _TINY < bound < 1 / _TINY for bound in tolerances[0])
+    )
+    if narrow:
+        found = _widened_pairs(golden, actual, np.float32, sums)
+        apart = found.apart[0]
+        if _LEAST < found.squares[0] < np.inf and (_LEAST < apart < np.inf or not found.distance.any()):
+            return found
+    wide = np.complex128 if "c" in {dtype.kind for dtype in dtypes} else np.float64
+    return _widened_pairs(golden, actual, wide, sums)
+
+
+def _widened_pairs(golden: np.ndarray, actual: np.ndarray, wide: Any, sums: _Sums) -> _Pairs:
+    one, other = widened(golden, wide), widened(actual, wide)
+    difference = other - one
+    gap = distance = np.abs(difference)
+    if golden.dtype.kind in "iu" and golden.itemsize == _LONG:
+        gap = unsigned_gap(golden, actual)
+        distance = difference = widened(gap, wide)
+    squares, apart = sums.dot(one, one), sums.dot(difference, difference)
+    return _Pairs(one, other, difference, distance, gap, squares, apart)
+
+
+def _add_products(
+    pairs: _Pairs, results: Sequence[tuple[Measures, Worst]], sums: _Sums, *, doubles: bool
+) -> None:
+    """Add squares and products, those of ``doubles`` with exponents where they leave the range of float64."""
+    one, other, difference = pairs.one, pairs.other, pairs.difference
+    squares, apart = pairs.squares, pairs.apart
+    first = second = third = 0
+    if doubles:
+        one, other, difference, (first, second, third) = _squarable(one, other, difference)
+        if first or second or third:
+            squares, apart = sums.dot(one, one), sums.dot(difference, difference)
+    if pairs.gap is not pairs.distance or first or second or third or (apart > _UNLIKE * squares).any():
+        product, own = sums.dot(one, other), sums.dot(other, other)
+        if one.dtype == np.float32 and own[0] < _LEAST:
+            one, other = one.astype(np.float64), other.astype(np.float64)
+            product, own = sums.dot(one, other), sums.dot(other, other)
+    else:  # through the difference, whose errors cancel in a cosine
+        across = sums.dot(one, difference)
+        product, own = squares + across, squares + 2 * across + apart
+    dots, exponents = (squares, own, product, apart), (2 * first, 2 * second, first + second, 2 * third)
+    for (measures, _), *values in zip(results, *(side.tolist() for side in dots), strict=True):
+        for running, value, exponent in zip(measures.sums, values, exponents, strict=True):
+            running.add(value, exponent)
+
+
+def _beyond(pairs: _Pairs, magnitude: np.ndarray, tolerances: np.ndarray) -> np.ndarray:
+    """Return which pairs are outside the tolerance as float64 has it, though they may be float32.
+
+    An infinite distance of finite numbers always is.
+    """
+    distance = pairs.distance
+    if distance.dtype == np.float64:
+        beyond: np.ndarray = distance > magnitude * tolerances[:, :1] + tolerances[:, 1:]
+        return beyond | np.isinf(distance) if np.isinf(distance.max()) else beyond
+    rtol, atol = tolerances[0].tolist()
+    low = magnitude * np.float32(rtol * (1 - _MARGIN))
+    low += np.float32(atol * (1 - _MARGIN) - _STEP)
+    beyond = distance > low
+    near = beyond
+    if np.count_nonzero(beyond) > beyond.size >> _FEW:
+        low *= np.float32(1 + 3 * _MARGIN)
+        low += np.float32(2 * _STEP)
+        near = beyond & (distance <= low)
+    doubtful = np.flatnonzero(near)
+    first, second = (side[0, doubtful].astype(np.float64) for side in (pairs.one, pairs.other))
+    beyond[0, doubtful] = np.abs(second - first) > np.abs(first) * rtol + atol
+    return beyond
+
+
+def widened(values: np.ndarray, wide: Any) -> np.ndarray:
+    """Elements of any type as float32, float64 or complex128; a bool is the byte that it is.
+
+    numpy converts float16 one element at a time, which shifts do in a third of the time; to float32 only
+    finite ones are converted here.
+    """
+    if wide is np.float32 and values.dtype == np.float16:
+        bits = values.view(np.int16).astype(np.int32)
+        bits <<= 13
+        bits &= _FLOAT16_BITS
+        found: np.ndarray = bits.view(np.float32)
+        found *= _FLOAT16_SCALE
+        return found
+    return (values.view(np.uint8) if values.dtype.kind == "b" else values).astype(wide, copy=False)
+
+
+def ulp_gap(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return how many values of their floating-point type two arrays are apart, as unsigned integers.
+
+    +0 and -0 are one value, an infinity is the next one behind the largest number; of NaN the distance means
+    nothing. The codes of one sign are in the order of the magnitudes.
+    """
+    signed = np.dtype(f"i{one.itemsize}")
+    first, second = one.view(signed), other.view(signed)
+    if dtype_name(one.dtype) == "float8_e8m0fnu":
+        first, second = (side.view(np.uint8).astype(np.int16) for side in (one, other))
+    if not first.size or np.minimum.reduce(first ^ second, axis=None) >= 0:
+        gap: np.ndarray = np.abs(first - second).view(f"u{first.itemsize}")
+        return gap
+    last, bits = np.iinfo(signed).max, 8 * signed.itemsize - 1
+    first, second = (((side >> bits) & last ^ side) - (side >> bits) for side in (first, second))
+    return unsigned_gap(first, second)
+
+
+def unsigned_gap(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return the exact distances of integers of one type, as unsigned ones."""
+    unsigned = np.dtype(f"u{one.itemsize}")
+    gap: np.ndarray = np.maximum(one, other).view(unsigned) - np.minimum(one, other).view(unsigned)
+    return gap
+
+
+def _masked(values: np.ndarray, flags: np.ndarray) -> np.ndarray:
+    """Return values with 0 where flags are not set, in a fraction of the time of ``where``."""
+    size = values.itemsize
+    if values.dtype.kind == "c":
+        flags, size = np.repeat(flags, 2, axis=1), size // 2
+    bits = -flags.astype(f"i{size}")
+    found: np.ndarray = (values.view(bits.dtype) & bits).view(values.dtype)
+    return found
+
+
+class _Sums:
+    """Counts, sums and inner products of rows, of a single one where each column occurs so many ``times``."""
+
+    def __init__(self, times: np.ndarray | None) -> None:
+        self.times = times
+
+    def count(self, flags: np.ndarray) -> list[int]:
+        """Return how many flags of each row are set."""
+        return row_counts(flags) if self.times is None else [int(self.times[flags[0]].sum())]
+
+    def add(self, values: np.ndarray) -> np.ndarray:
+        """Return the sums of rows; those of integers that float64 holds are exact."""
+        if self.times is not None:
+            return np.asarray(values @ self.times)
+        if values.dtype == np.float32:
+            return np.array([block_sum(row) for row in values])
+        short = values.dtype.kind == "u" and values.itemsize < _LONG
+        return np.asarray(np.add.reduce(values, axis=1, dtype=np.int64 if short else np.float64))
+
+    def dot(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """Return the inner products of rows, those of complex numbers as of pairs."""
+        if self.times is not None:
+            one = one * self.times
+        if one.dtype.kind == "c":
+            one, other = one.view(np.float64), other.view(np.float64)
+        if one.shape[1] <= ROW:
+            return row_dots(one, other)
+        return np.array([block_dot(first, second) for first, second in zip(one, other, strict=True)])
+
+
+def _cleared(
+    golden: np.ndarray,
+    actual: np.ndarray,
+    results: Sequence[tuple[Measures, Worst]],
+    sums: _Sums,
+    offset: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Count pairs with NaN or an infinity, and list those that differ.
+
+    Returns both sides with 0 in their place, and where all is finite. Two equal zeros add nothing to any sum
+    and are within every tolerance.
+    """
+    kinds = _special(golden), _special(actual)
+    none = np.zeros(golden.shape, np.bool_)
+    (first, nan), (second, lost) = ((none, none) if found is None else found for found in kinds)
+    special = first | second
+    one, other = golden, actual
+    if golden.dtype == actual.dtype and dtype_name(golden.dtype) in _INFINITIES:
+        one, other = (side.view(f"i{side.itemsize}") for side in (golden, actual))
+    different = special & ~(nan & lost)
+    different &= one != other
+    counts = [sums.count(flags) for flags in (nan, first, lost, second, special, different)]
+    for row, (one_nan, one_all, other_nan, other_all, pairs, differ) in enumerate(zip(*counts, strict=True)):
+        measures, worst = results[row]
+        measures.take_special((one_nan, one_all - one_nan), (other_nan, other_all - other_nan), pairs, differ)
+        if differ and sums.times is None and worst.wants_special:
+            places = np.flatnonzero(different[row])[: worst.limit]
+            shown = (
+                widened(side[row, places], np.complex128 if side.dtype.kind == "c" else np.float64)
+                for side in (golden, actual)
+            )
+            worst.take_special(places + offset, *shown)
+    finite = ~special
+    if golden.itemsize == 1 or actual.itemsize == 1:  # not all of these types have a zero
+        golden, actual = widened(golden, np.float64), widened(actual, np.float64)
+    return _masked(golden, finite), _masked(actual, finite), finite
+
+
+def is_finite(values: np.ndarray) -> bool:
+    """Whether elements of any type have no NaN and no infinity among them."""
+    return _special(values) is None
+
+
+def _special(values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Where elements are NaN or infinite, and where they are NaN; None if all are finite."""
+    if values.dtype.kind in "biu":
+        return None
+    infinity = _INFINITIES.get(dtype_name(values.dtype))
+    if infinity is None:
+        finite = np.isfinite(values)
+        return None if finite.all() else (~finite, np.isnan(values))
+    codes = values.view(f"i{values.itemsize}")
+    sizes = codes & np.iinfo(codes.dtype).max
+    return None if np.maximum.reduce(sizes, axis=None) < infinity else (sizes >= infinity, sizes > infinity)
+
+
+def _list_farthest(
+    gap: np.ndarray,
+    highest: np.ndarray,
+    shown: tuple[np.ndarray, np.ndarray],
+    results: Sequence[tuple[Measures, Worst]],
+    offset: int,
+    *,
+    whole: bool,
+) -> None:
+    """Give the elements farthest apart of each row to its list; of equal ones the first.
+
+    ``gap`` is used up.
+    """
+    least = np.array([worst.threshold for _, worst in results], gap.dtype)
+    if not (highest > least).any():
+        return
+    rows, found = np.arange(len(gap)), []
+    for _ in range(max(worst.limit for _, worst in results)):
+        places = gap.argmax(axis=1)
+        gaps = gap[rows, places]
+        if not (gaps > least).any():
+            break
+        found.append((gaps, places))
+        gap[rows, places] = 0
+    gaps, places = (np.array(side) for side in zip(*found, strict=True))
+    values = gaps, shown[0][rows, places], shown[1][rows, places]
+    if whole and gap.dtype.kind == "f":
+        values = values[0].astype(np.int64), values[1].astype(np.int64), values[2].astype(np.int64)
+    apart, one, other = (side.T.tolist() for side in values)
+    for row, indices in enumerate((places + offset).T.tolist()):
+        entries = zip(apart[row], indices, one[row], other[row], strict=True)
+        results[row][1].insert(entry for entry in entries if entry[0])
+
+
+def _squarable(
+    one: np.ndarray, other: np.ndarray, difference: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int, int]]:
+    """Return all three times ``2**-exponent`` so that they can be squared, and the exponent of each.
+
+    A difference that leaves the range itself is taken again between smaller elements.
+    """
+    peaks = []
+    for side in (one, other, difference):
+        parts = side.view(np.float64)
+        peaks.append(
+            max(-float(np.minimum.reduce(parts, axis=None)), float(np.maximum.reduce(parts, axis=None)))
+        )
+    first, second = square_exponent(peaks[0]), square_exponent(peaks[1])
+    apart = square_exponent(peaks[2]) if math.isfinite(peaks[2]) else max(first, second)
+    if not (first or second or apart):
+        return one, other, difference, (0, 0, 0)
+    if math.isfinite(peaks[2]):
+        difference = difference * 2.0**-apart
+    else:
+        difference = other * 2.0**-apart - one * 2.0**-apart
+    return one * 2.0**-first, other * 2.0**-second, difference, (first, second, apart)

@@ -1,0 +1,161 @@
+"""No sample: a process that has imported what sessions import, and is forked for each of them.
+
+``python warm.py serve SOCKET`` prints a line once it is ready, and ends with its standard input.
+``python -IS warm.py SOCKET WORDS`` is as the words are, in a process of its own with the caller's folder,
+variables and streams: ``pytest ...``, ``-mpytest ...`` for ``python -m pytest ...``, ``npudump ...``.
+"""
+
+import os
+import socket
+import sys
+
+
+def ask(path: str, words: list[str], streams: tuple[int, ...] = (0, 1, 2)) -> int:
+    """Have a command run with these streams; return how it ended."""
+    parts = [
+        os.getcwd(),  # noqa: PTH109 - pathlib is as long to import as all else
+        *words,
+        "",
+        *(f"{name}={value}" for name, value in os.environ.items()),
+    ]
+    message = "\0".join(parts).encode(errors="surrogateescape")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.connect(path)
+        socket.send_fds(server, [len(message).to_bytes(4, "big")], list(streams))
+        server.sendall(message)
+        answer = server.recv(4)
+    return int.from_bytes(answer, "big") if answer else 255
+
+
+def serve(path: str) -> list[str]:
+    """Fork for each command that is asked for; return its words, in the process that is to run it."""
+    import select
+    import signal
+
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+        print("ready", flush=True)  # noqa: T201 - to the test that waits
+        while True:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whoever waits for a command is none's parent
+            if 0 in select.select([0, server], [], [])[0]:
+                os._exit(0)
+            caller, _ = server.accept()
+            if os.fork():
+                caller.close()
+                continue
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            head, streams, *_ = socket.recv_fds(caller, 4, 3)
+            length, message = int.from_bytes(head, "big"), b""
+            while len(message) < length:
+                message += caller.recv(length)
+            session = os.fork()
+            if session:
+                _, status = os.waitpid(session, 0)
+                code = os.waitstatus_to_exitcode(status)
+                caller.sendall((code if code >= 0 else 128 - code).to_bytes(4, "big"))
+                os._exit(0)
+            for number, stream in enumerate(streams):
+                os.dup2(stream, number)
+                os.close(stream)
+            caller.close()
+            break
+    folder, *words = message.decode(errors="surrogateescape").split("\0")
+    end = words.index("", 1)
+    variables = dict(word.split("=", 1) for word in words[end + 1 :])
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(variables)
+    return words[:end]
+
+
+BESIDE = {"testing", "strategies", "notebook"}
+OTHERS = ("onnx", "onnxruntime", "rich.console", "rich.table", "filelock", "jinja2", "_pytest.stepwise")
+WITHOUT = ("asyncio", "pytest-retry", "flaky", "hypothesispytest", "cacheprovider", "xdist", "rerunfailures")
+
+
+def warm_up() -> None:
+    """Import as a session does, through what rewrites the assertions of plugins."""
+    import contextlib
+    import importlib
+    import io
+    import pkgutil
+    import tempfile
+
+    import pytest
+
+    class Imports:
+        @staticmethod
+        def pytest_collection() -> None:
+            import pytest_npudump
+
+            rooms = pkgutil.walk_packages(pytest_npudump.__path__, "pytest_npudump.")
+            modules = [room.name for room in rooms if room.name.split(".")[1] not in BESIDE]
+            for name in (*OTHERS, *modules):
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(name)
+
+    options = [f"-pno:{plugin}" for plugin in WITHOUT]
+    os.environ.pop("PYTEST_ADDOPTS", None)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
+        words = ["--collect-only", "-c", os.devnull, "--rootdir", folder, *options, folder]
+        pytest.main(words, [Imports()])
+
+
+def run(words: list[str]) -> None:
+    """Be the command, from its first line on; end without what threads of the parent would have to end."""
+    import atexit
+    import io
+    import runpy
+    import tempfile
+    import threading
+    import traceback
+
+    tempfile.tempdir = None  # the caller's variables say where it is
+    sys.argv = words
+    sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False))  # type: ignore[arg-type]
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(io.FileIO(1, "w", closefd=False)), errors="surrogateescape"
+    )
+    sys.stderr = io.TextIOWrapper(
+        io.BufferedWriter(io.FileIO(2, "w", closefd=False)), errors="backslashreplace", line_buffering=True
+    )
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
+    sys.path[1:1] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    code: object = 1
+    try:
+        if words[0] == "npudump":
+            from pytest_npudump.cli import main
+
+            code = main()
+        elif words[0] == "pytest":
+            import pytest
+
+            code = pytest.console_main()
+        else:
+            sys.path[0] = os.getcwd()  # noqa: PTH109
+            runpy.run_module(words[0].removeprefix("-m"), run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        code = end.code
+    except BaseException:  # noqa: BLE001 - told as Python tells it
+        traceback.print_exc()
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    if isinstance(code, str):
+        sys.stderr.write(f"{code}\n")
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code or 0)  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "serve":
+        warm_up()
+        run(serve(sys.argv[2]))
+    else:
+        sys.exit(ask(sys.argv[1], sys.argv[2:]))
