@@ -1,18 +1,74 @@
-"""Arrays of any layout, and tensors in files, in contiguous, aligned pieces that fit a cache."""
+"""Arrays of any layout, and tensors in files, in pieces that fit a cache, and room to work on them."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Protocol
+import threading
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from pytest_npudump.dump.bytes.buffers import borrowed_buffers
 from pytest_npudump.dump.bytes.rawfile import open_raw, release
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from numpy.typing import NDArray
+
+
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+_BOOL, _UINT8 = np.dtype(np.bool_), np.dtype(np.uint8)
+
+
+class Buffers:
+    """Arrays by name, of any content; what one call gives is valid until the next one for that name."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[tuple[str, str], NDArray[Any]] = {}
+
+    def array(self, name: str, size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """An array of shape (size,); one of another type does not share its memory."""
+        found = self._arrays.get((name, dtype.char))
+        if found is None or found.size < size:
+            found = self._arrays[name, dtype.char] = np.empty(size, dtype)
+        return found[:size]
+
+    def floats(self, name: str, size: int) -> NDArray[np.float32]:
+        """A float32 array of shape (size,)."""
+        return self.array(name, size, _FLOAT32)
+
+    def doubles(self, name: str, size: int) -> NDArray[np.float64]:
+        """A float64 array of shape (size,)."""
+        return self.array(name, size, _FLOAT64)
+
+    def flags(self, name: str, size: int) -> NDArray[np.bool_]:
+        """A bool array of shape (size,)."""
+        return self.array(name, size, _BOOL)
+
+    def octets(self, name: str, size: int) -> NDArray[np.uint8]:
+        """A uint8 array of shape (size,), aligned for any type of a dump."""
+        return self.array(name, size, _UINT8)
+
+
+class _Local(threading.local):
+    """Buffers of one thread: those that nobody holds, and those of files whose pieces nobody reads."""
+
+    def __init__(self) -> None:
+        self.scratch = Buffers()
+        self.idle: list[Buffers] = []
+
+
+_LOCAL = _Local()
+
+
+def scratch_buffers() -> Buffers:
+    """Buffers of this thread whose content is used up before their user calls anything that may want some.
+
+    What a tensor needs is more than an allocator keeps: it would be given back to the system and faulted in
+    anew for each tensor, which took a third of all time. Threads would also wait for each other there.
+    """
+    return _LOCAL.scratch
 
 
 class Pieced(Protocol):
@@ -124,10 +180,14 @@ def file_pieces(path: Path, offset: int, nbytes: int, limit: int) -> Iterator[np
     Raises:
         FormatError: the file cannot be read, or does not have the bytes.
     """
-    with open_raw(path) as file, borrowed_buffers() as buffers:
+    with open_raw(path) as file:
         file.check(offset, nbytes, "the tensor")
-        buffer = buffers.octets("pieces", min(limit, nbytes))
-        for start in range(0, nbytes, limit):
-            piece = buffer[: min(limit, nbytes - start)]
-            file.read_into(offset + start, piece, "the tensor")
-            yield piece
+        buffers = _LOCAL.idle.pop() if _LOCAL.idle else Buffers()
+        try:
+            buffer = buffers.octets("pieces", min(limit, nbytes))
+            for start in range(0, nbytes, limit):
+                piece = buffer[: min(limit, nbytes - start)]
+                file.read_into(offset + start, piece, "the tensor")
+                yield piece
+        finally:
+            _LOCAL.idle[:1] = [buffers]

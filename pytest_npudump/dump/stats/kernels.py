@@ -23,20 +23,18 @@ histogram of their codes.
 from __future__ import annotations
 
 import math
-import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pytest_npudump.dump.bytes.buffers import scratch_buffers
+from pytest_npudump.dump.bytes.chunks import scratch_buffers
 from pytest_npudump.dump.stats.sums import block_dot, block_sum, row_dots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from pytest_npudump.dump.bytes.buffers import Buffers
     from pytest_npudump.dump.stats.totals import Totals
 
 _LARGEST = 0x7F7FFFFF
@@ -52,95 +50,46 @@ _MOST_EXPONENT = 120
 """2 to the power of this, or of its negative, is a normal number of float32."""
 
 
-class Measured(NamedTuple):
-    """What a chunk adds to the totals.
-
-    Attributes:
-        values: its n elements, float32 of shape (n,), in any order, with 0 in place of NaN and infinities;
-            overwritten by the next chunk.
-        low, high: the smallest and the largest finite one; None where there is none.
-        zero: how many are 0 or -0.
-        sum, squares: the sum of the finite elements, and of their squares.
-        nan, neg_inf, pos_inf: numbers of such elements.
-        finite: integers that are -1 where an element is finite and else 0; None where all are.
-    """
-
-    values: np.ndarray
-    low: float | None
-    high: float | None
-    zero: int
-    sum: float
-    squares: float
-    nan: int = 0
-    neg_inf: int = 0
-    pos_inf: int = 0
-    finite: np.ndarray | None = None
-
-    @property
-    def magnitude(self) -> float:
-        """The largest magnitude of a finite element."""
-        return 0.0 if self.low is None or self.high is None else max(-self.low, self.high)
-
-    @property
-    def special(self) -> int:
-        """How many elements are NaN or infinite."""
-        return self.nan + self.neg_inf + self.pos_inf
-
-
 class Kernel(ABC):
-    """Adds chunks of one type to totals, in ``buffers`` of its own or in the thread's."""
+    """Adds chunks of one type, which is added up in float32, to totals."""
 
     largest: int
     """Code of the largest finite value."""
 
-    def __init__(self, totals: Totals, buffers: Buffers | None = None) -> None:
+    def __init__(self, totals: Totals) -> None:
         self.totals = totals
-        self._own = buffers
 
-    @property
-    def _buffers(self) -> Buffers:
-        return self._own or scratch_buffers()
+    def add(self, chunk: np.ndarray) -> np.ndarray:
+        """Add a contiguous chunk of shape (n,), n > 0.
 
-    def measure(self, chunk: np.ndarray, *, special_sums: bool = True) -> Measured:
-        """Measure a contiguous chunk of shape (n,), n > 0.
-
-        Without ``special_sums`` one with NaN or infinities has no sums, and values of its own type: avg and
-        l2norm of a tensor that holds it do not depend on them.
+        Returns:
+            Its elements, float32 of shape (n,), in any order, with 0 in place of NaN and infinities;
+            overwritten by the next chunk.
         """
         ends = extremes(chunk, self.largest)
         if ends is not None:
-            return self._measure_finite(chunk, *ends)
-        kept = cleared(chunk, self.largest + 1, self._buffers)
-        low, high = extremes(kept.values, self.largest) or (0.0, 0.0)
-        values, total, squares = kept.values, 0.0, 0.0
-        if special_sums:
-            values = self._values(values)
-            total, squares = sums(values, max(-low, high), self._buffers)
-        ends = kept.ends(low, high, self._buffers)
-        return Measured(
-            values=values,
-            low=None if ends is None else ends[0],
-            high=None if ends is None else ends[1],
-            zero=kept.zero,
-            sum=total,
-            squares=squares,
-            nan=kept.nan,
-            neg_inf=kept.neg_inf,
-            pos_inf=kept.pos_inf,
-            finite=kept.finite,
-        )
-
-    def measure_cleared(self, chunk: np.ndarray) -> Measured:
-        """Measure a chunk without NaN and infinities but for its zeros and its sum, which are 0 here."""
-        low, high = extremes(chunk, self.largest) or (0.0, 0.0)
-        values = self._values(chunk)
-        scaled, exponent = squarable(values, max(-low, high), "scaled", self._buffers)
-        return Measured(values, low, high, 0, 0.0, math.ldexp(block_dot(scaled, scaled), -2 * exponent))
-
-    def _measure_finite(self, chunk: np.ndarray, low: float, high: float) -> Measured:
-        zero = self._zeros(chunk) if low <= 0 <= high else 0
-        values = self._values(chunk)
-        return Measured(values, low, high, zero, *sums(values, max(-low, high), self._buffers))
+            low, high = ends
+            self.totals.zero += self._zeros(chunk) if low <= 0 <= high else 0
+        else:
+            kept = _cleared(chunk, self.largest + 1)
+            chunk = kept.values
+            low, high = extremes(chunk, self.largest) or (0.0, 0.0)
+            ends = kept.ends(low, high)
+            self.totals.zero += kept.zero
+            self.totals.add_special(kept.nan, kept.neg_inf, kept.pos_inf)
+        if ends is not None:
+            self.totals.extend(*ends)
+        self.totals.count += chunk.size
+        values, magnitude, exponent = self._values(chunk), max(-low, high), 0
+        if magnitude:
+            scaled = values
+            if not _SQUARE_LOW < magnitude < _SQUARE_HIGH:
+                exponent = max(-_MOST_EXPONENT, min(-math.frexp(magnitude)[1], _MOST_EXPONENT))
+                room = scratch_buffers().floats("scaled", values.size)
+                scaled = np.multiply(values, np.float32(2.0**exponent), out=room)
+            total, squares = block_sum(scaled), block_dot(scaled, scaled)
+            self.totals.add_sums(math.ldexp(total, -exponent), math.ldexp(squares, -2 * exponent))
+        return values
 
     @abstractmethod
     def _values(self, chunk: np.ndarray) -> np.ndarray:
@@ -149,19 +98,6 @@ class Kernel(ABC):
     @abstractmethod
     def _zeros(self, chunk: np.ndarray) -> int:
         """How many elements are 0, of either sign."""
-
-    def take(self, found: Measured) -> None:
-        """Add what was measured of a chunk."""
-        self.totals.count += found.values.size
-        self.totals.zero += found.zero
-        if found.low is not None and found.high is not None:
-            self.totals.extend(found.low, found.high)
-        self.totals.add_special(found.nan, found.neg_inf, found.pos_inf)
-        self.totals.add_sums(found.sum, found.squares)
-
-    def add(self, chunk: np.ndarray) -> None:
-        """Add a contiguous chunk of shape (n,), n > 0."""
-        self.take(self.measure(chunk))
 
 
 class Float32(Kernel):
@@ -174,64 +110,32 @@ class Float32(Kernel):
 
     def _zeros(self, chunk: np.ndarray) -> int:
         """Zeros of both signs; that there are none is seen in a quarter of the time that counting takes."""
-        flags = np.equal(chunk, 0, out=self._buffers.flags("zeros", chunk.size))
+        flags = np.equal(chunk, 0, out=scratch_buffers().flags("zeros", chunk.size))
         return int(np.count_nonzero(flags)) if np.logical_or.reduce(flags) else 0
 
 
-def sums(values: np.ndarray, magnitude: float, buffers: Buffers) -> tuple[float, float]:
-    """Sum, and sum of the squares, of finite float32 of shape (n,) whose largest magnitude is given."""
-    if not magnitude:
-        return 0.0, 0.0
-    scaled, exponent = squarable(values, magnitude, "scaled", buffers)
-    total, squares = block_sum(scaled), block_dot(scaled, scaled)
-    return math.ldexp(total, -exponent), math.ldexp(squares, -2 * exponent)
-
-
-def squarable(values: np.ndarray, magnitude: float, name: str, buffers: Buffers) -> tuple[np.ndarray, int]:
-    """``2**exponent`` times ``values``, float32 of shape (n,) a row of whose squares fits; and the exponent.
-
-    Args:
-        values: finite float32; returned as they are, with 0, where they fit.
-        magnitude: the largest one of them.
-        name: of the buffer for others.
-        buffers: has it.
-    """
-    if not magnitude or _SQUARE_LOW < magnitude < _SQUARE_HIGH:
-        return values, 0
-    exponent = max(-_MOST_EXPONENT, min(-math.frexp(magnitude)[1], _MOST_EXPONENT))
-    found = buffers.floats(name, values.size)
-    return np.multiply(values, np.float32(2.0**exponent), out=found), exponent
-
-
-class Cleared(NamedTuple):
+class _Cleared(NamedTuple):
     """A chunk without its NaN and infinities.
 
     Attributes:
         values: the elements, of the chunk's type, with 0 in place of them; overwritten by the next chunk.
-        finite: integers of their size that are -1 where an element is finite and else 0.
         zero: how many elements were 0, of either sign.
         nan, neg_inf, pos_inf: how many of these there were.
     """
 
     values: np.ndarray
-    finite: np.ndarray
     zero: int
     nan: int
     neg_inf: int
     pos_inf: int
 
-    @property
-    def special(self) -> int:
-        """How many elements were cleared."""
-        return self.nan + self.neg_inf + self.pos_inf
-
-    def ends(self, low: float, high: float, buffers: Buffers) -> tuple[float, float] | None:
+    def ends(self, low: float, high: float) -> tuple[float, float] | None:
         """The extremes of the finite elements, given those of ``values``; None where none is finite."""
         if self.zero or low < 0 < high:
             return low, high
         _, unsigned, _ = _CODES[self.values.itemsize]
         codes = self.values.view(unsigned)
-        shifted = buffers.array("shifted", codes.size, unsigned)
+        shifted = scratch_buffers().array("shifted", codes.size, unsigned)
         np.subtract(codes, 1, out=shifted)  # the 0 of what was cleared becomes the largest code
         least = int(np.minimum.reduce(shifted)) + 1
         if least > np.iinfo(unsigned).max:
@@ -240,16 +144,16 @@ class Cleared(NamedTuple):
         return (low, nearest) if low < 0 else (nearest, high)
 
 
-def cleared(chunk: np.ndarray, infinity: int, buffers: Buffers) -> Cleared:
+def _cleared(chunk: np.ndarray, infinity: int) -> _Cleared:
     """A copy of a contiguous chunk of shape (n,) with 0 in place of NaN and infinities, which are counted.
 
     Args:
         chunk: floats of 16, 32 or 64 bits.
         infinity: the code of infinity in their type.
-        buffers: hold the copy.
     """
     signed, _, sign = _CODES[chunk.itemsize]
     codes = chunk.view(signed)
+    buffers = scratch_buffers()
     finite, kept = (buffers.array(name, chunk.size, signed) for name in ("finite", "cleared"))
     flags = buffers.flags("zeros", chunk.size)
 
@@ -264,7 +168,7 @@ def cleared(chunk: np.ndarray, infinity: int, buffers: Buffers) -> Cleared:
     infinite = int(finite.size - np.count_nonzero(finite)) - nan
     negative = count(np.equal, codes, infinity - sign) if infinite else 0
     np.bitwise_and(finite, codes, out=kept)
-    return Cleared(kept.view(chunk.dtype), finite, zero, nan, negative, infinite - negative)
+    return _Cleared(kept.view(chunk.dtype), zero, nan, negative, infinite - negative)
 
 
 def extremes(chunk: np.ndarray, largest: int) -> tuple[float, float] | None:
@@ -286,12 +190,6 @@ def extremes(chunk: np.ndarray, largest: int) -> tuple[float, float] | None:
         high, low = (least if high < 0 else high), (least if low < sign else low)
     ends = np.array([low, high], codes.dtype).view(chunk.dtype).astype(np.float64)
     return float(ends[0]), float(ends[1])
-
-
-def zero_codes(chunk: np.ndarray) -> tuple[bool, bool]:
-    """Whether a contiguous chunk of floats of 16 or 32 bits, shape (n,), holds 0, and whether it holds -0."""
-    signed, codes, sign = _codes(chunk)
-    return int(np.minimum.reduce(codes)) == 0, int(np.minimum.reduce(signed)) == -sign
 
 
 def _codes(chunk: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
@@ -333,10 +231,10 @@ class Float64:
             self._add_block(chunk[start : start + _BLOCK_64])
 
     def _add_block(self, chunk: np.ndarray) -> None:
-        kept = cleared(chunk, _LARGEST_64 + 1, scratch_buffers())
+        kept = _cleared(chunk, _LARGEST_64 + 1)
         self.totals.add_special(kept.nan, kept.neg_inf, kept.pos_inf)
         low, high = float(np.minimum.reduce(kept.values)), float(np.maximum.reduce(kept.values))
-        ends = kept.ends(low, high, scratch_buffers())
+        ends = kept.ends(low, high)
         if ends is None:
             self.totals.count += chunk.size
         else:
@@ -364,7 +262,6 @@ def _parts(chunk: np.ndarray, exponent: int) -> Iterator[np.ndarray]:
         yield np.multiply(part, 2.0**-exponent, out=scratch_buffers().doubles("wide", part.size))
 
 
-_SIGN = 0x8000
 _FLOAT16_BITS = np.int32(0x8FFFE000 - (1 << 32))
 _FLOAT16_SCALE = np.float32(2.0**112)
 _HALF_BITS, _EXPONENT_SHIFT = np.int32(16), np.int32(3)
@@ -409,28 +306,27 @@ BFLOAT16 = HalfType(0x7F7F, _split_bfloat16)
 class Half(Kernel):
     """Adds chunks of a 16-bit type to totals."""
 
-    def __init__(self, totals: Totals, kind: HalfType, buffers: Buffers | None = None) -> None:
-        super().__init__(totals, buffers)
+    def __init__(self, totals: Totals, kind: HalfType) -> None:
+        super().__init__(totals)
         self._kind = kind
         self.largest = kind.largest
 
     def _values(self, chunk: np.ndarray) -> np.ndarray:
-        """:func:`in_order` puts them into the order of the elements."""
-        return to_float32(chunk, self._kind, self._buffers.floats("values", chunk.size))
+        return to_float32(chunk, self._kind, scratch_buffers().floats("values", chunk.size))
 
     def _zeros(self, chunk: np.ndarray) -> int:
         """Zeros of both signs."""
-        codes, flags, found = chunk.view(np.uint16), self._buffers.flags("zeros", chunk.size), 0
-        for present, code in zip(zero_codes(chunk), (0, _SIGN), strict=True):
-            if present:
-                found += int(np.count_nonzero(np.equal(codes, code, out=flags)))
+        signed, codes, sign = _codes(chunk)
+        flags, found = scratch_buffers().flags("zeros", chunk.size), 0
+        if int(np.minimum.reduce(codes)) == 0:
+            found += int(np.count_nonzero(np.equal(codes, 0, out=flags)))
+        if int(np.minimum.reduce(signed)) == -sign:
+            found += int(np.count_nonzero(np.equal(codes, sign, out=flags)))
         return found
 
 
 def to_float32(chunk: np.ndarray, kind: HalfType, out: np.ndarray) -> np.ndarray:
     """Fill ``out`` with the values of ``chunk``: each other one, those between, the one without a neighbour.
-
-    :func:`in_order` knows which come first.
 
     Codes of NaN and infinities of float16 do not come out as such.
     """
@@ -438,16 +334,6 @@ def to_float32(chunk: np.ndarray, kind: HalfType, out: np.ndarray) -> np.ndarray
     if chunk.size % 2:
         out[-1] = chunk[-1]
     kind.split(_int32_pairs(chunk, pairs), out[: 2 * pairs])
-    return out
-
-
-def in_order(values: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """Fill ``out`` with ``values``, which :func:`to_float32` made, in the order of the elements."""
-    pairs = values.size // 2
-    lower = 0 if sys.byteorder == "little" else 1
-    out[lower : 2 * pairs : 2] = values[:pairs]
-    out[1 - lower : 2 * pairs : 2] = values[pairs : 2 * pairs]
-    out[2 * pairs :] = values[2 * pairs :]
     return out
 
 
@@ -483,18 +369,19 @@ class Integer:
         self.totals.count += chunk.size
         if low <= 0 <= high:
             self.totals.zero += int(chunk.size - np.count_nonzero(chunk))
-        values = to_float64(chunk, "wide", scratch_buffers())
+        values = _to_float64(chunk)
         total = _sum_64(chunk) if chunk.itemsize == 8 else int(np.add.reduce(values))  # noqa: PLR2004 - bytes of a 64-bit integer
         self.totals.add_sums(total, block_dot(values, values))
 
 
-def to_float64(chunk: np.ndarray, name: str, buffers: Buffers) -> np.ndarray:
-    """Integers or floats of shape (n,) as float64, each rounded once, in the buffer of that name.
+def _to_float64(chunk: np.ndarray) -> np.ndarray:
+    """Integers or floats of shape (n,) as float64, each rounded once.
 
     Most processors' vector instructions convert no unsigned integers of 64 bits: large ones are converted as
     two halves.
     """
-    found = buffers.doubles(name, chunk.size)
+    buffers = scratch_buffers()
+    found = buffers.doubles("wide", chunk.size)
     if chunk.dtype == _UINT64 and int(np.maximum.reduce(chunk)) <= _MOST_SIGNED:
         chunk = chunk.view(np.int64)
     if chunk.dtype != _UINT64:

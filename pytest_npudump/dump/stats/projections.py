@@ -35,8 +35,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.dump.arrays.decode import DecodeError, decode, is_packed, numpy_dtype, why_opaque
-from pytest_npudump.dump.bytes.buffers import scratch_buffers
-from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES, c_order_chunks, chunks
+from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES, c_order_chunks, chunks, scratch_buffers
 from pytest_npudump.dump.stats.kernels import BFLOAT16, FLOAT16, extremes, to_float32
 from pytest_npudump.dump.stats.signs import (
     BLOCK,
@@ -324,7 +323,7 @@ class Projector:
         Args:
             piece: elements of the type, or bytes of a packed one.
             values: what the statistics made of a piece of floats of 16 or 32 bits, where that is at hand, as
-                :class:`.kernels.Measured` has them: 0 in place of NaN and infinities.
+                :meth:`.kernels.Kernel.add` returns them: 0 in place of NaN and infinities.
 
         Raises:
             ValueError: the tensor has fewer elements.

@@ -34,8 +34,7 @@ from pytest_npudump.dump.arrays.decode import (
     why_opaque,
 )
 from pytest_npudump.dump.arrays.npy import read_npy_header
-from pytest_npudump.dump.bytes.buffers import scratch_buffers
-from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES, chunks, file_pieces
+from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES, chunks, file_pieces, scratch_buffers
 from pytest_npudump.dump.bytes.rawfile import open_raw
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.dump.stats.kernels import (
@@ -59,7 +58,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.arrays.npy import NpyHeader
-    from pytest_npudump.dump.bytes.buffers import Buffers
     from pytest_npudump.dump.records import Payload
     from pytest_npudump.dump.stats.projections import Projector
 
@@ -93,22 +91,16 @@ class Accumulator(Protocol):
 
 
 class _Kernel(Protocol):
-    def add(self, chunk: np.ndarray) -> None: ...
+    def add(self, chunk: np.ndarray) -> object: ...
 
 
 class Ordered:
     """Integers, bool as such, and floats of 16 bits and more."""
 
-    def __init__(self, dtype: np.dtype, buffers: Buffers | None = None) -> None:
+    def __init__(self, dtype: np.dtype) -> None:
         self.dtype = dtype
         self._totals = Totals()
-        self.kernel = _kernel(self._totals, dtype, buffers)
-
-    @property
-    def float_kernel(self) -> Kernel:
-        """What measures pieces of floats of 16 and 32 bits."""
-        assert isinstance(self.kernel, Kernel)  # noqa: S101 - asked of these types only
-        return self.kernel
+        self.kernel = _kernel(self._totals, dtype)
 
     def add(self, piece: np.ndarray) -> None:
         """As :meth:`Accumulator.add`."""
@@ -119,14 +111,14 @@ class Ordered:
         return self._totals
 
 
-def _kernel(totals: Totals, dtype: np.dtype, buffers: Buffers | None = None) -> _Kernel:
+def _kernel(totals: Totals, dtype: np.dtype) -> _Kernel:
     name = dtype_name(dtype)
     if name == "float32":
-        return Float32(totals, buffers)
+        return Float32(totals)
     if name == "float64":
         return Float64(totals)
     if name in _HALVES:
-        return Half(totals, _HALVES[name], buffers)
+        return Half(totals, _HALVES[name])
     return Integer(totals) if dtype.itemsize > 1 else Byte(totals)
 
 
@@ -282,9 +274,7 @@ class Projected:
             self._accumulator.add(piece)
             self._projector.add(piece)
         else:  # types of 16 bits are converted once for both
-            found = self._kernel.measure(piece)
-            self._kernel.take(found)
-            self._projector.add(piece, found.values)
+            self._projector.add(piece, self._kernel.add(piece))
 
     def stats(self) -> Stats:
         """The statistics of all pieces."""

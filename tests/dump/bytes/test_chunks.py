@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
-from pytest_npudump.dump.bytes.chunks import file_pieces
+from pytest_npudump.compare.tensors.difference import compare_tensors
+from pytest_npudump.dump.bytes.chunks import Buffers, file_pieces, scratch_buffers
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
@@ -39,3 +43,36 @@ def test_a_file_that_becomes_shorter_meanwhile_is_an_error_that_names_the_byte(t
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="not a regular file"):
         list(file_pieces(tmp_path, 0, 1, 1))
+
+
+def test_an_array_is_used_again_and_grows_where_more_is_asked_for() -> None:
+    buffers = Buffers()
+    first = buffers.floats("a", 10)
+    assert first.dtype == np.float32
+    assert first.shape == (10,)
+    assert np.shares_memory(buffers.floats("a", 4), first)
+    assert not np.shares_memory(buffers.floats("b", 4), first)
+    assert buffers.floats("a", 20).shape == (20,)
+    assert buffers.flags("a", 3).dtype == np.bool_
+
+
+def test_threads_do_not_share_buffers() -> None:
+    both = Barrier(2)
+
+    def own(_: int) -> Buffers:
+        both.wait(10)
+        return scratch_buffers()
+
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(own, range(2))
+    assert one is not other
+
+
+def test_comparisons_in_threads_do_not_disturb_each_other() -> None:
+    rng = np.random.default_rng(0)
+    golden = rng.standard_normal(300000).astype(np.float16)
+    others = [(golden * (1 + number / 100)).astype(np.float16) for number in range(12)]
+    expected = [compare_tensors(golden, other, rtol=1e-3, atol=0) for other in others]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda other: compare_tensors(golden, other, rtol=1e-3, atol=0), others))
+    assert found == expected
