@@ -71,7 +71,6 @@ def test_modules_of_one_name_are_of_one_kind() -> None:
         "provider": "the same",
         "callback": "pyACL's callback of a dump: the emulator's side and its user's",
         "memory": "the device's memory, from the same two sides",
-        "float64": "the kernel of float64",
         "options": "of the command, and of pytest",
         "remote": "a runtime in another process, a store elsewhere",
         "progress": "a bar of the command, a line of pytest",
