@@ -17,8 +17,8 @@ import pytest
 from babel.messages.pofile import read_po
 
 import pytest_npudump
+from pytest_npudump.compare.patterns.likely_places import Place, place_words
 from pytest_npudump.compare.patterns.pattern_search import Pattern
-from pytest_npudump.compare.patterns.places import Place, place_words
 from pytest_npudump.errors import FormatError
 from pytest_npudump.language.po_file import catalogue
 from pytest_npudump.language.sentences import known_again

@@ -75,7 +75,6 @@ def test_modules_of_one_name_are_of_one_kind() -> None:
         "model": "the same",
         "provider": "the same",
         "memory": "the device's memory, from the same two sides",
-        "float64": "the kernel of float64",
         "options": "of the command, and of pytest",
         "remote": "a runtime in another process, a store elsewhere",
         "progress": "a bar of the command, a line of pytest",

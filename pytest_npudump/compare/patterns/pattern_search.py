@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.patterns.changes import (
+from pytest_npudump.compare.patterns.likely_places import Tensors, place_words, places, squares, survey
+from pytest_npudump.compare.patterns.possible_changes import (
     ANYTHING,
     LEAST,
     arithmetic,
@@ -32,7 +33,6 @@ from pytest_npudump.compare.patterns.changes import (
     stuck,
     unwritten,
 )
-from pytest_npudump.compare.patterns.places import Tensors, place_words, places, squares, survey
 from pytest_npudump.compare.tensors.difference import value_chunks
 from pytest_npudump.compare.tensors.tensor_pair import pair_values
 from pytest_npudump.errors import NpudumpError
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.compare.patterns.changes import Change
-    from pytest_npudump.compare.patterns.places import Evidence, Place
+    from pytest_npudump.compare.patterns.likely_places import Evidence, Place
+    from pytest_npudump.compare.patterns.possible_changes import Change
     from pytest_npudump.compare.tensors.difference import TensorDifference, Values
     from pytest_npudump.compare.tensors.tensor_pair import Elements, Pair
 

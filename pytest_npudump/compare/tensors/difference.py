@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.tensors.codes import WORTH_COUNTING, CodePairs
+from pytest_npudump.compare.tensors.code_pairs import WORTH_COUNTING, CodePairs
 from pytest_npudump.compare.tensors.kernel import BLOCK, ROW, ULP_TYPES, is_finite, measure, widened
 from pytest_npudump.compare.tensors.measures import Measures, Worst
 from pytest_npudump.dump.arrays.decode import decode

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pytest_npudump.compare.patterns import places as evidence_module
+from pytest_npudump.compare.patterns import likely_places as evidence_module
 from pytest_npudump.compare.patterns.pattern_search import find_pattern
 from pytest_npudump.compare.tensors import difference as chunks
 from pytest_npudump.compare.tensors.difference import compare_tensors

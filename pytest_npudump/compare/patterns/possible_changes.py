@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pytest_npudump.compare.patterns.places import noun, same, wide
+from pytest_npudump.compare.patterns.likely_places import noun, same, wide
 from pytest_npudump.compare.tensors.difference import CHUNK
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.compare.patterns.places import Evidence, Place, Tensors, Wide
+    from pytest_npudump.compare.patterns.likely_places import Evidence, Place, Tensors, Wide
 
     Flat = NDArray[np.intp]
     Flags = NDArray[np.bool_]
