@@ -83,8 +83,8 @@ def check(i):
 STORED = """
 from hashlib import sha256
 from pytest_npudump.record.pointer_lines import Pointer
-from pytest_npudump.golden.objects.stored_golden import PointedTensor
-from pytest_npudump.golden.objects.tensor_store import TensorStore
+from pytest_npudump.golden.stored_tensors import PointedTensor
+from pytest_npudump.golden.stored_tensors import TensorStore
 
 digests = [sha256(np.load(folder / f"golden{i}.npy")).hexdigest() for i in range(number)]
 

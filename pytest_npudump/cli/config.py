@@ -11,7 +11,7 @@ from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.cli.common.pytest_folder import collect
 from pytest_npudump.doctor.pytest_config import default_place
 from pytest_npudump.errors import RequestError
-from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, spoken
 

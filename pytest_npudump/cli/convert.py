@@ -27,7 +27,7 @@ from pytest_npudump.dump.bytes.chunks import c_order_chunks, file_pieces
 from pytest_npudump.dump.bytes.rawfile import raw_bytes
 from pytest_npudump.dump.files.mapping import MAPPING, read_mapping
 from pytest_npudump.errors import DumpError, FormatError, NpudumpError
-from pytest_npudump.language.excerpt import byte_size
+from pytest_npudump.language.text import byte_size
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import reason_of, said, spoken
 from pytest_npudump.storage.atomic import write_whole

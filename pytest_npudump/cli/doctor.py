@@ -10,7 +10,7 @@ from pytest_npudump.cli.common.output import columns, emit, write_json
 from pytest_npudump.doctor.checks import examine
 from pytest_npudump.doctor.machine import OK, System
 from pytest_npudump.doctor.pytest_config import DumpPlace, dump_place
-from pytest_npudump.language.text_width import width
+from pytest_npudump.language.text import width
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, spoken
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.language.excerpt import cut
+from pytest_npudump.language.text import cut
 from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:

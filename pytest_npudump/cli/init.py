@@ -12,8 +12,7 @@ from pytest_npudump.cli.common.output import emit
 from pytest_npudump.cli.first_test import FILE, first_test
 from pytest_npudump.cli.survey import Survey, survey, values_for, with_keys
 from pytest_npudump.errors import RequestError
-from pytest_npudump.language.shell import typed
-from pytest_npudump.language.text_width import padded
+from pytest_npudump.language.text import padded, typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark
 from pytest_npudump.storage.atomic import write_whole

@@ -10,7 +10,7 @@ from pytest_npudump.cli.common.executors import open_workers
 from pytest_npudump.cli.common.listing import COLUMNS, cells, identity, write_listing
 from pytest_npudump.cli.common.output import columns
 from pytest_npudump.cli.common.source import read_source
-from pytest_npudump.language.excerpt import byte_size
+from pytest_npudump.language.text import byte_size
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, spoken
 

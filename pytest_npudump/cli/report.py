@@ -12,8 +12,7 @@ from pytest_npudump.report.model_explorer import write_node_data
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.rejudge import terms_at
-from pytest_npudump.results.session_page import INDEX, write_page
-from pytest_npudump.results.session_view import session_view
+from pytest_npudump.results.session_page import INDEX, session_view, write_page
 
 if TYPE_CHECKING:
     import argparse

@@ -13,7 +13,7 @@ from pytest_npudump.explain.reproduction.failure import models_of, read_failure
 from pytest_npudump.explain.reproduction.pieces import of_operator
 from pytest_npudump.explain.reproduction.reduction import Reduction, reduced
 from pytest_npudump.explain.reproduction.reproduction import write_and_try
-from pytest_npudump.language.shell import typed
+from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:

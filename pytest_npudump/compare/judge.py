@@ -22,7 +22,7 @@ from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.columns import ColumnRecords
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.table import STATISTICS, StatsTable, layer_of, sanitised_key, shape_of
-from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.text import first_of
 from pytest_npudump.record.record import UNWRITTEN, Record, rows_of
 from pytest_npudump.record.unwritten_entries import LEFT_OUT, entries_of, left_out_of
 from pytest_npudump.request import KnownNames

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import DeviceError
-from pytest_npudump.language.excerpt import cut
+from pytest_npudump.language.text import cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -18,8 +18,7 @@ from pytest_npudump.dump.tree.jobs import jobs_of
 from pytest_npudump.dump.tree.keys import records_of, table_records
 from pytest_npudump.dump.tree.runs import select_run
 from pytest_npudump.errors import EmptyDumpError, FormatError
-from pytest_npudump.language.excerpt import first_of
-from pytest_npudump.language.shell import typed
+from pytest_npudump.language.text import first_of, typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.records import Dump, TensorKey, sanitise
 from pytest_npudump.dump.tree.raw_names import find_raw_names, mindspore_raw_names
-from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.text import first_of
 from pytest_npudump.request import KnownNames, is_glob
 
 _FIELDS = {

@@ -17,7 +17,7 @@ from pytest_npudump.explain.expected import ExpectedTensor, expect
 from pytest_npudump.explain.feeds import Feeds, ModelExecution, executions_of
 from pytest_npudump.explain.matches import NAME, Match, Matching, match
 from pytest_npudump.explain.reference_model import operators_behind
-from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.text import first_of
 from pytest_npudump.record.record import Record
 
 if TYPE_CHECKING:

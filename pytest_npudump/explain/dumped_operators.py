@@ -40,7 +40,7 @@ from pytest_npudump.explain.operator_alone import (
 from pytest_npudump.explain.reference_model import arrays_of, piece_of, tensors_of, weights_of
 from pytest_npudump.explain.rounding import EXACT_INPUTS, ROUNDED, rounded_to
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
-from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.random_operators import draws_random
 from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx

@@ -23,7 +23,7 @@ from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT, execution
 from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import RequestError
-from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.text import first_of
 from pytest_npudump.request import KnownNames
 from pytest_npudump.storage import safeyaml
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pytest_npudump.dump.table import PROJECTIONS, StatsTable, layer_of
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.applicable import VARIANTS
-from pytest_npudump.golden.pair import KEY, SOURCES
+from pytest_npudump.golden.store import KEY, SOURCES
+from pytest_npudump.golden.variants import VARIANTS
 from pytest_npudump.record import rows
 from pytest_npudump.record.noise import CALIBRATION, REPEATS, Repeats, repeats_of
 from pytest_npudump.record.record import (

@@ -8,22 +8,43 @@ from __future__ import annotations
 import os
 import re
 import time
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.applicable import variants_of
-from pytest_npudump.golden.integrity import SUFFIX, TENSORS, files_below
-from pytest_npudump.golden.pair import recorded_tensors, waiting_path
+from pytest_npudump.errors import GoldenError, StoreError
 from pytest_npudump.golden.path import is_variant
-from pytest_npudump.golden.store import read_golden
+from pytest_npudump.golden.store import (
+    KEY,
+    is_stored,
+    left_out,
+    read_golden,
+    recorded_tensors,
+    source_layers,
+    tensors_path,
+    waiting_path,
+)
+from pytest_npudump.golden.stored_tensors import pointers_of, stage_stored, stored_tensors
 from pytest_npudump.golden.tensors import is_foreign
+from pytest_npudump.golden.variants import VARIANTS, variant_path, variants_of
+from pytest_npudump.record.noise import calibration_of, repeats_of
+from pytest_npudump.record.record import OVERFLOW, UNWRITTEN
+from pytest_npudump.record.unwritten_entries import LEFT_OUT, entries_of, left_out_of
 from pytest_npudump.storage.atomic import STALE_SECONDS, locked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from pytest_npudump.golden.stored_tensors import TensorStore
+    from pytest_npudump.record.pointer_lines import Pointer
+
+    Steps = Callable[[int, int], None]
+
+    from pytest_npudump.record.record import Record
+
 
 _RANK = re.compile(r"(?:^|[@_])rank[0-9]")
 _INI_FILES = (
@@ -287,3 +308,273 @@ def _stamp(path: Path) -> tuple[int, ...]:
     except OSError:
         return ()
     return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+_AT_ONCE = 8
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """An object that goldens name.
+
+    Attributes:
+        pointer: of the first tensor that has it.
+        golden: the file that names that.
+        tensors: how many tensors are it.
+    """
+
+    pointer: Pointer
+    golden: Path
+    tensors: int = 1
+
+    @property
+    def words(self) -> str:
+        """The tensor, and what its content is known by."""
+        more = f" and {self.tensors - 1} more" if self.tensors > 1 else ""
+        pointer = self.pointer
+        return f"{self.golden}: {pointer.key}{more} (sha256 {pointer.digest}, {pointer.size} bytes)"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where an object is.
+
+    Attributes:
+        named: the object.
+        cached: whether this machine has it.
+        stored: whether the store has it.
+        problem: what is wrong with it there; "" for nothing.
+    """
+
+    named: Named
+    cached: bool
+    stored: bool
+    problem: str = ""
+
+
+def named_objects(goldens: Iterable[Path]) -> tuple[list[Named], list[str]]:
+    """Return the objects that goldens name, each once, and why goldens cannot be read."""
+    found: dict[str, Named] = {}
+    problems = []
+    for path in goldens:
+        try:
+            pointers = pointers_of(read_golden(path))
+        except GoldenError as error:
+            problems.append(str(error))
+            continue
+        for pointer in filter(lambda one: one.size, pointers.values()):
+            known = found.get(pointer.digest, Named(pointer, path, 0))
+            found[pointer.digest] = replace(known, tensors=known.tensors + 1)
+    return [*found.values()], problems
+
+
+def look(named: list[Named], store: TensorStore, steps: Steps, *, verify: bool = False) -> list[State]:
+    """Return where objects are.
+
+    Args:
+        named: the objects.
+        store: where they may be.
+        steps: called with (how many are known, of how many).
+        verify: read all of each, here and there, and look at its hash.
+
+    Raises:
+        StoreError: the store cannot be asked.
+    """
+
+    def state(one: Named) -> State:
+        digest, size = one.pointer.digest, one.pointer.size
+        cached = (store.cache.read(digest, size) is not None) if verify else store.cache.has(digest, size)
+        there = store.objects.size(digest)
+        if there != size:
+            return State(one, cached, stored=False, problem="" if there is None else f"only {there} bytes")
+        if verify and _hash(store, digest) != digest:
+            return State(one, cached, stored=False, problem="damaged")
+        return State(one, cached, stored=True)
+
+    return _each(state, named, steps)
+
+
+def push(named: list[Named], store: TensorStore, steps: Steps, *, anew: bool = False) -> list[bool | str]:
+    """Put cached objects into the store, also those that are there where ``anew``.
+
+    Returns:
+        Of each whether it was put there, or why it could not be.
+    """
+
+    def put(one: Named) -> bool | str:
+        try:
+            return store.push(one.pointer.digest, one.pointer.size, replace=anew)
+        except StoreError as error:
+            return f"{one.words}: {error}"
+
+    return _each(put, named, steps)
+
+
+def pull(named: list[Named], store: TensorStore, steps: Steps) -> list[bool | str]:
+    """Have objects in the cache, whole; of each whether it was fetched, or why it could not be."""
+
+    def fetch(one: Named) -> bool | str:
+        if store.cache.read(one.pointer.digest, one.pointer.size) is not None:
+            return False
+        try:
+            store.array(one.pointer)
+        except GoldenError as error:
+            return f"{one.golden}: {error}"
+        return True
+
+    return _each(fetch, named, steps)
+
+
+def move(path: Path, store: TensorStore) -> int:
+    """Put the tensors beside a golden into the store, and name them in the golden; return how many.
+
+    The file with the tensors is removed when the golden names them in the store.
+
+    Raises:
+        NpudumpError: they are not all there, or the golden cannot be written; both files are as they were.
+        OSError: the golden is written, and the file with the tensors cannot be removed.
+    """
+    golden = read_golden(path)
+    beside = recorded_tensors(golden)
+    if beside is None:
+        return 0
+    arrays = {key: tensor.array() for key, tensor in stored_tensors(golden).items()}
+    tensors = {key: (array, array.dtype.name) for key, array in arrays.items()}
+    alike = left_out(golden)
+    extra = {name: value for name, value in golden.extra.items() if name != KEY}
+    stage_stored(replace(golden, extra=extra), tensors, alike, store, source_layers(golden)).commit()
+    beside.unlink()
+    return len(tensors)
+
+
+def _hash(store: TensorStore, digest: str) -> str:
+    found = sha256()
+    for piece in store.objects.read(digest):
+        found.update(piece)
+    return found.hexdigest()
+
+
+def _each(work: Callable[[Named], Result], named: list[Named], steps: Steps) -> list[Result]:
+    found = []
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for number, result in enumerate(pool.map(work, named), 1):
+            found.append(result)
+            steps(number, len(named))
+    return found
+
+
+SUFFIX = ".yaml"
+TENSORS = ".safetensors"
+_OWN = ".npudump-"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with a file.
+
+    Attributes:
+        path: the file.
+        reason: what, where and what to do about it, the file's name included.
+    """
+
+    path: Path
+    reason: str
+
+
+def files_below(root: Path) -> list[Path]:
+    """Return the goldens and tensors in a folder and those below it, sorted; not what waits beside them.
+
+    Raises:
+        OSError: a folder cannot be looked at.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    return sorted(
+        root.__class__(folder, name)
+        for folder, _, names in os.walk(root, onerror=refuse)
+        for name in names
+        if name.endswith((SUFFIX, TENSORS)) and not name.startswith(_OWN)
+    )
+
+
+def faults(files: Iterable[Path]) -> Iterator[Fault]:
+    """Yield what is wrong with goldens and tensors: one fault a file, and each test that two files claim.
+
+    Args:
+        files: goldens, and tensors, of which is asked whether a golden is beside them.
+    """
+    places: dict[str, Path] = {}
+    for path in files:
+        if path.suffix == TENSORS:
+            yield from _without_golden(path)
+            continue
+        try:
+            golden = read_golden(path)
+            _check(golden)
+        except GoldenError as error:
+            yield Fault(path, str(error))
+            continue
+        place = path.with_name(path.stem.partition("@")[0])
+        other = places.setdefault(golden.test, place)
+        if other != place:
+            yield Fault(
+                path,
+                f"{path}: claims the test {golden.test!r}, and so does {other}{SUFFIX}: remove the one whose "
+                f"test is no more, or correct its key 'test'",
+            )
+
+
+def _without_golden(tensors: Path) -> Iterator[Fault]:
+    if not tensors.with_suffix(SUFFIX).exists():
+        yield Fault(
+            tensors,
+            f"{tensors}: tensors without a golden, expected {tensors.stem}{SUFFIX} beside them: remove the "
+            f"file, or restore the golden from version control",
+        )
+
+
+def _check(golden: Record) -> None:
+    """Look at what reading a golden leaves to whoever asks for it.
+
+    Raises:
+        GoldenError: something of it is not as it is written, or its tensors are not those of its recording.
+    """
+    for name in variants_of(golden):
+        if not variant_path(golden.path, name).exists():
+            raise GoldenError(
+                f"{golden.path}: names the variant {name!r}, which is not beside it: restore it from version "
+                f"control, or take the name out of {VARIANTS!r}"
+            )
+    if golden.base is not None and golden.path.stem.partition("@")[2] not in variants_of(golden.base):
+        raise GoldenError(
+            f"{golden.path}: {golden.base.path.name} names no such variant, so that no run chooses it: name "
+            f"it with npudump golden split, or remove it with npudump golden fold"
+        )
+    if not len(golden.table) and OVERFLOW not in golden.extra:
+        raise GoldenError(
+            f"{golden.path}: lists no tensor, so that nothing is compared with it: restore the file from "
+            f"version control, or approve anew with --npudump-update-golden"
+        )
+    if LEFT_OUT in entries_of(golden).values() and not left_out_of(golden, golden.facts):
+        raise GoldenError(
+            f"{golden.path}: {UNWRITTEN!r} leaves tensors out, which only MindSpore on a CPU can record: "
+            f"remove the key, or approve anew with --npudump-update-golden"
+        )
+    repeats_of(golden.extra, golden.path)
+    calibration_of(golden.extra, golden.path)
+    beside = tensors_path(golden.path)
+    if recorded_tensors(golden) is not None or (pointers_of(golden) and not beside.exists()):
+        stored_tensors(golden, foreign=True)
+    elif KEY in golden.extra and not is_stored(golden):
+        raise GoldenError(
+            f"{golden.path}: the tensors of its recording are not beside it, expected {beside.name}: restore "
+            f"both from version control, or approve anew with --npudump-update-golden"
+        )
+    elif beside.exists():
+        raise GoldenError(
+            f"{beside}: belongs to no recording that {golden.path.name} names: restore both from version "
+            f"control, or remove it"
+        )

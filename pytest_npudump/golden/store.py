@@ -1,23 +1,448 @@
-"""Golden files on disk: read with a reason for everything that is wrong, written whole or not at all."""
+"""A variant as only what differs from the common golden beside it.
+
+Its file is a golden with the rows that differ, and the key ``variant``: the common golden's name, the tensors
+of that which the variant does not have (``without``), and those that only it has, by the tensor that they
+stand behind (``added``). All else of its head is its own. A row of the common golden brings its noise along
+only where both files have one calibration.
+"""
 
 from __future__ import annotations
 
+import os
 import stat
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from hashlib import sha256
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from hashlib import blake2b, sha256
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.errors import GoldenError, GoldenMissingError
-from pytest_npudump.golden.overlay import as_written, base_name, laid_over
+from pytest_npudump.errors import GoldenError, GoldenMissingError, MisplacedTensorsError
+from pytest_npudump.golden.tensors import read_metadata, save_tensors, tensors_digest
+from pytest_npudump.record.noise import CALIBRATION
+from pytest_npudump.record.record import EDGES, Record, rows_of
+from pytest_npudump.record.rows import by_name, common_columns, lines_by_key, render_projections
 from pytest_npudump.record.text import parse, render
-from pytest_npudump.storage.atomic import locked, refuse_link, replace_file, stage_file
-from pytest_npudump.storage.regular_file import open_regular, read_regular
+from pytest_npudump.storage.atomic import (
+    locked,
+    move_file,
+    open_regular,
+    read_regular,
+    refuse_link,
+    replace_file,
+    stage_file,
+)
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
+    from pytest_npudump.dump.table import StatsTable
+    from pytest_npudump.golden.tensors import Tensor
     from pytest_npudump.record.record import Record
+
+
+VARIANT = "variant"
+"""Key of a variant's file that holds only what differs."""
+_BASE, _WITHOUT, _ADDED = "base", "without", "added"
+_NOTHING = "-"
+_START = ""
+
+
+def base_name(golden: Record) -> str:
+    """Return the file name of the common golden that a variant's file differs from; "" for other files.
+
+    Raises:
+        GoldenError: the key ``variant`` is not as it is written.
+    """
+    if VARIANT not in golden.extra:
+        return ""
+    return str(_told(golden)[_BASE])
+
+
+def laid_over(own: Record, base: Record) -> Record:
+    """Return the whole golden that a variant's file stands for.
+
+    Args:
+        own: the file as it was read.
+        base: the common golden.
+
+    Raises:
+        GoldenError: the two do not fit each other.
+    """
+    told = _told(own)
+    if own.test != base.test:
+        raise _unfit(own, base, f"is of {base.test!r}, this one of {own.test!r}")
+    seen = _with_noise_of(base, own.extra.get(CALIBRATION))
+    tables = (_full(seen, own.table), _full(own.table, seen))
+    order = _order(own, base, told)
+    places = [{key: row for row, key in enumerate(table.keys)} for table in tables]
+    rows = [(1, places[1][key]) if key in places[1] else (0, places[0][key]) for key in order]
+    table = rows_of(tables, rows)
+    table = replace(table, noise=table.noise if set(table.noise) - {_NOTHING} else ())
+    if not any(table.digests):
+        table = replace(table, digests=())
+    extra = {name: value for name, value in own.extra.items() if name != VARIANT}
+    edges = own.blocks.get(EDGES) or base.blocks.get(EDGES, "")
+    digest = sha256(f"{own.digest} {base.digest}".encode()).hexdigest()
+    blocks = {EDGES: edges} if edges else {}
+    changed = {key: stamp for key, stamp in base.changed.items() if key not in places[1]} | {**own.changed}
+    whole = replace(own, table=table, extra=extra, blocks=blocks, digest=digest, changed=changed)
+    return replace(whole, base=base, own_digest=own.digest)
+
+
+def as_written(golden: Record) -> Record:
+    """Return what a golden's file holds: only what differs from its base where it has one.
+
+    A golden that cannot be told by its base, as where tensors run in another order, is written whole.
+    """
+    base = golden.base
+    if base is None:
+        return golden
+    whole = replace(golden, base=None)
+    try:
+        own = _difference(whole, base)
+        back = replace(laid_over(own, base), base=None, changed={})
+        same = render(back) == render(replace(whole, changed={}))
+    except (GoldenError, KeyError):
+        return whole
+    return own if same else whole
+
+
+def differing(golden: Record, base: Record) -> list[str]:
+    """Return the keys of a golden's tensors that are other ones than in the base, or not in it."""
+    seen = _with_noise_of(base, golden.extra.get(CALIBRATION))
+    columns = common_columns([golden.table, seen])
+    before, now = lines_by_key(seen, columns), lines_by_key(golden.table, columns)
+    sums = [by_name(render_projections(table)) for table in (seen, golden.table)]
+    return [
+        key for key, line in now.items() if before.get(key) != line or sums[0].get(key) != sums[1].get(key)
+    ]
+
+
+def _difference(golden: Record, base: Record) -> Record:
+    keys = set(differing(golden, base))
+    there = set(base.table.keys)
+    added: dict[str, list[str]] = {}
+    anchor = _START
+    for key in golden.table.keys:
+        if key in there:
+            anchor = key
+        else:
+            added.setdefault(anchor, []).append(key)
+    without = sorted(there - set(golden.table.keys))
+    told: dict[str, Any] = {_BASE: base.path.name}
+    told |= ({_WITHOUT: without} if without else {}) | ({_ADDED: added} if added else {})
+    rows = [(0, row) for row, key in enumerate(golden.table.keys) if key in keys]
+    table = rows_of((golden.table, golden.table), rows)
+    noise = table.noise if set(table.noise) - {_NOTHING} else ()
+    table = replace(table, noise=noise, digests=table.digests if any(table.digests) else ())
+    blocks = {} if golden.blocks.get(EDGES) == base.blocks.get(EDGES) else dict(golden.blocks)
+    return replace(golden, table=table, extra={VARIANT: told, **golden.extra}, blocks=blocks)
+
+
+def _order(own: Record, base: Record, told: Mapping[str, Any]) -> list[str]:
+    without, there = set(told.get(_WITHOUT, ())), set(base.table.keys)
+    added = {at: [key for key in keys if key not in there] for at, keys in told.get(_ADDED, {}).items()}
+    order = list(added.pop(_START, ()))
+    for key in base.table.keys:
+        if key not in without:
+            order.append(key)
+        order += added.pop(key, ())
+    if homeless := next((key for key, names in added.items() if names), ""):
+        raise _unfit(own, base, f"has no tensor {homeless!r}, behind which tensors of this one stand")
+    lost = set(own.table.keys) - set(order)
+    if lost or len(set(order)) < len(order):
+        some = min(lost) if lost else "a tensor"
+        raise _unfit(own, base, f"does not tell where {some!r} of this one stands, or tells it twice")
+    unknown = set(order) - set(own.table.keys) - set(base.table.keys)
+    if unknown:
+        raise _unfit(own, base, f"has no tensor {min(unknown)!r}, of which this one says that it is added")
+    return order
+
+
+def _with_noise_of(base: Record, calibration: object) -> StatsTable:
+    """Return a base's table as a variant sees it: without noise that another calibration has measured."""
+    same = base.extra.get(CALIBRATION) == calibration
+    return base.table if same else replace(base.table, noise=())
+
+
+def _full(table: StatsTable, other: StatsTable) -> StatsTable:
+    """Return a table with the columns that either has."""
+    noise = table.noise or ((_NOTHING,) * len(table) if other.noise else ())
+    return replace(table, noise=noise)
+
+
+def _told(golden: Record) -> Mapping[str, Any]:
+    found = golden.extra.get(VARIANT)
+    if isinstance(found, dict) and not found.keys() - {_BASE, _WITHOUT, _ADDED}:
+        name, without, added = found.get(_BASE), found.get(_WITHOUT, []), found.get(_ADDED, {})
+        plain = isinstance(name, str) and name.endswith(".yaml") and not {"/", "\\", "@"} & set(name)
+        if plain and _names(without) and isinstance(added, dict) and all(map(_names, added.values())):
+            return found
+    raise GoldenError(
+        f"{golden.path}: {VARIANT} is {found!r}, expected a mapping with {_BASE} (the file name of the "
+        f"golden beside it), {_WITHOUT} and {_ADDED}. Restore the file from version control, or approve anew "
+        f"with --npudump-update-golden"
+    )
+
+
+def _names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+def _unfit(own: Record, base: Record, reason: str) -> GoldenError:
+    return GoldenError(
+        f"{own.path}: holds only what differs from {base.path.name}, and that {reason}. Restore both from "
+        f"version control, or approve anew with --npudump-update-golden"
+    )
+
+
+KEY = "golden_tensors"
+"""The golden file's key for what is said of the tensors beside it."""
+
+_RECORDING = "recording"
+LEFT_OUT = "left_out"
+SOURCES = "sources"
+HASH = "sha256"
+STORED = "stored"
+"""What that key tells: layers left out, and that the tensors lie in a store, each under its hash."""
+
+
+def tensors_path(golden: Path) -> Path:
+    """Return the place of the tensors of the golden file at ``golden``."""
+    return golden.with_suffix(".safetensors")
+
+
+def left_out(golden: Record) -> tuple[str, ...]:
+    """Return the layers, as file names spell them, whose tensors the recording could not tell apart.
+
+    Raises:
+        GoldenError: the golden's key ``golden_tensors`` is not as it is written.
+    """
+    return tuple(_facts(golden).get(LEFT_OUT, ()))
+
+
+def source_layers(golden: Record) -> tuple[str, ...]:
+    """Return the layers whose tensors are kept because they were sources of failures, the latest first.
+
+    Raises:
+        GoldenError: the golden's key ``golden_tensors`` is not as it is written.
+    """
+    return tuple(_facts(golden).get(SOURCES, ()))
+
+
+def is_stored(golden: Record) -> bool:
+    """Whether the golden's tensors lie in a store, and not beside it.
+
+    Raises:
+        GoldenError: the golden's key ``golden_tensors`` is not as it is written.
+    """
+    return STORED in _facts(golden)
+
+
+def recorded_tensors(golden: Record) -> Path | None:
+    """Return the file that holds the tensors recorded with ``golden``; None where there is none.
+
+    Raises:
+        GoldenError: there are tensors, and they are of another recording or cannot be read.
+    """
+    path = tensors_path(golden.path)
+    if is_stored(golden):
+        return None
+    named = _facts(golden).get(_RECORDING)
+    if named is None:
+        return path if path.exists() and _recording(path) is None else None
+    places = [place for place in (path, waiting_path(path)) if place.exists()]
+    for place in places:
+        with suppress(GoldenError):
+            if _recording(place) == named:
+                return place
+    for place in places:
+        _recording(place)  # a file that cannot be read is the more telling error
+    if places:
+        raise other_recording(golden)
+    return None
+
+
+def other_recording(golden: Record) -> GoldenError:
+    """Return the error for tensors that were not recorded with ``golden``."""
+    return GoldenError(
+        f"{tensors_path(golden.path)} was recorded with other statistics than {golden.path.name} beside it: "
+        f"restore both from version control, or approve anew with --npudump-update-golden"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A golden that was recorded and does not count yet: it lies beside the one that it is to replace.
+
+    Attributes:
+        path: the golden file.
+        staged: what is to replace it; None where it stays as it is.
+        digest: of the golden file's content where the recording counts.
+        tensors: which recording the tensors are of that wait beside the golden file; "" where none do.
+    """
+
+    path: Path
+    staged: Path | None
+    digest: str
+    tensors: str = ""
+
+    def commit(self, replacing: str | None = None) -> None:
+        """Put what was recorded in the place of what was there; another run may have recorded the same.
+
+        Args:
+            replacing: digest of the golden file that it is to replace, "" for no file; None for any.
+
+        Raises:
+            MisplacedTensorsError: it counts, and the tensors cannot be put in their place.
+            GoldenError: it cannot be put there, or another recording has taken its place since: what was
+                there counts.
+        """
+        with ExitStack() as stack:
+            beside = tensors_path(self.path)
+            target = stack.enter_context(locked(beside)) if self.tensors else beside
+            golden = stack.enter_context(locked(self.path)) if self.staged is not None else self.path
+            if self._is_lost(target):
+                if self._counts(target):
+                    return
+                raise GoldenError(
+                    f"{self.path}: what was recorded is not there any more: another run has recorded the "
+                    f"golden meanwhile, or removed its files; approve again, with one run at a time"
+                )
+            if self.tensors:
+                refuse_others(target)
+            if self.staged is not None:
+                refuse_others(golden)
+                refuse_change(golden, replacing)
+                move_file(self.staged, golden)
+            if self.tensors:
+                self._place_tensors(target)
+
+    def _is_lost(self, target: Path) -> bool:
+        staged = has_digest(self.path, self.digest) if self.staged is None else self.staged.exists()
+        return not staged or bool(self.tensors and _recording_if_any(waiting_path(target)) != self.tensors)
+
+    def _counts(self, target: Path) -> bool:
+        """Whether another run has recorded the same."""
+        same = not self.tensors or _recording_if_any(target) == self.tensors
+        return same and has_digest(self.path, self.digest)
+
+    def _place_tensors(self, target: Path) -> None:
+        try:
+            move_file(waiting_path(target), target)
+        except GoldenError as error:
+            raise MisplacedTensorsError(
+                f"{self.path} is recorded and counts, but {error}; move it there before both are committed"
+            ) from error
+
+    def discard(self) -> None:
+        """Remove what was recorded; what cannot be removed goes with the next recording of the golden."""
+        with suppress(GoldenError, OSError):
+            if self.staged is not None:
+                self.staged.unlink(missing_ok=True)
+            if self.tensors:
+                with locked(tensors_path(self.path)) as target:
+                    _settle(self.path, target, waiting_path(target))
+
+
+def stage_pair(
+    golden: Record,
+    tensors: Mapping[str, tuple[Tensor, str]],
+    metadata: Mapping[str, str],
+    left_out: Sequence[str] = (),
+    sources: Sequence[str] = (),
+) -> Recording:
+    """Write what is to replace the golden file and the tensors beside it.
+
+    Args:
+        golden: its path is that of the golden file.
+        tensors: by key text, the values and the name of the type they had on the device.
+        metadata: further texts to keep with the tensors.
+        left_out: layers whose tensors could not be told apart, as file names spell them.
+        sources: layers that are kept as sources of past failures.
+
+    Raises:
+        GoldenError: they cannot be written; the old pair is as it was.
+    """
+    refuse_links(golden)
+    recording = tensors_digest(tensors)
+    facts = facts_of({_RECORDING: recording}, left_out, sources)
+    golden = replace(golden, extra={**golden.extra, KEY: facts})
+    with locked(tensors_path(golden.path)) as target:
+        refuse_others(target)
+        waiting = waiting_path(target)
+        _settle(golden.path, target, waiting)
+        save_tensors(waiting, tensors, {**metadata, _RECORDING: recording})
+        try:
+            staged = stage_golden(golden.path, golden)
+        except BaseException:
+            _settle(golden.path, target, waiting)
+            raise
+    return Recording(golden.path, staged.file, staged.digest, recording)
+
+
+def facts_of(where: Mapping[str, Any], left_out: Sequence[str], sources: Sequence[str]) -> dict[str, Any]:
+    """Return what a golden says of the tensors that are kept with it: where they are, and of which layers."""
+    told = {LEFT_OUT: list(left_out), SOURCES: list(sources)}
+    return {**where, **{name: layers for name, layers in told.items() if layers}}
+
+
+def _settle(golden: Path, target: Path, waiting: Path) -> None:
+    """Finish or undo what a writer that was killed has begun: the golden file decides."""
+    if not waiting.exists():
+        return
+    named = None
+    with suppress(GoldenError):
+        named = _facts(read_golden(golden)).get(_RECORDING)
+    held = [_recording_if_any(place) for place in (target, waiting)]
+    if named is not None and held[1] == named != held[0]:
+        move_file(waiting, target)
+    else:
+        _remove(waiting)
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink()
+    except OSError as error:
+        raise GoldenError(
+            f"{path}: left by a recording that did not end, and cannot be removed: "
+            f"{error.strerror or error}; remove it"
+        ) from error
+
+
+def waiting_path(tensors: Path) -> Path:
+    """Return where new tensors lie until they take the place of those at ``tensors``."""
+    target = Path(os.path.realpath(tensors.parent), tensors.name)
+    digest = blake2b(os.fsencode(target.name), digest_size=8).hexdigest()
+    return target.with_name(f".npudump-{digest}.safetensors")
+
+
+def _facts(golden: Record) -> Mapping[str, Any]:
+    found = golden.extra.get(KEY, {})
+    if isinstance(found, dict):
+        named, lists = found.get(_RECORDING), [found.get(name, []) for name in (LEFT_OUT, SOURCES)]
+        listed = all(isinstance(one, list) and all(isinstance(name, str) for name in one) for one in lists)
+        how = found.get(STORED, HASH)
+        if listed and isinstance(named, str | None) and how == HASH and not (named and STORED in found):
+            return found
+    raise GoldenError(
+        f"{golden.path}: {KEY} is {found!r}, expected a mapping with {_RECORDING} (text), or {STORED} "
+        f"({HASH}), {LEFT_OUT} and {SOURCES} (lists of names). Restore the file from version control, or "
+        f"approve anew with --npudump-update-golden"
+    )
+
+
+def _recording(tensors: Path) -> str | None:
+    return read_metadata(tensors).get(_RECORDING)
+
+
+def _recording_if_any(tensors: Path) -> str | None:
+    try:
+        return _recording(tensors)
+    except GoldenError:
+        return None
+
 
 LARGEST = 1 << 28
 """Bytes a golden file may have: a million tensors take half of it."""

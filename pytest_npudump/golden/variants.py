@@ -1,32 +1,273 @@
-"""One test's golden files: where they are, which variant counts, what they record of their origin."""
+"""Which variant of a golden applies to a run: what the common golden says, by facts of what ran.
+
+``variants: {a3: {soc: Ascend910_9391}}`` in the common golden names each variant and the facts that a run
+must have. Where several fit, the one counts whose facts hold those of all others; else there is an error, as
+none may be guessed.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.cann import installed_cann, installed_driver
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden import pair
-from pytest_npudump.golden.applicable import VARIANTS, Choice, choose, names_variants, variant_path
-from pytest_npudump.golden.objects.stored_golden import stage_stored
-from pytest_npudump.golden.objects.tensor_store import TensorStore
-from pytest_npudump.golden.origin import installed, processor, revision
-from pytest_npudump.golden.stamps import Stamp, stamped
-from pytest_npudump.golden.store import is_there, read_golden, stage_golden
+from pytest_npudump.golden.origin import Stamp, installed, processor, revision, stamped
+from pytest_npudump.golden.store import (
+    KEY,
+    Recording,
+    differing,
+    is_there,
+    read_golden,
+    stage_golden,
+    stage_pair,
+    tensors_path,
+    write_golden,
+)
+from pytest_npudump.golden.stored_tensors import TensorStore, stage_stored
 from pytest_npudump.record.noise import CALIBRATION, REPEATS
 from pytest_npudump.record.record import OF_A_RUN, OVERFLOW, REASON, Record
 from pytest_npudump.record.rows import same_lines
 from pytest_npudump.record.text import unwritable
+from pytest_npudump.storage.atomic import locked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.kept_tensors import KeptTensors
+    from pytest_npudump.golden.stored_tensors import KeptTensors
     from pytest_npudump.request import DumpRequest
+
+
+VARIANTS = "variants"
+"""Key of a common golden: the facts of each of its variants, by its name."""
+FACTS = ("soc", "cann", "runtime")
+"""Facts of a producer by which variants are chosen."""
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was chosen for a run.
+
+    Attributes:
+        name: of the variant; "" for the common golden.
+        why: in words.
+        foreign: in which facts the common golden was produced by something else than the run; "" where it was
+            not, or a variant applies.
+    """
+
+    name: str
+    why: str
+    foreign: str = ""
+
+
+def variant_path(common: Path, name: str) -> Path:
+    """Return the file of a variant, by its name as files spell it."""
+    return common.with_name(f"{common.stem}@{name}{common.suffix}")
+
+
+def names_variants(common: Path) -> bool:
+    """Whether a golden file has the key, told by its head: most have none, and tables are long."""
+    seen = b"\n"
+    try:
+        with common.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                head, table, _ = (seen + chunk).partition(b"\ntensors:")
+                if f"\n{VARIANTS}:".encode() in head:
+                    return True
+                if table:
+                    return False
+                seen = (seen + chunk)[-len(VARIANTS) - 16 :]
+    except OSError:
+        return False  # who reads it tells what is wrong
+    return False
+
+
+def variants_of(common: Record) -> dict[str, dict[str, str]]:
+    """Return the facts of each variant that a common golden names.
+
+    Raises:
+        GoldenError: the key is not as it is written, or two variants would fit one run.
+    """
+    found = common.extra.get(VARIANTS, {})
+    if not isinstance(found, dict) or not all(map(_is_entry, found.items())):
+        raise GoldenError(
+            f"{common.path}: {VARIANTS} is {found!r}, expected a mapping such as "
+            f"{{a3: {{soc: Ascend910_9391}}}}, by any of {', '.join(FACTS)}. Restore the file from "
+            f"version control"
+        )
+    for name, facts in found.items():
+        for other, others in found.items():
+            if name < other and _clash(facts, others):
+                both = f"{name!r} ({_words(facts)}) and {other!r} ({_words(others)})"
+                raise GoldenError(
+                    f"{common.path}: the variants {both} fit one run, and neither is for a part of the "
+                    f"other's runs: give one of them more facts"
+                )
+    return {name: dict(facts) for name, facts in found.items()}
+
+
+def choose(common: Record, facts: Mapping[str, str]) -> Choice:
+    """Return the variant that a run is compared with.
+
+    Args:
+        common: the golden beside which the variants are.
+        facts: of the run's producer.
+
+    Raises:
+        GoldenError: as :func:`variants_of`.
+    """
+    found = variants_of(common)
+    fitting = [name for name, asked in found.items() if asked.items() <= dict(facts).items()]
+    own = _words({name: facts.get(name, "unknown") for name in FACTS})
+    if not fitting:
+        told = "; ".join(f"{name}: {_words(asked)}" for name, asked in found.items())
+        asked_by = {fact: facts.get(fact, "unknown") for asked in found.values() for fact in asked}
+        recorded = {fact: str(common.producer.get(fact, "unknown")) for fact in asked_by}
+        foreign = "" if recorded == asked_by else f"of {_words(recorded)}, and this run of {_words(asked_by)}"
+        return Choice(
+            "", f"compared with {common.path.name}: none of its variants ({told}) is for {own}", foreign
+        )
+    name = max(fitting, key=lambda one: len(found[one]))
+    words = f"compared with the variant {name!r}, which {common.path.name} names for {_words(found[name])}"
+    return Choice(name, words)
+
+
+def _clash(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    if any(one[name] != other[name] for name in one.keys() & other.keys()):
+        return False
+    return one == other or not (one.items() < other.items() or other.items() < one.items())
+
+
+def _is_entry(entry: tuple[object, object]) -> bool:
+    name, facts = entry
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or not isinstance(facts, dict) or not facts:
+        return False
+    return all(fact in FACTS and isinstance(value, str) and value for fact, value in facts.items())
+
+
+def _words(facts: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in facts.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A variant and its common golden.
+
+    Attributes:
+        path: the variant's file.
+        base: the common golden's.
+        facts: for which runs it is; none where the common golden does not name it.
+        differing: the number of its tensors that are other ones than in the common golden.
+        tensors: the number of its tensors.
+    """
+
+    path: Path
+    base: Path
+    facts: Mapping[str, str]
+    differing: int
+    tensors: int
+
+
+def split(path: Path, by: Sequence[str] = ()) -> Part:
+    """Write a variant as what differs from the common golden, which then names it for runs like its own.
+
+    Args:
+        path: the variant's golden file, ``test@NAME.yaml``.
+        by: the facts by which it is chosen; none for the first in which the two were produced differently.
+
+    Raises:
+        GoldenError: it cannot be told when it is to count, or a file cannot be read or written.
+    """
+    base_path, name = _common(path)
+    variant, base = read_golden(path), read_golden(base_path)
+    if KEY in variant.extra or tensors_path(path).exists():
+        raise GoldenError(
+            f"{path}: keeps tensors, which belong to all of its values: it stays a golden of its own"
+        )
+    if variant.test != base.test:
+        raise GoldenError(f"{path}: is of {variant.test!r}, and {base_path.name} of {base.test!r}")
+    facts = _facts(variant, base, by)
+    known = {**variants_of(base), name: facts}
+    named = replace(base, extra={**base.extra, VARIANTS: known})
+    variants_of(named)  # refuses what would be ambiguous
+    write_golden(path, replace(variant, base=base), replacing=variant.file_digest)
+    write_golden(base_path, named, replacing=base.digest)
+    return _part(variant, base, facts)
+
+
+def fold(path: Path, *, whole: bool = False, dry: bool = False) -> Part:
+    """Take a variant back: its runs are compared with the common golden; or write it whole again.
+
+    Args:
+        path: the variant's golden file.
+        whole: write it as a golden of its own, which stays and counts as before.
+        dry: only say what it comes to.
+
+    Raises:
+        GoldenError: a file cannot be read, written or removed.
+    """
+    base_path, name = _common(path)
+    variant, base = read_golden(path), read_golden(base_path)
+    known = variants_of(base)
+    part = _part(variant, base, known.get(name, {}))
+    if dry:
+        return part
+    if whole:
+        write_golden(path, replace(variant, base=None), replacing=variant.file_digest)
+        return part
+    if KEY in variant.extra or tensors_path(path).exists():
+        raise GoldenError(f"{path}: keeps tensors beside it: remove both files yourself, if they are to go")
+    if name in known:
+        rest = {other: facts for other, facts in known.items() if other != name}
+        extra = {key: value for key, value in base.extra.items() if key != VARIANTS}
+        named = replace(base, extra=extra | ({VARIANTS: rest} if rest else {}))
+        write_golden(base_path, named, replacing=base.digest)
+    with locked(path):
+        try:
+            path.unlink()
+        except OSError as error:
+            raise GoldenError(f"{path}: cannot be removed: {error.strerror or error}") from error
+    return part
+
+
+def _part(variant: Record, base: Record, facts: Mapping[str, str]) -> Part:
+    gone = len({*base.table.keys} - {*variant.table.keys})
+    return Part(variant.path, base.path, facts, len(differing(variant, base)) + gone, len(variant.table))
+
+
+def _common(path: Path) -> tuple[Path, str]:
+    place, sign, name = path.stem.partition("@")
+    if not sign or "@" in name or path.suffix != ".yaml":
+        raise GoldenError(
+            f"{path}: is no variant, expected a file such as test_small@NAME.yaml beside test_small.yaml, "
+            f"which pytest --npudump-golden-variant=NAME --npudump-update-golden writes"
+        )
+    return path.with_name(f"{place}.yaml"), name
+
+
+def _facts(variant: Record, base: Record, by: Sequence[str]) -> dict[str, str]:
+    told = [{name: str(one.producer.get(name, "")) for name in FACTS} for one in (variant, base)]
+    names = by or [name for name in FACTS if told[0][name] and told[0][name] != told[1][name]][:1]
+    if not names:
+        raise GoldenError(
+            f"{variant.path}: was produced by the same {', '.join(FACTS)} as {base.path.name}: nothing tells "
+            f"when it is to count; keep it for --npudump-golden-variant"
+        )
+    if missing := [name for name in names if not told[0][name]]:
+        raise GoldenError(f"{variant.path}: does not say by which {missing[0]} it was produced")
+    facts = {name: told[0][name] for name in names}
+    if all(told[1][name] == value for name, value in facts.items()):
+        raise GoldenError(
+            f"{variant.path}: {base.path.name} was itself produced by {', '.join(facts.values())}, and would "
+            f"count for no run that it is of; choose by another fact"
+        )
+    return facts
 
 
 ASKED = ("scene", "dump_mode")
@@ -157,7 +398,7 @@ class Goldens:
         known: Mapping[str, object] = MappingProxyType({}),
         *,
         blocks: Mapping[str, str] = MappingProxyType({}),
-    ) -> pair.Recording:
+    ) -> Recording:
         """Write what is to replace the file and the tensors beside it, once the test has passed.
 
         What an earlier file holds besides statistics is kept.
@@ -179,7 +420,7 @@ class Goldens:
         golden = stamped(golden, previous if same_file else None, stamp)
         return self.stage(golden, tensors)
 
-    def stage(self, golden: Record, tensors: KeptTensors | None) -> pair.Recording:
+    def stage(self, golden: Record, tensors: KeptTensors | None) -> Recording:
         """Write what is to replace a golden file and the tensors that it keeps, beside it or in the store.
 
         Args:
@@ -191,14 +432,14 @@ class Goldens:
         """
         if tensors is None:
             staged = stage_golden(golden.path, golden)
-            return pair.Recording(golden.path, staged.file, staged.digest)
+            return Recording(golden.path, staged.file, staged.digest)
         if self.store.url:
             layers = (tensors.left_out, self.store, tensors.sources)
             return stage_stored(replace(golden, base=None), tensors.tensors, *layers)
         told = (tensors.metadata(golden), tensors.left_out, tensors.sources)
-        return pair.stage_pair(replace(golden, base=None), tensors.tensors, *told)
+        return stage_pair(replace(golden, base=None), tensors.tensors, *told)
 
-    def calibrate(self, golden: Record, cells: tuple[str, ...], head: Mapping[str, Any]) -> pair.Recording:
+    def calibrate(self, golden: Record, cells: tuple[str, ...], head: Mapping[str, Any]) -> Recording:
         """Write what is to replace a golden that only learns its noise: all else of it stays.
 
         Args:
@@ -212,7 +453,7 @@ class Goldens:
         table = replace(golden.table, noise=cells)
         calibrated = replace(golden, table=table, extra={**golden.extra, **head})
         staged = stage_golden(golden.path, calibrated)
-        return pair.Recording(golden.path, staged.file, staged.digest)
+        return Recording(golden.path, staged.file, staged.digest)
 
     def successor(
         self,
@@ -231,7 +472,7 @@ class Goldens:
             known: what the run says of tensors without a row, in place of what the earlier one says.
             blocks: lines behind the table, in place of all that the earlier one has.
         """
-        measured = {pair.KEY, *OF_A_RUN, REPEATS, CALIBRATION}
+        measured = {KEY, *OF_A_RUN, REPEATS, CALIBRATION}
         dropped = (measured | set(unwritable(previous) if previous else ())) - known.keys()
         kept = dict(previous.extra) if previous else {}
         if previous is not None and previous.path != self.path:
@@ -294,3 +535,82 @@ def unsaid(golden: Record) -> tuple[str, ...]:
     """Return a note on facts that a golden does not tell, and which are taken to be the run's."""
     names = " and ".join(name for name in ASKED if name not in golden.producer)
     return (f"the golden does not say which {names} it was recorded with",) if names else ()
+
+
+_EMULATOR = "emulator"
+_MEASURED = ("runtime", "soc")
+"""Facts of what computes: the noise of one is no bound for another."""
+
+
+def stands_in(facts: Mapping[str, str], golden: Record) -> bool:
+    """Whether a run is the emulator's, and a golden a device's.
+
+    Args:
+        facts: of the run's origin.
+        golden: what it would replace.
+    """
+    return facts.get("runtime") == _EMULATOR != golden.producer.get("runtime")
+
+
+def not_recorded(goldens: Goldens, facts: Mapping[str, str]) -> str:
+    """Return why a run may not replace the golden file that it would, in words; "" where it may.
+
+    Args:
+        goldens: of the test, with the variant that applies.
+        facts: of the run's origin, as :meth:`Goldens.facts` has them.
+    """
+    golden = _readable(goldens)
+    if golden is None or golden.path != goldens.path or not stands_in(facts, golden):
+        return ""
+    return (
+        f"{golden.path} is a device's ({_facts_in_words(golden.producer)}), and this run the emulator's: "
+        f"record it on the device, or beside it with --npudump-golden-variant=NAME --npudump-update-golden; remove the "
+        f"file first if the device's is to go"
+    )
+
+
+def not_calibrated(goldens: Goldens, facts: Mapping[str, str]) -> str:
+    """Return why the noise of a run is none of the golden that it is compared with, in words; "" where it is.
+
+    Args:
+        goldens: of the test, with the variant that applies.
+        facts: of the run's origin, as :meth:`Goldens.facts` has them.
+    """
+    golden = _readable(goldens)
+    if golden is None or all(golden.producer.get(name) == facts.get(name) for name in _MEASURED):
+        return ""
+    return (
+        f"{golden.path} is of {_facts_in_words(golden.producer)}, and this run of {_facts_in_words(facts)}, "
+        f"whose noise is no bound for it: calibrate where it was recorded, or record a variant with "
+        f"--npudump-golden-variant=NAME --npudump-update-golden"
+    )
+
+
+def replaced_words(goldens: Goldens, golden: Record | None, facts: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a note where an update replaces the golden of another device.
+
+    Args:
+        goldens: of the test, with the variant that applies.
+        golden: what is there; None where it cannot be read or there is none.
+        facts: of the run's origin.
+    """
+    if golden is None or golden.path != goldens.path or golden.producer.get("runtime") == _EMULATOR:
+        return ()
+    told = [name for name in _MEASURED if name in golden.producer and name in facts]
+    if all(golden.producer[name] == facts[name] for name in told):
+        return ()
+    before, now = _facts_in_words(golden.producer), _facts_in_words(facts)
+    return (
+        f"the golden was of {before}, and is of {now} now: --npudump-golden-variant=NAME keeps one of each",
+    )
+
+
+def _readable(goldens: Goldens) -> Record | None:
+    try:
+        return goldens.read_if_any()
+    except GoldenError:
+        return None  # an update replaces it, a comparison says what is wrong with it
+
+
+def _facts_in_words(facts: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {facts.get(name, 'unknown')}" for name in _MEASURED)

@@ -43,7 +43,7 @@ def speaking(language: str) -> Iterator[None]:
     """
     words = None
     if (language := chosen(language)) != ENGLISH:
-        from pytest_npudump.language.po_file import catalogue  # noqa: PLC0415 - only for another language
+        from pytest_npudump.language.sentences import catalogue  # noqa: PLC0415 - only for another language
 
         words = catalogue(language)
     before = _CATALOGUE.set(words)

@@ -15,7 +15,7 @@ from pytest_npudump.compare.tolerances.producers import undecided
 from pytest_npudump.compare.tolerances.rules import load_tolerances
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.errors import DumpError
-from pytest_npudump.notebook.markup import framed, table
+from pytest_npudump.notebook.session_results import framed, table
 from pytest_npudump.report.figures.colours import WORDS
 from pytest_npudump.report.figures.strip import strip_svg
 from pytest_npudump.report.verdicts import COLUMNS, plain, row, sentence

@@ -1,4 +1,4 @@
-"""``read_results``: what a session kept of its tests, for Python and notebooks."""
+"""The HTML that results in a notebook are made of."""
 
 from __future__ import annotations
 
@@ -7,18 +7,38 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.notebook.markup import framed, table
+from pytest_npudump.report.figures.colours import STYLE
 from pytest_npudump.report.figures.strip import strip_svg
 from pytest_npudump.report.verdicts import plain
 from pytest_npudump.report.view import BAD, GOOD, LEFT_OUT
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.rejudge import terms_at
-from pytest_npudump.results.session_view import session_view
+from pytest_npudump.results.session_page import session_view
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from os import PathLike
 
     from pytest_npudump.report.view import SessionView, TestView
+
+
+def framed(parts: Iterable[str]) -> str:
+    """Return parts as one element with what their charts are drawn by."""
+    style = f".npudump svg {{ max-width: 960px; width: 100%; }}\n{STYLE}"
+    return f'<div class="npudump"><style>{style}</style>{"".join(parts)}</div>'
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return rows as a table; what cells hold stays text."""
+    heads = "".join(f"<th>{escape(name)}</th>" for name in header)
+    body = "".join(f"<tr>{cells(row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def cells(row: Sequence[str]) -> str:
+    """Return the cells of a row."""
+    return "".join(f"<td>{escape(plain(cell))}</td>" for cell in row)
+
 
 _ROWS, _STRIPS = 50, 5
 """Tests that a notebook has a row of, and failing ones that it draws."""

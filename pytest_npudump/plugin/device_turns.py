@@ -16,11 +16,11 @@ import pytest
 from pytest_npudump.devices.inventory import Inventory, take_inventory
 from pytest_npudump.devices.pool import DevicePool, lock_folder
 from pytest_npudump.errors import DeviceError, NpudumpError
-from pytest_npudump.language.inert import inert
+from pytest_npudump.language.text import inert
 from pytest_npudump.plugin.isolation.task import CHILD, DEVICES
 from pytest_npudump.plugin.marker.item import request_of
 from pytest_npudump.plugin.marker.marks import is_marked
-from pytest_npudump.plugin.runtest.item_state import only_setup
+from pytest_npudump.plugin.runtest.item_case import only_setup
 from pytest_npudump.ranks.rank import current_rank
 
 if TYPE_CHECKING:

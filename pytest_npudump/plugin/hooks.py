@@ -15,7 +15,7 @@ from pytest_npudump.plugin.marker.marks import MARKER, is_marked, late_marker, m
 from pytest_npudump.plugin.options import add_options, settings_of, usage_error
 from pytest_npudump.plugin.terminal.reporter import Reporter
 from pytest_npudump.settings import Settings, ci_variable
-from pytest_npudump.settings.option_table import ALL, FAILED, NEW
+from pytest_npudump.settings.options import ALL, FAILED, NEW
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -86,7 +86,7 @@ def _resolve(config: pytest.Config) -> Settings:
         settings = settings_of(config)
         reporter = None if hasattr(config, "workerinput") else Reporter(config, settings)
         if settings.report:
-            from pytest_npudump.plugin.terminal.session_report import check_report  # noqa: PLC0415 - where asked for
+            from pytest_npudump.plugin.terminal.session_notes import check_report  # noqa: PLC0415 - where asked for
 
             check_report()
     except (RequestError, MissingExtraError) as error:
@@ -166,7 +166,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     marked = list(filter(is_marked, session.items))
     if not marked:
         return
-    from pytest_npudump.plugin.runtest.item_state import number_items  # noqa: PLC0415 - with the first marked test
+    from pytest_npudump.plugin.runtest.item_case import number_items  # noqa: PLC0415 - with the first marked test
 
     number_items(session, marked)
     for item, problem in _bring_in_runner(session.config).shared_goldens(marked):
@@ -184,7 +184,7 @@ def _refuse(item: pytest.Item, problem: str) -> None:
 def _problems(items: list[pytest.Item], config: pytest.Config) -> list[tuple[pytest.Item, str]]:
     if not items:
         return []
-    from pytest_npudump.language.inert import inert  # noqa: PLC0415 - with the first marked test
+    from pytest_npudump.language.text import inert  # noqa: PLC0415 - with the first marked test
     from pytest_npudump.plugin.marker.item import check_item  # noqa: PLC0415 - the same
 
     found = ((item, check_item(item, config.stash[SETTINGS])) for item in items)

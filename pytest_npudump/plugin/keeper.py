@@ -8,8 +8,8 @@ from uuid import uuid4
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.plugin.marker.item import Identity, request_of
 from pytest_npudump.plugin.paths import golden_root, keeps_results, results_path
-from pytest_npudump.plugin.runtest.approval import why_incomplete
-from pytest_npudump.plugin.runtest.item_state import ITEM, KEPT
+from pytest_npudump.plugin.runtest.conclusion import why_incomplete
+from pytest_npudump.plugin.runtest.item_case import ITEM, KEPT
 from pytest_npudump.plugin.terminal.reporter import UNKEPT
 from pytest_npudump.regression.outcome import RECORDED, UNCHANGED
 from pytest_npudump.results.entry import (

@@ -12,8 +12,8 @@ import pytest
 
 from pytest_npudump.errors import RequestError
 from pytest_npudump.settings import Settings, settings_from
-from pytest_npudump.settings.option_table import OPTIONS, Option
-from pytest_npudump.storage.regular_file import with_argument_files
+from pytest_npudump.settings.options import OPTIONS, Option
+from pytest_npudump.storage.atomic import with_argument_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +96,7 @@ def usage_error(config: pytest.Config, text: str) -> pytest.UsageError:
         config: pytest's, which may not be complete.
         text: in English.
     """
-    from pytest_npudump.language.inert import inert  # noqa: PLC0415 - for errors
+    from pytest_npudump.language.text import inert  # noqa: PLC0415 - for errors
     from pytest_npudump.language.translation import AUTO, LANGUAGES, speaking, spoken  # noqa: PLC0415 - for errors
 
     option = next(one for one in OPTIONS if one.name == "lang")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.errors import ConfigError, NpudumpError
-from pytest_npudump.language.inert import inert
+from pytest_npudump.language.text import inert
 from pytest_npudump.language.translation import speaking, spoken
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.device_turns import devices_of
@@ -17,15 +17,17 @@ from pytest_npudump.plugin.marker.item import Identity, request_of
 from pytest_npudump.plugin.marker.marks import is_marked
 from pytest_npudump.plugin.paths import Paths, shared_goldens
 from pytest_npudump.plugin.repetitions import Repetitions
-from pytest_npudump.plugin.runtest.approval import discarded_if_interrupted, failed_parts, settle
 from pytest_npudump.plugin.runtest.conclusion import (
     INTERRUPTIONS,
     body_failed,
     conclude,
+    discarded_if_interrupted,
+    failed_parts,
     finish,
     is_interruption,
+    settle,
 )
-from pytest_npudump.plugin.runtest.item_state import (
+from pytest_npudump.plugin.runtest.item_case import (
     BAD,
     EARLIER_PARTS,
     ENDED,
@@ -39,8 +41,7 @@ from pytest_npudump.plugin.runtest.item_state import (
     tell_item,
     will_run_again,
 )
-from pytest_npudump.plugin.runtest.phase_report import complete_report, forget_result
-from pytest_npudump.plugin.runtest.phases import run_here, run_in_child
+from pytest_npudump.plugin.runtest.phases import complete_report, forget_result, run_here, run_in_child
 from pytest_npudump.plugin.session_runtime import SessionRuntime
 from pytest_npudump.ranks.agreement import stand_aside
 from pytest_npudump.ranks.rank import current_rank

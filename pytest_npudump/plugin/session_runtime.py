@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.marker.item import request_of
-from pytest_npudump.plugin.runtest.item_state import only_setup
+from pytest_npudump.plugin.runtest.item_case import only_setup
 from pytest_npudump.runtime.registry import Choice, choose, load, why_no_npu
 from pytest_npudump.scene import SCENES
 

@@ -21,7 +21,7 @@ from pytest_npudump.compare.stats.verdict import EXTRA
 from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.dump.table import MEASURED, StatsTable, sanitised_key
 from pytest_npudump.errors import DumpError, GoldenError
-from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, PLAIN, THREADS, Variation
 from pytest_npudump.record.noise import CALIBRATION, FACTOR, LARGEST_FACTOR, MEASURABLE
 from pytest_npudump.regression import outcome as status

@@ -10,7 +10,7 @@ from pytest_npudump.regression.case import origin_of
 from pytest_npudump.regression.outcome import PENDING, Escalation, Result, ThirdRun
 
 if TYPE_CHECKING:
-    from pytest_npudump.golden.pair import Recording
+    from pytest_npudump.golden.store import Recording
     from pytest_npudump.regression.calibration import Member
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.first_run import Settled

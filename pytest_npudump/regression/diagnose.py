@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.config.acl_json import dump_section, request_warnings
 from pytest_npudump.config.cann import collecting_words, rules_version, soc_notes
 from pytest_npudump.dump.selection import layers_meant
-from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.text import first_of
 from pytest_npudump.request import RunRequest
 
 if TYPE_CHECKING:

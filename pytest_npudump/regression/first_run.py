@@ -15,9 +15,8 @@ from pytest_npudump.compare.stats.eager_calls import under_golden_keys
 from pytest_npudump.compare.stats.verdict import EXTRA
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError
-from pytest_npudump.golden.applicable import names_variants
-from pytest_npudump.golden.replaceable import not_calibrated
-from pytest_npudump.golden.replaceable import not_recorded as why_not_recorded
+from pytest_npudump.golden.variants import names_variants, not_calibrated
+from pytest_npudump.golden.variants import not_recorded as why_not_recorded
 from pytest_npudump.onnxmodels.random_operators import drawing_words
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.case import terms_of
@@ -49,7 +48,7 @@ from pytest_npudump.regression.unwritten import (
     keep_probe,
     read_probe,
 )
-from pytest_npudump.settings.option_table import ALL, FAILED, NEW
+from pytest_npudump.settings.options import ALL, FAILED, NEW
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,9 +16,8 @@ from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, GoldenMissingError
-from pytest_npudump.golden.kept_tensors import missing_tensors, stored_tensors
-from pytest_npudump.golden.objects.stored_golden import fetch_tensors
-from pytest_npudump.golden.pair import left_out
+from pytest_npudump.golden.store import left_out
+from pytest_npudump.golden.stored_tensors import fetch_tensors, missing_tensors, stored_tensors
 from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.graph.edges import edges_of_lines
 from pytest_npudump.record.record import EDGES, EMPTY
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.judge import Terms
     from pytest_npudump.compare.stats.verdict import Comparison, Verdict
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.objects.tensor_store import TensorStore
+    from pytest_npudump.golden.stored_tensors import TensorStore
     from pytest_npudump.golden.tensors import GoldenTensor
     from pytest_npudump.graph.edges import Edges
     from pytest_npudump.record.record import Record

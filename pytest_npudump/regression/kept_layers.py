@@ -14,9 +14,9 @@ from pytest_npudump.compare.judge import judge
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import StatsTable, sanitised_key
-from pytest_npudump.golden.kept_tensors import stored_tensors
-from pytest_npudump.golden.pair import source_layers
-from pytest_npudump.golden.stamps import changed_tensors
+from pytest_npudump.golden.origin import changed_tensors
+from pytest_npudump.golden.store import source_layers
+from pytest_npudump.golden.stored_tensors import stored_tensors
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN, edges_of_lines
 from pytest_npudump.record.record import EDGES, Record
 from pytest_npudump.regression.case import terms_of

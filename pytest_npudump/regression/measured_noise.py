@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.text import first_of
 from pytest_npudump.record.noise import (
     CALIBRATION,
     REPEATS,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
     from pytest_npudump.explain.operator_alone import JudgedOperator
     from pytest_npudump.explain.reference import ReferenceResult
-    from pytest_npudump.golden.pair import Recording
+    from pytest_npudump.golden.store import Recording
     from pytest_npudump.graph.sources import Sources
     from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Origin

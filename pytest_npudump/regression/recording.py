@@ -9,9 +9,9 @@ from pytest_npudump.compare.stats.not_finite import describe_not_finite
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError
-from pytest_npudump.golden.kept_tensors import KeptTensors
-from pytest_npudump.golden.replaceable import replaced_words
-from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.golden.stored_tensors import KeptTensors
+from pytest_npudump.golden.variants import replaced_words
+from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.random_operators import EAGER, drawing_words, random_layers
 from pytest_npudump.record.record import EMPTY, REASON, UNWRITTEN
 from pytest_npudump.record.unwritten_entries import entries_of

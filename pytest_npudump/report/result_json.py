@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING
-from pytest_npudump.language.excerpt import cut
+from pytest_npudump.language.text import cut
 from pytest_npudump.language.translation import speaking
 from pytest_npudump.report.origins import small_sources
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.first_divergence import explain_first
 from pytest_npudump.explain.operator_alone import CONVICTED
-from pytest_npudump.language.excerpt import cut
-from pytest_npudump.language.shell import typed
+from pytest_npudump.language.text import cut, typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, ngettext, spoken
 from pytest_npudump.onnxmodels.random_operators import drawing_words, draws_random

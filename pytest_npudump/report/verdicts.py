@@ -6,8 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.language.inert import inert
-from pytest_npudump.language.text_width import padded, width
+from pytest_npudump.language.text import inert, padded, width
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark
 

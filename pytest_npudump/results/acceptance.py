@@ -12,14 +12,20 @@ from pytest_npudump.compare.stats.order import ABSENT, align
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, NpudumpError, StoreError
-from pytest_npudump.golden.applicable import VARIANTS
-from pytest_npudump.golden.kept_tensors import KeptTensors, stored_tensors
-from pytest_npudump.golden.pair import KEY, left_out, source_layers, tensors_path
-from pytest_npudump.golden.replaceable import stands_in
-from pytest_npudump.golden.stamps import Stamp, stamped
-from pytest_npudump.golden.store import is_there, read_golden, write_golden
+from pytest_npudump.golden.origin import Stamp, stamped
+from pytest_npudump.golden.store import (
+    KEY,
+    is_there,
+    left_out,
+    read_golden,
+    source_layers,
+    tensors_path,
+    write_golden,
+)
+from pytest_npudump.golden.stored_tensors import KeptTensors, stored_tensors
+from pytest_npudump.golden.variants import VARIANTS, stands_in
 from pytest_npudump.graph.edges import edges_of_lines, lines_of
-from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import said
 from pytest_npudump.record.noise import CALIBRATION, REPEATS, Repeats, repeats_of
 from pytest_npudump.record.record import EDGES, OP_TYPES, POINTERS, REASON, rows_of
@@ -35,7 +41,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.objects.tensor_store import TensorStore
+    from pytest_npudump.golden.stored_tensors import TensorStore
     from pytest_npudump.golden.tensors import GoldenTensor
     from pytest_npudump.golden.variants import Goldens
     from pytest_npudump.record.record import Record

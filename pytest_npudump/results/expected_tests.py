@@ -6,8 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RequestError
-from pytest_npudump.language.excerpt import first_of
-from pytest_npudump.language.shell import typed
+from pytest_npudump.language.text import first_of, typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.regression.outcome import FAILED, PASSED
 

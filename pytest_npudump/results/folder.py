@@ -18,7 +18,7 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.golden.objects.tensor_store import TensorStore
+from pytest_npudump.golden.stored_tensors import TensorStore
 from pytest_npudump.golden.tensors import chunks, portable
 from pytest_npudump.results.entry import (
     FAILED,
@@ -33,8 +33,7 @@ from pytest_npudump.results.entry import (
     line_of,
     parse_line,
 )
-from pytest_npudump.storage.atomic import held, lock_file, write_whole
-from pytest_npudump.storage.regular_file import read_regular
+from pytest_npudump.storage.atomic import held, lock_file, read_regular, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

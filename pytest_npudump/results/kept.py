@@ -21,13 +21,9 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import alike_layers
 from pytest_npudump.dump.table import sanitised_key
 from pytest_npudump.errors import GoldenError, NpudumpError
-from pytest_npudump.golden.kept_tensors import KeptTensors
-from pytest_npudump.golden.objects.stored_golden import naming
-from pytest_npudump.golden.objects.tensor_store import content_of
-from pytest_npudump.golden.overlay import VARIANT
-from pytest_npudump.golden.pair import HASH, STORED, facts_of
-from pytest_npudump.golden.store import content_digest, read_golden
-from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.golden.store import HASH, STORED, VARIANT, content_digest, facts_of, read_golden
+from pytest_npudump.golden.stored_tensors import KeptTensors, content_of, naming
+from pytest_npudump.language.text import first_of
 from pytest_npudump.record.record import EMPTY, OP_TYPES
 from pytest_npudump.record.text import render
 from pytest_npudump.regression import outcome as status
@@ -40,7 +36,7 @@ from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.entry import TEST, VERSION
 from pytest_npudump.results.folder import record_name
 from pytest_npudump.settings import default_settings
-from pytest_npudump.storage.regular_file import read_regular
+from pytest_npudump.storage.atomic import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

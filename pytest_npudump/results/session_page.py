@@ -1,21 +1,159 @@
-"""The page of kept results as a file."""
+"""From kept results to what a page shows of them: judged again by their own terms, with what dumps told."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.compare.stats.verdict import FAIL
+from pytest_npudump.errors import NpudumpError
+from pytest_npudump.graph.edges import Edges, edges_of_lines
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import spoken
+from pytest_npudump.record.record import EDGES
+from pytest_npudump.regression import outcome as status
 from pytest_npudump.report.html.page import page
-from pytest_npudump.results.entry import ResultsError
-from pytest_npudump.results.session_view import session_view
+from pytest_npudump.report.result_json import COUNTS
+from pytest_npudump.report.terminal import full_lines, headline, ways_out
+from pytest_npudump.report.verdicts import shown
+from pytest_npudump.report.view import (
+    BAD,
+    GOOD,
+    LEFT_OUT,
+    OPEN,
+    SessionView,
+    TestView,
+    neighbourhoods,
+    read_elements,
+    tensor_views,
+)
+from pytest_npudump.results.entry import FAILED, SKIPPED, XFAILED, ResultsError
+from pytest_npudump.results.rejudge import rejudge
 from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from pathlib import Path
+    from collections.abc import Collection, Iterable, Sequence
 
-    from pytest_npudump.report.view import SessionView
+    from pytest_npudump.record.record import Record
+    from pytest_npudump.regression.outcome import Result
+    from pytest_npudump.results.entry import Entry
     from pytest_npudump.results.folder import ResultsFolder
     from pytest_npudump.results.rejudge import Overrides
+
+
+_ORDER = (BAD, OPEN, GOOD, LEFT_OUT)
+
+
+def session_view(
+    folder: ResultsFolder, entries: Iterable[Entry], terms: Overrides, problems: Iterable[str] = ()
+) -> SessionView:
+    """Return what a page shows of kept results; those that failed come first.
+
+    Args:
+        folder: where they lie.
+        entries: the results.
+        terms: where goldens lie.
+        problems: what of the results could not be read.
+    """
+    tests = [_test(folder, entry, terms) for entry in entries]
+    ordered = sorted(tests, key=lambda test: _ORDER.index(test.word))
+    return SessionView(tuple(ordered), tuple(problems), version("pytest-npudump"))
+
+
+def _test(folder: ResultsFolder, entry: Entry, terms: Overrides) -> TestView:
+    """Return one test: what its run came to stands, and its tensors are judged again to show them."""
+    data = entry.data
+    judged = rejudge(folder, entry, terms)
+    result, golden, word = judged.result, judged.golden, _word(entry)
+    told: dict[str, Any] = {}
+    notes = [*data["notes"]]
+    if judged.why and not judged.why.startswith("as its run had it"):
+        notes.append(judged.why)
+    if result is not None and result.outcome.comparison is not None:
+        told = _compared(result, golden)
+        if word == GOOD and result.outcome.comparison.failing:
+            notes.append(
+                _("the golden has changed since the test ran: tensors are judged by the one that is here")
+            )
+    if word != GOOD:
+        told["elements"], problem = _elements(entry)
+        notes += [problem] if problem else []
+    whose = data["part"] or ("" if data["rank"] is None else _("rank {rank}").format(rank=data["rank"]))
+    preset, numerics = data["tolerances"]["preset"], (data["numerics"] or {}).get("bounds", "")
+    fallback = next(iter(data["problems"]), "") or str(data["incomplete"] or "")
+    return TestView(
+        name=f"{entry.test} ({whose})" if whose else entry.test,
+        word=word,
+        status=entry.status,
+        runtime=str(data["runtime"]),
+        headline="" if word == GOOD else _headline(result) or fallback,
+        ways_out=tuple(ways_out(result)) if result is not None and word != GOOD else (),
+        text=tuple(full_lines(result))
+        if result is not None and word != GOOD
+        else tuple(map(spoken, data["problems"])),
+        counts={name: data["counts"][name] for name in COUNTS if name in data["counts"]},
+        notes=tuple(dict.fromkeys(map(str, notes))),
+        golden=str(data["golden"]["judged_with"] or data["golden"]["file"]),
+        preset=_("{preset} ({numerics} numerics)").format(preset=preset, numerics=numerics)
+        if numerics and preset == "default"
+        else str(preset),
+        when=str(data["time"]),
+        producers=_producers(golden, data["producer"]),
+        **told,
+    )
+
+
+def _word(entry: Entry) -> str:
+    if entry.data["outcome"] in {SKIPPED, XFAILED}:
+        return LEFT_OUT
+    if entry.status in status.GOOD:
+        return BAD if entry.data["outcome"] == FAILED else GOOD
+    return BAD if entry.status in {status.FAILED, status.MISSING_GOLDEN} or entry.data["problems"] else OPEN
+
+
+def _headline(result: Result | None) -> str:
+    if result is None or result.outcome.good:
+        return ""
+    return headline(result).removeprefix("npudump: ")
+
+
+def _compared(result: Result, golden: Record | None) -> dict[str, Any]:
+    """Return tensors, sources and the graph around these."""
+    outcome = result.outcome
+    comparison = outcome.comparison
+    assert comparison is not None  # noqa: S101 - checked by the caller
+    keys = [source.key for source in outcome.sources.independent] if outcome.sources is not None else []
+    if not keys and comparison.first is not None and comparison.first.status == FAIL:
+        keys = [comparison.first.key]
+    tensors = tensor_views(comparison, comparison.tolerances, frozenset(keys))
+    edges = _edges(golden) if keys else Edges()
+    around = neighbourhoods(comparison, edges, tensors, keys)
+    return {"tensors": tensors, "sources": tuple(map(str, keys)), "neighbourhoods": around}
+
+
+def _edges(golden: Record | None) -> Edges:
+    text = golden.blocks.get(EDGES, "") if golden is not None else ""
+    try:
+        return edges_of_lines(text, golden.path.name) if golden is not None and text else Edges()
+    except NpudumpError:
+        return Edges()  # a note of the judgement says so
+
+
+def _elements(entry: Entry) -> tuple[Any, str]:
+    details = entry.data["details"]
+    if not details:
+        return (), ""
+    found, problem = read_elements(Path(str(details)).with_name("report.json"), entry.test)
+    telling = tuple(one for one in found if one.picture or one.measures or one.reproduced is False)
+    return telling, problem.replace(str(details), shown(Path(str(details))))
+
+
+def _producers(golden: Record | None, producer: Any) -> tuple[tuple[str, str | None, str | None], ...]:
+    actual = {str(name): str(value) for name, value in dict(producer).items()}
+    before = golden.facts if golden is not None else {}
+    return tuple((name, before.get(name), actual.get(name)) for name in dict.fromkeys([*before, *actual]))
+
 
 INDEX = "index.html"
 

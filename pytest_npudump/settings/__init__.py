@@ -4,7 +4,7 @@
 is what holds in one run. Nothing here imports a room.
 """
 
-from pytest_npudump.settings.run_settings import (
+from pytest_npudump.settings.options import (
     CI_VARIABLES,
     Settings,
     ci_variable,

@@ -15,9 +15,6 @@ For ``npu_dump.check_op``; needs the extra ``testing``, which is asked for by th
 are those of a test that runs on a device.
 """
 
-from pytest_npudump.strategies.edge_shapes import shapes
-from pytest_npudump.strategies.edge_values import values
-from pytest_npudump.strategies.hypothesis_settings import settings
-from pytest_npudump.strategies.tensor_strategies import alike, matrices, tensors
+from pytest_npudump.strategies.tensor_strategies import alike, matrices, settings, shapes, tensors, values
 
 __all__ = ["alike", "matrices", "settings", "shapes", "tensors", "values"]

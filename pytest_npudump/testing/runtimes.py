@@ -15,7 +15,7 @@ from pytest_npudump.errors import NpudumpError, RuntimeUnavailableError
 from pytest_npudump.request import DumpRequest, RunRequest
 from pytest_npudump.runtime.base import Activity, RearrangingRuntime, Runtime
 from pytest_npudump.runtime.registry import Provider
-from pytest_npudump.testing.record_checks import assert_holds, assert_sound
+from pytest_npudump.testing.file_formats import assert_holds, assert_sound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.applicable import choose, names_variants, variants_of
+from pytest_npudump.golden.variants import choose, names_variants, variants_of
 from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import render
 

@@ -13,12 +13,9 @@ import numpy as np
 import pytest
 
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.census import Collection, census
-from pytest_npudump.golden.integrity import faults, files_below
-from pytest_npudump.golden.objects.stored_golden import stage_stored
-from pytest_npudump.golden.objects.tensor_store import TensorStore
-from pytest_npudump.golden.pair import stage_pair, tensors_path, waiting_path
-from pytest_npudump.golden.store import read_golden
+from pytest_npudump.golden.census import Collection, census, faults, files_below
+from pytest_npudump.golden.store import read_golden, stage_pair, tensors_path, waiting_path
+from pytest_npudump.golden.stored_tensors import TensorStore, stage_stored
 from pytest_npudump.record.record import Record
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.overlay import VARIANT, as_written, differing, laid_over
-from pytest_npudump.golden.store import read_golden, write_golden
+from pytest_npudump.golden.store import VARIANT, as_written, differing, laid_over, read_golden, write_golden
 from pytest_npudump.record.text import parse, render
 
 if TYPE_CHECKING:

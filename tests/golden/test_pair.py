@@ -9,9 +9,15 @@ import numpy as np
 import pytest
 
 from pytest_npudump.errors import GoldenError, MisplacedTensorsError
-from pytest_npudump.golden import pair
-from pytest_npudump.golden.pair import left_out, recorded_tensors, stage_pair, tensors_path
-from pytest_npudump.golden.store import read_golden, write_golden
+from pytest_npudump.golden import store
+from pytest_npudump.golden.store import (
+    left_out,
+    read_golden,
+    recorded_tensors,
+    stage_pair,
+    tensors_path,
+    write_golden,
+)
 from pytest_npudump.golden.tensors import load_tensors, save_tensors
 from pytest_npudump.record.record import Record
 from pytest_npudump.storage.atomic import move_file
@@ -51,7 +57,7 @@ import numpy as np
 from killed import killed
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.golden.pair import recorded_tensors, stage_pair
+from pytest_npudump.golden.store import recorded_tensors, stage_pair
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.golden.tensors import load_tensors
 from pytest_npudump.record.record import Record
@@ -165,7 +171,7 @@ def test_a_golden_that_cannot_be_written_leaves_the_old_pair(
     def full(_path: Path, _golden: Record) -> None:
         raise GoldenError("no space left on device")
 
-    monkeypatch.setattr(pair, "stage_golden", full)
+    monkeypatch.setattr(store, "stage_golden", full)
     with pytest.raises(GoldenError, match="no space left"):
         stage_pair(*recording(2.0), {}).commit()
     assert held(tmp_path / "a.yaml") == 1.0
@@ -307,7 +313,7 @@ def test_tensors_that_cannot_be_moved_into_place_are_said_to_be_aside_and_are_re
             raise GoldenError(f"{target}: cannot be replaced by {source.name} beside it: in use")
         move_file(source, target)
 
-    monkeypatch.setattr(pair, "move_file", refuse)
+    monkeypatch.setattr(store, "move_file", refuse)
     with pytest.raises(MisplacedTensorsError, match=r"a\.yaml is recorded and counts, but .*: in use; move"):
         found.commit()
     assert held(tmp_path / "a.yaml") == 2.0

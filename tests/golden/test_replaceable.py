@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.golden.replaceable import not_calibrated, not_recorded, replaced_words
-from pytest_npudump.golden.variants import Goldens
+from pytest_npudump.golden.variants import Goldens, not_calibrated, not_recorded, replaced_words
 from pytest_npudump.request import DumpRequest
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ import pytest
 
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.golden.origin import revision
-from pytest_npudump.golden.stamps import Stamp, stamped
+from pytest_npudump.golden.origin import Stamp, revision, stamped
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.golden.variants import Goldens
 from pytest_npudump.record.record import Record

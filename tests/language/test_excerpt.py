@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_npudump.language.excerpt import byte_size, cut, first_of
+from pytest_npudump.language.text import byte_size, cut, first_of
 
 
 @pytest.mark.each(

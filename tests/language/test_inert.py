@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_npudump.language.inert import inert
+from pytest_npudump.language.text import inert
 
 
 @pytest.mark.each(

@@ -13,7 +13,7 @@ from babel.messages.pofile import read_po
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.language.po_file import CatalogueError, catalogue, parse
+from pytest_npudump.language.sentences import CatalogueError, catalogue, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,8 +20,7 @@ import pytest_npudump
 from pytest_npudump.compare.patterns.likely_places import Place, place_words
 from pytest_npudump.compare.patterns.pattern_search import Pattern
 from pytest_npudump.errors import FormatError
-from pytest_npudump.language.po_file import catalogue
-from pytest_npudump.language.sentences import known_again
+from pytest_npudump.language.sentences import catalogue, known_again
 from pytest_npudump.language.translation import reason_of, said, speaking, spoken
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ _ENGLISH = frozenset(
         *("emulator", "onnxmodels"),  # what the emulated driver answers, as CANN's own does
         *("testing", "strategies"),  # what programmers of tests and runtimes read
         *("demo", "explain/reproduction"),  # files that are written, and what stands beside them
-        "settings/option_table.py",  # helps of pytest's options, among pytest's own
+        "settings/options.py",  # helps of pytest's options, among pytest's own
     }
 )
 """Of rooms, and a module, no catalogue has the sentences: why; docs/reference/chinese.md says so."""
@@ -193,6 +192,6 @@ def test_english_knows_no_sentences() -> None:
 import sys
 from pytest_npudump.language.translation import spoken
 assert spoken("the file is empty") == "the file is empty"
-assert not {"pytest_npudump.language.po_file", "pytest_npudump.language.sentences"} & sys.modules.keys()
+assert not {"pytest_npudump.language.sentences", "pytest_npudump.language.sentences"} & sys.modules.keys()
 """
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "LC_ALL": "C.UTF-8"})

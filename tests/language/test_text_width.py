@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.language.text_width import padded, width, wrapped
+from pytest_npudump.language.text import padded, width, wrapped
 
 TEXT = st.text("ab /-中文，。（）：", max_size=60)
 

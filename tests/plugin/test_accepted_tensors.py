@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from pytest_npudump.cli import main
-from pytest_npudump.golden.kept_tensors import read_tensors
-from pytest_npudump.golden.objects.tensor_store import TensorStore
 from pytest_npudump.golden.store import read_golden
+from pytest_npudump.golden.stored_tensors import TensorStore, read_tensors
 from pytest_npudump.regression import first_run
 from pytest_npudump.regression.kept_layers import layers_to_keep
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from pytest_npudump.errors import RequestError
 from pytest_npudump.plugin.options import settings_of
 from pytest_npudump.settings import Settings
-from pytest_npudump.settings.option_table import OPTIONS, Option
-from pytest_npudump.settings.option_values import parse_size
+from pytest_npudump.settings.options import OPTIONS, Option, parse_size
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "options.md"
 NOT_DEFAULT = {

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pytest_npudump.storage.yaml_scalars import plain_value
+from pytest_npudump.storage.safeyaml import plain_value
 
 VALUES = [
     (None, ["", "~", "null", "Null", "NULL"]),

@@ -10,7 +10,7 @@ from pytest_npudump.cli.check import other_terms
 from pytest_npudump.cli.check.other_terms import other_verdicts
 from pytest_npudump.cli.check.unmatched_rules import idle_lines
 from pytest_npudump.cli.common.output import emit, to_stderr, write_json
-from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext, spoken
 from pytest_npudump.regression.outcome import PASSED

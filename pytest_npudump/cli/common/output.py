@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.language.inert import inert
-from pytest_npudump.language.text_width import padded, width
+from pytest_npudump.language.text import inert, padded, width
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.json_text import json_text

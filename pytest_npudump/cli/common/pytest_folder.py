@@ -18,7 +18,7 @@ from pytest_npudump.language.translation import gettext as _
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_npudump.golden.objects.tensor_store import TensorStore
+    from pytest_npudump.golden.stored_tensors import TensorStore
 
 
 def collect(plugin: str, option: str, words: Sequence[str], test: str | None = None) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def tensor_place(folder: Path, url: str = "", cache: str = "") -> TensorStore:
     Raises:
         ConfigError: pytest's configuration cannot be read.
     """
-    from pytest_npudump.golden.objects.tensor_store import TensorStore  # noqa: PLC0415 - only where there is one
+    from pytest_npudump.golden.stored_tensors import TensorStore  # noqa: PLC0415 - only where there is one
 
     root, told = pytest_settings(folder, (_STORE, _CACHE))
     own = cache or (str(root / Path(told[_CACHE]).expanduser()) if told[_CACHE] else "")

@@ -114,6 +114,6 @@ def _language(text: str) -> str:
 
 
 def _wrapped(text: str, columns: int) -> list[str]:
-    from pytest_npudump.language.text_width import wrapped  # noqa: PLC0415 - only for another language
+    from pytest_npudump.language.text import wrapped  # noqa: PLC0415 - only for another language
 
     return wrapped(text, columns)

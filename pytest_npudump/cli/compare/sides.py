@@ -11,12 +11,12 @@ from pytest_npudump.dump.columns import ColumnRecords
 from pytest_npudump.dump.files.stats_cells import NOT_READ
 from pytest_npudump.dump.table import StatsTable, sanitised_key
 from pytest_npudump.errors import DumpError, GoldenError, RequestError
-from pytest_npudump.language.shell import typed
+from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import said
 from pytest_npudump.record.record import Record
 from pytest_npudump.results.entry import LINES
-from pytest_npudump.storage.regular_file import open_regular
+from pytest_npudump.storage.atomic import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.cli.common.executors import Workers
     from pytest_npudump.dump.records import TensorRecord
-    from pytest_npudump.golden.objects.tensor_store import TensorStore
+    from pytest_npudump.golden.stored_tensors import TensorStore
 
 
 _HEAD = 4096
@@ -100,8 +100,8 @@ def read_golden_side(path: Path, workers: Workers, *, latest: bool) -> Record:
 
 
 def _golden_side(path: Path) -> Record:
-    from pytest_npudump.golden.kept_tensors import stored_tensors  # noqa: PLC0415 - the same: safetensors
     from pytest_npudump.golden.store import read_golden  # noqa: PLC0415 - 70 ms that a dump needs not: yaml
+    from pytest_npudump.golden.stored_tensors import stored_tensors  # noqa: PLC0415 - the same: safetensors
 
     golden = read_golden(path.absolute())
     if not golden.table.keys:
@@ -114,7 +114,7 @@ def _golden_side(path: Path) -> Record:
 
 
 def _store_of(golden: Record) -> TensorStore | None:
-    from pytest_npudump.golden.pair import is_stored  # noqa: PLC0415 - goldens only
+    from pytest_npudump.golden.store import is_stored  # noqa: PLC0415 - goldens only
 
     if not is_stored(golden):
         return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.compare.tolerances.presets import PRESETS
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.errors import RequestError
-from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark
 

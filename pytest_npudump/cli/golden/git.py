@@ -17,13 +17,12 @@ from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenError, RequestError
 from pytest_npudump.golden.approval_merge import merge
 from pytest_npudump.golden.revisions import Change, changes
-from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.record.record import REASON
 from pytest_npudump.record.text import parse
-from pytest_npudump.storage.atomic import refuse_link, write_whole
-from pytest_npudump.storage.regular_file import read_regular
+from pytest_npudump.storage.atomic import read_regular, refuse_link, write_whole
 
 if TYPE_CHECKING:
     import argparse

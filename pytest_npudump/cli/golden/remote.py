@@ -9,10 +9,9 @@ from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.cli.common.pytest_folder import tensor_place
 from pytest_npudump.cli.golden.verify import golden_files, named_or_usual
 from pytest_npudump.errors import NpudumpError, RequestError
-from pytest_npudump.golden.integrity import SUFFIX
-from pytest_npudump.golden.named_objects import look, move, named_objects, pull, push
+from pytest_npudump.golden.census import SUFFIX, look, move, named_objects, pull, push
 from pytest_npudump.golden.objects.object_cache import cached_objects, remove
-from pytest_npudump.language.excerpt import byte_size
+from pytest_npudump.language.text import byte_size
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, spoken
 
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from pytest_npudump.golden.named_objects import Named, State
-    from pytest_npudump.golden.objects.tensor_store import TensorStore
+    from pytest_npudump.golden.census import Named, State
+    from pytest_npudump.golden.stored_tensors import TensorStore
 
 
 _SHOWN = 5

@@ -15,12 +15,11 @@ from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.table import layer_of
-from pytest_npudump.golden.applicable import variants_of
-from pytest_npudump.golden.objects.stored_golden import pointers_of
-from pytest_npudump.golden.overlay import differing
-from pytest_npudump.golden.stamps import in_words
-from pytest_npudump.golden.store import read_golden
-from pytest_npudump.language.excerpt import byte_size
+from pytest_npudump.golden.origin import in_words
+from pytest_npudump.golden.store import differing, read_golden
+from pytest_npudump.golden.stored_tensors import pointers_of
+from pytest_npudump.golden.variants import variants_of
+from pytest_npudump.language.text import byte_size
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, spoken
 from pytest_npudump.record.noise import MEASURABLE, calibration_of, repeats_of

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.variant_files import fold, split
+from pytest_npudump.golden.variants import fold, split
 from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pytest_npudump.compare.tolerances.tolerance import ANY, GOLDEN
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.census import Census, Collection, census
 from pytest_npudump.golden.store import read_golden
-from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, said, spoken
 from pytest_npudump.report.verdicts import shown

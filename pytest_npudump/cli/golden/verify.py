@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.common.output import emit, write_json
 from pytest_npudump.cli.common.pytest_folder import golden_folder
 from pytest_npudump.errors import RequestError
-from pytest_npudump.golden.integrity import faults, files_below
+from pytest_npudump.golden.census import faults, files_below
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 

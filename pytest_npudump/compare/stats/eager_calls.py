@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_npudump.compare.stats.alignment import ALONE, LIMIT, gaps, inverse, longest_common, slide
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.tree.keys import is_eager
-from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.text import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

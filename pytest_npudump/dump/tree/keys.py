@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.dump.columns import ColumnRecords, FileColumns, Qualifiers
 from pytest_npudump.dump.execution import IO_ORDER
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
-from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.text import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence

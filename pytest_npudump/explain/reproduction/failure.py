@@ -16,7 +16,7 @@ from pytest_npudump.explain.matches import NameMap
 from pytest_npudump.explain.operator_alone import CONVICTED, NotAtHandError, judge_alone
 from pytest_npudump.explain.reference_model import ReferenceModel
 from pytest_npudump.graph.model_files import edges_at_hand
-from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.loaded_files import model_digest
 
 if TYPE_CHECKING:

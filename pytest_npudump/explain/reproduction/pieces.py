@@ -28,7 +28,7 @@ from pytest_npudump.explain.reproduction.reproduction import (
 )
 from pytest_npudump.golden.path import golden_path
 from pytest_npudump.golden.store import read_golden
-from pytest_npudump.language.shell import typed
+from pytest_npudump.language.text import typed
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
 from pytest_npudump.onnxmodels.tensor_types import onnx_number

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.errors import StoreError
-from pytest_npudump.storage.atomic import sweep, write_whole
-from pytest_npudump.storage.regular_file import open_regular
+from pytest_npudump.storage.atomic import open_regular, sweep, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

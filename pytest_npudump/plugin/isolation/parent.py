@@ -17,13 +17,13 @@ from pytest_npudump.plugin.isolation.server import ServerProcess
 from pytest_npudump.plugin.isolation.task import GRACE, LINES, Task
 from pytest_npudump.regression.unwritten import looks_for_unwritten, other_memory
 from pytest_npudump.runtime.programs import how_it_ended, last_lines, run_in_group
-from pytest_npudump.storage.mailbox import messages
+from pytest_npudump.storage.atomic import messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.golden.pair import Recording
+    from pytest_npudump.golden.store import Recording
     from pytest_npudump.regression.session import CaseSession
     from pytest_npudump.results.kept import Kept
 

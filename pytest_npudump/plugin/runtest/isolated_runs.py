@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.language.inert import inert
+from pytest_npudump.language.text import inert
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.isolation.parent import ChildRun, run_child
 from pytest_npudump.plugin.runtest.conclusion import INTERRUPTIONS, conclude, how_it_stopped
-from pytest_npudump.plugin.runtest.item_state import BAD, KEPT, RESULT
+from pytest_npudump.plugin.runtest.item_case import BAD, KEPT, RESULT
 from pytest_npudump.plugin.terminal.progress import announce_run
 from pytest_npudump.regression.case import delete_dumps, make_folder
 from pytest_npudump.regression.case_state import CaseState
 from pytest_npudump.regression.unwritten import looks_for_unwritten
-from pytest_npudump.storage.mailbox import load_bytes
+from pytest_npudump.storage.atomic import load_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

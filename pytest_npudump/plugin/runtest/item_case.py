@@ -1,37 +1,147 @@
-"""From a pytest item to the case that it is, and the session of its runs."""
+"""What this plugin keeps of a pytest item while its test runs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_npudump.compare.tolerances.rules import tolerances_for
+from pytest_npudump.errors import NpudumpError
 from pytest_npudump.explain.reference import Reference
-from pytest_npudump.golden.objects.tensor_store import store_of
+from pytest_npudump.golden.stored_tensors import store_of
 from pytest_npudump.golden.variants import Goldens
 from pytest_npudump.plugin.marker.item import Identity, request_of
-from pytest_npudump.plugin.paths import started_with
-from pytest_npudump.plugin.runtest.item_state import only_setup
-from pytest_npudump.plugin.runtest.past_failures import past_sources
+from pytest_npudump.plugin.paths import golden_root, keeps_results, results_path, started_with
+from pytest_npudump.plugin.reported import ITEM_OF_REPORT
 from pytest_npudump.plugin.terminal.progress import progress_of
 from pytest_npudump.regression.case import Case, arguments_of
+from pytest_npudump.regression.kept_layers import source_names
 from pytest_npudump.regression.session import CaseSession
 from pytest_npudump.request import AUTO_LAYERS
 from pytest_npudump.runtime.base import RearrangingRuntime
 from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from pytest_npudump.plugin.isolation.child import Child
     from pytest_npudump.plugin.paths import Paths
     from pytest_npudump.ranks.exchange import Exchange
     from pytest_npudump.request import DumpRequest
+    from pytest_npudump.results.entry import Entry
+    from pytest_npudump.results.kept import Kept
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.runtime.remote import RemoteRuntime
     from pytest_npudump.settings import Settings
+
+
+ITEM = pytest.StashKey[str]()
+"""What tells the item from all others of the session, whatever node id they share."""
+TEST: pytest.StashKey[CaseSession] = pytest.StashKey()
+"""The record of the test's runs."""
+OURS = pytest.StashKey[bool]()
+"""Whether this plugin runs the test's protocol."""
+ENDED = pytest.StashKey[bool]()
+"""Whether a report of the call is the test's own: its body has ended, and no fixture is being torn down."""
+RESULT = pytest.StashKey[dict[str, Any]]()
+"""What the test came to, for its report."""
+
+PARTS = pytest.StashKey[list[pytest.TestReport]]()
+"""The reports of subtests in the run under way."""
+EARLIER_PARTS = pytest.StashKey[list[pytest.TestReport]]()
+"""The reports of subtests in a run that this plugin repeats: some come as its fixtures are torn down."""
+REPORTS = pytest.StashKey[dict[str, pytest.TestReport]]()
+"""The reports of the run under way, by phase: of a phase that is repeated the last one."""
+KEPT: pytest.StashKey[Kept | None] = pytest.StashKey()
+"""What is kept of the test beside its golden; None where nothing was judged."""
+BAD = pytest.StashKey[str]()
+"""The failure that the test has come to, as text: it stands, whoever runs the test's phases again."""
+
+
+def number_items(session: pytest.Session, marked: Iterable[pytest.Item]) -> None:
+    """Give each marked item what tells it from all others: its place in the session, and the worker."""
+    worker: Any = getattr(session.config, "workerinput", {})
+    places = {item: number for number, item in enumerate(session.items)}
+    for item in marked:
+        item.stash[ITEM] = f"{worker.get('workerid', '')}#{places[item]}"
+
+
+def tell_item(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Have a report of a marked item say which one it is of."""
+    if ITEM in item.stash:
+        vars(report)[ITEM_OF_REPORT] = item.stash[ITEM]
+
+
+def only_setup(item: pytest.Item) -> bool:
+    """Whether the session sets fixtures up and runs no test."""
+    return bool(item.config.getoption("setuponly", default=False))
+
+
+def will_run_again(item: pytest.Item) -> bool:
+    """Whether this plugin runs the test's protocol and is going to run the test once more."""
+    test = item.stash.get(TEST, None)
+    wanted = test is not None and test.state.wants_second_run
+    return item.stash.get(OURS, False) and wanted and may_run_again(item)
+
+
+def may_run_again(item: pytest.Item) -> bool:
+    """Whether a second run is allowed: not for tests that may fail, nor in a session about to stop."""
+    stopping = item.session.shouldfail or item.session.shouldstop
+    return not stopping and item.get_closest_marker("xfail") is None
+
+
+_FAILED: pytest.StashKey[Mapping[str, Entry]] = pytest.StashKey()
+"""By golden file, relative to the folder of goldens, the runs of earlier sessions that differ from it."""
+
+
+def past_sources(
+    config: pytest.Config, settings: Settings, request: DumpRequest, golden: Path
+) -> tuple[str, ...]:
+    """Return the layers in which the kept run of a test begins to differ from its golden.
+
+    Nothing where none was kept, or the golden is another one since.
+
+    Args:
+        config: of the session.
+        settings: its options.
+        request: what the test asks for.
+        golden: its golden file.
+    """
+    if AUTO_LAYERS not in request.golden_tensors or not settings.approves:
+        return ()
+    if _FAILED not in config.stash:
+        config.stash[_FAILED] = _failed(config, settings)
+    entry = config.stash[_FAILED].get(golden.relative_to(golden_root(config, settings)).as_posix())
+    return () if entry is None else _sources(config, settings, entry)
+
+
+def _failed(config: pytest.Config, settings: Settings) -> Mapping[str, Entry]:
+    from pytest_npudump.results.folder import ResultsFolder  # noqa: PLC0415 - few sessions need it
+
+    try:
+        if not keeps_results(config, settings):
+            return {}
+        entries = ResultsFolder(results_path(config, settings)).read().entries
+    except (OSError, NpudumpError):  # there are none, or they are another version's
+        return {}
+    return {entry.golden_file: entry for entry in entries if entry.is_open}
+
+
+def _sources(config: pytest.Config, settings: Settings, entry: Entry) -> tuple[str, ...]:
+    from pytest_npudump.results.folder import ResultsFolder  # noqa: PLC0415 - as above
+    from pytest_npudump.results.rejudge import Overrides, rejudge  # noqa: PLC0415 - the same
+
+    terms = Overrides(config.rootpath, golden_root(config, settings))
+    judged = rejudge(ResultsFolder(results_path(config, settings)), entry, terms)
+    result, golden = judged.result, judged.golden
+    if result is None or result.outcome.comparison is None:
+        return ()
+    if golden is None or golden.digest != entry.data["golden"]["sha256"]:
+        return ()
+    return source_names(result.outcome.comparison, result.outcome.sources)
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ class Reporter:
             self._expect(session)
             self._fail_for_idle_rules(session)
             if self._ended_in:
-                from pytest_npudump.plugin.terminal.session_problems import ended_line  # noqa: PLC0415 - seldom needed
+                from pytest_npudump.plugin.terminal.session_notes import ended_line  # noqa: PLC0415 - seldom needed
 
                 self._ended = ended_line(self._ended_in)
         from pytest_npudump.plugin.paths import dumps_base  # noqa: PLC0415 - only for marked tests
@@ -211,27 +211,27 @@ class Reporter:
 
     def _gap(self) -> str:
         """Return which tests were not compared that were to be; "" for none."""
-        from pytest_npudump.plugin.terminal.session_problems import gap_line  # noqa: PLC0415 - only where asked for
+        from pytest_npudump.plugin.terminal.session_notes import gap_line  # noqa: PLC0415 - only where asked for
 
         return gap_line(self._expected, [(test.nodeid, test.result) for test in self._tests.values()])
 
     def _problems(self, session: pytest.Session) -> list[str]:
         """Return why the session does not pass, whatever its tests say: in English, as files have it."""
-        from pytest_npudump.plugin.terminal import session_problems, session_rules  # noqa: PLC0415 - for files
+        from pytest_npudump.plugin.terminal import session_notes  # noqa: PLC0415 - for files
 
-        told = [session_problems.ended_line(self._ended_in), self._lacking and self._gap(), *self._stale]
+        told = [session_notes.ended_line(self._ended_in), self._lacking and self._gap(), *self._stale]
         if self._fails_for_rules:
-            told.append(session_rules.idle_line(session_rules.idle_rules(self._results), self._config)[0])
-        return session_problems.session_problems(told, self._crashed, session)
+            told.append(session_notes.idle_line(session_notes.idle_rules(self._results), self._config)[0])
+        return session_notes.session_problems(told, self._crashed, session)
 
     def _fail_for_idle_rules(self, session: pytest.Session) -> None:
         """Tell of rules that are about nothing, and fail a session of all tests that ended well with them."""
         if not any("idle_rules" in result for result in self._results):
             return
-        from pytest_npudump.plugin.terminal import session_rules  # noqa: PLC0415 - only where there are any
+        from pytest_npudump.plugin.terminal import session_notes  # noqa: PLC0415 - only where there are any
 
-        if rules := session_rules.idle_rules(self._results):
-            self._idle, self._fails_for_rules = session_rules.idle_line(rules, self._config)
+        if rules := session_notes.idle_rules(self._results):
+            self._idle, self._fails_for_rules = session_notes.idle_line(rules, self._config)
             if self._fails_for_rules and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -259,11 +259,11 @@ class Reporter:
 
     def _fail_for_stale(self, session: pytest.Session) -> None:
         """Fail a session that ended well where goldens are stale."""
-        from pytest_npudump.plugin.terminal import staleness  # noqa: PLC0415 - only where asked for
+        from pytest_npudump.plugin.terminal import session_notes  # noqa: PLC0415 - only where asked for
 
-        if not staleness.is_asked(self._config, self._settings):
+        if not session_notes.is_asked(self._config, self._settings):
             return
-        self._stale = staleness.stale_lines(self._config, self._settings)
+        self._stale = session_notes.stale_lines(self._config, self._settings)
         if self._stale and session.exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -280,7 +280,7 @@ class Reporter:
         except (OSError, NpudumpError) as error:
             self._untidy = f"results of earlier runs cannot be removed: {error}"
         else:
-            from pytest_npudump.plugin.terminal.open_runs import open_runs_line  # noqa: PLC0415 - as above
+            from pytest_npudump.plugin.terminal.session_notes import open_runs_line  # noqa: PLC0415 - as above
 
             self._open = open_runs_line(
                 entries, self._kept, rank, self._settings, folder=folder, config=self._config
@@ -307,12 +307,12 @@ class Reporter:
         if not self._settings.tensor_store:
             return
         from pytest_npudump.golden.objects.object_cache import trim  # noqa: PLC0415 - only with a store
-        from pytest_npudump.golden.objects.tensor_store import store_of  # noqa: PLC0415 - the same
+        from pytest_npudump.golden.stored_tensors import store_of  # noqa: PLC0415 - the same
 
         trim(store_of(self._settings, self._config.rootpath).cache, self._settings.tensor_cache_limit)
 
     def _write_report(self, session: pytest.Session, rank: int | None) -> None:
-        from pytest_npudump.plugin.terminal.session_report import write_report  # noqa: PLC0415 - where asked for
+        from pytest_npudump.plugin.terminal.session_notes import write_report  # noqa: PLC0415 - where asked for
 
         problems = self._problems(session)
         tests = {str(result["test"]) for result in self._results}
@@ -328,14 +328,14 @@ class Reporter:
         if lines := [
             *filter(None, (*self._notes, *unkept, *self._stale, self._idle, self._report, self._open))
         ]:
-            from pytest_npudump.language.inert import inert  # noqa: PLC0415 - where there are any
+            from pytest_npudump.language.text import inert  # noqa: PLC0415 - where there are any
             from pytest_npudump.language.translation import speaking, spoken  # noqa: PLC0415 - the same
 
             with speaking(self._settings.lang):
                 for line in lines:
                     terminalreporter.write_line(inert(f"npudump: {spoken(line)}"))
         if self._results:
-            from pytest_npudump.language.inert import inert  # noqa: PLC0415 - only for marked tests
+            from pytest_npudump.language.text import inert  # noqa: PLC0415 - only for marked tests
             from pytest_npudump.language.translation import speaking  # noqa: PLC0415 - the same
             from pytest_npudump.report.summary import summary_line  # noqa: PLC0415 - the same
 
@@ -344,7 +344,7 @@ class Reporter:
                 terminalreporter.write_line(inert(line))
                 self._compare_notes(terminalreporter)
         for line in filter(None, (self._ended, self._lacking)):
-            from pytest_npudump.language.inert import inert  # noqa: PLC0415 - only where one of them is said
+            from pytest_npudump.language.text import inert  # noqa: PLC0415 - only where one of them is said
 
             terminalreporter.write_line(inert(f"npudump: {line}"), red=True)
         for line in self._annotations:
@@ -361,7 +361,7 @@ class Reporter:
         runner = self._config.pluginmanager.get_plugin("npudump-runner")
         if runner is None or runner.exchange is None:
             return
-        from pytest_npudump.language.inert import inert  # noqa: PLC0415 - only in such a run
+        from pytest_npudump.language.text import inert  # noqa: PLC0415 - only in such a run
         from pytest_npudump.ranks.agreement import compare_notes, printed  # noqa: PLC0415 - only in such a run
 
         failures = dict.fromkeys((str(result["test"]) for result in self._results), "")

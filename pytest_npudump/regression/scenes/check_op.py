@@ -15,7 +15,7 @@ from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.arrays.layouts import HOST_AXES, LayoutError, host_array, is_private
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import DumpError, EmptyDumpError, RequestError
-from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.text import first_of
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.operator_checks import GivenTensor, OperatorChecks, WrongOperator
 from pytest_npudump.regression.outcome import Outcome

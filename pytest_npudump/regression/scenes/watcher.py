@@ -22,7 +22,7 @@ from pytest_npudump.dump.names import split_watcher
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import DumpError
-from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.text import first_of
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Outcome
 from pytest_npudump.regression.run_record import read_run, unreadable

@@ -23,7 +23,7 @@ from pytest_npudump.explain.operator_alone import (
     JudgedOperator,
 )
 from pytest_npudump.explain.reference_model import ReferenceModel
-from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.text import first_of
 from pytest_npudump.regression.case import onnx_files
 from pytest_npudump.regression.second_run.suspected import edges_of_device, failing_keys
 from pytest_npudump.runtime.aten.kept_calls import CallKeepingRuntime, WantedOutput

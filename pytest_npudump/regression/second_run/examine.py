@@ -24,7 +24,7 @@ from pytest_npudump.dump.selection import alike_layers, by_file_names, with_raw_
 from pytest_npudump.dump.table import JUDGED, StatsTable
 from pytest_npudump.dump.tree.mindspore import under_first_keys
 from pytest_npudump.errors import DumpError, GoldenError
-from pytest_npudump.golden.kept_tensors import read_tensors
+from pytest_npudump.golden.stored_tensors import read_tensors
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.calibration import fed, fed_otherwise, fed_words
 from pytest_npudump.regression.measured_noise import once, repeated

@@ -11,7 +11,7 @@ from pytest_npudump.errors import DumpError
 from pytest_npudump.explain.operator_alone import ACQUITTED
 from pytest_npudump.explain.operator_alone import UNKNOWN as NOT_JUDGED
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
-from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.text import first_of
 from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.measured_noise import further_runs

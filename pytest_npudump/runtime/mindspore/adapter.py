@@ -28,7 +28,7 @@ from pytest_npudump.config.data_dump import (
 )
 from pytest_npudump.dump.bytes.textfile import read_small
 from pytest_npudump.errors import FormatError, RuntimeUnavailableError
-from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.text import first_of
 from pytest_npudump.runtime.acl import variable_facts
 from pytest_npudump.runtime.base import Evidence
 from pytest_npudump.runtime.mindspore.model import MindIRSession, VariedCells

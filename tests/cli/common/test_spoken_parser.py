@@ -9,7 +9,7 @@ import pytest
 
 from pytest_npudump.cli import ls, main
 from pytest_npudump.cli.common.spoken_parser import SpokenParser, asked_language
-from pytest_npudump.language.text_width import width
+from pytest_npudump.language.text import width
 from pytest_npudump.language.translation import is_english, speaking
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.dump.files.proto import dump_data_class
-from pytest_npudump.golden.pair import stage_pair
+from pytest_npudump.golden.store import stage_pair
 from pytest_npudump.record.record import Record
 
 if TYPE_CHECKING:

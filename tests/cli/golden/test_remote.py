@@ -11,11 +11,8 @@ import numpy as np
 import pytest
 import s3fs  # noqa: F401 - loaded once, or each test would load it
 
-from pytest_npudump.golden.kept_tensors import KeptTensors, read_tensors
-from pytest_npudump.golden.objects.stored_golden import stage_stored
-from pytest_npudump.golden.objects.tensor_store import TensorStore
-from pytest_npudump.golden.pair import stage_pair
-from pytest_npudump.golden.store import read_golden
+from pytest_npudump.golden.store import read_golden, stage_pair
+from pytest_npudump.golden.stored_tensors import KeptTensors, TensorStore, read_tensors, stage_stored
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import yaml
 
-from pytest_npudump.golden.kept_tensors import KeptTensors
-from pytest_npudump.golden.pair import stage_pair
-from pytest_npudump.golden.store import read_golden
+from pytest_npudump.golden.store import read_golden, stage_pair
+from pytest_npudump.golden.stored_tensors import KeptTensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable

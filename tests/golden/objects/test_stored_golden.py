@@ -12,14 +12,17 @@ import pytest
 
 from pytest_npudump.errors import GoldenError, StoreError
 from pytest_npudump.golden.approval_merge import merge
-from pytest_npudump.golden.integrity import faults
-from pytest_npudump.golden.kept_tensors import read_tensors, stored_tensors
+from pytest_npudump.golden.census import faults
 from pytest_npudump.golden.objects.object_store import ObjectStore
-from pytest_npudump.golden.objects.stored_golden import fetch_tensors, stage_stored
-from pytest_npudump.golden.objects.tensor_store import TensorStore
-from pytest_npudump.golden.pair import source_layers
 from pytest_npudump.golden.revisions import Change, changes
-from pytest_npudump.golden.store import read_golden
+from pytest_npudump.golden.store import read_golden, source_layers
+from pytest_npudump.golden.stored_tensors import (
+    TensorStore,
+    fetch_tensors,
+    read_tensors,
+    stage_stored,
+    stored_tensors,
+)
 from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import parse, render
 
@@ -226,9 +229,9 @@ from killed import killed
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.record.record import Record
-from pytest_npudump.golden.kept_tensors import read_tensors
-from pytest_npudump.golden.objects.stored_golden import stage_stored
-from pytest_npudump.golden.objects.tensor_store import TensorStore
+from pytest_npudump.golden.stored_tensors import read_tensors
+from pytest_npudump.golden.stored_tensors import stage_stored
+from pytest_npudump.golden.stored_tensors import TensorStore
 from pytest_npudump.golden.store import read_golden
 
 folder = Path(sys.argv[1])

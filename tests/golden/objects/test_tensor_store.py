@@ -13,7 +13,7 @@ import pytest
 
 from pytest_npudump.errors import GoldenError, StoreError
 from pytest_npudump.golden.objects.object_store import ObjectStore
-from pytest_npudump.golden.objects.tensor_store import TensorStore
+from pytest_npudump.golden.stored_tensors import TensorStore
 from pytest_npudump.record.pointer_lines import Pointer
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from pytest_npudump.config.acl_json import dump_section
 from pytest_npudump.errors import RequestError
-from pytest_npudump.plugin.marker.arguments import CHECKS, parse_marker
-from pytest_npudump.plugin.marker.combinations import check_combination
+from pytest_npudump.plugin.marker.item import CHECKS, check_combination, parse_marker
 from pytest_npudump.request import DumpRequest, KnownNames, RunRequest, is_glob
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "marker.md"

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pytest_npudump.plugin.marker.arguments import CHECKS
+from pytest_npudump.plugin.marker.item import CHECKS
 from pytest_npudump.plugin.marker.marks import ARGUMENTS, marker_line
 
 

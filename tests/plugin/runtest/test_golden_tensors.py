@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from pytest_npudump.golden.pair import waiting_path
+from pytest_npudump.golden.store import waiting_path
 from pytest_npudump.golden.tensors import load_tensors
 
 if TYPE_CHECKING:

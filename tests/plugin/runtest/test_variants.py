@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.cli import main
-from pytest_npudump.golden.overlay import VARIANT
-from pytest_npudump.golden.store import read_golden
+from pytest_npudump.golden.store import VARIANT, read_golden
 from pytest_npudump.record.text import parse
 
 if TYPE_CHECKING:

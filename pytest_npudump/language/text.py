@@ -1,0 +1,123 @@
+"""What a message shows of much: the first of many names, the beginning of a long line, a size."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from pytest_npudump.language.translation import gettext as _
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def first_of(names: Iterable[object], most: int | None = 5, separator: str = ", ") -> str:
+    """Return ``a, b and 3 more``: the first names, and how many there are beside them.
+
+    Args:
+        names: what is named, in the order in which it is shown.
+        most: how many are named; None for all of them.
+        separator: what stands between two.
+    """
+    every = [*names]
+    shown = every[:most]
+    left = len(every) - len(shown)
+    return separator.join(map(str, shown)) + (_(" and {left} more").format(left=left) if left else "")
+
+
+def cut(text: str, width: int) -> str:
+    """Return a text of at most ``width`` characters; one that is longer ends in three dots."""
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def byte_size(nbytes: int) -> str:
+    """Return a size as people read it: ``4.0 MiB``."""
+    size, unit = float(nbytes), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < 1024:  # noqa: PLR2004 - the step between two binary units
+            break
+        size, unit = size / 1024, larger
+    return f"{nbytes} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+_DOUBTFUL = re.compile(r"[^\n\t -~\xa0\u1680\u2000-\u200a\u202f\u205f\u3000]+")
+_BEGIN = re.compile(r"^([^\S\n]*):(?=:)", re.MULTILINE)
+_WITHIN = re.compile(r"(?<=#)#(?=\w*\[)")
+
+
+def inert(text: str) -> str:
+    r"""Return text in which what is not printable, and a sign of each command, is there as an escape.
+
+    Such as ``\x1b``, ``\u202e`` and ``#\x23[error]``; tabs, spaces of any width and ends of lines stay.
+
+    Args:
+        text: one line, or several.
+    """
+    text = _DOUBTFUL.sub(_escaped, text)
+    if "##" in text:
+        text = _WITHIN.sub(r"\\x23", text)
+    return _BEGIN.sub(r"\1\\x3a", text) if "::" in text else text
+
+
+def _escaped(match: re.Match[str]) -> str:
+    found = match.group()
+    if found.isprintable():
+        return found
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in found)
+
+
+_ESCAPED = "##"
+"""Begins what no message shows as it is, see :mod:`pytest_npudump.language.text`."""
+
+
+def typed(*words: object) -> str:
+    r"""Return words of a command as they are typed in a shell, on one line of printable characters.
+
+    What is not printable is there as bash's ``$'\x1b'``.
+    """
+    return " ".join(map(_word, map(str, words)))
+
+
+def _word(word: str) -> str:
+    if word.isprintable() and _ESCAPED not in word:
+        return shlex.quote(word)
+    return "$'" + "".join(map(_sign, word)).replace(_ESCAPED, "#\\x23") + "'"
+
+
+def _sign(sign: str) -> str:
+    if sign in "\\'":
+        return f"\\{sign}"
+    if sign.isprintable():
+        return sign
+    escaped = "surrogateescape" if "\udc80" <= sign <= "\udcff" else "surrogatepass"
+    return "".join(f"\\x{byte:02x}" for byte in sign.encode("utf-8", escaped))
+
+
+_PIECE = r"[（“]*(?:[!-~]+|[^\s!-~])[，。；：、）”？！]*|\s+"  # noqa: RUF001 - the signs of Chinese
+"""What a line is not broken in: a word, or a letter of Chinese, with the signs that belong to it."""
+
+
+def width(text: str) -> int:
+    """Return how many columns a line of text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # noqa: PLC0415 - only for other scripts than ASCII
+
+    return cell_len(text)
+
+
+def padded(text: str, columns: int) -> str:
+    """Return text with blanks behind it, so that it takes that many columns."""
+    return text + " " * (columns - width(text))
+
+
+def wrapped(text: str, columns: int) -> list[str]:
+    """Return text as lines that take at most that many columns, but for longer words."""
+    lines = [""]
+    for piece in re.findall(_PIECE, " ".join(text.split())):
+        if width(lines[-1]) + width(piece.rstrip()) > columns and lines[-1]:
+            lines[-1] = lines[-1].rstrip()
+            lines.append("")
+        lines[-1] += piece if lines[-1] else piece.lstrip()
+    return lines
