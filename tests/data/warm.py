@@ -11,7 +11,7 @@ import sys
 
 
 def ask(path: str, words: list[str], streams: tuple[int, ...] = (0, 1, 2)) -> int:
-    """Have a command run with these streams; return how it ended."""
+    """Have a command run with these streams; return its exit code, or less than 0 by a signal."""
     parts = [
         os.getcwd(),  # noqa: PTH109 - pathlib is as long to import as all else
         *words,
@@ -24,7 +24,7 @@ def ask(path: str, words: list[str], streams: tuple[int, ...] = (0, 1, 2)) -> in
         socket.send_fds(server, [len(message).to_bytes(4, "big")], list(streams))
         server.sendall(message)
         answer = server.recv(4)
-    return int.from_bytes(answer, "big") if answer else 255
+    return int.from_bytes(answer, "big", signed=True) if answer else 255
 
 
 def serve(path: str) -> list[str]:
@@ -53,7 +53,7 @@ def serve(path: str) -> list[str]:
             if session:
                 _, status = os.waitpid(session, 0)
                 code = os.waitstatus_to_exitcode(status)
-                caller.sendall((code if code >= 0 else 128 - code).to_bytes(4, "big"))
+                caller.sendall(code.to_bytes(4, "big", signed=True))
                 os._exit(0)
             for number, stream in enumerate(streams):
                 os.dup2(stream, number)
@@ -154,4 +154,7 @@ if __name__ == "__main__":
         warm_up()
         run(serve(sys.argv[2]))
     else:
-        sys.exit(ask(sys.argv[1], sys.argv[2:]))
+        ended = ask(sys.argv[1], sys.argv[2:])
+        if ended < 0:
+            os.kill(os.getpid(), -ended)  # as the command was
+        sys.exit(ended)
