@@ -168,17 +168,18 @@ def _written(file: RawFile, record: ContainerRecord, start: int) -> Sequence[int
         except FormatError:
             continue
         return way
+    end = start
     for tensor in record.tensors:
-        if start + tensor.size > file.size:
+        if end + tensor.size > file.size:
             raise file.error(
-                start,
-                f"{tensor.io} {tensor.slot} needs {tensor.size} bytes, but the file has {file.size - start} "
+                end,
+                f"{tensor.io} {tensor.slot} needs {tensor.size} bytes, but the file has {file.size - end} "
                 f"from there on ({file.size} in all): it is truncated or damaged, collect the dump again",
             )
-        start += tensor.size
+        end += tensor.size
     raise file.error(
-        start,
-        f"{file.size - start} bytes behind the last tensor are not another record: "
+        end,
+        f"{file.size - end} bytes behind the last tensor are not another record: "
         "the file is damaged, collect the dump again",
     )
 
@@ -366,14 +367,14 @@ def _tlv_head(file: RawFile) -> tuple[ContainerRecord, int]:
 def _tlv_tensors(cursor: _Cursor, kind: int) -> Iterator[ContainerTensor]:
     (count,) = cursor.take(_COUNT, "the number of tensors")
     for slot in range(count):
-        dtype, packed, *_, address, _offset, size, nbytes = cursor.take(_PREFIXES[kind], "a tensor")
-        part = cursor.part(nbytes, "a tensor's description")
+        dtype, packed, *_, address, _offset, size, nested_bytes = cursor.take(_PREFIXES[kind], "a tensor")
+        part = cursor.part(nested_bytes, "a tensor's description")
         nested: dict[int, bytes] = {}
         while not part.done:
-            tag, length = part.take(_TLV, "a nested TLV")
-            if tag in {_SHAPE, _ORIGINAL_SHAPE} and length % 8:
-                raise part.error(f"a shape of {length} bytes, expected a multiple of 8")
-            nested[tag] = part.take_bytes(length, "a nested TLV's value")
+            tag, nbytes = part.take(_TLV, "a nested TLV")
+            if tag in {_SHAPE, _ORIGINAL_SHAPE} and nbytes % 8:
+                raise part.error(f"a shape of {nbytes} bytes, expected a multiple of 8")
+            nested[tag] = part.take_bytes(nbytes, "a nested TLV's value")
         (shape, note), (original, odd) = (
             _checked_shape(dim for (dim,) in struct.iter_unpack("<q", nested[tag]))
             if tag in nested

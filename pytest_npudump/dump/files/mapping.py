@@ -72,11 +72,12 @@ def read_mapping(path: Path) -> dict[str, str]:
         places.setdefault((short, long), (number, offset))
         known = names.setdefault(short, long)
         if known != long:
-            hashed = [name for name in (known, long) if _hash_of(name) == short]
+            both = (known, long)
+            hashed = [name for name in both if _hash_of(name) == short]
             if len(hashed) != 1:
                 raise FormatError(
                     path,
-                    f"{short} stands for both {known!r} and {long!r}; the dump mixes two runs",
+                    f"{short} stands for both {both[0]!r} and {both[1]!r}; the dump mixes two runs",
                     offset=offset,
                 )
             names[short] = hashed[0]
