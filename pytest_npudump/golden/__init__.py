@@ -1,12 +1,10 @@
 """Golden files: their place in the repository, and how they are written without loss.
 
-``path`` is where a test's golden lies, ``variants`` which of its files counts, ``store`` reads and stages
-one; ``origin`` the facts it records and ``stamps`` when. ``tensors`` is the file beside it, ``kept_tensors``
-what a test keeps there, ``pair`` both files replaced as one. ``applicable`` tells which variant is for a run,
-``overlay`` is one that holds what differs, ``variant_files`` makes and removes it. ``replaceable`` says which
-run may be written over one.
+``path`` is where a test's golden lies, ``variants`` which of its files counts and which run may be written
+over it, ``store`` reads, stages and replaces one with what lies beside it; ``origin`` is what it records of
+where it is from, and when. ``tensors`` is the file beside it; ``objects/`` are tensors in a store,
+``stored_tensors`` those of a golden that lie there.
 
-Beside a run: ``census`` says which files are whose, ``integrity`` what is wrong with them, ``revisions`` what
-changed between two; ``approval_merge`` makes one of two approvals. ``objects/`` are tensors that lie in a
-store, ``named_objects`` what all goldens name of them, for whoever looks after one.
+Beside a run: ``census`` says which files are whose and what is wrong with them, ``revisions`` what changed
+between two; ``approval_merge`` makes one of two approvals.
 """

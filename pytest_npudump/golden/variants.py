@@ -564,8 +564,8 @@ def not_recorded(goldens: Goldens, facts: Mapping[str, str]) -> str:
         return ""
     return (
         f"{golden.path} is a device's ({_facts_in_words(golden.producer)}), and this run the emulator's: "
-        f"record it on the device, or beside it with --npudump-golden-variant=NAME --npudump-update-golden; remove the "
-        f"file first if the device's is to go"
+        "record it on the device, or beside it with --npudump-golden-variant=NAME --npudump-update-golden; "
+        "remove the file first if the device's is to go"
     )
 
 

@@ -1,6 +1,6 @@
 """Public: two dumps compared, and a session's results, as objects that a notebook shows in charts and tables.
 
-``dump_comparison`` has the first, ``session_results`` the second, ``markup`` the HTML of both.
+``dump_comparison`` has the first, ``session_results`` the second and the HTML of both.
 """
 
 from pytest_npudump.notebook.dump_comparison import DumpComparison, compare_dumps

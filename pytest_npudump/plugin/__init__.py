@@ -1,8 +1,8 @@
 """The pytest plugin: nothing but pytest, found by its entry point ``pytest_npudump.plugin``.
 
 ``hooks`` is what every session loads, with ``options``; ``runner`` comes in with the first marked test. A
-test is a ``marker/`` that asks and a ``runtest/`` that is run, and ``reported``; ``fixture`` is what it sees,
-with ``checked_operator`` and ``program_run`` behind it. ``repetitions`` are tests that other plugins repeat.
+test is a ``marker/`` that asks and a ``runtest/`` that is run, and ``reported``; ``fixture`` is what it sees.
+``repetitions`` are tests that other plugins repeat.
 ``device_turns`` shares devices with other processes. ``isolation/`` gives it processes of its own,
 ``session_runtime`` the runtime. ``keeper`` writes what a session keeps, ``ci/`` serves who runs it. ``paths``
 and ``memory_folder`` are where files lie, ``terminal/`` prints. ``collected`` and ``golden_owners`` are

@@ -14,8 +14,7 @@ from pytest_npudump.errors import MissingExtraError, NpudumpError, RequestError
 from pytest_npudump.plugin.marker.marks import MARKER, is_marked, late_marker, marker_line, take_marks
 from pytest_npudump.plugin.options import add_options, settings_of, usage_error
 from pytest_npudump.plugin.terminal.reporter import Reporter
-from pytest_npudump.settings import Settings, ci_variable
-from pytest_npudump.settings.options import ALL, FAILED, NEW
+from pytest_npudump.settings import ALL, FAILED, NEW, Settings, ci_variable
 
 if TYPE_CHECKING:
     from collections.abc import Generator

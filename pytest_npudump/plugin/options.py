@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.errors import RequestError
-from pytest_npudump.settings import Settings, settings_from
-from pytest_npudump.settings.options import OPTIONS, Option
+from pytest_npudump.settings import OPTIONS, Option, Settings, settings_from
 from pytest_npudump.storage.atomic import with_argument_files
 
 if TYPE_CHECKING:

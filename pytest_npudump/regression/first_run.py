@@ -48,7 +48,7 @@ from pytest_npudump.regression.unwritten import (
     keep_probe,
     read_probe,
 )
-from pytest_npudump.settings.options import ALL, FAILED, NEW
+from pytest_npudump.settings import ALL, FAILED, NEW
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

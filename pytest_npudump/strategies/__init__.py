@@ -11,8 +11,8 @@ For ``npu_dump.check_op``; needs the extra ``testing``, which is asked for by th
     def test_relu(npu_dump, x):
         npu_dump.check_op("Relu", x, reference=lambda x: numpy.maximum(x, 0))
 
-``tensor_strategies`` makes tensors of ``edge_values`` in shapes of ``edge_shapes``; ``hypothesis_settings``
-are those of a test that runs on a device.
+``tensor_strategies`` makes them, in shapes with edges of their own, and has the settings of a test that runs
+on a device.
 """
 
 from pytest_npudump.strategies.tensor_strategies import alike, matrices, settings, shapes, tensors, values

@@ -11,8 +11,7 @@ For who offers one as an entry point (:mod:`pytest_npudump.runtime.registry`,
         def read(self, path):
             return FORMAT.read(path)
 
-``runtimes`` and ``file_formats`` hold the tests, ``damage`` the ways in which a file is damaged for them,
-``record_checks`` what every record must say.
+``runtimes`` and ``file_formats`` hold the tests.
 """
 
 from pytest_npudump.testing.file_formats import FormatConformance, Sample

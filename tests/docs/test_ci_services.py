@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from pytest_npudump.settings.options import OPTIONS
+from pytest_npudump.settings import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ import pytest
 from pytest_npudump.doctor.checks import examine
 from pytest_npudump.doctor.machine import ABSENT, OK, PROBLEM, WARNING, Finding
 from pytest_npudump.runtime.registry import Probe
-from pytest_npudump.settings.options import OPTIONS
+from pytest_npudump.settings import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

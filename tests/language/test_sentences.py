@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(pytest_npudump.__file__).parent
 PATH = PACKAGE / "language" / "catalogues" / "zh.sentences.po"
-_MARKS = frozenset({"_", "gettext", "mark", "said", "ngettext"})
+_MARKS = frozenset({"_", "gettext", "mark", "said", "ngettext", "Option"})
+"""Functions that mark a message, and what makes an option of pytest, whose help stands among pytest's own."""
 _ENGLISH = frozenset(
     {
         *("cli", "report", "notebook", "language"),  # what these say is marked where it is said
         *("emulator", "onnxmodels"),  # what the emulated driver answers, as CANN's own does
         *("testing", "strategies"),  # what programmers of tests and runtimes read
         *("demo", "explain/reproduction"),  # files that are written, and what stands beside them
-        "settings/options.py",  # helps of pytest's options, among pytest's own
     }
 )
-"""Of rooms, and a module, no catalogue has the sentences: why; docs/reference/chinese.md says so."""
+"""Of rooms no catalogue has the sentences: why; docs/reference/chinese.md says so."""
 
 
 def _sources() -> Any:

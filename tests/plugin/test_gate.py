@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.settings.options import OPTIONS
+from pytest_npudump.settings import OPTIONS
 
 if TYPE_CHECKING:
     from conftest import Project

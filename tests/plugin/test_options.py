@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_npudump.errors import RequestError
 from pytest_npudump.plugin.options import settings_of
-from pytest_npudump.settings import Settings
-from pytest_npudump.settings.options import OPTIONS, Option, parse_size
+from pytest_npudump.settings import OPTIONS, Option, Settings, parse_size
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "options.md"
 NOT_DEFAULT = {

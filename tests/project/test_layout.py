@@ -21,8 +21,8 @@ NO_ROOMS = {
 NO_MODULES = {"__all__", "acl", "npu_dump", "npudump", "testing"}
 """Names of other things in the first lines of folders."""
 FAMILY = {
-    *("command", "reader", "executions", "provider", "adapter", "activity", "client", "model"),
-    *("errors", "request", "scene"),
+    *("command", "provider", "adapter", "model"),
+    *("errors", "request", "scene", "settings"),
 }
 """Modules that an index need not name: those of every member of a family, and those beside the rooms."""
 
@@ -57,27 +57,20 @@ def test_tests_lie_in_folders() -> None:
 
 def test_modules_of_one_name_are_of_one_kind() -> None:
     families = {
-        "arguments": "of the marker, and of the command",
+        "adapter": "a file that each runtime has",
         "command": "what a folder of cli/ runs",
-        "config": "a command, and a file that each runtime has",
         "mindspore": "what it reads, and what it writes",
-        "report": "a command, and what another one says",
-        "tolerance": "a command, and what it shows",
-        "torchair": "what it reads, and what it writes",
-        "verdict": "of a reader of configurations, and of a comparison",
-        "overflow": "a command, a scene, and what the emulator dumps for it",
-        "registry": "an index of what other packages may add to",
-        "reader": "of a dump, and a file that formats have",
-        "executions": "a file that formats have",
-        "activity": "a file that each runtime has",
-        "adapter": "the same",
-        "client": "the same",
-        "model": "the same",
-        "provider": "the same",
-        "memory": "the device's memory, from the same two sides",
+        "model": "a file that each runtime has",
+        "npy": "the format, and arrays of it",
         "options": "of the command, and of pytest",
-        "remote": "a runtime in another process, a store elsewhere",
+        "overflow": "a command, a scene, and the records of it",
         "progress": "a bar of the command, a line of pytest",
+        "provider": "a file that each runtime has",
+        "registry": "an index of what other packages may add to",
+        "remote": "a runtime in another process, a store elsewhere",
+        "report": "a command, and what another one says",
+        "text": "of a record, and words for a terminal",
+        "tolerance": "a command, and what it shows",
     }
     modules = [path.stem for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
     assert {name for name in modules if modules.count(name) > 1} == families.keys()

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_npudump.errors import RuntimeUnavailableError
 from pytest_npudump.runtime.registry import OURS, Examined, Provider, choose, offered, provider_of
-from pytest_npudump.settings.options import OPTIONS
+from pytest_npudump.settings import OPTIONS
 
 EXAMPLE = Path(__file__).parents[1] / "testing" / "conftest.py"
 PROVIDER = """\

@@ -22,7 +22,7 @@ from pytest_npudump.plugin.paths import keeps_results, results_path
 from pytest_npudump.regression.outcome import GOOD
 from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.verdicts import plain, shown
-from pytest_npudump.settings.options import ci_variable
+from pytest_npudump.settings import ci_variable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""The one table of options; :mod:`pytest_npudump.plugin.options` makes pytest's of it."""
+"""The options: the table of them, what a user typed, and what holds in one run.
+
+:mod:`pytest_npudump.plugin.options` makes pytest's options of the table.
+"""
 
 from __future__ import annotations
 
