@@ -23,7 +23,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
         return 0
 
     for command in ("ls", "doctor"):
-        monkeypatch.setattr(f"pytest_npudump.cli.{command}.command.run", run)
+        monkeypatch.setattr(f"pytest_npudump.cli.{command}.run", run)
     return found
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # Loaded here once: what a session within a test imports first, its end unloads again.
 for _name in ("_pytest.stepwise", "filelock", "onnxruntime", "rich.console"):
     importlib.import_module(_name)
-for _room in ("emulator", "plugin", "reference", "regression", "report", "results", "runtime"):
+for _room in ("emulator", "plugin", "explain", "regression", "report", "results", "runtime"):
     _package = importlib.import_module(f"pytest_npudump.{_room}")
     for _module in pkgutil.walk_packages(_package.__path__, f"{_package.__name__}."):
         with contextlib.suppress(ImportError):  # of what is not installed
