@@ -102,7 +102,6 @@ def measure(
             none is listed as one of the farthest. None for once each.
     """
     sums = _Sums(times)
-    pairs = _pairs(golden, actual, tolerances, sums)
     codes, valid = (golden, actual), None
     if not finite:
         golden, actual, valid = _cleared(golden, actual, results, sums, offset)
