@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pytest_npudump.compare.tensors.difference import compare_tensors, examine_tensors
 from pytest_npudump.compare.tensors.tensor_pair import Pair, compare_pair
 from pytest_npudump.dump.arrays.decode import load
+from pytest_npudump.dump.arrays.packed import PackedTensor
 from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.values.dtypes import BY_NAME
@@ -370,3 +371,28 @@ def test_packed_types_compare_as_their_values(name: str, count: int, tmp_path: P
         assert found.norm == pytest.approx(np.linalg.norm(wide[0]), rel=1e-6)
         product = np.vdot(wide[0], wide[1]).real / np.linalg.norm(wide[0]) / np.linalg.norm(wide[1])
         assert found.cosine == pytest.approx(product, rel=2e-6)
+
+
+@pytest.mark.parametrize("count", [77, LARGE])
+@pytest.mark.parametrize("equal", [0.0, 0.5, 1.0])
+def test_complex32_that_is_not_finite_compares_as_complex64(count: int, equal: float, tmp_path: Path) -> None:
+    halves = [_content("float16", "codes", 2 * count, seed) for seed in (0, 1)]
+    same = int(equal * count) * 2
+    halves[1][:same] = halves[0][:same]
+    packed = []
+    for side, name in zip(halves, ("golden", "actual"), strict=True):
+        (tmp_path / name).write_bytes(side.tobytes())
+        packed.append(PackedTensor(Payload(tmp_path / name, 0, side.nbytes), "complex32", (count,)))
+    wide = [side.astype(np.float32).view(np.complex64) for side in halves]
+    found, expected = (
+        examine_tensors(*sides, rtol=1e-3, atol=1e-3)
+        for sides in ((packed[0], packed[1]), (wide[0], wide[1]))
+    )
+    for measure, value in expected.difference.to_json().items():
+        if isinstance(value, (int, float)):
+            assert getattr(found.difference, measure) == pytest.approx(value, rel=3e-6), measure
+    assert repr(found.difference.worst) == repr(expected.difference.worst)
+    assert found.difference.first_special_different == expected.difference.first_special_different
+    for one, other in ((found.golden, expected.golden), (found.actual, expected.actual)):
+        assert (one.count, one.nan, one.zero) == (other.count, other.nan, other.zero)
+        assert one.l2norm == pytest.approx(other.l2norm, rel=1e-6, nan_ok=True)
