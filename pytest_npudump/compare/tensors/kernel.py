@@ -56,6 +56,10 @@ _FLOAT16_BITS = np.int32(0x8FFFE000 - (1 << 32))
 _FLOAT16_SCALE = np.float32(2.0**112)
 _INFINITIES = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F80 << 16, "float64": 0x7FF0 << 48}
 """Codes of infinity; those of NaN are larger."""
+_ADDED = (16, 2048)
+"""Rows of so many integers that are added in their own type."""
+_BOTH = np.uint16(0x101)
+"""The flags of both parts of a complex number."""
 ROW = 8192
 """Elements up to which BLAS never divides an inner product between threads of its own."""
 
@@ -102,10 +106,9 @@ def measure(
             none is listed as one of the farthest. None for once each.
     """
     sums = _Sums(times)
-    pairs = _pairs(golden, actual, tolerances, sums)
-    codes, valid = (golden, actual), None
+    codes = golden, actual
     if not finite:
-        golden, actual, valid = _cleared(golden, actual, results, sums, offset)
+        codes, (golden, actual) = _cleared(golden, actual, results, sums, offset)
     pairs = _pairs(golden, actual, tolerances, sums)
     one, distance, gap = pairs.one, pairs.distance, pairs.gap
     magnitude, highest = np.abs(one), np.maximum.reduce(gap, axis=1)
@@ -114,12 +117,15 @@ def measure(
         known = magnitude != 0
     if highest.any():
         relative = distance / magnitude
-        if known is not None:
-            relative = _masked(relative, known)
-            changed = np.logical_or.reduce((distance != 0) & ~known, axis=1)
+        if known is not None and np.isfinite(highest).all():
+            np.fmax(relative, 0, out=relative)  # 0 / 0 adds nothing
     farthest = np.maximum.reduce(relative, axis=1)
+    if known is not None and not np.isfinite(farthest).all():
+        relative = masked(relative, known)
+        farthest = np.maximum.reduce(relative, axis=1)
+        changed = np.logical_or.reduce((distance != 0) & ~known, axis=1)
     if relative.dtype == np.float32 and not farthest[0] < 1 / _TINY:
-        relative = _masked(np.divide(distance, magnitude, dtype=np.float64), magnitude != 0)
+        relative = masked(np.divide(distance, magnitude, dtype=np.float64), magnitude != 0)
         farthest = np.maximum.reduce(relative, axis=1)
     outside = [0] * len(one)
     edges = tolerances * (1 - (_MARGIN if distance.dtype == np.float32 else _ROUNDING))
@@ -131,7 +137,7 @@ def measure(
         np.maximum.reduce(magnitude, axis=1).tolist(),
         np.where(changed, np.inf, farthest).tolist(),
         sums.add(relative).tolist(),
-        sums.count(np.ones(one.shape, np.bool_) if known is None else known),
+        sums.count(known, one.shape),
         outside,
     )
     for (measures, _), top, size, most, total, number, far in zip(results, *columns, strict=True):
@@ -146,8 +152,9 @@ def measure(
         _list_farthest(gap, highest, shown, results, offset, whole=whole)
     _add_products(pairs, results, sums, doubles=bool({golden.dtype.char, actual.dtype.char} & {*"dD"}))
     if codes[0].dtype == codes[1].dtype and dtype_name(codes[0].dtype) in ULP_TYPES:
-        ulps = ulp_gap(*codes) if valid is None else ulp_gap(*codes) * valid
-        tops, totals = np.maximum.reduce(ulps, axis=1).tolist(), sums.add(ulps).tolist()
+        ulps = ulp_gap(*codes)
+        tops = np.maximum.reduce(ulps, axis=1).tolist()
+        totals = sums.add(ulps, max(tops)).tolist()
         for (measures, _), most, total in zip(results, tops, totals, strict=True):
             measures.max_ulp = max(measures.max_ulp, most)
             measures.ulp_sum += total
@@ -257,12 +264,20 @@ def ulp_gap(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     first, second = one.view(signed), other.view(signed)
     if dtype_name(one.dtype) == "float8_e8m0fnu":
         first, second = (side.view(np.uint8).astype(np.int16) for side in (one, other))
-    if not first.size or np.minimum.reduce(first ^ second, axis=None) >= 0:
-        gap: np.ndarray = np.abs(first - second).view(f"u{first.itemsize}")
+    apart = first ^ second
+    if not first.size or np.minimum.reduce(apart, axis=None) >= 0:
+        np.subtract(first, second, out=apart)
+        gap: np.ndarray = np.abs(apart, out=apart).view(f"u{first.itemsize}")
         return gap
     last, bits = np.iinfo(signed).max, 8 * signed.itemsize - 1
-    first, second = (((side >> bits) & last ^ side) - (side >> bits) for side in (first, second))
-    return unsigned_gap(first, second)
+    sides = []
+    for side in (first, second):
+        sign = side >> bits
+        codes = sign & last
+        codes ^= side
+        codes -= sign
+        sides.append(codes)
+    return unsigned_gap(*sides)
 
 
 def unsigned_gap(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -272,13 +287,15 @@ def unsigned_gap(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return gap
 
 
-def _masked(values: np.ndarray, flags: np.ndarray) -> np.ndarray:
+def masked(values: np.ndarray, flags: np.ndarray) -> np.ndarray:
     """Return values with 0 where flags are not set, in a fraction of the time of ``where``."""
     size = values.itemsize
     if values.dtype.kind == "c":
-        flags, size = np.repeat(flags, 2, axis=1), size // 2
-    bits = -flags.astype(f"i{size}")
-    found: np.ndarray = (values.view(bits.dtype) & bits).view(values.dtype)
+        flags, size = (flags * _BOTH).view(np.bool_), size // 2
+    bits = flags.astype(f"i{size}")
+    np.negative(bits, out=bits)
+    np.bitwise_and(values.view(bits.dtype), bits, out=bits)
+    found: np.ndarray = bits.view(values.dtype)
     return found
 
 
@@ -288,17 +305,24 @@ class _Sums:
     def __init__(self, times: np.ndarray | None) -> None:
         self.times = times
 
-    def count(self, flags: np.ndarray) -> list[int]:
-        """Return how many flags of each row are set."""
-        return row_counts(flags) if self.times is None else [int(self.times[flags[0]].sum())]
+    def count(self, flags: np.ndarray | None, shape: tuple[int, int] = (0, 0)) -> list[int]:
+        """Return how many flags of each row are set; None are those of ``shape`` that are all set."""
+        if self.times is None:
+            return [shape[1]] * shape[0] if flags is None else row_counts(flags)
+        times = self.times if flags is None else self.times[flags[0]]
+        return [int(times.sum())]
 
-    def add(self, values: np.ndarray) -> np.ndarray:
-        """Return the sums of rows; those of integers that float64 holds are exact."""
+    def add(self, values: np.ndarray, most: int | None = None) -> np.ndarray:
+        """Return the sums of rows, exact of integers that float64 holds; ``most`` is the largest of them."""
         if self.times is not None:
             return np.asarray(values @ self.times)
         if values.dtype == np.float32:
             return np.array([block_sum(row) for row in values])
         short = values.dtype.kind == "u" and values.itemsize < _LONG
+        fits = short and most is not None and most <= np.iinfo(values.dtype).max // _ADDED[0]
+        if fits and not values.shape[1] % math.prod(_ADDED):  # numpy adds slowly where it converts
+            parts = values.reshape(len(values), -1, *_ADDED)
+            values = np.add.reduce(parts, axis=2, dtype=values.dtype).reshape(len(values), -1)
         return np.asarray(np.add.reduce(values, axis=1, dtype=np.int64 if short else np.float64))
 
     def dot(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -318,13 +342,13 @@ def _cleared(
     results: Sequence[tuple[Measures, Worst]],
     sums: _Sums,
     offset: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """Count pairs with NaN or an infinity, and list those that differ.
 
-    Returns both sides with 0 in their place, and where all is finite. Two equal zeros add nothing to any sum
-    and are within every tolerance.
+    Returns both sides with the code 0 in their place, and with the value 0. Two equal zeros add nothing to
+    any sum and are within every tolerance.
     """
-    kinds = _special(golden), _special(actual)
+    kinds = special_flags(golden), special_flags(actual)
     none = np.zeros(golden.shape, np.bool_)
     (first, nan), (second, lost) = ((none, none) if found is None else found for found in kinds)
     special = first | second
@@ -345,17 +369,20 @@ def _cleared(
             )
             worst.take_special(places + offset, *shown)
     finite = ~special
-    if golden.itemsize == 1 or actual.itemsize == 1:  # not all of these types have a zero
-        golden, actual = widened(golden, np.float64), widened(actual, np.float64)
-    return _masked(golden, finite), _masked(actual, finite), finite
+    codes = masked(golden, finite), masked(actual, finite)
+    if golden.itemsize > 1 and actual.itemsize > 1:
+        return codes, codes
+    # not all types of 8 bits have a zero
+    wide = widened(golden, np.float64), widened(actual, np.float64)
+    return codes, (masked(wide[0], finite), masked(wide[1], finite))
 
 
 def is_finite(values: np.ndarray) -> bool:
     """Whether elements of any type have no NaN and no infinity among them."""
-    return _special(values) is None
+    return special_flags(values) is None
 
 
-def _special(values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+def special_flags(values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """Where elements are NaN or infinite, and where they are NaN; None if all are finite."""
     if values.dtype.kind in "biu":
         return None

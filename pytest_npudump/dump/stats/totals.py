@@ -178,9 +178,9 @@ def row_totals(values: np.ndarray, *, whole: bool) -> list[Totals]:
 
 def row_counts(flags: np.ndarray) -> list[int]:
     """How many flags of each row of shape (k, n) are set."""
-    rows, length = flags.shape
+    rows = len(flags)
     total = int(np.count_nonzero(flags))
-    if total in {0, flags.size}:
-        return [length if total else 0] * rows
+    if rows == 1 or total in {0, flags.size}:
+        return [total // rows] * rows
     found: list[int] = np.add.reduce(flags, axis=1, dtype=np.intp).tolist()
     return found
