@@ -151,7 +151,7 @@ def test_no_name_of_a_layer_is_a_command_to_github(
         *(
             ["golden", "pending", *kept],
             ["golden", "diff", *kept],
-            ["golden", "review", "--lines", "--allow-in-ci", *kept],
+            ["golden", "review", "--allow-in-ci", *kept],
         ),
     ):
         main(words)

@@ -101,7 +101,7 @@ def test_what_a_scene_without_statistics_finds_is_nothing_to_decide(
     assert "golden accept" not in summary
     monkeypatch.chdir(project.path)
     capsys.readouterr()
-    for verb in (["pending"], ["accept"], ["review", "--lines"]):
+    for verb in (["pending"], ["accept"], ["review"]):
         assert main(["golden", *verb, "--results", "kept"]) == 0
         assert capsys.readouterr().out == "no run waits for a decision\n"
     assert main(["check", "kept"]) == 1
