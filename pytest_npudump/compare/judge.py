@@ -196,28 +196,36 @@ def seen_by(golden: Record, run: Record, terms: Terms) -> tuple[Record, tuple[st
 def _under_names_of(golden: StatsTable, run: StatsTable, *, guessed: bool) -> StatsTable:
     """Return a run's table under the raw names that a golden has for names of files.
 
+    A name of files that several layers share, of the golden or of the run, is nobody's.
+
     Args:
-        golden: whose names they are: where it has one alone for a name of files.
+        golden: whose names they are.
         run: what is named.
         guessed: whether raw names of the run are only what something had for names of its files.
     """
     known = set(golden.keys)
     if golden.keys == run.keys or known.issuperset(run.keys):
         return run
-    raw: defaultdict[str, set[str]] = defaultdict(set)
-    for layer in dict.fromkeys(map(layer_of, golden.keys)):
-        raw[sanitise(layer)].add(layer)
+    theirs, ours = _by_file_name(golden), _by_file_name(run)
     names: dict[str, str] = {}
-    for layer in dict.fromkeys(map(layer_of, run.keys)):
-        found = raw.get(sanitise(layer), set())
-        if len(found) == 1 and layer not in found and (guessed or sanitise(layer) == layer):
-            names[layer] = min(found)
+    for plain, layers in ours.items():
+        found = theirs.get(plain, ())
+        if len(found) == len(layers) == 1 and layers != found and (guessed or layers[0] == plain):
+            names[layers[0]] = found[0]
     if not names:
         return run
-    layers = [names.get(layer_of(key)) for key in run.keys]
-    pairs = zip(run.keys, layers, strict=True)
+    told = [names.get(layer_of(key)) for key in run.keys]
+    pairs = zip(run.keys, told, strict=True)
     keys = [key if name is None else str(replace(TensorKey.parse(key), layer=name)) for key, name in pairs]
     return replace(run, keys=tuple(keys))
+
+
+def _by_file_name(table: StatsTable) -> Mapping[str, list[str]]:
+    """Return the layers of a table by their names in files, which several may share."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for layer in dict.fromkeys(map(layer_of, table.keys)):
+        found[sanitise(layer)].append(layer)
+    return found
 
 
 def judge_tables(

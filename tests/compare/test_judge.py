@@ -156,6 +156,20 @@ def test_a_run_has_the_raw_names_of_the_golden_that_judges(
         assert {f"{layer}:output.1" for layer in expected} <= extra
 
 
+def test_a_name_of_files_that_two_layers_of_a_run_share_is_not_given_to_the_other() -> None:
+    golden = record({"a/b:output.0": (1, None)})
+    for rows in (
+        {"a/b:output.0": (2, None), "a_b:output.0": (1, None)},
+        {"a_b:output.0": (1, None), "a/b:output.0": (2, None)},
+    ):
+        for file_names in (False, True):
+            run = replace(record(rows), file_names=file_names)
+            assert sorted(told(golden, run)[0]) == ["a/b:output.0 fail", "a_b:output.0 extra"]
+    other = record({"a.b:output.0": (1, None)})  # either of them may be it
+    run = record({"a_b:output.0": (1, None), "a/b:output.0": (1, None)})
+    assert sorted(told(other, run)[0]) == ["a.b:output.0 missing", "a/b:output.0 extra", "a_b:output.0 extra"]
+
+
 def test_names_of_an_earlier_golden_make_no_verdict() -> None:
     """A kept run may have the names of the golden that it was first judged by."""
     runs = [

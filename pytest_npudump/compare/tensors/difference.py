@@ -246,7 +246,8 @@ def _add_chunks(
         measures.take_equal(same)
     same.zero -= int(special.sum())
     same.add_special(int(special[0]), 0, int(special[1]))
-    for more in ((same, same), () if codes is None else codes.finish(tolerance)):
+    equals = (same, same) if same.count or special.any() else ()  # nothing equal says nothing of the type
+    for more in (equals, () if codes is None else codes.finish(tolerance)):
         for running, found in zip(totals, more, strict=False):
             running.merge(found)
     return totals
@@ -418,7 +419,8 @@ def values_stats(values: Values) -> Stats:
     running = array_accumulator(values.dtype)
     with np.errstate(all="ignore"):
         for piece in value_chunks(values):
-            running.add(piece)
+            if piece.size:  # an empty tensor has one empty piece
+                running.add(piece)
         return running.totals().stats()
 
 

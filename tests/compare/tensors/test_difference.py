@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pytest_npudump.compare.tensors.difference import compare_tensors, examine_tensors
+from pytest_npudump.compare.tensors.difference import compare_tensors, examine_tensors, values_stats
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.errors import RequestError
 
@@ -373,3 +373,17 @@ def test_types_of_unlike_size_are_cut_into_the_same_pieces(size: int, *, turned:
     sides = (wide, narrow) if turned else (narrow, wide)
     found = compare_tensors(*sides, rtol=1e-3, atol=0)
     assert (found.outside, found.max_abs) == (1, 1.0)
+
+
+@pytest.mark.each("dtype", [*TYPES, ml_dtypes.float8_e5m2, np.int8, np.uint64, np.complex64])
+def test_an_empty_tensor_has_statistics_of_no_element(dtype: Any) -> None:
+    stats = values_stats(np.zeros(0, dtype))
+    assert (stats.count, stats.max, stats.min, stats.nan) in {(0, None, None, 0), (0, None, None, None)}
+
+
+def test_real_numbers_held_against_complex_ones_keep_their_statistics() -> None:
+    golden, actual = np.full(3, 1 + 2j, np.complex64), np.array([1, np.inf, 2], np.float32)
+    found = examine_tensors(golden, actual, rtol=0, atol=0)
+    alone = tensor_stats(actual)
+    assert (found.actual.max, found.actual.min, found.actual.avg) == (alone.max, alone.min, alone.avg)
+    assert (found.actual.pos_inf, found.actual.neg_inf) == (1, 0)
