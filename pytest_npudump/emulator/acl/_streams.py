@@ -301,7 +301,8 @@ def process_report(milliseconds: int) -> None:
         raise RefusedError(codes.INVALID_PARAM, f"{milliseconds} ms; expected -1, or more than 0")
     state, thread = process(), threading.get_ident()
     subscriptions = state.subscriptions
-    served = next((stream for stream, owner in subscriptions.threads.items() if owner == thread), None)
+    with state.streams.changed:  # another thread may be subscribing at this moment
+        served = next((stream for stream, owner in subscriptions.threads.items() if owner == thread), None)
     if served is None:
         raise RefusedError(codes.RT_THREAD_SUBSCRIBE, f"thread {thread} is subscribed to no stream")
     if served.context.device not in state.default_contexts:
