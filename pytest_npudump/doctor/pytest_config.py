@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import ConfigError
 from pytest_npudump.language.translation import said
-from pytest_npudump.storage.atomic import read_regular, with_argument_files
+from pytest_npudump.storage.regular_file import read_regular, with_argument_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

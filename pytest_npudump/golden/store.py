@@ -22,15 +22,8 @@ from pytest_npudump.record.noise import CALIBRATION
 from pytest_npudump.record.record import EDGES, Record, rows_of
 from pytest_npudump.record.rows import by_name, common_columns, lines_by_key, render_projections
 from pytest_npudump.record.text import parse, render
-from pytest_npudump.storage.atomic import (
-    locked,
-    move_file,
-    open_regular,
-    read_regular,
-    refuse_link,
-    replace_file,
-    stage_file,
-)
+from pytest_npudump.storage.atomic import locked, move_file, refuse_link, replace_file, stage_file
+from pytest_npudump.storage.regular_file import open_regular, read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -22,7 +22,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.storage.atomic import locked, open_regular, replace_file
+from pytest_npudump.storage.atomic import locked, replace_file
+from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

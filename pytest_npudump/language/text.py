@@ -1,4 +1,4 @@
-"""What a message shows of much: the first of many names, the beginning of a long line, a size."""
+"""Text for people: cut, laid out for a terminal, spelled for a shell, and never a command of a CI service."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pytest_npudump.storage.atomic import open_regular
+from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_npudump.errors import RequestError
 from pytest_npudump.settings import OPTIONS, Option, Settings, settings_from
-from pytest_npudump.storage.atomic import with_argument_files
+from pytest_npudump.storage.regular_file import with_argument_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

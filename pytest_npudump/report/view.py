@@ -18,7 +18,7 @@ from pytest_npudump.graph.tensor_graph import TensorGraph
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark
 from pytest_npudump.report.verdicts import deciding_rule, worst
-from pytest_npudump.storage.atomic import read_regular
+from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -33,7 +33,8 @@ from pytest_npudump.results.entry import (
     line_of,
     parse_line,
 )
-from pytest_npudump.storage.atomic import held, lock_file, read_regular, write_whole
+from pytest_npudump.storage.atomic import held, lock_file, write_whole
+from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

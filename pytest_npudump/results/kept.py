@@ -36,7 +36,7 @@ from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.entry import TEST, VERSION
 from pytest_npudump.results.folder import record_name
 from pytest_npudump.settings import default_settings
-from pytest_npudump.storage.atomic import read_regular
+from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

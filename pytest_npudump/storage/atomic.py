@@ -1,20 +1,21 @@
-"""Reading what a user or a dump names: regular files, as a pipe or a device would hold a run up for ever."""
+"""Replacing a file so that it is whole at every moment: the old content or the new, whatever is killed.
+
+The new content goes to a temporary file beside the old one, is flushed to disk and renamed over it, at once
+or when its time has come. Writers of one file exclude each other by a lock beside it, which all of them see
+whatever their environment, and which goes when it is released, so that no commit has it. What a killed writer
+left is swept by the next one.
+"""
 
 from __future__ import annotations
 
-import copyreg
-import errno
-import io
 import os
-import pickle
 import stat
 import time
 import warnings
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import GoldenError
 
@@ -22,56 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     Chunk = bytes | memoryview
-
-
-def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file for reading its bytes.
-
-    Raises:
-        OSError: it cannot be opened, or is no regular file.
-    """
-    # Non-blocking, so that opening a pipe returns; reading a regular file is as it always is.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(mode):
-        return os.fdopen(descriptor, "rb")
-    os.close(descriptor)
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    raise OSError(errno.EINVAL, "not a regular file", str(path))
-
-
-def read_regular(path: Path) -> bytes:
-    """Return the bytes of a regular file.
-
-    Raises:
-        OSError: as :func:`open_regular`, or it cannot be read.
-    """
-    with open_regular(path) as file:
-        return file.read()
-
-
-def with_argument_files(words: Iterable[str], folder: Path, within: tuple[Path, ...] = ()) -> Iterator[str]:
-    """Yield the words of a command line, and in place of ``@FILE`` those of that file, one on a line.
-
-    Args:
-        words: as the shell hands them over.
-        folder: what relative names of files are relative to.
-        within: the files that the words stand in.
-
-    Raises:
-        OSError: a file cannot be read, or names itself.
-    """
-    for word in words:
-        if not word.startswith("@"):
-            yield word
-            continue
-        file = folder / word[1:]
-        if file in within:
-            raise OSError(errno.ELOOP, "the file names itself", str(file))
-        lines = read_regular(file).decode("utf-8", "surrogateescape").splitlines()
-        yield from with_argument_files(lines, folder, (*within, file))
-
 
 _LOCK_SECONDS = 60
 STALE_SECONDS = 24 * 3600
@@ -299,52 +250,3 @@ def _own_prefix(target: Path) -> str:
 
 def _digest(text: str) -> str:
     return blake2b(os.fsencode(text), digest_size=8).hexdigest()
-
-
-_LENGTH = 8
-
-
-def _read_only(content: dict[Any, Any]) -> MappingProxyType[Any, Any]:
-    """Return a read-only view: the type of these has a name that pickle does not find."""
-    return MappingProxyType(content)
-
-
-class _Pickler(pickle.Pickler):
-    dispatch_table = copyreg.dispatch_table.copy()
-    dispatch_table[MappingProxyType] = lambda proxy: (_read_only, (dict(proxy),))
-
-
-def dump_bytes(content: object) -> bytes:
-    """Return ``content`` pickled, read-only mappings included.
-
-    Raises:
-        Exception: whatever an object raises that cannot be pickled.
-    """
-    buffer = io.BytesIO()
-    _Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(content)
-    return buffer.getvalue()
-
-
-def load_bytes(data: bytes) -> Any:
-    """Return what :func:`dump_bytes` was given; only for files that this user's own processes wrote."""
-    return pickle.loads(data)  # noqa: S301 - from a folder that only this user can write to
-
-
-def post(path: Path, kind: str, content: object) -> None:
-    """Append one message; it is with the operating system when this returns, whatever ends the process."""
-    data = dump_bytes((kind, content))
-    with path.open("ab") as file:
-        file.write(len(data).to_bytes(_LENGTH, "little") + data)
-
-
-def messages(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield every whole message in order; nothing where there is no file."""
-    data = path.read_bytes() if path.exists() else b""
-    position = 0
-    while position + _LENGTH <= len(data):
-        length = int.from_bytes(data[position : position + _LENGTH], "little")
-        position += _LENGTH
-        if position + length > len(data):
-            return
-        yield load_bytes(data[position : position + length])
-        position += length

@@ -11,7 +11,7 @@ import pytest
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.session import CaseSession
-from pytest_npudump.storage.atomic import dump_bytes, load_bytes
+from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
 from tests.regression.conftest import HEALTHY, REGRESSED, Flow, run
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.storage.atomic import open_regular, read_regular
+from pytest_npudump.storage.regular_file import open_regular, read_regular
 
 if TYPE_CHECKING:
     from pathlib import Path

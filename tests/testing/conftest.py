@@ -16,7 +16,7 @@ import pytest
 from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
 from pytest_npudump.errors import FormatError, RequestError, RuntimeUnavailableError
 from pytest_npudump.runtime.base import Evidence
-from pytest_npudump.storage.atomic import read_regular
+from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,7 +17,7 @@ from pytest_npudump.dump.tree.keys import records_of
 from pytest_npudump.errors import DumpError, FormatError
 from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.storage.atomic import open_regular
+from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -21,7 +21,7 @@ from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.explanations import reference_lines, reference_sentence
 from pytest_npudump.request import DumpRequest
-from pytest_npudump.storage.atomic import open_regular
+from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
     import argparse

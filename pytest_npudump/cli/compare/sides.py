@@ -16,7 +16,7 @@ from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import said
 from pytest_npudump.record.record import Record
 from pytest_npudump.results.entry import LINES
-from pytest_npudump.storage.atomic import open_regular
+from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

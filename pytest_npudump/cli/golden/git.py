@@ -22,7 +22,8 @@ from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.record.record import REASON
 from pytest_npudump.record.text import parse
-from pytest_npudump.storage.atomic import read_regular, refuse_link, write_whole
+from pytest_npudump.storage.atomic import refuse_link, write_whole
+from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
     import argparse

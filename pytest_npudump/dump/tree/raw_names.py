@@ -17,7 +17,7 @@ import numpy as np
 from pytest_npudump.dump.bytes.textfile import read_small
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import DumpError, FormatError
-from pytest_npudump.storage.atomic import open_regular
+from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

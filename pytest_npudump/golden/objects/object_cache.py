@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.errors import StoreError
-from pytest_npudump.storage.atomic import open_regular, sweep, write_whole
+from pytest_npudump.storage.atomic import sweep, write_whole
+from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

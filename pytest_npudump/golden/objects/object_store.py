@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import MissingExtraError, RequestError, StoreError
 from pytest_npudump.golden.objects.object_cache import object_name
-from pytest_npudump.storage.atomic import open_regular, write_whole
+from pytest_npudump.storage.atomic import write_whole
+from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -20,7 +20,7 @@ from pytest_npudump.plugin.isolation.task import CHILD, LINES, Task, indices_of
 from pytest_npudump.plugin.marker.item import Identity
 from pytest_npudump.plugin.marker.marks import is_marked
 from pytest_npudump.runtime.programs import interrupt_on_termination, last_lines
-from pytest_npudump.storage.atomic import dump_bytes, load_bytes, post
+from pytest_npudump.storage.mailbox import dump_bytes, load_bytes, post
 
 if TYPE_CHECKING:
     import warnings

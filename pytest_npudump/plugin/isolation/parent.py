@@ -17,7 +17,7 @@ from pytest_npudump.plugin.isolation.server import ServerProcess
 from pytest_npudump.plugin.isolation.task import GRACE, LINES, Task
 from pytest_npudump.regression.unwritten import looks_for_unwritten, other_memory
 from pytest_npudump.runtime.programs import how_it_ended, last_lines, run_in_group
-from pytest_npudump.storage.atomic import messages
+from pytest_npudump.storage.mailbox import messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

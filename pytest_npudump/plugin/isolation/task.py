@@ -12,7 +12,7 @@ import pytest
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.marker.item import Identity
 from pytest_npudump.plugin.repetitions import COMPARES
-from pytest_npudump.storage.atomic import dump_bytes, load_bytes
+from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,7 +18,7 @@ from pytest_npudump.plugin.terminal.progress import announce_run
 from pytest_npudump.regression.case import delete_dumps, make_folder
 from pytest_npudump.regression.case_state import CaseState
 from pytest_npudump.regression.unwritten import looks_for_unwritten
-from pytest_npudump.storage.atomic import load_bytes
+from pytest_npudump.storage.mailbox import load_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
 from pytest_npudump.runtime.acl import REPEAT_INITIALIZE, AclError, variable_facts
 from pytest_npudump.runtime.replaced import Replaced
-from pytest_npudump.storage.atomic import read_regular
+from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
