@@ -215,14 +215,16 @@ class Running(Protocol):
 
 def supervised(start: Callable[[], Running], timeout: float, grace: float) -> int:
     """Start a process, wait for its end, and end its group as :func:`run_in_group` says."""
-    with interruptible():
-        with _held():  # who is interrupted here would not know what to end
-            process = start()
+    with interruptible(), _guard(grace) as watch:
+        process = None
         try:
-            with _guard(process.pid, grace):
-                return process.wait(timeout)
+            with _held():  # who is interrupted here would not know what to end
+                process = start()
+                watch(process.pid)
+            return process.wait(timeout)
         finally:
-            _end_group(process, grace)
+            if process is not None:
+                _end_group(process, grace)
 
 
 @contextmanager
@@ -293,9 +295,13 @@ def _interrupt(number: int, frame: object) -> None:
 
 
 @contextmanager
-def _guard(group: int, grace: float) -> Iterator[None]:
-    """Have a process group ended should this process be killed: a shell waits for the end of its pipe."""
-    script = f"read _; kill -TERM -{group}; sleep {grace:g}; kill -KILL -{group}"
+def _guard(grace: float) -> Iterator[Callable[[int], None]]:
+    """Give a function that has a process group ended should this process be killed.
+
+    A shell waits for the end of its pipe. It starts before the group does, so that hardly a moment is left in
+    which the group has no guard.
+    """
+    script = f"read group || exit; read _; kill -TERM -$group; sleep {grace:g}; kill -KILL -$group"
     guard = subprocess.Popen(  # noqa: S603 - a fixed script
         ["/bin/sh", "-c", script],
         stdin=subprocess.PIPE,
@@ -303,8 +309,14 @@ def _guard(group: int, grace: float) -> Iterator[None]:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+
+    def watch(group: int) -> None:
+        assert guard.stdin is not None  # noqa: S101 - a pipe
+        guard.stdin.write(b"%d\n" % group)
+        guard.stdin.flush()
+
     try:
-        yield
+        yield watch
     finally:
         guard.kill()
         guard.communicate()

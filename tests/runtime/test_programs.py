@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -14,7 +15,13 @@ import pytest
 
 from pytest_npudump.errors import RequestError
 from pytest_npudump.runtime import programs
-from pytest_npudump.runtime.programs import ExternalProgramError, ExternalRun, command_of, run_program
+from pytest_npudump.runtime.programs import (
+    ExternalProgramError,
+    ExternalRun,
+    command_of,
+    run_in_group,
+    run_program,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,6 +169,27 @@ def test_an_interrupt_ends_the_program_and_goes_on(run: Run, tmp_path: Path) -> 
         thread.join()
         signal.signal(signal.SIGINT, heeded)
     assert is_gone(int((tmp_path / "pids").read_text()))
+
+
+def test_a_signal_while_the_program_starts_ends_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    pids = []
+
+    class Interrupted(subprocess.Popen[bytes]):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            if options.get("stdin") == subprocess.DEVNULL:
+                pids.append(self.pid)
+                os.kill(os.getpid(), signal.SIGHUP)
+
+    monkeypatch.setattr("subprocess.Popen", Interrupted)
+    heeded = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where run under nohup
+    try:
+        with pytest.raises(KeyboardInterrupt, match="SIGHUP"):
+            run_in_group(["sleep", "600"], Path.cwd(), os.environ, 60, (sys.stdout.buffer, sys.stderr.buffer))
+    finally:
+        signal.signal(signal.SIGHUP, heeded)
+    (pid,) = pids
+    assert is_gone(pid)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan"), True, "60", None])
