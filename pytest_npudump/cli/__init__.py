@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pytest_npudump import __version__
-from pytest_npudump.cli.common.exit_code import INTERRUPTED, exit_code, leave_threads_behind
+from pytest_npudump.cli.common.output import INTERRUPTED, exit_code, leave_threads_behind
 from pytest_npudump.cli.common.spoken_parser import SpokenParser, asked_language, parse
 from pytest_npudump.language.translation import speaking
 
@@ -120,7 +120,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         if name in words:
             command.description = summary
             command.set_defaults(work=f"{name}:run")
-            from pytest_npudump.cli.arguments import CONFIGURE  # noqa: PLC0415 - not for the list of commands
+            from pytest_npudump.cli.arguments import VERBS, configure  # noqa: PLC0415 - not for the list of commands
 
-            CONFIGURE[name](command)
+            configure(command, VERBS[name])
     return parser

@@ -16,9 +16,9 @@ import yaml
 from onnx import TensorProto, helper, numpy_helper
 
 from pytest_npudump import __version__
-from pytest_npudump.cli import survey as looks
+from pytest_npudump.cli import first_test
+from pytest_npudump.cli.first_test import with_keys
 from pytest_npudump.cli.init import with_goldens
-from pytest_npudump.cli.survey import with_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,8 +36,8 @@ else:
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty repository on a machine with the emulator alone."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(looks, "_is_there", lambda name: name in {"onnx", "onnxruntime"})
-    monkeypatch.setattr(looks, "installed_cann", lambda: None)
+    monkeypatch.setattr(first_test, "_is_there", lambda name: name in {"onnx", "onnxruntime"})
+    monkeypatch.setattr(first_test, "installed_cann", lambda: None)
     (tmp_path / ".git").mkdir()
     return tmp_path
 
@@ -161,7 +161,7 @@ def test_a_model_that_runs_with_none_of_the_inputs_is_told(
     done = run("init", "--dry-run")
     assert "net.onnx: inputs with which it runs: none of those that were tried: " in done.out
     assert "Reshape" in done.out
-    monkeypatch.setattr(looks, "_is_there", lambda name: name == "onnx")
+    monkeypatch.setattr(first_test, "_is_there", lambda name: name == "onnx")
     assert "net.onnx: whether it runs with these inputs: it was not tried" in run("init", "--dry-run").out
 
 
@@ -326,7 +326,7 @@ def test_a_repository_on_gitlab_gets_a_job_to_include(repository: Path, run: Cal
 def test_a_framework_without_a_model_is_run(
     repository: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, package: str, words: str
 ) -> None:
-    monkeypatch.setattr(looks, "_is_there", lambda name: name == package)
+    monkeypatch.setattr(first_test, "_is_there", lambda name: name == package)
     run("init")
     text = (repository / "test_npudump_first.py").read_text("utf-8")
     assert words in text
@@ -336,7 +336,7 @@ def test_a_framework_without_a_model_is_run(
 def test_a_machine_with_nothing_to_run_gets_no_test_and_is_told_why(
     repository: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looks, "_is_there", lambda _: False)
+    monkeypatch.setattr(first_test, "_is_there", lambda _: False)
     (repository / "net.om").write_bytes(b"")
     done = run("init")
     assert done.code == 0
@@ -348,8 +348,8 @@ def test_a_machine_with_nothing_to_run_gets_no_test_and_is_told_why(
 def test_a_device_here_asks_for_one_in_ci(
     repository: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looks, "_is_there", lambda name: name in {"acl", "onnx", "onnxruntime"})
-    monkeypatch.setattr(looks, "installed_cann", lambda: "8.0.RC1")
+    monkeypatch.setattr(first_test, "_is_there", lambda name: name in {"acl", "onnx", "onnxruntime"})
+    monkeypatch.setattr(first_test, "installed_cann", lambda: "8.0.RC1")
     done = run("init")
     job = (repository / ".github/workflows/npudump.yml").read_text("utf-8")
     assert "--npudump-require-npu" in job

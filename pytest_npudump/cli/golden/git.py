@@ -9,9 +9,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.common.output import emit, to_stderr, write_json
-from pytest_npudump.cli.common.pytest_folder import golden_folder
+from pytest_npudump.cli.common.output import emit, present, to_stderr
 from pytest_npudump.cli.init import DRIVER, git_attributes
+from pytest_npudump.doctor.pytest_config import golden_folder
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenError, RequestError
@@ -150,10 +150,8 @@ def log(arguments: argparse.Namespace) -> int:
                 golden=arguments.golden, layers=layers
             )
         )
-    if arguments.json:
-        write_json([_as_json(*one) for one in told], arguments.json)
-    if arguments.json != "-":
-        emit(line for one in told for line in _lines(*one, arguments.limit))
+    lines = (line for one in told for line in _lines(*one, arguments.limit))
+    present(arguments, lambda: [_as_json(*one) for one in told], lines)
     return 0
 
 
