@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     Show = Callable[..., tuple[int, str, str]]
 
+pytestmark = pytest.mark.usefixtures("collects")
+
 SOURCE = """
 import pytest
 

@@ -60,14 +60,23 @@ def files(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def run_pytest(root: Path, *options: str) -> str:
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
-    done = subprocess.run(words, cwd=root, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+@pytest.fixture
+def run_pytest(warm: Any) -> Callable[..., str]:
+    """Run pytest in a folder, where it is to pass."""
+
+    def run(root: Path, *options: str) -> str:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(root)
+            code, out, err = warm.run("-mpytest", "-q", "-p", "no:cacheprovider", *options)
+        assert code == 0, out + err
+        return str(out)
+
+    return run
 
 
-def test_an_empty_repository_has_a_test_that_runs(repository: Path, run: Callable[..., Any]) -> None:
+def test_an_empty_repository_has_a_test_that_runs(
+    repository: Path, run: Callable[..., Any], run_pytest: Callable[..., str]
+) -> None:
     done = run("init")
     assert (done.code, done.err) == (0, "")
     assert files(repository).keys() == {
@@ -85,7 +94,7 @@ def test_an_empty_repository_has_a_test_that_runs(repository: Path, run: Callabl
 
 
 def test_the_smallest_model_is_run_with_inputs_of_its_shapes(
-    repository: Path, run: Callable[..., Any]
+    repository: Path, run: Callable[..., Any], run_pytest: Callable[..., str]
 ) -> None:
     model(repository / "models" / "small-net.onnx", batch="batch")
     (repository / "models" / "large.onnx").write_bytes(b"x" * 10_000)
@@ -110,7 +119,9 @@ def graph(path: Path, nodes: list[Any], inputs: list[Any], **weights: Any) -> No
     onnx.save(helper.make_model(found, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
 
 
-def test_inputs_are_those_with_which_the_model_runs(repository: Path, run: Callable[..., Any]) -> None:
+def test_inputs_are_those_with_which_the_model_runs(
+    repository: Path, run: Callable[..., Any], run_pytest: Callable[..., str]
+) -> None:
     value, node = helper.make_tensor_value_info, helper.make_node
     graph(
         repository / "tokens" / "net.onnx",
@@ -269,22 +280,21 @@ def test_what_is_there_stays_line_by_line(repository: Path, run: Callable[..., A
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "table"),
+    ("name", "text"),
     [
-        ("pyproject.toml", '[tool.pytest]  # of pytest 9\naddopts = ["-q"]\n', ("tool", "pytest")),
-        ("pytest.toml", '[pytest]\naddopts = ["-q"]\n', ("pytest",)),
-        (".pytest.toml", "", ("pytest",)),
+        ("pyproject.toml", '[tool.pytest]  # of pytest 9\naddopts = ["-q"]\n'),
+        ("pytest.toml", '[pytest]\naddopts = ["-q"]\n'),
+        (".pytest.toml", ""),
     ],
 )
 @pytest.mark.skipif(int(pytest.__version__.split(".")[0]) < 9, reason="read by pytest since 9")
 def test_tables_of_pytest_9_get_values_of_their_types(
-    repository: Path, run: Callable[..., Any], name: str, text: str, table: tuple[str, ...]
+    repository: Path, run: Callable[..., Any], name: str, text: str, run_pytest: Callable[..., str]
 ) -> None:
     (repository / name).write_text(text, "utf-8")
     assert run("init").code == 0
     found: Any = tomllib.loads((repository / name).read_text("utf-8"))
-    for key in table:
-        found = found[key]
+    found = found["tool"]["pytest"] if name == "pyproject.toml" else found["pytest"]
     told = {"required_plugins": ["pytest-npudump"], "npudump_golden_dir": "golden"}
     assert found == told | ({"addopts": ["-q"]} if text else {})
     assert not (repository / "pytest.ini").exists()
@@ -405,7 +415,7 @@ def test_golden_init_offers_git_lfs(repository: Path, run: Callable[..., Any]) -
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "name", ["refs/", "./refs", "my refs", "a[1]", "#1", "!new", 'a"b', r"a\b", "a*b", "grüße", "."]
 )
 def test_git_finds_the_goldens_of_any_folder(repository: Path, run: Callable[..., Any], name: str) -> None:

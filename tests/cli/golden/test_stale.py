@@ -17,6 +17,7 @@ from pytest_npudump.record.record import Record
 from .conftest import table
 
 Run = Any
+pytestmark = pytest.mark.usefixtures("collects")
 
 TESTS = """
 import pytest
