@@ -23,6 +23,8 @@ from pytest_npudump.cli.init import with_goldens
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    Run = Callable[..., Any]
+
 
 pytestmark = pytest.mark.e2e
 
@@ -75,7 +77,7 @@ def run_pytest(warm: Any) -> Callable[..., str]:
 
 
 def test_an_empty_repository_has_a_test_that_runs(
-    repository: Path, run: Callable[..., Any], run_pytest: Callable[..., str]
+    repository: Path, run: Run, run_pytest: Callable[..., str]
 ) -> None:
     done = run("init")
     assert (done.code, done.err) == (0, "")
@@ -94,7 +96,7 @@ def test_an_empty_repository_has_a_test_that_runs(
 
 
 def test_the_smallest_model_is_run_with_inputs_of_its_shapes(
-    repository: Path, run: Callable[..., Any], run_pytest: Callable[..., str]
+    repository: Path, run: Run, run_pytest: Callable[..., str]
 ) -> None:
     model(repository / "models" / "small-net.onnx", batch="batch")
     (repository / "models" / "large.onnx").write_bytes(b"x" * 10_000)
@@ -120,7 +122,7 @@ def graph(path: Path, nodes: list[Any], inputs: list[Any], **weights: Any) -> No
 
 
 def test_inputs_are_those_with_which_the_model_runs(
-    repository: Path, run: Callable[..., Any], run_pytest: Callable[..., str]
+    repository: Path, run: Run, run_pytest: Callable[..., str]
 ) -> None:
     value, node = helper.make_tensor_value_info, helper.make_node
     graph(
@@ -164,7 +166,7 @@ def test_inputs_are_those_with_which_the_model_runs(
 
 
 def test_a_model_that_runs_with_none_of_the_inputs_is_told(
-    repository: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    repository: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])
     reshape = helper.make_node("Reshape", ["x", "shape"], ["out"], name="reshape")
@@ -176,9 +178,7 @@ def test_a_model_that_runs_with_none_of_the_inputs_is_told(
     assert "net.onnx: whether it runs with these inputs: it was not tried" in run("init", "--dry-run").out
 
 
-def test_nothing_of_the_repository_is_imported_to_try_a_model(
-    repository: Path, run: Callable[..., Any]
-) -> None:
+def test_nothing_of_the_repository_is_imported_to_try_a_model(repository: Path, run: Run) -> None:
     model(repository / "net.onnx")
     for name in ("onnx", "json", "numpy"):
         (repository / f"{name}.py").write_text("raise SystemExit('imported')\n", "utf-8")
@@ -186,7 +186,7 @@ def test_nothing_of_the_repository_is_imported_to_try_a_model(
     assert (repository / "test_npudump_first.py").is_file()
 
 
-def test_a_job_installs_a_wheel_that_the_repository_has(repository: Path, run: Callable[..., Any]) -> None:
+def test_a_job_installs_a_wheel_that_the_repository_has(repository: Path, run: Run) -> None:
     for service in ("github", "gitlab"):
         if service == "gitlab":
             (repository / ".gitlab-ci.yml").write_text("stages: [test]\n", "utf-8")
@@ -217,7 +217,7 @@ def test_a_job_installs_a_wheel_that_the_repository_has(repository: Path, run: C
     ],
 )
 def test_the_first_test_lies_where_pytest_looks(
-    repository: Path, run: Callable[..., Any], testpaths: str, folder: str
+    repository: Path, run: Run, testpaths: str, folder: str
 ) -> None:
     for name in ("checks", "pack_a/checks", "pack_b/checks", "tests"):
         (repository / name).mkdir(parents=True)
@@ -226,7 +226,7 @@ def test_the_first_test_lies_where_pytest_looks(
     assert (repository / folder / "test_npudump_first.py").is_file()
 
 
-def test_what_is_left_to_do_of_plugins_and_ci_is_told(repository: Path, run: Callable[..., Any]) -> None:
+def test_what_is_left_to_do_of_plugins_and_ci_is_told(repository: Path, run: Run) -> None:
     config = repository / "pytest.ini"
     config.write_text("[pytest]\nrequired_plugins = pytest-cov\n", "utf-8")
     done = run("init")
@@ -236,7 +236,7 @@ def test_what_is_left_to_do_of_plugins_and_ci_is_told(repository: Path, run: Cal
     assert "required_plugins" not in run("init").out
 
 
-def test_again_it_writes_nothing(repository: Path, run: Callable[..., Any]) -> None:
+def test_again_it_writes_nothing(repository: Path, run: Run) -> None:
     run("init")
     before = files(repository)
     done = run("init")
@@ -247,13 +247,13 @@ def test_again_it_writes_nothing(repository: Path, run: Callable[..., Any]) -> N
     )
 
 
-def test_a_dry_run_writes_nothing(repository: Path, run: Callable[..., Any]) -> None:
+def test_a_dry_run_writes_nothing(repository: Path, run: Run) -> None:
     done = run("init", "--dry-run")
     assert files(repository) == {}
     assert "would be written" in done.out
 
 
-def test_what_is_there_stays_line_by_line(repository: Path, run: Callable[..., Any]) -> None:
+def test_what_is_there_stays_line_by_line(repository: Path, run: Run) -> None:
     own = {
         "pyproject.toml": '[project]\nname = "x"\n\n[tool.pytest.ini_options]  \naddopts = "-q"  # mine\n\n'
         "[tool.other]\na = 1\n",
@@ -289,7 +289,7 @@ def test_what_is_there_stays_line_by_line(repository: Path, run: Callable[..., A
 )
 @pytest.mark.skipif(int(pytest.__version__.split(".")[0]) < 9, reason="read by pytest since 9")
 def test_tables_of_pytest_9_get_values_of_their_types(
-    repository: Path, run: Callable[..., Any], name: str, text: str, run_pytest: Callable[..., str]
+    repository: Path, run: Run, name: str, text: str, run_pytest: Callable[..., str]
 ) -> None:
     (repository / name).write_text(text, "utf-8")
     assert run("init").code == 0
@@ -301,9 +301,7 @@ def test_tables_of_pytest_9_get_values_of_their_types(
     run_pytest(repository, "--collect-only")
 
 
-def test_keys_in_no_section_of_their_own_are_left_to_a_person(
-    repository: Path, run: Callable[..., Any]
-) -> None:
+def test_keys_in_no_section_of_their_own_are_left_to_a_person(repository: Path, run: Run) -> None:
     text = '[tool]\npytest.ini_options.addopts = "-q"\n'
     (repository / "pyproject.toml").write_text(text, "utf-8")
     done = run("init")
@@ -313,7 +311,7 @@ def test_keys_in_no_section_of_their_own_are_left_to_a_person(
 
 
 def test_a_folder_of_goldens_that_is_named_is_the_one_that_git_and_ci_hear_of(
-    repository: Path, run: Callable[..., Any]
+    repository: Path, run: Run
 ) -> None:
     (repository / "tox.ini").write_text("[pytest]\nnpudump_golden_dir = tests/refs\n", "utf-8")
     assert run("init").code == 0
@@ -321,7 +319,7 @@ def test_a_folder_of_goldens_that_is_named_is_the_one_that_git_and_ci_hear_of(
     assert "npudump golden verify\n" in (repository / ".github/workflows/npudump.yml").read_text("utf-8")
 
 
-def test_a_repository_on_gitlab_gets_a_job_to_include(repository: Path, run: Callable[..., Any]) -> None:
+def test_a_repository_on_gitlab_gets_a_job_to_include(repository: Path, run: Run) -> None:
     (repository / ".gitlab-ci.yml").write_text("stages: [test]\n", "utf-8")
     done = run("init")
     assert "add 'include: npudump.gitlab-ci.yml' to .gitlab-ci.yml" in done.out
@@ -334,7 +332,7 @@ def test_a_repository_on_gitlab_gets_a_job_to_include(repository: Path, run: Cal
     ("package", "words"), [("torch_npu", "torch.nn.Linear"), ("mindspore", "mindspore.ops")]
 )
 def test_a_framework_without_a_model_is_run(
-    repository: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, package: str, words: str
+    repository: Path, run: Run, monkeypatch: pytest.MonkeyPatch, package: str, words: str
 ) -> None:
     monkeypatch.setattr(first_test, "_is_there", lambda name: name == package)
     run("init")
@@ -344,7 +342,7 @@ def test_a_framework_without_a_model_is_run(
 
 
 def test_a_machine_with_nothing_to_run_gets_no_test_and_is_told_why(
-    repository: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    repository: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(first_test, "_is_there", lambda _: False)
     (repository / "net.om").write_bytes(b"")
@@ -356,7 +354,7 @@ def test_a_machine_with_nothing_to_run_gets_no_test_and_is_told_why(
 
 
 def test_a_device_here_asks_for_one_in_ci(
-    repository: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    repository: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(first_test, "_is_there", lambda name: name in {"acl", "onnx", "onnxruntime"})
     monkeypatch.setattr(first_test, "installed_cann", lambda: "8.0.RC1")
@@ -367,15 +365,13 @@ def test_a_device_here_asks_for_one_in_ci(
     assert "which label the runners with an NPU have" in done.out
 
 
-def test_a_folder_that_is_none_is_refused(repository: Path, run: Callable[..., Any]) -> None:
+def test_a_folder_that_is_none_is_refused(repository: Path, run: Run) -> None:
     done = run("init", str(repository / "none"))
     assert done.code == 2
     assert "no such folder" in done.err
 
 
-def test_the_commands_to_go_on_with_are_typed_as_they_are_printed(
-    repository: Path, run: Callable[..., Any]
-) -> None:
+def test_the_commands_to_go_on_with_are_typed_as_they_are_printed(repository: Path, run: Run) -> None:
     root = repository / "it's $(touch OWNED)"
     model(root / "my tests" / "net.onnx")
     (root / "pytest.ini").write_text("[pytest]\ntestpaths = 'my tests'\n", "utf-8")
@@ -389,7 +385,7 @@ def test_the_commands_to_go_on_with_are_typed_as_they_are_printed(
     assert [*repository.rglob("OWNED")] == []
 
 
-def test_no_file_is_written_in_place_of_a_link(repository: Path, run: Callable[..., Any]) -> None:
+def test_no_file_is_written_in_place_of_a_link(repository: Path, run: Run) -> None:
     for name in (".gitattributes", "pytest.ini"):
         link = repository / name
         target = repository / "elsewhere"
@@ -402,7 +398,7 @@ def test_no_file_is_written_in_place_of_a_link(repository: Path, run: Callable[.
         link.unlink()
 
 
-def test_golden_init_offers_git_lfs(repository: Path, run: Callable[..., Any]) -> None:
+def test_golden_init_offers_git_lfs(repository: Path, run: Run) -> None:
     path = repository / ".gitattributes"
     run("golden", "init")
     assert "# golden/**/*.safetensors filter=lfs" in path.read_text("utf-8")
@@ -418,7 +414,7 @@ def test_golden_init_offers_git_lfs(repository: Path, run: Callable[..., Any]) -
 @pytest.mark.each(
     "name", ["refs/", "./refs", "my refs", "a[1]", "#1", "!new", 'a"b', r"a\b", "a*b", "grüße", "."]
 )
-def test_git_finds_the_goldens_of_any_folder(repository: Path, run: Callable[..., Any], name: str) -> None:
+def test_git_finds_the_goldens_of_any_folder(repository: Path, run: Run, name: str) -> None:
     subprocess.run(["git", "init", "-q", repository], check=True)
     assert run("golden", "init", "--lfs", "--golden-dir", name).code == 0
     for file, attribute in (("b.yaml", "merge: npudump"), ("b.safetensors", "filter: lfs")):
@@ -431,7 +427,7 @@ def test_git_finds_the_goldens_of_any_folder(repository: Path, run: Callable[...
 
 
 def test_golden_init_takes_the_folder_from_pytests_configuration(
-    repository: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    repository: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (repository / "pytest.ini").write_text("[pytest]\nnpudump_golden_dir = tests/refs\n", "utf-8")
     run("golden", "init")
@@ -442,7 +438,7 @@ def test_golden_init_takes_the_folder_from_pytests_configuration(
     assert "\nother/**/*.yaml text " in path.read_text("utf-8")
 
 
-def test_a_folder_outside_of_the_repository_is_refused(repository: Path, run: Callable[..., Any]) -> None:
+def test_a_folder_outside_of_the_repository_is_refused(repository: Path, run: Run) -> None:
     done = run("golden", "init", "--golden-dir", "../refs")
     assert done.code == 2
     assert "lies outside of" in done.err
