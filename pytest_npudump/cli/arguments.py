@@ -217,7 +217,7 @@ _GOLDEN_VERBS = {
         "own. Exit 0: all are sound; 1: some are not; 2: there is nothing to look at.",
         (_GOLDENS, _JSON),
         summary="whether golden files can be read and belong together",
-        work="golden.files:verify",
+        work="golden.upkeep:verify",
     ),
     "merge": Verb(
         "Join two approvals of a golden that touch different layers, as git's merge driver: OURS "
@@ -286,7 +286,7 @@ _GOLDEN_VERBS = {
             ),
         ),
         summary="write a variant as what differs from the common golden",
-        work="golden.files:split_all",
+        work="golden.upkeep:split_all",
     ),
     "fold": Verb(
         "Take variants back: their files are removed, and their runs are compared with the common "
@@ -298,7 +298,7 @@ _GOLDEN_VERBS = {
             _flag("--yes", "remove it although its tensors differ"),
         ),
         summary="take a variant back",
-        work="golden.files:fold_all",
+        work="golden.upkeep:fold_all",
     ),
     "log": Verb(
         "Tell a golden's history from git, the latest first: commit, date, author, reason, and what "
@@ -316,7 +316,7 @@ _GOLDEN_VERBS = {
         "Collect the tests of this folder, as pytest does, and list the goldens that they have.",
         (_JSON,),
         summary="the goldens of the tests of this folder",
-        work="golden.files:list_all",
+        work="golden.upkeep:list_all",
     ),
     "stale": Verb(
         "Collect the tests of this folder, as pytest does, and list the goldens that none of them "
@@ -326,7 +326,7 @@ _GOLDEN_VERBS = {
         "collected, or no golden is of a variant that was named, so that nothing is known.",
         (_VARIANTS, _JSON),
         summary="files of goldens that no test reads",
-        work="golden.files:stale",
+        work="golden.upkeep:stale",
     ),
     "prune": Verb(
         "Remove the files that 'npudump golden stale' lists, goldens before their tensors; without "
@@ -334,7 +334,7 @@ _GOLDEN_VERBS = {
         "be removed.",
         (_VARIANTS, _flag("--yes", "remove them")),
         summary="remove the files that no test reads",
-        work="golden.files:prune",
+        work="golden.upkeep:prune",
     ),
     "show": Verb(
         "Say how many tensors a golden file has, which run recorded it, and whether it repeats. With "

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import complain, present
-from pytest_npudump.cli.common.tolerances import Alternative, other_tolerances, tolerances_of_file
+from pytest_npudump.cli.common.tolerance_options import Alternative, other_tolerances, tolerances_of_file
 from pytest_npudump.compare.tolerances.presets import PRESETS
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _

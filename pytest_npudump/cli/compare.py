@@ -12,7 +12,7 @@ from pytest_npudump.cli.common.executors import open_workers, run_together
 from pytest_npudump.cli.common.output import complain, emit, present
 from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.cli.common.source import read_source, report_problems
-from pytest_npudump.cli.common.tolerances import (
+from pytest_npudump.cli.common.tolerance_options import (
     Alternative,
     chosen_tolerances,
     for_told_run,

@@ -10,7 +10,12 @@ import numpy as np
 from pytest_npudump.cli.common.executors import open_workers
 from pytest_npudump.cli.common.output import present, to_stderr
 from pytest_npudump.cli.common.source import read_source, report_problems
-from pytest_npudump.cli.common.tolerances import for_told_run, told_facts, tolerances_of_file, typed_rules
+from pytest_npudump.cli.common.tolerance_options import (
+    for_told_run,
+    told_facts,
+    tolerances_of_file,
+    typed_rules,
+)
 from pytest_npudump.compare.tolerances.numerics import HF32
 from pytest_npudump.compare.tolerances.rules import REFERENCE_PRESET
 from pytest_npudump.compare.tolerances.tolerance import REFERENCE, Tolerances

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import columns, complain, present
-from pytest_npudump.cli.common.tolerances import tolerances_of_file, typed_rules
+from pytest_npudump.cli.common.tolerance_options import tolerances_of_file, typed_rules
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken

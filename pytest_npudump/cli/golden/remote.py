@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import complain, emit, present, to_stderr
 from pytest_npudump.cli.common.progress import progress
-from pytest_npudump.cli.golden.files import golden_files, named_or_usual
+from pytest_npudump.cli.golden.upkeep import golden_files, named_or_usual
 from pytest_npudump.doctor.pytest_config import tensor_place
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.golden.census import SUFFIX, look, move, named_objects, pull, push

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Run = Any
 
-DATA = Path(__file__).parents[2] / "data"
+DATA = Path(__file__).parents[1] / "data"
 TENSORS = DATA / "trees" / "acl-tensor"
 STATISTICS = DATA / "trees" / "acl-stats"
 GOLDEN = DATA.parent.parent / "golden" / "tests" / "demo" / "test_ppocr"
