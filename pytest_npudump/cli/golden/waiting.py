@@ -107,6 +107,12 @@ def _chosen(pending: Sequence[Pending], names: Sequence[str], tests: KnownNames)
     return tuple(one for one in pending if one.entry.test in chosen)
 
 
+def _code(waiting: WaitingRuns) -> int:
+    if not waiting.is_readable:
+        return 2
+    return 1 if waiting.chosen else 0
+
+
 _COLUMNS = (mark("test"), mark("tensors"), mark("differ"), mark("largest"), mark("first"), mark("refused"))
 
 
@@ -114,9 +120,7 @@ def pending(arguments: argparse.Namespace) -> int:
     """List the waiting runs; 1 where there are any."""
     waiting = read_waiting(arguments)
     present(arguments, lambda: [*map(as_json, waiting.chosen)], _list(waiting.chosen))
-    if not waiting.is_readable:
-        return 2
-    return 1 if waiting.chosen else 0
+    return _code(waiting)
 
 
 def _list(pending: Sequence[Pending]) -> Iterator[str]:
@@ -181,9 +185,7 @@ def diff(arguments: argparse.Namespace) -> int:
         ],
         (line for one in waiting.chosen for line in difference(one, arguments.layers)),
     )
-    if not waiting.is_readable:
-        return 2
-    return 1 if waiting.chosen else 0
+    return _code(waiting)
 
 
 def difference(pending: Pending, layers: Sequence[str] = ()) -> Iterator[str]:
