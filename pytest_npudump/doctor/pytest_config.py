@@ -131,15 +131,18 @@ class PytestConfig:
         for words, origin in self._given:
             parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
             parser.add_argument(*names, dest="value", **how)
-            named = words if files else [word for word in words if not word.startswith("@")]
+            told = words if files else [word for word in words if not word.startswith("@")]
             try:
-                found = parser.parse_known_args([*with_argument_files(named, self.folder)])[0].value
+                found = parser.parse_known_args([*with_argument_files(told, self.folder)])[0].value
             except (OSError, argparse.ArgumentError) as error:
-                words_ = " ".join(named)
-                reason = said(
-                    "{origin}: {words!r} cannot be read: {error}", origin=origin, words=words_, error=error
-                )
-                raise ConfigError(reason) from error
+                raise ConfigError(
+                    said(
+                        "{origin}: {words!r} cannot be read: {error}",
+                        origin=origin,
+                        words=" ".join(told),
+                        error=error,
+                    )
+                ) from error
             yield found, origin
 
     def option(self, flag: str) -> tuple[str, str] | None:

@@ -187,15 +187,8 @@ def _revisions(path: Path) -> Iterator[_Revision]:
 
 
 def _git(path: Path, *words: str) -> str:
-    command = [
-        "git",
-        "-c",
-        "core.quotePath=off",
-        "--literal-pathspecs",
-        "-C",
-        str(path.absolute().parent),
-        *words,
-    ]
+    place = ["-C", str(path.absolute().parent)]
+    command = ["git", "-c", "core.quotePath=off", "--literal-pathspecs", *place, *words]
     done = subprocess.run(command, check=False, capture_output=True, encoding="utf-8", errors="replace")  # noqa: S603 - the user's own git
     if done.returncode:
         raise RequestError(
