@@ -145,12 +145,6 @@ def test_json_holds_every_line(machine: Machine, tmp_path: Path) -> None:
     assert [line["name"] for line in data["findings"]] == [finding.name for finding in report.findings]
 
 
-@pytest.mark.each(("state", "remedy"), [(ABSENT, ""), (WARNING, ""), (PROBLEM, ""), (OK, "x"), ("?", "x")])
-def test_a_line_that_is_not_good_needs_a_remedy_and_a_good_one_has_none(state: str, remedy: str) -> None:
-    with pytest.raises(ValueError, match="name"):
-        Finding("area", "name", state, "text", remedy)
-
-
 @pytest.mark.parametrize(
     ("soc", "text"), [("", "MindSpore 2.10.0 runs on CPU"), ("Ascend910B3", "*: Ascend910B3")]
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_npudump.doctor.checks import examine
 from pytest_npudump.doctor.machine import ABSENT, OK, PROBLEM, WARNING, Finding
 from pytest_npudump.doctor.pytest_config import default_place
 from pytest_npudump.runtime.registry import Probe
@@ -151,10 +152,13 @@ LINES: list[tuple[Changes, str, str, str, str]] = [
 
 @pytest.mark.each("changes, name, state, text, remedy", LINES)
 def test_a_line(tmp_path: Path, changes: Changes, name: str, *, state: str, text: str, remedy: str) -> None:
-    found = changed(Machine(tmp_path / "machine"), changes).line(name)
+    machine = changed(Machine(tmp_path / "machine"), changes)
+    found = machine.line(name)
     assert found.state == state, found
+    for one in examine(machine.system(), machine.root).findings:
+        assert bool(one.remedy) is (one.state != OK), one
+        assert one.state in {OK, ABSENT, WARNING, PROBLEM}, one
     assert fnmatchcase(found.text, text.replace("[", "[[]")), found
-    assert bool(found.remedy) is (state != OK), found
     assert fnmatchcase(found.remedy, remedy), found
 
 
