@@ -1,8 +1,8 @@
 """The command ``npudump``: what the plugin does, for dumps collected elsewhere, without CANN or pytest.
 
-A module is a command, or a folder where it takes several. It is imported when it is to work: ``arguments``
-has the words of all of them, ``common/`` what they share. ``init`` makes a ``survey`` and a ``first_test``.
-The table below is the index.
+A module is a verb, imported when it is to work: ``arguments`` has the words of all of them, ``common/`` what
+they share. ``listing`` is ls and stats; ``compare`` is told by ``compare_report``; ``compare_results`` has
+kept results, ``compare_onnx`` a model; ``init`` writes a ``first_test``. The table below is the index.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pytest_npudump import __version__
-from pytest_npudump.cli.common.exit_code import INTERRUPTED, exit_code, leave_threads_behind
+from pytest_npudump.cli.common.output import INTERRUPTED, exit_code, leave_threads_behind
 from pytest_npudump.cli.common.spoken_parser import SpokenParser, asked_language, parse
 from pytest_npudump.language.translation import speaking
 
@@ -120,7 +120,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         if name in words:
             command.description = summary
             command.set_defaults(work=f"{name}:run")
-            from pytest_npudump.cli.arguments import CONFIGURE  # noqa: PLC0415 - not for the list of commands
+            from pytest_npudump.cli.arguments import VERBS, configure  # noqa: PLC0415 - not for the list of commands
 
-            CONFIGURE[name](command)
+            configure(command, VERBS[name])
     return parser

@@ -1,369 +1,77 @@
-"""The words of the commands: what each takes, and the help of that. Imports nothing that work needs."""
+"""A table of what each command takes, and the help of that. Imports nothing that work needs."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_npudump.cli.common.options import (
-    NUMERICS,
-    add_executor_option,
-    add_json_option,
-    add_latest_option,
-    add_layout_option,
-    add_place_options,
-    add_tolerance_options,
-    add_what_if_option,
-)
-from pytest_npudump.cli.golden import configure as _golden
+from pytest_npudump.cli.common.output import output_name
 from pytest_npudump.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-_LS = (
-    "List the tensors of a dump in execution order, without reading their values. Exit 0; 2 where a file "
-    "cannot be read, after listing the others."
-)
+    from collections.abc import Mapping
 
 
-def _ls(parser: argparse.ArgumentParser) -> None:
-    parser.description = _LS
-    parser.add_argument("dump", type=Path, metavar="TREE", help="a dump's directory, or one file of a dump")
-    add_latest_option(parser)
-    add_executor_option(parser)
-    add_json_option(parser)
+class Argument(NamedTuple):
+    """Names and options of an argument, as ``add_argument`` takes them."""
+
+    names: tuple[str, ...]
+    options: Mapping[str, Any]
 
 
-_STATS = (
-    "Print the statistics of every tensor of a dump, in execution order: those its files tell, computed from "
-    "the tensors where they tell none. Exit 0; 2 where a file cannot be read, after printing the others."
-)
+class Verb(NamedTuple):
+    """A command, or a verb of one.
+
+    Attributes:
+        description: what its help begins with; "" for its summary.
+        arguments: what it takes.
+        verbs: those below it.
+        summary: its line in the help of the command it is a verb of.
+        work: module and function; "" for ``run`` of the command's module.
+        dest: what the verbs below it are called.
+    """
+
+    description: str
+    arguments: tuple[Argument, ...] = ()
+    verbs: Mapping[str, Verb] = {}
+    summary: str = ""
+    work: str = ""
+    dest: str = "action"
 
 
-def _stats(parser: argparse.ArgumentParser) -> None:
-    parser.description = _STATS
-    parser.add_argument("dump", type=Path, metavar="PATH", help="a dump's directory, or one file of a dump")
-    parser.add_argument(
-        "--acl",
-        action="store_true",
-        help="compute the statistics of tensors as ACL does on the device: NaN for max and min where the "
-        "first element is NaN, and none for types that it leaves out (bf16, fp8, int4, complex and others)",
-    )
-    parser.add_argument(
-        "--projections",
-        action="store_true",
-        help="add eight sums of the elements of each tensor under fixed random signs, in which permuted "
-        "rows, swapped channels, shifts and single elements show that the other statistics do not see",
-    )
-    add_latest_option(parser)
-    add_executor_option(parser)
-    add_json_option(parser)
+def configure(parser: argparse.ArgumentParser, verb: Verb) -> None:
+    """Add what a command takes, and its verbs."""
+    if verb.description:
+        parser.description = verb.description
+    if verb.work:
+        parser.set_defaults(work=verb.work)
+    for names, options in verb.arguments:
+        parser.add_argument(*names, **options)
+    if verb.verbs:
+        below = parser.add_subparsers(dest=verb.dest, required=True, metavar=verb.dest.upper())
+        for name, one in verb.verbs.items():
+            configure(below.add_parser(name, help=one.summary), one)
 
 
-_COMPARE = (
-    "Compare two dumps, or a golden file and a dump. Statistics are always compared; where both sides hold a "
-    "tensor, its elements are too, in the host's layout, and a tensor passes only if both agree: no element "
-    "is farther off than the extremes may be, and the tensor as a vector (relative_l2) no farther than rtol. "
-    "Of two folders of kept results each test's statistics are compared, and what produced them comes first. "
-    "With an ONNX model in place of GOLDEN the layers are compared with onnxruntime's. "
-    "Exit 0: within tolerance; 1: a difference; 2: an unreadable or empty input, after printing the rest, or "
-    "no value that could be compared."
-)
+def _of(names: str, words: str, **options: Any) -> Argument:
+    return Argument(tuple(names.split()), {"help": words, **options})
 
 
-def _compare(parser: argparse.ArgumentParser) -> None:
-    parser.description = _COMPARE
-    parser.set_defaults(work="compare.command:run")
-    parser.add_argument(
-        "golden", type=Path, metavar="GOLDEN", help="a golden file, a dump, an ONNX model, or kept results"
-    )
-    parser.add_argument(
-        "actual", type=Path, metavar="ACTUAL", help="a dump's directory, one file of a dump, or kept results"
-    )
-    add_tolerance_options(parser)
-    add_what_if_option(parser)
-    parser.add_argument("--rtol", type=float, help="relative tolerance of floating-point values")
-    parser.add_argument("--atol", type=float, help="absolute tolerance of floating-point values")
-    parser.add_argument("-v", "--verbose", action="store_true", help="list every failing tensor")
-    parser.add_argument(
-        "--inputs",
-        type=Path,
-        action="append",
-        metavar="FILE.npz",
-        help="what the ONNX model is given, an array an input; once for each execution in the dump",
-    )
-    parser.add_argument(
-        "--map", type=Path, metavar="FILE", help="YAML file of layers that the ONNX model names otherwise"
-    )
-    parser.add_argument(
-        "--plots",
-        type=Path,
-        metavar="DIR",
-        help="write pictures into this folder: run.svg, every tensor by error against tolerance, and for "
-        "each of the first failing tensors whose elements both sides hold tensor-N.svg",
-    )
-    add_latest_option(parser)
-    add_layout_option(parser)
-    add_executor_option(parser)
-    add_json_option(parser)
+def _flag(names: str, words: str) -> Argument:
+    return _of(names, words, action="store_true")
 
 
-_CHECK = (
-    "Judge what a session kept of its tests once more: by the goldens as they are here, or by other "
-    "tolerances. Without options every test has the verdict of its run. Exit 0: within tolerance; 1: a "
-    "difference; 2: a test that could not be judged, or results that cannot be read, after printing the rest."
-)
+def _text(names: str, metavar: str, words: str, **options: Any) -> Argument:
+    return _of(names, words, metavar=metavar, default="", **options)
 
 
-def _check(parser: argparse.ArgumentParser) -> None:
-    parser.description = _CHECK
-    parser.set_defaults(work="check.command:run")
-    parser.add_argument("results", type=Path, metavar="RESULTS", help="the folder of a session's results")
-    add_place_options(parser)
-    parser.add_argument("--preset", default="", help="a tolerance preset in place of each test's")
-    parser.add_argument(
-        "--numerics",
-        choices=NUMERICS,
-        default="",
-        help="which bounds the preset 'default' stands for, in place of what decided in each run",
-    )
-    parser.add_argument(
-        "--tolerances",
-        type=Path,
-        metavar="FILE",
-        help="YAML file of tolerance rules, in place of that of the runs; rules of a marker stay",
-    )
-    add_what_if_option(parser)
-    parser.add_argument(
-        "--expect",
-        metavar="TESTS",
-        help="a number, or a file with a test a line, as pytest --collect-only -q prints them: exit 2 where "
-        "fewer tests were compared, or not all of these",
-    )
-    parser.add_argument("-v", "--verbose", action="store_true", help="show every failing tensor of each test")
-    add_json_option(parser)
+def _path(names: str, metavar: str, words: str, **options: Any) -> Argument:
+    return _of(names, words, metavar=metavar, type=Path, **options)
 
 
-_REPORT = (
-    "Write what a session kept of its tests as a page: index.html in the folder DIR, one file that needs no "
-    "network. Tensors are judged by the goldens as they are here; what the second run of a failing test "
-    "showed is read from the dumps, where they still are. Exit 0: written, whatever the tests came to; 2: "
-    "results that cannot be read, after writing the rest."
-)
-
-
-def _report(parser: argparse.ArgumentParser) -> None:
-    parser.description = _REPORT
-    parser.add_argument("results", type=Path, metavar="RESULTS", help="the folder of a session's results")
-    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="write the page into this folder")
-    parser.add_argument(
-        "--node-data",
-        type=Path,
-        metavar="DIR",
-        help="write a file a test with which Model Explorer colours the ONNX model by error",
-    )
-    add_place_options(parser)
-
-
-_CONVERT = (
-    "Write the tensors of a dump as npy (FILE.output.0.npy for each) or safetensors (one for each file of "
-    "the dump), in the dump's directories and the host's layout. In npy, types that numpy lacks become the "
-    "next wider one: bf16, fp8, hifloat8 and float4 float32, int4 and int2 int8, complex32 complex64. "
-    "Exit 0; 2 where something could not be converted, after converting the rest, or where no tensor of the "
-    "dump holds data."
-)
-
-
-def _convert(parser: argparse.ArgumentParser) -> None:
-    parser.description = _CONVERT
-    parser.add_argument("dump", type=Path, metavar="PATH", help="a dump's directory, or one file of a dump")
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        required=True,
-        metavar="OUT",
-        help="directory to write to; made if missing",
-    )
-    parser.add_argument(
-        "--to", choices=("npy", "safetensors"), default="npy", help="kind of file; default npy"
-    )
-    parser.add_argument(
-        "--raw",
-        action="store_true",
-        help="no conversion: the device's layout, and types that numpy lacks as their bits (bf16 as uint16, "
-        "packed and opaque ones as bytes)",
-    )
-    add_layout_option(parser)
-    add_latest_option(parser)
-    add_executor_option(parser)
-
-
-_TOLERANCE = (
-    "Say which tolerance each statistic of a golden file has, where it comes from, and how wide it is: in "
-    "steps of the tensor's type, and in percent of its magnitude. Without LAYER one line for each rule, with "
-    "the tensor it is widest for. Exit 0; 2 where a file cannot be read or a rule matches nothing."
-)
-
-
-def _tolerance(parser: argparse.ArgumentParser) -> None:
-    parser.description = _TOLERANCE
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    summary = "which bound each statistic has, and why"
-    explain = actions.add_parser("explain", help=summary, description=_TOLERANCE)
-    explain.add_argument("golden", type=Path, metavar="GOLDEN", help="a golden file")
-    explain.add_argument("layer", nargs="?", default="", metavar="LAYER", help="a layer's name or glob")
-    add_tolerance_options(explain)
-    explain.add_argument(
-        "--results",
-        type=Path,
-        metavar="RESULTS",
-        help="the folder of a session's results: the last run of the golden's test says which operators it "
-        "has, for rules that name op_type, and what produced it; without it that is what produced the golden",
-    )
-    add_json_option(explain)
-
-
-_REPRO = (
-    "Write a folder with the operator that fails, its inputs, and a test that fails for it alone, and run "
-    "that test. Exit 0: it fails as it is to, or was not to be run; 1: it passes here; 2: it cannot be made, "
-    "or cannot run."
-)
-
-
-def _repro(parser: argparse.ArgumentParser) -> None:
-    parser.description = _REPRO
-    parser.add_argument(
-        "report", type=Path, metavar="RESULT", help="report.json beside a failing test's dumps, or its folder"
-    )
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="DIR", help="the folder to write: a new one"
-    )
-    parser.add_argument(
-        "--layer",
-        default="",
-        metavar="LAYER",
-        help="the layer, or a tensor's key; default: the first operator that was convicted, else the first "
-        "source",
-    )
-    parser.add_argument(
-        "--model",
-        type=Path,
-        metavar="ONNX",
-        help="the ONNX model that ran, where the report does not know it",
-    )
-    parser.add_argument(
-        "--reduce",
-        action="store_true",
-        help="look for the smallest piece of the model that still fails, fed with what onnxruntime computes",
-    )
-    parser.add_argument(
-        "--inputs",
-        type=Path,
-        metavar="NPZ",
-        help="with --reduce: the inputs of the whole model, where the second run has not dumped them",
-    )
-    parser.add_argument(
-        "--synthetic",
-        action="store_true",
-        help="draw inputs and weights, of the same shapes and statistics; nothing is written where the "
-        "failure does not survive it",
-    )
-    parser.add_argument(
-        "--no-run", action="store_true", help="do not run the test: another machine has the device"
-    )
-    parser.add_argument(
-        "--runtime", default="", help="what runs it, as --npudump-runtime has it; default: what is found"
-    )
-    add_json_option(parser)
-
-
-_OVERFLOW = (
-    "Say what the overflow records of a dump (Opdebug.Node_OpDebug..., from dump_debug) report. The layer is "
-    "found by the record's stream and task among the dump's files of the same device and model. Exit 0: no "
-    "overflow; 1: an overflow; 2: an unreadable or empty input."
-)
-
-
-def _overflow(parser: argparse.ArgumentParser) -> None:
-    parser.description = _OVERFLOW
-    parser.add_argument("dump", type=Path, metavar="PATH", help="a dump's directory, or one overflow record")
-    add_executor_option(parser)
-    add_json_option(parser)
-
-
-_READERS = ("acl", "ge", "torchair", "mindspore")
-_SHOWN = ("acl", "mindspore", "torchair")
-_DEVICES = ("Ascend", "CPU", "GPU")
-
-
-def _config(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    check = actions.add_parser(
-        "check",
-        help="say whether a configuration is accepted, and what it does",
-        description="Exit status: 0 accepted, 1 refused, 2 wrong usage.",
-    )
-    check.set_defaults(work="config:check")
-    _configure_check(check)
-    show = actions.add_parser(
-        "show",
-        help="print the file that configures a test's dump",
-        description="Exit status: 0 printed, 1 refused, 2 there is no such test.",
-    )
-    show.set_defaults(work="config:show")
-    _configure_show(show)
-
-
-def _configure_check(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file", type=Path, metavar="FILE", help="acl.json, options for TorchAir, or data_dump.json"
-    )
-    parser.add_argument(
-        "--for",
-        dest="target",
-        choices=_READERS,
-        default="acl",
-        help="who will read it (default: acl); for torchair FILE is an object of dump_config options",
-    )
-    parser.add_argument(
-        "--cann",
-        type=_version,
-        metavar="VERSION",
-        help="rules of this CANN release (default: the installed one, else 9.1.0)",
-    )
-    parser.add_argument("--soc", default="", metavar="NAME", help="chip the file is for, such as Ascend910B3")
-    parser.add_argument(
-        "--device",
-        choices=_DEVICES,
-        default="Ascend",
-        help="device_target, for mindspore (default: Ascend)",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-
-
-def _configure_show(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "test",
-        nargs="?",
-        metavar="NODEID",
-        help="test/file.py::test_name, as pytest takes it; without one, the only marked test there is",
-    )
-    parser.add_argument(
-        "--for",
-        dest="target",
-        choices=_SHOWN,
-        help="who will read it: an acl.json, a data_dump.json for mindspore, or the dump_config options that "
-        "npu_dump.torchair_config() sets (default: mindspore where the project's runtime is that, else acl)",
-    )
-    parser.add_argument(
-        "--device",
-        choices=_DEVICES,
-        default="Ascend",
-        help="device_target whose rules count, for mindspore (default: Ascend)",
-    )
+def _list(names: str, metavar: str, words: str, **options: Any) -> Argument:
+    return _of(names, words, metavar=metavar, action="append", default=[], **options)
 
 
 def _version(text: str) -> str:
@@ -376,57 +84,569 @@ def _version(text: str) -> str:
     return text
 
 
-_DOCTOR = (
-    "Say what is installed (CANN, driver, SoC, torch_npu, TorchAir, MindSpore), which runtimes work, whether "
-    "pytest insists on this plugin, and whether a dump can be written here. Exit status: 0 at least one "
-    "runtime works and a dump can be written, 1 otherwise, 2 wrong usage, or a pytest configuration that "
-    "cannot be read."
+LAYOUTS = (
+    "ND",
+    *("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN", "DHWNC", "NCL", "CN", "NC"),
 )
-
-
-def _doctor(parser: argparse.ArgumentParser) -> None:
-    parser.description = _DOCTOR
-    parser.add_argument(
-        "--dump-dir",
-        type=Path,
-        metavar="DIR",
-        help="folder that dumps go to, as for --npudump-dump-dir; default where tests run here would dump",
-    )
-    add_json_option(parser)
-
-
-def _init(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "folder", type=Path, nargs="?", default=Path(), metavar="DIR", help="the repository; default: here"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="say what would be written, and write nothing")
-
-
-def _demo(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "folder",
-        type=Path,
-        nargs="?",
-        default=Path("npudump-demo"),
-        metavar="DIR",
-        help="folder for the project, new or empty; default npudump-demo",
-    )
-
-
-CONFIGURE: Mapping[str, Callable[[argparse.ArgumentParser], None]] = {
-    "ls": _ls,
-    "stats": _stats,
-    "compare": _compare,
-    "check": _check,
-    "report": _report,
-    "convert": _convert,
-    "tolerance": _tolerance,
-    "golden": _golden,
-    "repro": _repro,
-    "overflow": _overflow,
-    "config": _config,
-    "doctor": _doctor,
-    "init": _init,
-    "demo": _demo,
+"""Host layouts, as :mod:`pytest_npudump.dump.arrays.layouts` knows them, which needs numpy."""
+NUMERICS = ("same", "other", "hf32")
+"""Bounds, as :mod:`pytest_npudump.compare.tolerances.numerics` knows them."""
+_DEVICES = ("Ascend", "CPU", "GPU")
+_JSON = _of("--json", "write the result as JSON; - for standard output", metavar="FILE", type=output_name)
+_EXECUTOR = _of(
+    "--executor",
+    "where the work is done: threads[:N] (default; N: number of cores), processes[:N], "
+    "serial, or dask:ADDRESS, a Dask scheduler whose workers see the same files",
+    metavar="WHERE",
+    default="threads",
+)
+_LATEST = _flag("--latest", "of several runs in a directory take the last")
+_LAYOUT = _of(
+    "--layout",
+    "host layout to convert to; ND, the default, leaves host layouts as they are and "
+    "makes NCHW (or NCDHW) of device layouts that split C. The header of a dump does not "
+    "tell the order of the original shape's axes: it is taken to be that of the layout "
+    "given here",
+    choices=LAYOUTS,
+    default="ND",
+)
+_PLACES = (
+    _path(
+        "--root",
+        "DIR",
+        "the repository's root, as pytest's rootdir; default: the nearest folder, upwards, in "
+        "which a test of the results lies",
+    ),
+    _path("--golden-dir", "DIR", "other goldens: a folder laid out like that of the runs"),
+)
+_TOLERANCES = (
+    _of("--preset", "tolerance preset (default, exact, torch, ...)"),
+    _of(
+        "--numerics",
+        "which bounds the preset 'default' stands for: those for two runs of the same "
+        "numerics (the default, but for kept results, whose producers decide), of other ones, "
+        "or of other ones of which one may compute in HF32",
+        choices=NUMERICS,
+    ),
+    _path("--tolerances", "FILE", "YAML file of tolerance rules"),
+    _list(
+        "--producer",
+        "FACT=VALUE",
+        "what is known of the run, such as soc=Ascend910B3, for rules that name a producer; repeatable",
+    ),
+)
+_WHAT_IF = _list(
+    "--what-if",
+    "PRESET",
+    "say what other tolerances, a preset or a YAML file of rules, would have missed or "
+    "caught; may be given several times, and decides nothing",
+)
+_GOLDENS = _path(
+    "paths",
+    "PATH",
+    "golden files, and folders of them; default: as pytest's configuration says, else golden",
+    nargs="*",
+)
+_VARIANTS = _list(
+    "--variant",
+    "NAME",
+    "a variant that runs select, as --npudump-golden-variant takes it or its file spells "
+    "it; may be repeated: files of all others are stale, but those that a common golden "
+    "names; without it no variant is",
+)
+_VARIANT_FILES = _path("variants", "VARIANT", "files of variants: test@NAME.yaml", nargs="+")
+_TESTS = (
+    _of("tests", "node ids, files or globs of them; default: all that wait", metavar="TEST", nargs="*"),
+    _path(
+        "--results",
+        "DIR",
+        "the folder of a session's results; default: that in pytest's cache, here or in a folder above",
+    ),
+    *_PLACES,
+)
+_LAYERS = _list("--layers", "PATTERN", "only these layers; may be repeated")
+_APPROVAL = (_text("--reason", "TEXT", "why, kept in the golden"), _flag("--allow-in-ci", "accept in CI"))
+_TOLERANCE = (
+    "Say which tolerance each statistic of a golden file has, where it comes from, and how wide "
+    "it is: in steps of the tensor's type, and in percent of its magnitude. Without LAYER one "
+    "line for each rule, with the tensor it is widest for. Exit 0; 2 where a file cannot be read "
+    "or a rule matches nothing."
+)
+_GOLDEN_VERBS = {
+    "pending": Verb(
+        "List the runs that differ from their goldens, or have none, and wait for a decision: the "
+        "largest change first. Exit 0: there are none; 1: there are; 2: results that cannot be read.",
+        (*_TESTS, _JSON),
+        summary="the runs that differ from their goldens and wait for a decision",
+        work="golden.waiting:pending",
+    ),
+    "diff": Verb(
+        "Show what differs between each waiting run and its golden, layer by layer, and by how much. "
+        "Exit codes as for pending.",
+        (*_TESTS, _LAYERS, _JSON),
+        summary="what differs between these runs and their goldens",
+        work="golden.waiting:diff",
+    ),
+    "accept": Verb(
+        "Write the golden of each waiting run from what was kept of it, without running again. "
+        "Refused where the run was not complete, where its golden or its test's file has changed "
+        "since, and where the run is the emulator's and the golden a device's. Exit 0; 2 where one "
+        "was refused, or results cannot be read.",
+        (*_TESTS, _LAYERS, *_APPROVAL),
+        summary="make these runs the goldens, without running again",
+        work="golden.waiting:accept_all",
+    ),
+    "review": Verb(
+        "Go through the waiting runs one by one, the largest change first, and decide about each: a "
+        "accept, r reject, s skip; A, R and S for it and all that follow; l accept some layers; d "
+        "show all that differs; q quit. A key decides on a terminal, a line elsewhere. Exit 0: no run "
+        "waits any more; 1: some do; 2: one was refused, or results cannot be read.",
+        (*_TESTS, *_APPROVAL),
+        summary="decide about these runs one by one",
+        work="golden.waiting:review",
+    ),
+    "reject": Verb(
+        "Take waiting runs off the list; their goldens stay, and the next runs are judged by them.",
+        (*_TESTS,),
+        summary="keep the goldens, and take these runs off the list",
+        work="golden.waiting:reject_all",
+    ),
+    "verify": Verb(
+        "Read golden files, and the tensors beside them, as a test would: whether each can be read, "
+        "has no conflict markers of git, belongs to the tensors beside it, and claims a test of its "
+        "own. Exit 0: all are sound; 1: some are not; 2: there is nothing to look at.",
+        (_GOLDENS, _JSON),
+        summary="whether golden files can be read and belong together",
+        work="golden.upkeep:verify",
+    ),
+    "merge": Verb(
+        "Join two approvals of a golden that touch different layers, as git's merge driver: OURS "
+        "becomes the joined golden. What both have changed has conflict markers around it. Exit 0; 1 "
+        "where there are conflicts; 2 where a file cannot be read or written.",
+        (
+            _path("base", "BASE", "the golden that both were made of (git's %%O)"),
+            _path("ours", "OURS", "our golden, which is replaced (%%A)"),
+            _path("theirs", "THEIRS", "their golden (%%B)"),
+            _path("name", "NAME", "its name in messages (%%P)", nargs="?"),
+        ),
+        summary="join two approvals of a golden, as git's merge driver",
+        work="golden.git:merge_files",
+    ),
+    "remote": Verb(
+        "Golden tensors in a store (npudump_tensor_store of pytest's ini file). status: which of "
+        "those that goldens name are there, and cached here. push: put cached ones there that are "
+        "lacking. pull: cache all, for work without the store. move: put tensors that lie beside "
+        "goldens there, and name them in these. Exit 0; 1 where something is not where it is to be; 2 "
+        "where a golden cannot be read, or there is no store.",
+        (
+            _of(
+                "action",
+                "what to do: status, push, pull, move, clear",
+                metavar="ACTION",
+                choices=("status", "push", "pull", "move", "clear"),
+            ),
+            _GOLDENS,
+            _text("--store", "URL", "the store, whatever pytest's ini file says"),
+            _text("--cache", "DIR", "the folder of the cache, the same"),
+            _flag("--verify", "status: read all of each tensor, here and there, for its hash"),
+            _flag("--replace", "push: also what is there, as damaged"),
+            _JSON,
+        ),
+        summary="golden tensors in a store: status, push, pull, move, clear",
+        work="golden.remote:run",
+    ),
+    "init": Verb(
+        "Tell git, in .gitattributes of this folder, that goldens are merged by npudump golden merge, "
+        "and with --lfs that their tensors are kept by Git LFS. Lines that are there stay as they "
+        "are. Exit 0.",
+        (
+            _flag("--lfs", "keep golden tensors by Git LFS"),
+            _path(
+                "--golden-dir",
+                "DIR",
+                "the folder of the goldens; default: as pytest's configuration says, else golden",
+            ),
+        ),
+        summary="tell git how goldens are merged and kept",
+        work="golden.git:init",
+    ),
+    "split": Verb(
+        "Write variants as what differs from the common golden beside them, which names each for the "
+        "runs that it counts for: those of its SoC, CANN release or runtime. Exit 0; 2 where one "
+        "cannot be split.",
+        (
+            _VARIANT_FILES,
+            _of(
+                "--by",
+                "the fact by which it is chosen; may be repeated; default: the first in which it and "
+                "the common golden were produced differently",
+                action="append",
+                default=[],
+                choices=("soc", "cann", "runtime"),
+            ),
+        ),
+        summary="write a variant as what differs from the common golden",
+        work="golden.upkeep:split_all",
+    ),
+    "fold": Verb(
+        "Take variants back: their files are removed, and their runs are compared with the common "
+        "golden. Where tensors differ, only with --yes. With --whole a variant stays, written as a "
+        "golden of its own. Exit 0; 1 where one waits for --yes; 2 where one cannot be taken back.",
+        (
+            _VARIANT_FILES,
+            _flag("--whole", "write it whole, and keep it"),
+            _flag("--yes", "remove it although its tensors differ"),
+        ),
+        summary="take a variant back",
+        work="golden.upkeep:fold_all",
+    ),
+    "log": Verb(
+        "Tell a golden's history from git, the latest first: commit, date, author, reason, and what "
+        "changed, tensor by tensor. Exit 0; 2 where git does not know the file.",
+        (
+            _path("golden", "GOLDEN", "a golden file"),
+            _of("layer", "a layer's name or glob; default: all", metavar="LAYER", nargs="?"),
+            _of("-n --limit", "most lines of a revision (default 20; 0: all)", type=int, default=20),
+            _JSON,
+        ),
+        summary="a golden's history from git, layer by layer",
+        work="golden.git:log",
+    ),
+    "list": Verb(
+        "Collect the tests of this folder, as pytest does, and list the goldens that they have.",
+        (_JSON,),
+        summary="the goldens of the tests of this folder",
+        work="golden.upkeep:list_all",
+    ),
+    "stale": Verb(
+        "Collect the tests of this folder, as pytest does, and list the goldens that none of them "
+        "has, tensors without a golden, and what updates that were killed have left. What cannot be "
+        "judged is listed apart: goldens of test files that were not collected, or that may be "
+        "another rootdir's. Exit 0: nothing is stale; 1: something is; 2: a test file cannot be "
+        "collected, or no golden is of a variant that was named, so that nothing is known.",
+        (_VARIANTS, _JSON),
+        summary="files of goldens that no test reads",
+        work="golden.upkeep:stale",
+    ),
+    "prune": Verb(
+        "Remove the files that 'npudump golden stale' lists, goldens before their tensors; without "
+        "--yes say which. Exit 0; 1 where files wait for --yes; 2: nothing is known, or a file cannot "
+        "be removed.",
+        (_VARIANTS, _flag("--yes", "remove them")),
+        summary="remove the files that no test reads",
+        work="golden.upkeep:prune",
+    ),
+    "show": Verb(
+        "Say how many tensors a golden file has, which run recorded it, and whether it repeats. With "
+        "--noise: the tensors whose measured noise makes their bounds widest, and those that these "
+        "bounds let pass whatever they hold.",
+        (
+            _path("golden", "GOLDEN", "a golden file"),
+            _flag("--noise", "the widest bounds that were measured"),
+            _of("-n --limit", "most tensors shown (default 20; 0: all)", type=int, default=20),
+            _JSON,
+        ),
+        summary="what a golden says of its origin and of its noise",
+        work="golden.show:run",
+    ),
 }
-"""By command: what adds its arguments, and names the function that works where that is not ``run``."""
+
+VERBS: Mapping[str, Verb] = {
+    "ls": Verb(
+        "List the tensors of a dump in execution order, without reading their values. Exit 0; 2 where "
+        "a file cannot be read, after listing the others.",
+        (_path("dump", "TREE", "a dump's directory, or one file of a dump"), _LATEST, _EXECUTOR, _JSON),
+        work="listing:ls",
+    ),
+    "stats": Verb(
+        "Print the statistics of every tensor of a dump, in execution order: those its files tell, "
+        "computed from the tensors where they tell none. Exit 0; 2 where a file cannot be read, after "
+        "printing the others.",
+        (
+            _path("dump", "PATH", "a dump's directory, or one file of a dump"),
+            _flag(
+                "--acl",
+                "compute the statistics of tensors as ACL does on the device: NaN for max and min "
+                "where the first element is NaN, and none for types that it leaves out (bf16, fp8, "
+                "int4, complex and others)",
+            ),
+            _flag(
+                "--projections",
+                "add eight sums of the elements of each tensor under fixed random signs, in which "
+                "permuted rows, swapped channels, shifts and single elements show that the other "
+                "statistics do not see",
+            ),
+            _LATEST,
+            _EXECUTOR,
+            _JSON,
+        ),
+        work="listing:stats",
+    ),
+    "compare": Verb(
+        "Compare two dumps, or a golden file and a dump. Statistics are always compared; where both "
+        "sides hold a tensor, its elements are too, in the host's layout, and a tensor passes only if "
+        "both agree: no element is farther off than the extremes may be, and the tensor as a vector "
+        "(relative_l2) no farther than rtol. Of two folders of kept results each test's statistics "
+        "are compared, and what produced them comes first. With an ONNX model in place of GOLDEN the "
+        "layers are compared with onnxruntime's. Exit 0: within tolerance; 1: a difference; 2: an "
+        "unreadable or empty input, after printing the rest, or no value that could be compared.",
+        (
+            _path("golden", "GOLDEN", "a golden file, a dump, an ONNX model, or kept results"),
+            _path("actual", "ACTUAL", "a dump's directory, one file of a dump, or kept results"),
+            *_TOLERANCES,
+            _WHAT_IF,
+            _of("--rtol", "relative tolerance of floating-point values", type=float),
+            _of("--atol", "absolute tolerance of floating-point values", type=float),
+            _flag("-v --verbose", "list every failing tensor"),
+            _path(
+                "--inputs",
+                "FILE.npz",
+                "what the ONNX model is given, an array an input; once for each execution in the dump",
+                action="append",
+            ),
+            _path("--map", "FILE", "YAML file of layers that the ONNX model names otherwise"),
+            _path(
+                "--plots",
+                "DIR",
+                "write pictures into this folder: run.svg, every tensor by error against tolerance, "
+                "and for each of the first failing tensors whose elements both sides hold "
+                "tensor-N.svg",
+            ),
+            _LATEST,
+            _LAYOUT,
+            _EXECUTOR,
+            _JSON,
+        ),
+    ),
+    "check": Verb(
+        "Judge what a session kept of its tests once more: by the goldens as they are here, or by "
+        "other tolerances. Without options every test has the verdict of its run. Exit 0: within "
+        "tolerance; 1: a difference; 2: a test that could not be judged, or results that cannot be "
+        "read, after printing the rest.",
+        (
+            _path("results", "RESULTS", "the folder of a session's results"),
+            *_PLACES,
+            _of("--preset", "a tolerance preset in place of each test's", default=""),
+            _of(
+                "--numerics",
+                "which bounds the preset 'default' stands for, in place of what decided in each run",
+                choices=NUMERICS,
+                default="",
+            ),
+            _path(
+                "--tolerances",
+                "FILE",
+                "YAML file of tolerance rules, in place of that of the runs; rules of a marker stay",
+            ),
+            _WHAT_IF,
+            _of(
+                "--expect",
+                "a number, or a file with a test a line, as pytest --collect-only -q prints them: "
+                "exit 2 where fewer tests were compared, or not all of these",
+                metavar="TESTS",
+            ),
+            _flag("-v --verbose", "show every failing tensor of each test"),
+            _JSON,
+        ),
+    ),
+    "report": Verb(
+        "Write what a session kept of its tests as a page: index.html in the folder DIR, one file "
+        "that needs no network. Tensors are judged by the goldens as they are here; what the second "
+        "run of a failing test showed is read from the dumps, where they still are. Exit 0: written, "
+        "whatever the tests came to; 2: results that cannot be read, after writing the rest.",
+        (
+            _path("results", "RESULTS", "the folder of a session's results"),
+            _path("-o --output", "DIR", "write the page into this folder"),
+            _path(
+                "--node-data",
+                "DIR",
+                "write a file a test with which Model Explorer colours the ONNX model by error",
+            ),
+            *_PLACES,
+        ),
+    ),
+    "convert": Verb(
+        "Write the tensors of a dump as npy (FILE.output.0.npy for each) or safetensors (one for each "
+        "file of the dump), in the dump's directories and the host's layout. In npy, types that numpy "
+        "lacks become the next wider one: bf16, fp8, hifloat8 and float4 float32, int4 and int2 int8, "
+        "complex32 complex64. Exit 0; 2 where something could not be converted, after converting the "
+        "rest, or where no tensor of the dump holds data.",
+        (
+            _path("dump", "PATH", "a dump's directory, or one file of a dump"),
+            _path("-o --output", "OUT", "directory to write to; made if missing", required=True),
+            _of("--to", "kind of file; default npy", choices=("npy", "safetensors"), default="npy"),
+            _flag(
+                "--raw",
+                "no conversion: the device's layout, and types that numpy lacks as their bits (bf16 "
+                "as uint16, packed and opaque ones as bytes)",
+            ),
+            _LAYOUT,
+            _LATEST,
+            _EXECUTOR,
+        ),
+    ),
+    "tolerance": Verb(
+        _TOLERANCE,
+        verbs={
+            "explain": Verb(
+                _TOLERANCE,
+                (
+                    _path("golden", "GOLDEN", "a golden file"),
+                    _text("layer", "LAYER", "a layer's name or glob", nargs="?"),
+                    *_TOLERANCES,
+                    _path(
+                        "--results",
+                        "RESULTS",
+                        "the folder of a session's results: the last run of the golden's test says which "
+                        "operators it has, for rules that name op_type, and what produced it; without it "
+                        "that is what produced the golden",
+                    ),
+                    _JSON,
+                ),
+                summary="which bound each statistic has, and why",
+            )
+        },
+    ),
+    "golden": Verb(
+        "Look at golden files and at what may take their place. Exit 0; 2 where a file cannot be read.",
+        verbs=_GOLDEN_VERBS,
+        dest="verb",
+    ),
+    "repro": Verb(
+        "Write a folder with the operator that fails, its inputs, and a test that fails for it alone, "
+        "and run that test. Exit 0: it fails as it is to, or was not to be run; 1: it passes here; 2: "
+        "it cannot be made, or cannot run.",
+        (
+            _path("report", "RESULT", "report.json beside a failing test's dumps, or its folder"),
+            _path("-o --output", "DIR", "the folder to write: a new one", required=True),
+            _text(
+                "--layer",
+                "LAYER",
+                "the layer, or a tensor's key; default: the first operator that was convicted, else "
+                "the first source",
+            ),
+            _path("--model", "ONNX", "the ONNX model that ran, where the report does not know it"),
+            _flag(
+                "--reduce",
+                "look for the smallest piece of the model that still fails, fed with what onnxruntime "
+                "computes",
+            ),
+            _path(
+                "--inputs",
+                "NPZ",
+                "with --reduce: the inputs of the whole model, where the second run has not dumped them",
+            ),
+            _flag(
+                "--synthetic",
+                "draw inputs and weights, of the same shapes and statistics; nothing is written where "
+                "the failure does not survive it",
+            ),
+            _flag("--no-run", "do not run the test: another machine has the device"),
+            _of("--runtime", "what runs it, as --npudump-runtime has it; default: what is found", default=""),
+            _JSON,
+        ),
+    ),
+    "overflow": Verb(
+        "Say what the overflow records of a dump (Opdebug.Node_OpDebug..., from dump_debug) report. "
+        "The layer is found by the record's stream and task among the dump's files of the same device "
+        "and model. Exit 0: no overflow; 1: an overflow; 2: an unreadable or empty input.",
+        (_path("dump", "PATH", "a dump's directory, or one overflow record"), _EXECUTOR, _JSON),
+    ),
+    "config": Verb(
+        "",
+        verbs={
+            "check": Verb(
+                "Exit status: 0 accepted, 1 refused, 2 wrong usage.",
+                (
+                    _path("file", "FILE", "acl.json, options for TorchAir, or data_dump.json"),
+                    _of(
+                        "--for",
+                        "who will read it (default: acl); for torchair FILE is an object of dump_config "
+                        "options",
+                        dest="target",
+                        choices=("acl", "ge", "torchair", "mindspore"),
+                        default="acl",
+                    ),
+                    _of(
+                        "--cann",
+                        "rules of this CANN release (default: the installed one, else 9.1.0)",
+                        metavar="VERSION",
+                        type=_version,
+                    ),
+                    _text("--soc", "NAME", "chip the file is for, such as Ascend910B3"),
+                    _of(
+                        "--device",
+                        "device_target, for mindspore (default: Ascend)",
+                        choices=_DEVICES,
+                        default="Ascend",
+                    ),
+                    _flag("--json", "print one JSON object"),
+                ),
+                summary="say whether a configuration is accepted, and what it does",
+                work="config:check",
+            ),
+            "show": Verb(
+                "Exit status: 0 printed, 1 refused, 2 there is no such test.",
+                (
+                    _of(
+                        "test",
+                        "test/file.py::test_name, as pytest takes it; without one, the only marked test "
+                        "there is",
+                        metavar="NODEID",
+                        nargs="?",
+                    ),
+                    _of(
+                        "--for",
+                        "who will read it: an acl.json, a data_dump.json for mindspore, or the dump_config "
+                        "options that npu_dump.torchair_config() sets (default: mindspore where the "
+                        "project's runtime is that, else acl)",
+                        dest="target",
+                        choices=("acl", "mindspore", "torchair"),
+                    ),
+                    _of(
+                        "--device",
+                        "device_target whose rules count, for mindspore (default: Ascend)",
+                        choices=_DEVICES,
+                        default="Ascend",
+                    ),
+                ),
+                summary="print the file that configures a test's dump",
+                work="config:show",
+            ),
+        },
+    ),
+    "doctor": Verb(
+        "Say what is installed (CANN, driver, SoC, torch_npu, TorchAir, MindSpore), which runtimes "
+        "work, whether pytest insists on this plugin, and whether a dump can be written here. Exit "
+        "status: 0 at least one runtime works and a dump can be written, 1 otherwise, 2 wrong usage, "
+        "or a pytest configuration that cannot be read.",
+        (
+            _path(
+                "--dump-dir",
+                "DIR",
+                "folder that dumps go to, as for --npudump-dump-dir; default where tests run here would dump",
+            ),
+            _JSON,
+        ),
+    ),
+    "init": Verb(
+        "",
+        (
+            _path("folder", "DIR", "the repository; default: here", nargs="?", default=Path()),
+            _flag("--dry-run", "say what would be written, and write nothing"),
+        ),
+    ),
+    "demo": Verb(
+        "",
+        (
+            _path(
+                "folder",
+                "DIR",
+                "folder for the project, new or empty; default npudump-demo",
+                nargs="?",
+                default=Path("npudump-demo"),
+            ),
+        ),
+    ),
+}
+"""By command."""

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.cli.common.collection import collect
 from pytest_npudump.cli.common.output import emit, to_stderr
-from pytest_npudump.cli.common.pytest_folder import collect
 from pytest_npudump.doctor.pytest_config import default_place
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.text import first_of
@@ -98,8 +98,10 @@ def show(arguments: argparse.Namespace) -> int:
         return 1
     emit([json.dumps(_shown(test, arguments.target), indent=2)])
     if "data_dump" in test:
-        errors = list(_mindspore_errors(test["data_dump"], arguments.device))
-        warnings = list(_mindspore_warnings(test["data_dump"], arguments.device))
+        verdict = _mindspore(test["data_dump"], arguments.device)
+        refused = _("error: MindSpore refuses it on {device}: {reason}")
+        errors = [refused.format(device=arguments.device, reason=spoken(str(one))) for one in verdict.reasons]
+        warnings = [_("warning: {warning}").format(warning=spoken(one)) for one in verdict.warnings]
     else:
         errors = list(_errors(test["dump"]))
         warnings = list(_warnings(test, Path(found["rootdir"])))
@@ -190,18 +192,6 @@ def _warnings(test: Mapping[str, Any], rootdir: Path) -> Iterator[str]:
         yield _("warning: CANN takes no globs: every layer is dumped, and {globs} selects afterwards").format(
             globs=globs
         )
-
-
-def _mindspore_errors(settings: Mapping[str, Any], device: str) -> Iterator[str]:
-    for reason in _mindspore(settings, device).reasons:
-        yield _("error: MindSpore refuses it on {device}: {reason}").format(
-            device=device, reason=spoken(str(reason))
-        )
-
-
-def _mindspore_warnings(settings: Mapping[str, Any], device: str) -> Iterator[str]:
-    for warning in _mindspore(settings, device).warnings:
-        yield _("warning: {warning}").format(warning=spoken(warning))
 
 
 def _mindspore(settings: Mapping[str, Any], device: str) -> CheckerVerdict:

@@ -85,18 +85,12 @@ def _converted(
 ) -> Iterator[Converted]:
     """Yield what becomes of each file, reporting bytes; files where the work is done elsewhere."""
     if not workers.here:
-        return run_tasks(convert, files, workers, weight=_weight, progress=report)
-    tally = Tally(report, sum(map(_weight, files)))
+        return run_tasks(convert, files, workers, weight=lambda file: file.nbytes, progress=report)
+    tally = Tally(report, sum(file.nbytes for file in files))
     work = partial(convert, reached=tally.reached)
-    return run_tasks(work, files, workers, weight=_weight, progress=_no_files)
-
-
-def _weight(file: OutputFile) -> int:
-    return file.nbytes
-
-
-def _no_files(_done: int, _total: int) -> None:
-    """Bytes are reported, and not files."""
+    return run_tasks(
+        work, files, workers, weight=lambda file: file.nbytes, progress=lambda _done, _total: None
+    )
 
 
 def _nothing(dump: Dump) -> str:
@@ -354,7 +348,7 @@ def convert(file: OutputFile, reached: Reached | None = None) -> Converted:
         file: what to write.
         reached: called with the file's path and how many of its ``nbytes`` are dealt with, as they are.
     """
-    reached = reached or _no_bytes
+    reached = reached or (lambda _path, _nbytes: None)
     try:
         file.path.parent.mkdir(parents=True, exist_ok=True)
         return _safetensors(file, reached) if file.kind == "safetensors" else _npy(file, reached)
@@ -368,10 +362,6 @@ def convert(file: OutputFile, reached: Reached | None = None) -> Converted:
         )
     finally:
         reached(file.path, file.nbytes)
-
-
-def _no_bytes(_path: Path, _nbytes: int) -> None:
-    """Nobody asked how far the work is."""
 
 
 def _npy(file: OutputFile, reached: Reached) -> Converted:

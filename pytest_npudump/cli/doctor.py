@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.cli.common.output import columns, emit, write_json
+from pytest_npudump.cli.common.output import columns, present
 from pytest_npudump.doctor.checks import examine
 from pytest_npudump.doctor.machine import OK, System
 from pytest_npudump.doctor.pytest_config import DumpPlace, dump_place
@@ -23,22 +23,12 @@ if TYPE_CHECKING:
 _HEADER = (mark("area"), mark("what"), mark("state"), mark("found"))
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace, system: System | None = None) -> int:
     """Examine this machine and print the table; 0 if a test could run under dump here, else 1."""
     place = DumpPlace(arguments.dump_dir) if arguments.dump_dir else dump_place(Path.cwd(), os.environ)
-    return report_on(System(), place.path, arguments.json, place.origin, Path.cwd())
-
-
-def report_on(
-    system: System, directory: Path, json_target: str | None, origin: str = "", tests: Path | None = None
-) -> int:
-    """Examine ``system``, print the table or write JSON, and return the exit code."""
-    absolute = Path(os.path.abspath(directory))  # noqa: PTH100 - links stay, as a path is written
-    report = examine(system, absolute, origin, tests)
-    if json_target:
-        write_json(report.to_json(), json_target)
-    if json_target != "-":
-        emit(_table(report))
+    absolute = Path(os.path.abspath(place.path))  # noqa: PTH100 - links stay, as a path is written
+    report = examine(system or System(), absolute, place.origin, Path.cwd())
+    present(arguments, report.to_json, _table(report))
     return 0 if report.good else 1
 
 

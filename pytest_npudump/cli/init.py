@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump import __version__
 from pytest_npudump.cli.common.output import emit
-from pytest_npudump.cli.first_test import FILE, first_test
-from pytest_npudump.cli.survey import Survey, survey, values_for, with_keys
+from pytest_npudump.cli.first_test import FILE, Survey, first_test, survey, values_for, with_keys
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.text import padded, typed
 from pytest_npudump.language.translation import gettext as _

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.executors import Workers, open_workers, run_tasks
-from pytest_npudump.cli.common.output import columns, emit, write_json
+from pytest_npudump.cli.common.output import columns, present
 from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.cli.common.source import report_problems
 from pytest_npudump.dump.files.container import read_container
@@ -77,20 +77,11 @@ def run(arguments: argparse.Namespace) -> int:
         progress(_("reading {path}").format(path=arguments.dump)) as report,
     ):
         found, problems = _read_records(arguments.dump, workers, report)
-        if arguments.json and arguments.json != "-":
-            _write(found, arguments.json)
-    if arguments.json == "-":
-        _write(found, arguments.json)
-    else:
-        emit(_lines(found))
+    present(arguments, lambda: [record.to_json() for record in found], _lines(found))
     report_problems(problems)
     if problems:
         return 2
     return 1 if any(record.record.overflowed for record in found) else 0
-
-
-def _write(found: Sequence[Found], target: str) -> None:
-    write_json([record.to_json() for record in found], target)
 
 
 def _read_records(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.cli.common.output import emit, to_stderr
+from pytest_npudump.cli.common.output import complain, emit
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.translation import ENGLISH, speaking
 from pytest_npudump.language.translation import gettext as _
@@ -34,6 +34,5 @@ def run(arguments: argparse.Namespace) -> int:
             view = session_view(folder, results.entries, terms, results.problems)
         for path in write_node_data(view, arguments.node_data):
             emit([_("node data: {path}").format(path=shown(path.absolute()))])
-    for problem in results.problems:
-        to_stderr(f"npudump: {problem}")
+    complain(results.problems)
     return 2 if results.problems else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.common.output import emit, to_stderr, write_json
+from pytest_npudump.cli.common.output import present, to_stderr
 from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import RequestError
@@ -47,10 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
         runtime=arguments.runtime,
         must_fail=arguments.synthetic,
     )
-    if arguments.json:
-        write_json(_as_json(arguments.output, reproduction, trial, found), arguments.json)
-    if arguments.json != "-":
-        emit(_lines(arguments.output, reproduction, trial, found))
+    told = arguments.output, reproduction, trial, found
+    present(arguments, lambda: _as_json(*told), _lines(*told))
     return _ended(arguments, reproduction, trial)
 
 

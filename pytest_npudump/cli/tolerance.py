@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.common.options import chosen_tolerances
-from pytest_npudump.cli.common.output import columns, emit, write_json
+from pytest_npudump.cli.common.output import columns, present
+from pytest_npudump.cli.common.tolerance_options import chosen_tolerances
 from pytest_npudump.compare.stats.allowances import allowances
 from pytest_npudump.compare.stats.blind_bounds import blind_keys, describe_blind
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
@@ -51,13 +51,10 @@ def run(arguments: argparse.Namespace) -> int:
                 golden=arguments.golden, layer=arguments.layer, hint=hint
             )
         )
-    if arguments.json:
-        write_json([_as_json(allowance) for allowance in found], arguments.json)
-    if arguments.json != "-":
-        emit(_lines(found, each=bool(arguments.layer)))
-        wanted = {allowance.key for allowance in found}
-        blind = [key for key in blind_keys(golden.table, tolerances) if key in wanted]
-        emit(filter(None, [describe_blind(blind)]))
+    wanted = {allowance.key for allowance in found}
+    blind = describe_blind([key for key in blind_keys(golden.table, tolerances) if key in wanted])
+    lines = [*_lines(found, each=bool(arguments.layer)), *([blind] if blind else [])]
+    present(arguments, lambda: [_as_json(allowance) for allowance in found], lines)
     return 0
 
 

@@ -53,13 +53,6 @@ class Finding:
     text: str
     remedy: str = ""
 
-    def __post_init__(self) -> None:
-        """Hold every line that is not good to saying what to do."""
-        if self.state not in (OK, ABSENT, WARNING, PROBLEM):
-            raise ValueError(f"{self.name}: {self.state!r} is not a state")
-        if bool(self.remedy) is (self.state == OK):
-            raise ValueError(f"{self.name}: a line that is {self.state} and the remedy {self.remedy!r}")
-
 
 @dataclass(frozen=True, slots=True)
 class Report:

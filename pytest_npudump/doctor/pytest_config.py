@@ -1,4 +1,4 @@
-"""Settings of pytest for a folder's tests, read without it: where it dumps, whether it loads this plugin."""
+"""pytest's configuration of a folder, read without it: where tests dump, goldens lie, and what is loaded."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import re
 import shlex
 import sys
 import tempfile
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_npudump.errors import ConfigError
 from pytest_npudump.language.translation import said
 from pytest_npudump.storage.regular_file import read_regular, with_argument_files
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pytest_npudump.golden.stored_tensors import TensorStore
 
 _OWN_FILES = ("pytest.ini", ".pytest.ini")
 _TABLES_OF_TOML = {"pytest.toml": (("pytest",),), ".pytest.toml": (("pytest",),)}
@@ -29,7 +30,7 @@ _FIRST_WITH_TOML = 9
 _DISTRIBUTION = "pytest-npudump"
 _NO_AUTOLOAD = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
 _NO_AUTOLOAD_OPTION = "--disable-plugin-autoload"
-_INI_KEY = "npudump_dump_dir"
+_GOLDENS = "golden"
 
 
 def locate(folder: Path, major: int | None = None) -> tuple[Path | None, Mapping[str, Any]]:
@@ -86,16 +87,80 @@ def _section(file: Path, major: int) -> Mapping[str, Any] | None:
     return {} if file.name in _TABLES_OF_TOML else None
 
 
-def words_of(given: str | Sequence[str], origin: str) -> list[str]:
-    """Return options as words.
+class PytestConfig:
+    """Options and keys of pytest as a run has them that is started in a folder without options.
 
-    Args:
-        given: a line, or a list of words.
-        origin: where they stand, for errors.
-
-    Raises:
-        ConfigError: the line has a quote that does not end.
+    Attributes:
+        folder: where pytest is started.
+        file: its configuration file; None where there is none.
+        root: its rootdir.
+        ini: pytest's part of the file.
     """
+
+    def __init__(self, folder: Path, environ: Mapping[str, str], major: int | None = None) -> None:
+        """Read the configuration.
+
+        Args:
+            folder: absolute; the file is the first that pytest finds in it and above it.
+            environ: the environment, whose ``PYTEST_ADDOPTS`` counts before ``addopts``.
+            major: version of pytest, as for :func:`locate`.
+
+        Raises:
+            ConfigError: the file, or a line of options, cannot be read.
+        """
+        self.folder = folder
+        self.file, self.ini = locate(folder, major)
+        self.root = self.file.parent if self.file is not None else folder
+        given = (
+            (self.ini.get("addopts", ""), said("addopts of {file}", file=self.file)),
+            (environ.get("PYTEST_ADDOPTS", ""), "PYTEST_ADDOPTS"),
+        )
+        self._given = [(_words(options, origin), origin) for options, origin in given]
+
+    def values(self, *names: str, files: bool = True, **how: Any) -> Iterator[tuple[Any, str]]:
+        """Yield the value of an option, and where it stands, for each line of options; the last one counts.
+
+        Args:
+            names: as it is typed.
+            files: whether it counts in files of arguments, too, which ``@FILE`` among the options names.
+            how: what else argparse is told of it.
+
+        Raises:
+            ConfigError: the option is without its value, or a file of arguments cannot be read.
+        """
+        for words, origin in self._given:
+            parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+            parser.add_argument(*names, dest="value", **how)
+            told = words if files else [word for word in words if not word.startswith("@")]
+            try:
+                found = parser.parse_known_args([*with_argument_files(told, self.folder)])[0].value
+            except (OSError, argparse.ArgumentError) as error:
+                raise ConfigError(
+                    said(
+                        "{origin}: {words!r} cannot be read: {error}",
+                        origin=origin,
+                        words=" ".join(told),
+                        error=error,
+                    )
+                ) from error
+            yield found, origin
+
+    def option(self, flag: str) -> tuple[str, str] | None:
+        """Return the value of an option, and where it stands; None where nothing gives it."""
+        given = [(value, _stands(flag, origin)) for value, origin in self.values(flag) if value is not None]
+        return given[-1] if given else None
+
+    def setting(self, name: str) -> tuple[str, str]:
+        """Return the value of a key that is an option too, and where it stands; "" where nothing names it."""
+        key, origin = str(self.ini.get(name, "")), str(self.file)
+        for overrides, line in self.values("-o", "--override-ini", action="append", default=[]):
+            for text in overrides:
+                if text.startswith(f"{name}="):
+                    key, origin = text.partition("=")[2], line
+        return self.option(f"--{name.replace('_', '-')}") or (key, _stands(name, origin))
+
+
+def _words(given: str | Sequence[str], origin: str) -> list[str]:
     try:
         return shlex.split(given) if isinstance(given, str) else list(map(str, given))
     except ValueError as error:
@@ -104,32 +169,41 @@ def words_of(given: str | Sequence[str], origin: str) -> list[str]:
         ) from error
 
 
-def parse_options(
-    parser: argparse.ArgumentParser, words: Sequence[str], folder: Path, origin: str
-) -> argparse.Namespace:
-    """Parse what ``parser`` knows of options, those in files that ``@FILE`` among them names included.
+def _stands(name: str, origin: str) -> str:
+    return said("{option} in {origin}", option=name, origin=origin)
+
+
+def golden_folder(folder: Path) -> Path:
+    """Return the folder of the goldens, relative to ``folder`` where it lies in it.
 
     Args:
-        parser: made with ``exit_on_error=False``.
-        words: the options.
-        folder: where pytest is started, which the names of such files are relative to.
-        origin: where the options stand, for errors.
+        folder: a pytest that starts here would run the tests.
 
     Raises:
-        ConfigError: an option is without its value, or a file cannot be read.
+        ConfigError: pytest's configuration cannot be read.
     """
-    try:
-        options, _ = parser.parse_known_args([*with_argument_files(words, folder)])
-    except (OSError, argparse.ArgumentError) as error:
-        raise ConfigError(
-            said(
-                "{origin}: {words!r} cannot be read: {error}",
-                origin=origin,
-                words=" ".join(words),
-                error=error,
-            )
-        ) from error
-    return options
+    config = PytestConfig(folder.absolute(), os.environ)
+    found = config.root / (config.setting("npudump_golden_dir")[0] or _GOLDENS)
+    return found.relative_to(config.folder) if found.is_relative_to(config.folder) else found
+
+
+def tensor_place(folder: Path, url: str = "", cache: str = "") -> TensorStore:
+    """Return where stored tensors are.
+
+    Args:
+        folder: a pytest that starts here would run the tests.
+        url: the store, whatever the configuration says; "" for that.
+        cache: the folder of the cache, the same.
+
+    Raises:
+        ConfigError: pytest's configuration cannot be read.
+    """
+    from pytest_npudump.golden.stored_tensors import TensorStore  # noqa: PLC0415 - only where there is one
+
+    config = PytestConfig(folder.absolute(), os.environ)
+    told = config.setting("npudump_tensor_cache")[0]
+    own = cache or (str(config.root / Path(told).expanduser()) if told else "")
+    return TensorStore(url or config.setting("npudump_tensor_store")[0], own)
 
 
 def default_place(environ: Mapping[str, str] | None = None) -> Path:
@@ -142,8 +216,7 @@ def default_place(environ: Mapping[str, str] | None = None) -> Path:
     return Path(root or tempfile.gettempdir()).resolve() / f"pytest-of-{user}"
 
 
-@dataclass(frozen=True, slots=True)
-class DumpPlace:
+class DumpPlace(NamedTuple):
     """Where tests dump.
 
     Attributes:
@@ -158,93 +231,49 @@ class DumpPlace:
 def dump_place(folder: Path, environ: Mapping[str, str], *, pytest_major: int | None = None) -> DumpPlace:
     """Return where tests dump that are started in ``folder`` without options.
 
-    In pytest's order: ``--npudump-dump-dir`` in ``PYTEST_ADDOPTS`` before that in ``addopts``, then the ini
-    key ``npudump_dump_dir``, then ``--basetemp`` likewise.
+    In pytest's order: ``--npudump-dump-dir`` before the key ``npudump_dump_dir``, then ``--basetemp``.
 
     Args:
-        folder: absolute; the configuration file is the first that pytest finds in it and above it.
+        folder: absolute.
         environ: the environment.
-        pytest_major: version of pytest, which reads TOML files of its own since 9; the installed one's.
+        pytest_major: version of pytest, as for :func:`locate`.
 
     Raises:
         ConfigError: the configuration file, or ``PYTEST_ADDOPTS``, cannot be read.
     """
-    file, ini = locate(folder, pytest_major)
-    given = _options(ini.get("addopts", ""), folder, said("addopts of {file}", file=file))
-    given |= _options(environ.get("PYTEST_ADDOPTS", ""), folder, "PYTEST_ADDOPTS")
-    if given.get("dump_dir"):
-        value, origin = given["dump_dir"]
-        return DumpPlace(
-            folder / value, said("{option} in {origin}", option="--npudump-dump-dir", origin=origin)
-        )
-    value, origin = given.get(_INI_KEY, (str(ini.get(_INI_KEY, "")), str(file)))
+    config = PytestConfig(folder, environ, pytest_major)
+    value, origin = config.setting("npudump_dump_dir")
     if value:
-        return DumpPlace(folder / value, said("{option} in {origin}", option=_INI_KEY, origin=origin))
-    if given.get("basetemp"):
-        value, origin = given["basetemp"]
-        return DumpPlace(
-            folder / value / "npudump", said("{option} in {origin}", option="--basetemp", origin=origin)
-        )
-    return DumpPlace(default_place(environ))
-
-
-def _options(given: str | list[str], folder: Path, origin: str) -> dict[str, tuple[str, str]]:
-    """Return the values of the options, and of the key where ``-o`` overrides it, each with its origin."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--npudump-dump-dir", dest="dump_dir")
-    parser.add_argument("--basetemp")
-    parser.add_argument("-o", "--override-ini", dest="overrides", action="append", default=[])
-    options = parse_options(parser, words_of(given, origin), folder, origin)
-    overrides = dict(text.split("=", 1) for text in options.overrides if "=" in text)
-    found = {"dump_dir": options.dump_dir, "basetemp": options.basetemp, _INI_KEY: overrides.get(_INI_KEY)}
-    return {name: (value, origin) for name, value in found.items() if value is not None}
+        return DumpPlace(folder / value, origin)
+    value, origin = config.option("--basetemp") or ("", "")
+    return DumpPlace(folder / value / "npudump", origin) if value else DumpPlace(default_place(environ))
 
 
 def loading(folder: Path, environ: Mapping[str, str]) -> tuple[Path | None, str, str]:
     """Return pytest's configuration file, its requirement of this plugin, and what switches the plugin off.
 
-    The file is None where there is none; "" where nothing requires the plugin, or switches it off.
+    The file is None where there is none; "" where nothing requires the plugin, or switches it off. pytest
+    looks for ``-p`` before it opens the files of ``@FILE``, and heeds none that stands there.
 
     Args:
         folder: absolute; the file is the first that is found in it and above it.
         environ: the environment.
     """
-    file, ini = locate(folder)
+    config = PytestConfig(folder, environ)
+    unloaded = said("{name} is set", name=_NO_AUTOLOAD) if environ.get(_NO_AUTOLOAD) else ""
+    for is_off, origin in config.values(_NO_AUTOLOAD_OPTION, action="store_true"):
+        unloaded = _stands(_NO_AUTOLOAD_OPTION, origin) if is_off else unloaded
     wanted: set[str] = set()
     blocked = ""
-    unloaded = said("{name} is set", name=_NO_AUTOLOAD) if environ.get(_NO_AUTOLOAD) else ""
-    for given, origin in (
-        (ini.get("addopts", ""), said("addopts of {file}", file=file)),
-        (environ.get("PYTEST_ADDOPTS", ""), "PYTEST_ADDOPTS"),
-    ):
-        plugins, autoload = _plugins(given, folder, origin)
-        if not autoload:
-            unloaded = said("{option} in {origin}", option=_NO_AUTOLOAD_OPTION, origin=origin)
+    for plugins, origin in config.values("-p", action="append", default=[], files=False):
         wanted.update(plugins)
-        if "no:npudump" in plugins:
-            blocked = said("{option} in {origin}", option="-p no:npudump", origin=origin)
+        blocked = _stands("-p no:npudump", origin) if "no:npudump" in plugins else blocked
     if not blocked and unloaded and not wanted & {"npudump", "pytest_npudump.plugin"}:
         blocked = said("{unloaded}, and no option -p npudump", unloaded=unloaded)
-    return file, required(ini.get("required_plugins", "")), blocked
+    return config.file, required(config.ini.get("required_plugins", "")), blocked
 
 
 def required(given: str | list[str]) -> str:
     """Return the requirement of this plugin in a value of ``required_plugins``; "" without one."""
     names = shlex.split(given) if isinstance(given, str) else map(str, given)
     return next((name for name in names if re.match(rf"{_DISTRIBUTION}(?![\w.-])", name)), "")
-
-
-def _plugins(given: str | list[str], folder: Path, origin: str) -> tuple[list[str], bool]:
-    """Return the plugins that options name, and whether those that are installed are loaded unasked.
-
-    pytest looks for ``-p`` before it opens the files of ``@FILE``, and heeds none that stands there.
-    """
-    named = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    named.add_argument("-p", dest="plugins", action="append", default=[])
-    switch = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    switch.add_argument(_NO_AUTOLOAD_OPTION, dest="autoload", action="store_false")
-    words = words_of(given, origin)
-    plugins = parse_options(
-        named, [word for word in words if not word.startswith("@")], folder, origin
-    ).plugins
-    return plugins, parse_options(switch, words, folder, origin).autoload

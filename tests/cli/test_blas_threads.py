@@ -22,8 +22,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
         found.append(os.environ.get(NAME))
         return 0
 
-    for command in ("ls", "doctor"):
-        monkeypatch.setattr(f"pytest_npudump.cli.{command}.run", run)
+    for work in ("listing.ls", "doctor.run"):
+        monkeypatch.setattr(f"pytest_npudump.cli.{work}", run)
     return found
 
 

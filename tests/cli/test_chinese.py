@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    Run = Callable[..., Any]
+
 TWO_WORDS = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z]{2,}")
 FACTS = re.compile(
     r"Type output|\(preset \w+\)|环境: .*|规律：.*|npudump: |npudump golden diff TEST"
@@ -60,7 +62,7 @@ LISTINGS = (
 
 @pytest.mark.parametrize("words", LISTINGS, ids=" ".join)
 def test_what_people_read_is_chinese_and_what_programs_read_stays(
-    words: tuple[str, ...], folder: Path, run: Callable[..., Any]
+    words: tuple[str, ...], folder: Path, run: Run
 ) -> None:
     assert folder.is_dir()
     english = run(*words)
@@ -81,16 +83,14 @@ def test_what_people_read_is_chinese_and_what_programs_read_stays(
         (("report", "one"), "npudump: 没有可写的内容："),
     ],
 )
-def test_what_is_wrong_is_told_in_chinese(
-    words: tuple[str, ...], says: str, folder: Path, run: Callable[..., Any]
-) -> None:
+def test_what_is_wrong_is_told_in_chinese(words: tuple[str, ...], says: str, folder: Path, run: Run) -> None:
     assert folder.is_dir()
     done = run("--lang", "zh", *words)
     assert done.code == 2
     assert says in done.err
 
 
-def test_what_a_worker_says_of_a_tensor_is_chinese_too(folder: Path, run: Callable[..., Any]) -> None:
+def test_what_a_worker_says_of_a_tensor_is_chinese_too(folder: Path, run: Run) -> None:
     (folder / "out").mkdir()
     (folder / "out" / "Type.conv.1.3.1795228705872230.output.0.npy").mkdir()
     done = run("--lang", "zh", "convert", "a", "-o", "out", "--executor", "threads:2")
@@ -99,7 +99,7 @@ def test_what_a_worker_says_of_a_tensor_is_chinese_too(folder: Path, run: Callab
     assert "无法写入" in done.err
 
 
-def test_node_data_are_the_same_in_both_languages(folder: Path, run: Callable[..., Any]) -> None:
+def test_node_data_are_the_same_in_both_languages(folder: Path, run: Run) -> None:
     written = []
     for language in ("en", "zh"):
         assert run("--lang", language, "report", "two", "--root", ".", "--node-data", language).code == 0
@@ -108,7 +108,7 @@ def test_node_data_are_the_same_in_both_languages(folder: Path, run: Callable[..
     assert len(written[0]) == 1
 
 
-def test_what_doctor_found_is_chinese_and_its_data_english(run: Callable[..., Any]) -> None:
+def test_what_doctor_found_is_chinese_and_its_data_english(run: Run) -> None:
     english, chinese = run("doctor", "--json", "-"), run("--lang", "zh", "doctor", "--json", "-")
     names = [(one["area"], one["name"], one["state"]) for one in english.json["findings"]]
     assert [(one["area"], one["name"], one["state"]) for one in chinese.json["findings"]] == names

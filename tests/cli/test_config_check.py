@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.cli import config
-from pytest_npudump.cli.arguments import CONFIGURE
+from pytest_npudump.cli.arguments import VERBS, configure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ def npudump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         if content is not None:
             (tmp_path / name).write_text(content)
         parser = argparse.ArgumentParser(prog="npudump config")
-        CONFIGURE["config"](parser)
+        configure(parser, VERBS["config"])
         code = config.check(parser.parse_args(["check", name, *words]))
         return code, capsys.readouterr().out
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,10 @@ from pytest_npudump.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     Show = Callable[..., tuple[int, str, str]]
+
+pytestmark = pytest.mark.usefixtures("collects")
 
 SOURCE = """
 import pytest
@@ -52,7 +54,7 @@ def show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p npudump")
     (tmp_path / "project").mkdir()
     monkeypatch.chdir(tmp_path / "project")
-    project(tmp_path, SOURCE)
+    project(SOURCE)
 
     def run(*words: str) -> tuple[int, str, str]:
         code = main(["config", "show", *words])
@@ -62,10 +64,9 @@ def show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return run
 
 
-def project(tmp_path: Path, source: str, ini: str = "") -> None:
-    folder = tmp_path / "project"
-    (folder / "pytest.ini").write_text(f"[pytest]\nnpudump_runtime = emulator\n{ini}\n")
-    (folder / "test_shown.py").write_text(dedent(source))
+def project(source: str, ini: str = "", runtime: str = "emulator") -> None:
+    Path("pytest.ini").write_text(f"[pytest]\nnpudump_runtime = {runtime}\n{ini}\n")
+    Path("test_shown.py").write_text(dedent(source))
 
 
 def dump_of(out: str) -> dict[str, Any]:
@@ -75,9 +76,8 @@ def dump_of(out: str) -> dict[str, Any]:
 
 
 @pytest.mark.e2e
-def test_the_printed_file_is_the_one_the_test_s_run_writes(show: Show, tmp_path: Path) -> None:
+def test_the_printed_file_is_the_one_the_test_s_run_writes(show: Show) -> None:
     project(
-        tmp_path,
         """
         import pathlib, pytest
 
@@ -90,7 +90,7 @@ def test_the_printed_file_is_the_one_the_test_s_run_writes(show: Show, tmp_path:
     code, out, _ = show("test_shown.py::test_one")
     assert code == 0
     subprocess.run([sys.executable, "-m", "pytest"], check=False, capture_output=True, timeout=120)
-    assert json.loads(out) == json.loads((tmp_path / "project" / "written.json").read_text())
+    assert json.loads(out) == json.loads(Path("written.json").read_text())
 
 
 def test_markers_of_class_and_function_are_merged(show: Show) -> None:
@@ -107,7 +107,7 @@ def test_dump_path_is_the_place_it_would_be(show: Show, tmp_path: Path) -> None:
     assert "/pytest-N/npudump/test_shown_py_test_one-" in path
     assert path.endswith("-1/run1/dump")
     assert "note: N in the path" in err
-    project(tmp_path, SOURCE, f"addopts = --basetemp={tmp_path / 'base'}")
+    project(SOURCE, f"addopts = --basetemp={tmp_path / 'base'}")
     _, out, err = show("test_shown.py::test_one")
     assert dump_of(out)["dump_path"].startswith(f"{tmp_path}/base/npudump/test_shown_py_test_one-")
     assert "note:" not in err
@@ -133,10 +133,10 @@ def test_warnings_go_to_standard_error(show: Show) -> None:
 
 
 def test_what_the_chip_and_the_environment_make_of_it_is_a_warning(
-    show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    show: Show, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marker = "@pytest.mark.npu_dump(dump_stats=['Max'])"
-    project(tmp_path, f"import pytest\n\n{marker}\ndef test_one(): pass\n")
+    project(f"import pytest\n\n{marker}\ndef test_one(): pass\n")
     monkeypatch.setenv("NPU_COLLECT_PATH", "/d")
     code, _, err = show()
     assert code == 0
@@ -151,21 +151,21 @@ def test_a_glob_is_said_to_cost_a_dump_of_everything(show: Show) -> None:
 
 
 def test_a_dump_path_that_ge_refuses_is_an_error(show: Show, tmp_path: Path) -> None:
-    project(tmp_path, SOURCE, "npudump_dump_dir = with blank")
+    project(SOURCE, "npudump_dump_dir = with blank")
     code, out, err = show("test_shown.py::test_one")
     assert code == 1
     assert dump_of(out)["dump_path"].startswith(f"{tmp_path}/project/with blank/")
     assert err.startswith("error: no model is dumped, for GE refuses silently: dump_path: ")
 
 
-def test_the_only_marked_test_needs_no_name(show: Show, tmp_path: Path) -> None:
-    project(tmp_path, "import pytest\n\n@pytest.mark.npu_dump(scene='op')\ndef test_only(): pass\n")
+def test_the_only_marked_test_needs_no_name(show: Show) -> None:
+    project("import pytest\n\n@pytest.mark.npu_dump(scene='op')\ndef test_only(): pass\n")
     code, out, _ = show("--for", "acl")
     assert code == 0
     assert dump_of(out)["dump_op_switch"] == "on"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("words", "message"),
     [
         (("test_shown.py::test_nothing",), "pytest collects nothing: not found: "),
@@ -182,7 +182,7 @@ def test_a_test_that_cannot_be_shown_is_one_line(show: Show, words: tuple[str, .
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("source", "ini", "message"),
     [
         ("import nothing_of_this_name", "", "cannot be collected: ModuleNotFoundError: No module named"),
@@ -196,37 +196,35 @@ def test_a_test_that_cannot_be_shown_is_one_line(show: Show, words: tuple[str, .
         ("import os\n\nos._exit(9)", "", "pytest ended with 9 before it collected anything: "),
     ],
 )
-def test_a_collection_that_fails_has_its_reason(
-    show: Show, tmp_path: Path, source: str, ini: str, message: str
-) -> None:
-    project(tmp_path, source, ini)
+def test_a_collection_that_fails_has_its_reason(show: Show, source: str, ini: str, message: str) -> None:
+    project(source, ini)
     code, out, err = show("test_shown.py")
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
 
 
-def test_a_test_of_a_file_that_cannot_be_collected_has_the_file_s_reason(show: Show, tmp_path: Path) -> None:
-    project(tmp_path, "import nothing_of_this_name\n")
-    code, _, err = show("test_shown.py::test_one")
-    assert code == 2
-    assert "test_shown.py::test_one cannot be collected: ModuleNotFoundError" in err
-
-
-def test_of_two_wrong_markers_the_one_of_the_test_is_shown(show: Show, tmp_path: Path) -> None:
+def test_of_a_file_and_a_test_the_reason_is_that_of_the_one_at_fault(show: Show) -> None:
     marker = "@pytest.mark.npu_dump(scene='{0}')\ndef test_{0}(): pass\n"
-    project(tmp_path, f"import pytest\n\n{marker.format('bad')}\n{marker.format('worse')}")
-    code, _, err = show("test_shown.py::test_worse")
-    assert code == 2
-    assert "cannot be collected: npu_dump: test_shown.py::test_worse: scene: 'worse' is not allowed" in err
+    for source, test, reason in (
+        ("import nothing_of_this_name\n", "test_one", "ModuleNotFoundError"),
+        (
+            f"import pytest\n\n{marker.format('bad')}\n{marker.format('worse')}",
+            *("test_worse", "npu_dump: test_shown.py::test_worse: scene: 'worse' is not allowed"),
+        ),
+    ):
+        project(source)
+        code, _, err = show(f"test_shown.py::{test}")
+        assert code == 2
+        assert f"test_shown.py::{test} cannot be collected: {reason}" in err
 
 
 def test_a_project_that_switches_the_plugin_off_is_told_so(
-    show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    show: Show, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:npudump")
-    (tmp_path / "project" / "pytest.ini").write_text("[pytest]\n")
+    Path("pytest.ini").write_text("[pytest]\n")
     code, _, err = show("test_shown.py")
     assert code == 2
     assert "this needs the plugin npudump, and addopts or PYTEST_ADDOPTS switch it off" in err
@@ -249,9 +247,11 @@ def test_model():
 """
 
 
-def test_mindspore_s_file_has_the_marker_s_wishes_under_mindspore_s_names(show: Show, tmp_path: Path) -> None:
-    project(tmp_path, MINDSPORE.partition("@pytest.mark.npu_dump(model_name")[0])
-    (tmp_path / "project" / "pytest.ini").write_text("[pytest]\nnpudump_runtime = mindspore\n")
+NETWORK = MINDSPORE.partition("@pytest.mark.npu_dump(model_name")[0]
+
+
+def test_mindspore_s_file_has_the_marker_s_wishes_under_mindspore_s_names(show: Show) -> None:
+    project(NETWORK, runtime="mindspore")
     code, out, err = show("test_shown.py::test_net")
     common = json.loads(out)["common_dump_settings"]
     assert code == 0
@@ -266,8 +266,8 @@ def test_mindspore_s_file_has_the_marker_s_wishes_under_mindspore_s_names(show: 
     assert json.loads(out)["e2e_dump_settings"]["stat_calc_mode"] == "device"
 
 
-def test_mindspore_s_file_is_judged_for_the_device(show: Show, tmp_path: Path) -> None:
-    project(tmp_path, MINDSPORE.partition("@pytest.mark.npu_dump(model_name")[0])
+def test_mindspore_s_file_is_judged_for_the_device(show: Show) -> None:
+    project(NETWORK)
     words = ("test_shown.py::test_statistics", "--for", "mindspore", "--device", "CPU")
     code, out, err = show(*words[:1])
     assert (code, out) == (2, "")
@@ -277,13 +277,12 @@ def test_mindspore_s_file_is_judged_for_the_device(show: Show, tmp_path: Path) -
     assert "error: MindSpore refuses it on CPU: common_dump_settings.saved_data" in err
 
 
-def test_what_mindspore_has_not_is_an_error_and_acl_s_file_is_not_its(show: Show, tmp_path: Path) -> None:
-    project(tmp_path, MINDSPORE)
+def test_what_mindspore_has_not_is_an_error_and_acl_s_file_is_not_its(show: Show) -> None:
+    project(MINDSPORE)
     code, _, err = show("test_shown.py::test_model", "--for", "mindspore")
     assert code == 2
     assert "model_name: not with MindSpore: it dumps every network of the process" in err
-    project(tmp_path, MINDSPORE.partition("@pytest.mark.npu_dump(model_name")[0])
-    (tmp_path / "project" / "pytest.ini").write_text("[pytest]\nnpudump_runtime = mindspore\n")
+    project(NETWORK, runtime="mindspore")
     code, _, err = show("test_shown.py::test_net", "--for", "acl")
     assert code == 2
     assert "this project's runtime is mindspore, which reads no acl.json" in err
@@ -310,24 +309,21 @@ def test_operators(npu_dump):
 """
 
 
-def test_test_that_cannot_hand_its_dump_to_torchair_is_refused_as_the_fixture_refuses(
-    show: Show, tmp_path: Path
-) -> None:
-    project(tmp_path, TORCHAIR)
-    (tmp_path / "project" / "pytest.ini").write_text("[pytest]\nnpudump_runtime = mindspore\n")
+def test_test_that_cannot_hand_its_dump_to_torchair_is_refused_as_the_fixture_refuses(show: Show) -> None:
+    project(TORCHAIR, runtime="mindspore")
     code, out, err = show("test_shown.py::test_operators", "--for", "torchair")
     assert (code, out) == (1, "")
     assert "this project's runtime is mindspore, which has no acl.json to hand on" in err
 
 
-def test_torchair_in_the_process_of_other_tests_is_a_warning(show: Show, tmp_path: Path) -> None:
-    project(tmp_path, TORCHAIR)
+def test_torchair_in_the_process_of_other_tests_is_a_warning(show: Show) -> None:
+    project(TORCHAIR)
     words = ("test_shown.py::test_operators", "--for", "torchair")
     code, out, err = show(*words)
     assert (code, json.loads(out)["enable_dump"]) == (0, False)
     assert "warning: TorchAir reads its dump setting with the first graph of a process" in err
     assert "first graph" not in show("test_shown.py::test_isolated", *words[1:])[2]
-    (tmp_path / "project" / "pytest.ini").write_text("[pytest]\nnpudump_isolation = process\n")
+    Path("pytest.ini").write_text("[pytest]\nnpudump_isolation = process\n")
     assert "first graph" not in show(*words)[2]
 
 

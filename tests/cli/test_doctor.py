@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from argparse import Namespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,7 +47,7 @@ def test_every_line_that_is_not_good_is_followed_by_what_to_do(
 
 def test_without_a_runtime_the_exit_code_is_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     system = System(probe=lambda _: Probe(works=False, why="broken"), npu_smi=lambda: None)
-    assert doctor.report_on(system, tmp_path, None) == 1
+    assert doctor.run(Namespace(dump_dir=tmp_path, json=None), system) == 1
     assert capsys.readouterr().out.splitlines()[-1].startswith("No runtime works here")
 
 

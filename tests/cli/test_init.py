@@ -16,12 +16,14 @@ import yaml
 from onnx import TensorProto, helper, numpy_helper
 
 from pytest_npudump import __version__
-from pytest_npudump.cli import survey as looks
+from pytest_npudump.cli import first_test
+from pytest_npudump.cli.first_test import with_keys
 from pytest_npudump.cli.init import with_goldens
-from pytest_npudump.cli.survey import with_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    Run = Callable[..., Any]
 
 
 pytestmark = pytest.mark.e2e
@@ -36,8 +38,8 @@ else:
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty repository on a machine with the emulator alone."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(looks, "_is_there", lambda name: name in {"onnx", "onnxruntime"})
-    monkeypatch.setattr(looks, "installed_cann", lambda: None)
+    monkeypatch.setattr(first_test, "_is_there", lambda name: name in {"onnx", "onnxruntime"})
+    monkeypatch.setattr(first_test, "installed_cann", lambda: None)
     (tmp_path / ".git").mkdir()
     return tmp_path
 
@@ -60,14 +62,23 @@ def files(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def run_pytest(root: Path, *options: str) -> str:
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
-    done = subprocess.run(words, cwd=root, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+@pytest.fixture
+def run_pytest(warm: Any) -> Callable[..., str]:
+    """Run pytest in a folder, where it is to pass."""
+
+    def run(root: Path, *options: str) -> str:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(root)
+            code, out, err = warm.run("-mpytest", "-q", "-p", "no:cacheprovider", *options)
+        assert code == 0, out + err
+        return str(out)
+
+    return run
 
 
-def test_an_empty_repository_has_a_test_that_runs(repository: Path, run: Callable[..., Any]) -> None:
+def test_an_empty_repository_has_a_test_that_runs(
+    repository: Path, run: Run, run_pytest: Callable[..., str]
+) -> None:
     done = run("init")
     assert (done.code, done.err) == (0, "")
     assert files(repository).keys() == {
@@ -85,7 +96,7 @@ def test_an_empty_repository_has_a_test_that_runs(repository: Path, run: Callabl
 
 
 def test_the_smallest_model_is_run_with_inputs_of_its_shapes(
-    repository: Path, run: Callable[..., Any]
+    repository: Path, run: Run, run_pytest: Callable[..., str]
 ) -> None:
     model(repository / "models" / "small-net.onnx", batch="batch")
     (repository / "models" / "large.onnx").write_bytes(b"x" * 10_000)
@@ -110,7 +121,9 @@ def graph(path: Path, nodes: list[Any], inputs: list[Any], **weights: Any) -> No
     onnx.save(helper.make_model(found, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
 
 
-def test_inputs_are_those_with_which_the_model_runs(repository: Path, run: Callable[..., Any]) -> None:
+def test_inputs_are_those_with_which_the_model_runs(
+    repository: Path, run: Run, run_pytest: Callable[..., str]
+) -> None:
     value, node = helper.make_tensor_value_info, helper.make_node
     graph(
         repository / "tokens" / "net.onnx",
@@ -153,7 +166,7 @@ def test_inputs_are_those_with_which_the_model_runs(repository: Path, run: Calla
 
 
 def test_a_model_that_runs_with_none_of_the_inputs_is_told(
-    repository: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    repository: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])
     reshape = helper.make_node("Reshape", ["x", "shape"], ["out"], name="reshape")
@@ -161,13 +174,11 @@ def test_a_model_that_runs_with_none_of_the_inputs_is_told(
     done = run("init", "--dry-run")
     assert "net.onnx: inputs with which it runs: none of those that were tried: " in done.out
     assert "Reshape" in done.out
-    monkeypatch.setattr(looks, "_is_there", lambda name: name == "onnx")
+    monkeypatch.setattr(first_test, "_is_there", lambda name: name == "onnx")
     assert "net.onnx: whether it runs with these inputs: it was not tried" in run("init", "--dry-run").out
 
 
-def test_nothing_of_the_repository_is_imported_to_try_a_model(
-    repository: Path, run: Callable[..., Any]
-) -> None:
+def test_nothing_of_the_repository_is_imported_to_try_a_model(repository: Path, run: Run) -> None:
     model(repository / "net.onnx")
     for name in ("onnx", "json", "numpy"):
         (repository / f"{name}.py").write_text("raise SystemExit('imported')\n", "utf-8")
@@ -175,7 +186,7 @@ def test_nothing_of_the_repository_is_imported_to_try_a_model(
     assert (repository / "test_npudump_first.py").is_file()
 
 
-def test_a_job_installs_a_wheel_that_the_repository_has(repository: Path, run: Callable[..., Any]) -> None:
+def test_a_job_installs_a_wheel_that_the_repository_has(repository: Path, run: Run) -> None:
     for service in ("github", "gitlab"):
         if service == "gitlab":
             (repository / ".gitlab-ci.yml").write_text("stages: [test]\n", "utf-8")
@@ -206,7 +217,7 @@ def test_a_job_installs_a_wheel_that_the_repository_has(repository: Path, run: C
     ],
 )
 def test_the_first_test_lies_where_pytest_looks(
-    repository: Path, run: Callable[..., Any], testpaths: str, folder: str
+    repository: Path, run: Run, testpaths: str, folder: str
 ) -> None:
     for name in ("checks", "pack_a/checks", "pack_b/checks", "tests"):
         (repository / name).mkdir(parents=True)
@@ -215,7 +226,7 @@ def test_the_first_test_lies_where_pytest_looks(
     assert (repository / folder / "test_npudump_first.py").is_file()
 
 
-def test_what_is_left_to_do_of_plugins_and_ci_is_told(repository: Path, run: Callable[..., Any]) -> None:
+def test_what_is_left_to_do_of_plugins_and_ci_is_told(repository: Path, run: Run) -> None:
     config = repository / "pytest.ini"
     config.write_text("[pytest]\nrequired_plugins = pytest-cov\n", "utf-8")
     done = run("init")
@@ -225,7 +236,7 @@ def test_what_is_left_to_do_of_plugins_and_ci_is_told(repository: Path, run: Cal
     assert "required_plugins" not in run("init").out
 
 
-def test_again_it_writes_nothing(repository: Path, run: Callable[..., Any]) -> None:
+def test_again_it_writes_nothing(repository: Path, run: Run) -> None:
     run("init")
     before = files(repository)
     done = run("init")
@@ -236,13 +247,13 @@ def test_again_it_writes_nothing(repository: Path, run: Callable[..., Any]) -> N
     )
 
 
-def test_a_dry_run_writes_nothing(repository: Path, run: Callable[..., Any]) -> None:
+def test_a_dry_run_writes_nothing(repository: Path, run: Run) -> None:
     done = run("init", "--dry-run")
     assert files(repository) == {}
     assert "would be written" in done.out
 
 
-def test_what_is_there_stays_line_by_line(repository: Path, run: Callable[..., Any]) -> None:
+def test_what_is_there_stays_line_by_line(repository: Path, run: Run) -> None:
     own = {
         "pyproject.toml": '[project]\nname = "x"\n\n[tool.pytest.ini_options]  \naddopts = "-q"  # mine\n\n'
         "[tool.other]\na = 1\n",
@@ -269,31 +280,28 @@ def test_what_is_there_stays_line_by_line(repository: Path, run: Callable[..., A
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "table"),
+    ("name", "text"),
     [
-        ("pyproject.toml", '[tool.pytest]  # of pytest 9\naddopts = ["-q"]\n', ("tool", "pytest")),
-        ("pytest.toml", '[pytest]\naddopts = ["-q"]\n', ("pytest",)),
-        (".pytest.toml", "", ("pytest",)),
+        ("pyproject.toml", '[tool.pytest]  # of pytest 9\naddopts = ["-q"]\n'),
+        ("pytest.toml", '[pytest]\naddopts = ["-q"]\n'),
+        (".pytest.toml", ""),
     ],
 )
 @pytest.mark.skipif(int(pytest.__version__.split(".")[0]) < 9, reason="read by pytest since 9")
 def test_tables_of_pytest_9_get_values_of_their_types(
-    repository: Path, run: Callable[..., Any], name: str, text: str, table: tuple[str, ...]
+    repository: Path, run: Run, name: str, text: str, run_pytest: Callable[..., str]
 ) -> None:
     (repository / name).write_text(text, "utf-8")
     assert run("init").code == 0
     found: Any = tomllib.loads((repository / name).read_text("utf-8"))
-    for key in table:
-        found = found[key]
+    found = found["tool"]["pytest"] if name == "pyproject.toml" else found["pytest"]
     told = {"required_plugins": ["pytest-npudump"], "npudump_golden_dir": "golden"}
     assert found == told | ({"addopts": ["-q"]} if text else {})
     assert not (repository / "pytest.ini").exists()
     run_pytest(repository, "--collect-only")
 
 
-def test_keys_in_no_section_of_their_own_are_left_to_a_person(
-    repository: Path, run: Callable[..., Any]
-) -> None:
+def test_keys_in_no_section_of_their_own_are_left_to_a_person(repository: Path, run: Run) -> None:
     text = '[tool]\npytest.ini_options.addopts = "-q"\n'
     (repository / "pyproject.toml").write_text(text, "utf-8")
     done = run("init")
@@ -303,7 +311,7 @@ def test_keys_in_no_section_of_their_own_are_left_to_a_person(
 
 
 def test_a_folder_of_goldens_that_is_named_is_the_one_that_git_and_ci_hear_of(
-    repository: Path, run: Callable[..., Any]
+    repository: Path, run: Run
 ) -> None:
     (repository / "tox.ini").write_text("[pytest]\nnpudump_golden_dir = tests/refs\n", "utf-8")
     assert run("init").code == 0
@@ -311,7 +319,7 @@ def test_a_folder_of_goldens_that_is_named_is_the_one_that_git_and_ci_hear_of(
     assert "npudump golden verify\n" in (repository / ".github/workflows/npudump.yml").read_text("utf-8")
 
 
-def test_a_repository_on_gitlab_gets_a_job_to_include(repository: Path, run: Callable[..., Any]) -> None:
+def test_a_repository_on_gitlab_gets_a_job_to_include(repository: Path, run: Run) -> None:
     (repository / ".gitlab-ci.yml").write_text("stages: [test]\n", "utf-8")
     done = run("init")
     assert "add 'include: npudump.gitlab-ci.yml' to .gitlab-ci.yml" in done.out
@@ -324,9 +332,9 @@ def test_a_repository_on_gitlab_gets_a_job_to_include(repository: Path, run: Cal
     ("package", "words"), [("torch_npu", "torch.nn.Linear"), ("mindspore", "mindspore.ops")]
 )
 def test_a_framework_without_a_model_is_run(
-    repository: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, package: str, words: str
+    repository: Path, run: Run, monkeypatch: pytest.MonkeyPatch, package: str, words: str
 ) -> None:
-    monkeypatch.setattr(looks, "_is_there", lambda name: name == package)
+    monkeypatch.setattr(first_test, "_is_there", lambda name: name == package)
     run("init")
     text = (repository / "test_npudump_first.py").read_text("utf-8")
     assert words in text
@@ -334,9 +342,9 @@ def test_a_framework_without_a_model_is_run(
 
 
 def test_a_machine_with_nothing_to_run_gets_no_test_and_is_told_why(
-    repository: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    repository: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looks, "_is_there", lambda _: False)
+    monkeypatch.setattr(first_test, "_is_there", lambda _: False)
     (repository / "net.om").write_bytes(b"")
     done = run("init")
     assert done.code == 0
@@ -346,10 +354,10 @@ def test_a_machine_with_nothing_to_run_gets_no_test_and_is_told_why(
 
 
 def test_a_device_here_asks_for_one_in_ci(
-    repository: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    repository: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looks, "_is_there", lambda name: name in {"acl", "onnx", "onnxruntime"})
-    monkeypatch.setattr(looks, "installed_cann", lambda: "8.0.RC1")
+    monkeypatch.setattr(first_test, "_is_there", lambda name: name in {"acl", "onnx", "onnxruntime"})
+    monkeypatch.setattr(first_test, "installed_cann", lambda: "8.0.RC1")
     done = run("init")
     job = (repository / ".github/workflows/npudump.yml").read_text("utf-8")
     assert "--npudump-require-npu" in job
@@ -357,15 +365,13 @@ def test_a_device_here_asks_for_one_in_ci(
     assert "which label the runners with an NPU have" in done.out
 
 
-def test_a_folder_that_is_none_is_refused(repository: Path, run: Callable[..., Any]) -> None:
+def test_a_folder_that_is_none_is_refused(repository: Path, run: Run) -> None:
     done = run("init", str(repository / "none"))
     assert done.code == 2
     assert "no such folder" in done.err
 
 
-def test_the_commands_to_go_on_with_are_typed_as_they_are_printed(
-    repository: Path, run: Callable[..., Any]
-) -> None:
+def test_the_commands_to_go_on_with_are_typed_as_they_are_printed(repository: Path, run: Run) -> None:
     root = repository / "it's $(touch OWNED)"
     model(root / "my tests" / "net.onnx")
     (root / "pytest.ini").write_text("[pytest]\ntestpaths = 'my tests'\n", "utf-8")
@@ -379,7 +385,7 @@ def test_the_commands_to_go_on_with_are_typed_as_they_are_printed(
     assert [*repository.rglob("OWNED")] == []
 
 
-def test_no_file_is_written_in_place_of_a_link(repository: Path, run: Callable[..., Any]) -> None:
+def test_no_file_is_written_in_place_of_a_link(repository: Path, run: Run) -> None:
     for name in (".gitattributes", "pytest.ini"):
         link = repository / name
         target = repository / "elsewhere"
@@ -392,7 +398,7 @@ def test_no_file_is_written_in_place_of_a_link(repository: Path, run: Callable[.
         link.unlink()
 
 
-def test_golden_init_offers_git_lfs(repository: Path, run: Callable[..., Any]) -> None:
+def test_golden_init_offers_git_lfs(repository: Path, run: Run) -> None:
     path = repository / ".gitattributes"
     run("golden", "init")
     assert "# golden/**/*.safetensors filter=lfs" in path.read_text("utf-8")
@@ -405,10 +411,10 @@ def test_golden_init_offers_git_lfs(repository: Path, run: Callable[..., Any]) -
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "name", ["refs/", "./refs", "my refs", "a[1]", "#1", "!new", 'a"b', r"a\b", "a*b", "grüße", "."]
 )
-def test_git_finds_the_goldens_of_any_folder(repository: Path, run: Callable[..., Any], name: str) -> None:
+def test_git_finds_the_goldens_of_any_folder(repository: Path, run: Run, name: str) -> None:
     subprocess.run(["git", "init", "-q", repository], check=True)
     assert run("golden", "init", "--lfs", "--golden-dir", name).code == 0
     for file, attribute in (("b.yaml", "merge: npudump"), ("b.safetensors", "filter: lfs")):
@@ -421,7 +427,7 @@ def test_git_finds_the_goldens_of_any_folder(repository: Path, run: Callable[...
 
 
 def test_golden_init_takes_the_folder_from_pytests_configuration(
-    repository: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    repository: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (repository / "pytest.ini").write_text("[pytest]\nnpudump_golden_dir = tests/refs\n", "utf-8")
     run("golden", "init")
@@ -432,7 +438,7 @@ def test_golden_init_takes_the_folder_from_pytests_configuration(
     assert "\nother/**/*.yaml text " in path.read_text("utf-8")
 
 
-def test_a_folder_outside_of_the_repository_is_refused(repository: Path, run: Callable[..., Any]) -> None:
+def test_a_folder_outside_of_the_repository_is_refused(repository: Path, run: Run) -> None:
     done = run("golden", "init", "--golden-dir", "../refs")
     assert done.code == 2
     assert "lies outside of" in done.err

@@ -9,6 +9,9 @@ import sys
 import pytest
 
 from pytest_npudump.cli import COMMANDS
+from pytest_npudump.cli.arguments import LAYOUTS, NUMERICS
+from pytest_npudump.compare.tolerances.numerics import HF32, OTHER, SAME
+from pytest_npudump.dump.arrays.layouts import HOST_AXES
 
 CODE = """
 import json, os, sys
@@ -45,3 +48,8 @@ def test_no_command_imports_pytest_or_what_only_some_of_its_work_needs(command: 
 
 def test_doctor_looks_at_pytest_s_configuration_without_pytest() -> None:
     assert not imported("doctor") & {"pytest", "_pytest"}
+
+
+def test_choices_of_options_are_what_the_work_knows() -> None:
+    assert ("ND", *HOST_AXES) == LAYOUTS
+    assert set(NUMERICS) == {SAME, OTHER, HF32}

@@ -85,7 +85,7 @@ assert not {"pytest_npudump.language.sentences", "rich"} & sys.modules.keys()
 
 
 def test_a_line_that_asks_is_in_the_language_that_is_spoken(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pytest_npudump.cli.golden import review
+    from pytest_npudump.cli.golden import waiting
 
     asked: list[str] = []
 
@@ -95,5 +95,5 @@ def test_a_line_that_asks_is_in_the_language_that_is_spoken(monkeypatch: pytest.
 
     monkeypatch.setattr("builtins.input", answer)
     with speaking("zh"):
-        assert review._line(gettext(review._QUESTION)) == "a"
+        assert waiting._line(gettext(waiting._QUESTION)) == "a"
     assert asked[0].startswith("a 接受，r 拒绝")

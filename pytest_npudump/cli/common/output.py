@@ -1,9 +1,11 @@
-"""What the commands print and write: lines, tables, JSON, and files that a user names."""
+"""How a command prints, writes and ends: lines, tables, JSON, files that a user names, and exit codes."""
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
+import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.text import inert, padded, width
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import spoken
+from pytest_npudump.language.translation import reason_of, spoken
 from pytest_npudump.report.json_text import json_text
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterable, Sequence
     from typing import TextIO
 
@@ -39,7 +42,7 @@ def write_output(option: str, target: str, content: bytes) -> None:
     """
     path = Path(target)
     try:
-        if _is_stream(path):
+        if (path.exists() and not path.is_file()) or _is_descriptor(path):
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC), "wb") as stream:
                 stream.write(content)
         else:
@@ -53,10 +56,6 @@ def write_output(option: str, target: str, content: bytes) -> None:
                 "was: free space, or name a file in a folder that is writable"
             ).format(option=option, target=target, error=error.strerror or error)
         ) from error
-
-
-def _is_stream(path: Path) -> bool:
-    return (path.exists() and not path.is_file()) or _is_descriptor(path)
 
 
 def _is_descriptor(path: Path) -> bool:
@@ -105,6 +104,24 @@ def write_json(data: Any, target: str) -> None:
         _write(text.replace("##", "#\\u0023"))  # within strings alone, and none of a CI service's commands
     else:
         write_output("--json", target, text.encode())
+
+
+def present(arguments: argparse.Namespace, data: Callable[[], Any], lines: Iterable[str]) -> None:
+    """Write JSON where ``--json`` asks for it, and print lines unless that went to standard output.
+
+    Raises:
+        NpudumpError: the file or standard output cannot be written.
+    """
+    if arguments.json:
+        write_json(data(), arguments.json)
+    if arguments.json != STANDARD_OUTPUT:
+        emit(lines)
+
+
+def complain(problems: Iterable[object]) -> None:
+    """Print a line on standard error for each."""
+    for problem in problems:
+        to_stderr(f"npudump: {problem}")
 
 
 def columns(rows: Sequence[Sequence[str]], header: Sequence[str]) -> list[str]:
@@ -169,3 +186,46 @@ def _discard(stream: TextIO) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
+
+
+UNREADABLE = 2
+"""Exit code where an input cannot be read, a call makes no sense or the work failed; 1 means a difference."""
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
+
+
+def exit_code(work: Callable[[], int]) -> int:
+    """Do ``work``, write out what it printed, and return its exit code; a failure is no difference.
+
+    Whatever fails is told in a line on standard error; a fault of this package also with its traceback.
+    """
+    try:
+        try:
+            return work()
+        finally:
+            end_output()
+    except KeyboardInterrupt:
+        to_stderr(_("npudump: interrupted before the work was done: no verdict; run it again"))
+        return INTERRUPTED
+    except BrokenPipeError:
+        pass
+    except NpudumpError as error:
+        complain([spoken(reason_of(error))])
+    except MemoryError as error:
+        words = _("memory ran out ({error}): no verdict; run it again with fewer workers, --executor serial")
+        complain([words.format(error=error or _("no details"))])
+    except OSError as error:
+        words = _("the system refused ({error}): no verdict; correct that, and run it again")
+        complain([words.format(error=error)])
+    except Exception:  # noqa: BLE001 - Python's own exit code would be 1, which means a difference
+        to_stderr(traceback.format_exc())
+        to_stderr(_("npudump: a fault of npudump itself: no verdict; report it with the lines above"))
+    return UNREADABLE
+
+
+def leave_threads_behind(code: int) -> None:
+    """End the process with ``code`` where threads are still at work, which Python would wait for."""
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        sys.stderr.flush()
+        os._exit(code)

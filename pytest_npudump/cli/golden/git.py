@@ -9,9 +9,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.common.output import emit, to_stderr, write_json
-from pytest_npudump.cli.common.pytest_folder import golden_folder
+from pytest_npudump.cli.common.output import emit, present, to_stderr
 from pytest_npudump.cli.init import DRIVER, git_attributes
+from pytest_npudump.doctor.pytest_config import golden_folder
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenError, RequestError
@@ -150,10 +150,8 @@ def log(arguments: argparse.Namespace) -> int:
                 golden=arguments.golden, layers=layers
             )
         )
-    if arguments.json:
-        write_json([_as_json(*one) for one in told], arguments.json)
-    if arguments.json != "-":
-        emit(line for one in told for line in _lines(*one, arguments.limit))
+    lines = (line for one in told for line in _lines(*one, arguments.limit))
+    present(arguments, lambda: [_as_json(*one) for one in told], lines)
     return 0
 
 
@@ -189,15 +187,8 @@ def _revisions(path: Path) -> Iterator[_Revision]:
 
 
 def _git(path: Path, *words: str) -> str:
-    command = [
-        "git",
-        "-c",
-        "core.quotePath=off",
-        "--literal-pathspecs",
-        "-C",
-        str(path.absolute().parent),
-        *words,
-    ]
+    place = ["-C", str(path.absolute().parent)]
+    command = ["git", "-c", "core.quotePath=off", "--literal-pathspecs", *place, *words]
     done = subprocess.run(command, check=False, capture_output=True, encoding="utf-8", errors="replace")  # noqa: S603 - the user's own git
     if done.returncode:
         raise RequestError(

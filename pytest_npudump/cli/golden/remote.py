@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.common.output import emit, to_stderr, write_json
+from pytest_npudump.cli.common.output import complain, emit, present, to_stderr
 from pytest_npudump.cli.common.progress import progress
-from pytest_npudump.cli.common.pytest_folder import tensor_place
-from pytest_npudump.cli.golden.verify import golden_files, named_or_usual
+from pytest_npudump.cli.golden.upkeep import golden_files, named_or_usual
+from pytest_npudump.doctor.pytest_config import tensor_place
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.golden.census import SUFFIX, look, move, named_objects, pull, push
 from pytest_npudump.golden.objects.object_cache import cached_objects, remove
@@ -49,8 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "move":
         return _move(files, store)
     named, unread = named_objects(files)
-    for problem in unread:
-        to_stderr(f"npudump: {problem}")
+    complain(unread)
     code = _ACTIONS[arguments.action](named, store, arguments)
     return 2 if unread else code
 
@@ -60,31 +59,25 @@ def _status(named: list[Named], store: TensorStore, arguments: argparse.Namespac
         states = look(named, store, steps, verify=arguments.verify)
     held = cached_objects(store.cache)
     cached_bytes = sum(one.size for one in held)
-    if arguments.json:
-        write_json(_as_json(states, store, cached_bytes), arguments.json)
-    if arguments.json != "-":
-        size = sum(one.pointer.size for one in named)
-        emit([_("store: {url}").format(url=store.url), _cache_words(store, len(held), cached_bytes)])
-        emit(_lacking(states))
-        stored, cached = (sum(getattr(state, name) for state in states) for name in ("stored", "cached"))
-        tensors = sum(one.tensors for one in named)
-        told = _("{tensors} tensors, {count} contents of {size}").format(
-            tensors=tensors, count=len(named), size=byte_size(size)
-        )
-        emit(
-            [
-                _("{told}: {stored} in the store, {cached} cached").format(
-                    told=told, stored=stored, cached=cached
-                )
-            ]
-        )
-    return 0 if all(state.stored for state in states) else 1
-
-
-def _cache_words(store: TensorStore, count: int, size: int) -> str:
-    return _("cache: {folder}, {count} contents of {size}").format(
-        folder=store.cache.folder, count=count, size=byte_size(size)
+    told = _("{tensors} tensors, {count} contents of {size}").format(
+        tensors=sum(one.tensors for one in named),
+        count=len(named),
+        size=byte_size(sum(one.pointer.size for one in named)),
     )
+    lines = [
+        _("store: {url}").format(url=store.url),
+        _("cache: {folder}, {count} contents of {size}").format(
+            folder=store.cache.folder, count=len(held), size=byte_size(cached_bytes)
+        ),
+        *_lacking(states),
+        _("{told}: {stored} in the store, {cached} cached").format(
+            told=told,
+            stored=sum(state.stored for state in states),
+            cached=sum(state.cached for state in states),
+        ),
+    ]
+    present(arguments, lambda: _as_json(states, store, cached_bytes), lines)
+    return 0 if all(state.stored for state in states) else 1
 
 
 def _clear(store: TensorStore) -> int:
@@ -143,8 +136,7 @@ def _pull(named: list[Named], store: TensorStore, _arguments: argparse.Namespace
 
 def _told(results: Sequence[bool | str], words: str) -> int:
     failed = [result for result in results if isinstance(result, str)]
-    for reason in failed[:_SHOWN]:
-        to_stderr(f"npudump: {reason}")
+    complain(failed[:_SHOWN])
     if len(failed) > _SHOWN:
         to_stderr(_("npudump: ... and {left} more").format(left=len(failed) - _SHOWN))
     count = sum(result is True for result in results)

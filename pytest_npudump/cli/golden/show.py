@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.common.output import columns, emit, write_json
+from pytest_npudump.cli.common.output import columns, present
 from pytest_npudump.compare.stats.allowances import allowances
 from pytest_npudump.compare.stats.blind_bounds import blind_keys, describe_blind
 from pytest_npudump.compare.stats.not_finite import describe_not_finite
@@ -40,10 +40,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Print it, or write JSON; 0."""
     golden = read_golden(arguments.golden)
     measured = calibrated_of(golden)
-    if arguments.json:
-        write_json(_as_json(golden, measured, noise=arguments.noise), arguments.json)
-    if arguments.json != "-":
-        emit(_lines(golden, measured, limit=arguments.limit if arguments.noise else None))
+    limit = arguments.limit if arguments.noise else None
+    present(
+        arguments,
+        lambda: _as_json(golden, measured, noise=arguments.noise),
+        _lines(golden, measured, limit=limit),
+    )
     return 0
 
 

@@ -1,12 +1,17 @@
-"""Waiting runs and what becomes of them: ``npudump golden pending``, ``diff``, ``accept`` and ``reject``."""
+"""Waiting runs and decisions: ``npudump golden pending``, ``diff``, ``accept``, ``reject``, ``review``."""
 
 from __future__ import annotations
 
+import os
+import sys
+import termios
+import tty
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.common.output import columns, emit, to_stderr, write_json
+from pytest_npudump.cli.common.output import columns, complain, emit, end_output, present, to_stderr
 from pytest_npudump.compare.stats.not_finite import describe_not_finite
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.language.text import first_of
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.verdict import Verdict
     from pytest_npudump.graph.sources import Sources
+    from pytest_npudump.results.acceptance import Pending
     from pytest_npudump.results.folder import Results
 
 
@@ -51,8 +57,7 @@ class WaitingRuns:
     @property
     def is_readable(self) -> bool:
         """Whether all results can be read; says on standard error what cannot."""
-        for problem in self.results.problems:
-            to_stderr(f"npudump: {problem}")
+        complain(self.results.problems)
         return not self.results.problems
 
 
@@ -102,19 +107,20 @@ def _chosen(pending: Sequence[Pending], names: Sequence[str], tests: KnownNames)
     return tuple(one for one in pending if one.entry.test in chosen)
 
 
+def _code(waiting: WaitingRuns) -> int:
+    if not waiting.is_readable:
+        return 2
+    return 1 if waiting.chosen else 0
+
+
 _COLUMNS = (mark("test"), mark("tensors"), mark("differ"), mark("largest"), mark("first"), mark("refused"))
 
 
 def pending(arguments: argparse.Namespace) -> int:
     """List the waiting runs; 1 where there are any."""
     waiting = read_waiting(arguments)
-    if arguments.json:
-        write_json([*map(as_json, waiting.chosen)], arguments.json)
-    if arguments.json != "-":
-        emit(_list(waiting.chosen))
-    if not waiting.is_readable:
-        return 2
-    return 1 if waiting.chosen else 0
+    present(arguments, lambda: [*map(as_json, waiting.chosen)], _list(waiting.chosen))
+    return _code(waiting)
 
 
 def _list(pending: Sequence[Pending]) -> Iterator[str]:
@@ -171,17 +177,15 @@ def as_json(pending: Pending) -> dict[str, Any]:
 def diff(arguments: argparse.Namespace) -> int:
     """Show what differs in waiting runs; 1 where there are any."""
     waiting = read_waiting(arguments)
-    if arguments.json:
-        data = [
+    present(
+        arguments,
+        lambda: [
             as_json(one) | {"verdicts": [verdict.to_json() for verdict in _failing(one, arguments.layers)]}
             for one in waiting.chosen
-        ]
-        write_json(data, arguments.json)
-    if arguments.json != "-":
-        emit(line for one in waiting.chosen for line in difference(one, arguments.layers))
-    if not waiting.is_readable:
-        return 2
-    return 1 if waiting.chosen else 0
+        ],
+        (line for one in waiting.chosen for line in difference(one, arguments.layers)),
+    )
+    return _code(waiting)
 
 
 def difference(pending: Pending, layers: Sequence[str] = ()) -> Iterator[str]:
@@ -265,7 +269,7 @@ def accept(folder: ResultsFolder, pending: Pending, layers: Sequence[str], reaso
     try:
         approval = approve(pending, layers, reason)
     except NpudumpError as error:
-        to_stderr(f"npudump: {spoken(str(error))}")
+        complain([spoken(str(error))])
         return False
     emit([_("accepted: {test}: {path}").format(test=pending.entry.test, path=shown(pending.path))])
     emit("  " + _("note: {note}").format(note=spoken(note)) for note in approval.notes)
@@ -286,3 +290,121 @@ def reject_all(arguments: argparse.Namespace) -> int:
     emit(_("rejected: {test}").format(test=one.entry.test) for one in waiting.chosen)
     emit([_("{count} rejected").format(count=len(waiting.chosen))])
     return 0
+
+
+_LINES = 15
+"""Lines of what differs in a run, before the rest is asked for."""
+_QUESTION = mark("a accept, r reject, s skip, l some layers, d details, q quit, A/R/S all left: ")
+_DECISIONS = ("a", "r", "s", "A", "R", "S", "q")
+_FOR_ALL = ("A", "R", "S", "q")
+"""Those that hold for all that follow: to quit is to skip these."""
+
+
+def review(arguments: argparse.Namespace) -> int:
+    """Ask about each run; 1 where some wait still, 2 where one was refused."""
+    refuse_in_ci(arguments)
+    waiting = read_waiting(arguments)
+    if not waiting.chosen:
+        emit([_("no run waits for a decision")])
+        return 0 if waiting.is_readable else 2
+    counts = _review(waiting, arguments.reason)
+    told = _("{accepted} accepted, {rejected} rejected, {left} skipped").format(
+        accepted=counts["accepted"], rejected=counts["rejected"], left=counts["skipped"]
+    )
+    refused = counts["refused"]
+    emit([told + (_(", {refused} refused").format(refused=refused) if refused else "")])
+    if refused or not waiting.is_readable:
+        return 2
+    return 1 if counts["skipped"] else 0
+
+
+def _review(waiting: WaitingRuns, reason: str) -> Counter[str]:
+    """Ask about each run in turn and do what is answered, at once; return how many were decided how."""
+    counts: Counter[str] = Counter()
+    standing = ""
+    for number, pending in enumerate(waiting.chosen, 1):
+        if not standing:
+            emit(["", _("{number} of {count}: ").format(number=number, count=len(waiting.chosen))])
+            emit(_shown(pending))
+        decision = ""
+        while not decision:  # until layers are named that there are
+            word, layers = (standing, ()) if standing else _answer(pending, len(waiting.chosen) - number + 1)
+            standing = word if word in _FOR_ALL else ""
+            decision = _carry_out(word, waiting, pending, layers, reason)
+        counts[decision] += 1
+    return counts
+
+
+def _carry_out(word: str, waiting: WaitingRuns, pending: Pending, layers: Sequence[str], reason: str) -> str:
+    """Return what became of a run; "" where it is as open as before, as layers of it were refused."""
+    if word in {"r", "R"}:
+        waiting.folder.update([reject(pending)])
+        emit([_("rejected: {test}").format(test=pending.entry.test)])
+        return "rejected"
+    if word not in {"a", "A", "l"}:
+        return "skipped"
+    try:
+        refuse_idle([pending], layers)
+    except ResultsError as error:
+        complain([spoken(str(error))])
+        return ""
+    if accept(waiting.folder, pending, layers, reason):
+        return "accepted"
+    return "" if layers else "refused"
+
+
+def _answer(pending: Pending, left: int) -> tuple[str, tuple[str, ...]]:
+    """Return the letter of a decision, and the layers it is about; the end of input skips the rest.
+
+    Args:
+        pending: the run that is asked about.
+        left: how many runs wait, this one included.
+    """
+    keys = sys.stdin.isatty() and sys.stdout.isatty()
+    while True:
+        words = (_key(_(_QUESTION)) if keys else _line(_(_QUESTION))).split()
+        if words == ["d"]:
+            emit(difference(pending))
+        elif words[:1] == ["l"]:
+            layers = words[1:] or _line(_("layers to accept (names or globs): ")).split()
+            if layers:
+                return "l", tuple(layers)
+        elif len(words) != 1 or words[0] not in _DECISIONS:
+            emit([_("unknown answer; enter a, r, s, l, d, q, A, R or S")])
+        elif not (keys and words[0] in "ARS") or _line(_("all {left}? y: ").format(left=left)) == "y":
+            return words[0], ()
+
+
+def _line(question: str) -> str:
+    end_output()
+    try:
+        return input(question)
+    except EOFError:
+        return "q"
+
+
+def _key(question: str) -> str:
+    """Return the key that answers; what was typed before the question was there answers nothing.
+
+    Keys that send several octets, as arrows do with an ``A`` among them, are no answer.
+    """
+    end_output()
+    sys.stdout.write(question)
+    sys.stdout.flush()
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    try:
+        tty.setcbreak(terminal)
+        typed = os.read(terminal, 64)
+    finally:
+        termios.tcsetattr(terminal, termios.TCSAFLUSH, before)
+    key = "q" if typed in {b"", b"\x04"} else typed.decode(errors="replace")
+    emit([key if key.isprintable() else ""])
+    return key if len(key) == 1 else "?"
+
+
+def _shown(pending: Pending) -> Iterator[str]:
+    lines = list(difference(pending))
+    yield from lines[:_LINES]
+    if len(lines) > _LINES:
+        yield "  " + _("... and {left} more lines (d shows all)").format(left=len(lines) - _LINES)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.cli import main, stats
+from pytest_npudump.cli import listing, main
 from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def test_no_failure_of_a_command_is_a_difference(
     def fail(_: object) -> int:
         raise error
 
-    monkeypatch.setattr(stats, "run", fail)
+    monkeypatch.setattr(listing, "stats", fail)
     assert main(["stats", "x"]) == 2
     complaint = capsys.readouterr().err
     assert text in complaint

@@ -50,20 +50,17 @@ def test_a_golden_accepted_in_chinese_is_the_same(waiting: Repository, golden_co
     assert waiting.golden("test_one").read_bytes() == english
 
 
-def test_the_reason_of_an_earlier_change_does_not_stay(waiting: Repository, golden_command: Verb) -> None:
-    golden_command("accept")
-    assert "reason" not in read_golden(waiting.golden("test_one")).extra
-
-
 def test_the_diff_of_an_approval_touches_only_what_changed(waiting: Repository, golden_command: Verb) -> None:
     before = waiting.golden("test_one").read_text("utf-8").splitlines()
     golden_command("accept", "--reason", "the first")
     after = waiting.golden("test_one").read_text("utf-8").splitlines()
-    assert {line.split()[0] for line in set(after) ^ set(before)} == {
-        "conv:output.0",
-        "new:output.0",
-        "fc:output.0",
-    }
+    told = {line.split()[0] for line in set(after) ^ set(before)}
+    assert told == {"conv:output.0", "new:output.0", "fc:output.0"}
+
+
+def test_the_reason_of_an_earlier_change_does_not_stay(waiting: Repository, golden_command: Verb) -> None:
+    golden_command("accept")
+    assert "reason" not in read_golden(waiting.golden("test_one")).extra
 
 
 @pytest.mark.parametrize(
@@ -175,39 +172,57 @@ def test_layers_that_are_approved_lose_their_noise_and_no_other(
     assert repository.values("test_one") == AFTER
 
 
-REFUSALS = {
-    "incomplete": "its run was not complete: its teardown did not pass",
-    "golden": "is not the one that the run was judged with",
-    "golden gone": "is not the one that the run was judged with",
-    "test": "test_a.py is not as it was in the run",
-    "emulator": "the run is the emulator's, and the golden a device's",
-    "told": "several ranks",
-    "tensors": "its golden keeps tensors",
-    "record": "not the record that was kept",
-    "outside": "lies outside of",
-    "no record": "there are no statistics of it",
-}
+def _other_record(repository: Repository) -> None:
+    (record,) = repository.kept.rglob("*.yaml")
+    record.write_text(record.read_text("utf-8").replace("1.5", "1.6"), "utf-8")
 
 
-@pytest.mark.parametrize("why", REFUSALS)
-def test_accept_is_refused(repository: Repository, golden_command: Verb, why: str) -> None:
+def _outside(repository: Repository) -> None:
+    lines = repository.kept / "results.jsonl"
+    (repository.path / "golden").rename(repository.path.parent / "goldens")
+    lines.write_text(lines.read_text("utf-8").replace('"folder":"golden"', '"folder":"../goldens"'), "utf-8")
+
+
+RANKS = {"refusals": ["several ranks or devices have one golden, of which one was kept"]}
+REFUSALS: list[tuple[dict[str, Any], Callable[[Repository], object] | None, str]] = [
+    (
+        {"incomplete": "its teardown did not pass"},
+        None,
+        "its run was not complete: its teardown did not pass",
+    ),
+    (RANKS, None, "several ranks"),
+    ({"runtime": "emulator"}, None, "the run is the emulator's, and the golden a device's"),
+    ({"record": None, "snapshot": None}, None, "there are no statistics of it"),
+    (
+        {},
+        lambda r: r.approve("test_one", {**BEFORE, "conv": 8.0}),
+        "is not the one that the run was judged with",
+    ),
+    ({}, lambda r: r.golden("test_one").unlink(), "is not the one that the run was judged with"),
+    ({}, lambda r: (r.path / "test_a.py").write_text("# another\n"), "test_a.py is not as it was in the run"),
+    (
+        {},
+        lambda r: r.golden("test_one").with_suffix(".safetensors").write_bytes(b"tensors"),
+        "its golden keeps tensors",
+    ),
+    ({}, _other_record, "not the record that was kept"),
+    ({}, _outside, "lies outside of"),
+]
+"""What is kept of a run, what is done to the repository behind it, and why it is not accepted."""
+
+
+@pytest.mark.parametrize(("changes", "spoil", "why"), REFUSALS, ids=[why for _, _, why in REFUSALS])
+def test_accept_is_refused(
+    repository: Repository, golden_command: Verb, changes: Any, spoil: Any, why: str
+) -> None:
     repository.approve("test_one", BEFORE)
-    changes: dict[str, Any] = {}
-    if why == "incomplete":
-        changes = {"incomplete": "its teardown did not pass"}
-    if why == "told":
-        changes = {"refusals": ["several ranks or devices have one golden, of which one was kept"]}
-    if why == "emulator":
-        changes = {"runtime": "emulator"}
-    if why == "no record":
-        changes = {"record": None, "snapshot": None}
     repository.keep("test_one", AFTER, **changes)
-    spoil(repository, why)
+    if spoil is not None:
+        spoil(repository)
     path = repository.golden("test_one")
     before = path.read_bytes() if path.exists() else None
     done = golden_command("accept")
-    assert done.code == 2
-    assert REFUSALS[why] in done.err
+    assert (done.code, why in done.err) == (2, True)
     assert (path.read_bytes() if path.exists() else None) == before
     assert repository.decisions() == {"test_one": None}
 
@@ -223,28 +238,6 @@ def test_a_run_whose_test_is_gone_can_be_rejected(repository: Repository, golden
     )
     assert golden_command("reject", "--root", repository.path).code == 0
     assert golden_command("pending", "--root", repository.path).code == 0
-
-
-def spoil(repository: Repository, why: str) -> None:
-    """Change the repository behind the run."""
-    golden = repository.golden("test_one")
-    if why == "golden":
-        repository.approve("test_one", {"conv": 8.0, "relu": 2.0, "fc": 3.0})
-    if why == "golden gone":
-        golden.unlink()
-    if why == "test":
-        (repository.path / "test_a.py").write_text("# another\n", "utf-8")
-    if why == "tensors":
-        golden.with_suffix(".safetensors").write_bytes(b"tensors")
-    if why == "record":
-        (record,) = repository.kept.rglob("*.yaml")
-        record.write_text(record.read_text("utf-8").replace("1.5", "1.6"), "utf-8")
-    if why == "outside":
-        lines = repository.kept / "results.jsonl"
-        (repository.path / "golden").rename(repository.path.parent / "goldens")
-        lines.write_text(
-            lines.read_text("utf-8").replace('"folder":"golden"', '"folder":"../goldens"'), "utf-8"
-        )
 
 
 def test_one_refusal_leaves_the_others_accepted(repository: Repository, golden_command: Verb) -> None:

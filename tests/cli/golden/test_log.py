@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from .conftest import Repository
 
+    Run = Callable[..., Any]
+
 
 @pytest.fixture
 def commit(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
@@ -33,7 +35,7 @@ def commit(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Callable[
 
 
 def test_each_commit_says_what_it_changed_and_why(
-    repository: Repository, commit: Callable[..., None], run: Callable[..., Any]
+    repository: Repository, commit: Callable[..., None], run: Run
 ) -> None:
     commit("first", {"conv": 1.0, "fc": 2.0})
     commit("new weights", {"conv": 1.5, "fc": 2.0, "out": 3.0}, reason="trained longer", runtime="emulator")
@@ -57,7 +59,7 @@ def test_each_commit_says_what_it_changed_and_why(
 
 
 def test_one_layer_has_the_commits_that_touch_it(
-    repository: Repository, commit: Callable[..., None], run: Callable[..., Any]
+    repository: Repository, commit: Callable[..., None], run: Run
 ) -> None:
     commit("first", {"conv": 1.0, "fc": 2.0})
     commit("conv", {"conv": 1.5, "fc": 2.0})
@@ -70,7 +72,7 @@ def test_one_layer_has_the_commits_that_touch_it(
 
 
 def test_a_layer_that_was_there_is_meant_alone_though_its_name_is_a_glob_of_another(
-    repository: Repository, commit: Callable[..., None], run: Callable[..., Any]
+    repository: Repository, commit: Callable[..., None], run: Run
 ) -> None:
     commit("first", {"blk[1]": 1.0, "blk1": 2.0})
     commit("another", {"blk[1]": 1.0, "blk1": 2.5})
@@ -82,7 +84,7 @@ def test_a_layer_that_was_there_is_meant_alone_though_its_name_is_a_glob_of_anot
 
 @pytest.mark.e2e
 def test_a_renamed_golden_has_its_history_and_an_unreadable_revision_says_so(
-    repository: Repository, commit: Callable[..., None], run: Callable[..., Any]
+    repository: Repository, commit: Callable[..., None], run: Run
 ) -> None:
     values = {f"conv{number}": 1.0 for number in range(20)}
     commit("first", values)
@@ -104,16 +106,14 @@ def test_a_renamed_golden_has_its_history_and_an_unreadable_revision_says_so(
     assert "Ada: first\n  recorded, 20 tensors" in done.out
 
 
-def test_a_file_that_git_does_not_know_has_no_history(
-    repository: Repository, run: Callable[..., Any]
-) -> None:
+def test_a_file_that_git_does_not_know_has_no_history(repository: Repository, run: Run) -> None:
     repository.approve("test_x", {"conv": 1.0})
     done = run("golden", "log", repository.golden("test_x"))
     assert done.code == 2
     assert "git tells nothing of it" in done.err
 
 
-def test_a_folder_has_no_history(repository: Repository, run: Callable[..., Any]) -> None:
+def test_a_folder_has_no_history(repository: Repository, run: Run) -> None:
     repository.approve("test_x", {"conv": 1.0})
     done = run("golden", "log", repository.golden("test_x").parent)
     assert done.code == 2

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from .conftest import Repository
 
+    Run = Callable[..., Any]
+
 BASE = {"conv": 1.0, "relu": 2.0, "fc": 3.0}
 
 
@@ -35,7 +37,7 @@ def git(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Callable[...
 
 
 @pytest.fixture
-def two_branches(repository: Repository, git: Callable[..., Any]) -> Callable[..., Any]:
+def two_branches(repository: Repository, git: Run) -> Callable[..., Any]:
     """Approve on two branches, and merge one into the other."""
 
     def merge(ours: dict[str, float], theirs: dict[str, float]) -> Any:
@@ -53,9 +55,7 @@ def two_branches(repository: Repository, git: Callable[..., Any]) -> Callable[..
     return merge
 
 
-def test_approvals_of_neighbouring_layers_merge(
-    repository: Repository, two_branches: Callable[..., Any]
-) -> None:
+def test_approvals_of_neighbouring_layers_merge(repository: Repository, two_branches: Run) -> None:
     ours = {"conv": 9.0, "relu": 2.0, "bn": 5.0, "fc": 3.0}
     theirs = {"conv": 1.0, "relu": 8.0, "fc": 3.0, "out": 6.0}
     done = two_branches(ours, theirs)
@@ -65,7 +65,7 @@ def test_approvals_of_neighbouring_layers_merge(
 
 
 def test_a_layer_that_both_changed_stops_the_merge_and_has_markers(
-    repository: Repository, two_branches: Callable[..., Any], run: Callable[..., Any]
+    repository: Repository, two_branches: Run, run: Run
 ) -> None:
     done = two_branches(BASE | {"relu": 7.0, "conv": 9.0}, BASE | {"relu": 8.0})
     assert done.returncode == 1
@@ -76,9 +76,7 @@ def test_a_layer_that_both_changed_stops_the_merge_and_has_markers(
     assert "conflict markers" in run("golden", "verify").out
 
 
-def test_what_is_no_golden_is_left_to_the_markers_of_git(
-    repository: Repository, run: Callable[..., Any]
-) -> None:
+def test_what_is_no_golden_is_left_to_the_markers_of_git(repository: Repository, run: Run) -> None:
     for name, text in (("base", "a\n"), ("ours", "b\n"), ("theirs", "c\n")):
         (repository.path / name).write_text(text)
     done = run("golden", "merge", "base", "ours", "theirs", "golden/x.yaml")
@@ -87,7 +85,7 @@ def test_what_is_no_golden_is_left_to_the_markers_of_git(
     assert (repository.path / "ours").read_text() == "<<<<<<< ours\nb\n=======\nc\n>>>>>>> theirs\n"
 
 
-def test_a_file_that_is_missing_is_no_conflict(repository: Repository, run: Callable[..., Any]) -> None:
+def test_a_file_that_is_missing_is_no_conflict(repository: Repository, run: Run) -> None:
     repository.approve("test_x", BASE)
     path = repository.golden("test_x")
     before = path.read_bytes()
@@ -95,7 +93,7 @@ def test_a_file_that_is_missing_is_no_conflict(repository: Repository, run: Call
     assert path.read_bytes() == before
 
 
-def test_what_git_cannot_merge_either_is_told(repository: Repository, run: Callable[..., Any]) -> None:
+def test_what_git_cannot_merge_either_is_told(repository: Repository, run: Run) -> None:
     for name in ("base", "ours", "theirs"):
         (repository.path / name).write_bytes(f"{name}\0\xff".encode("latin-1"))
     done = run("golden", "merge", "base", "ours", "theirs")

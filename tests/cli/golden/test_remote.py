@@ -205,6 +205,7 @@ def test_tensors_that_do_not_reach_the_store_stay_where_they_are(
     [
         ("npudump_tensor_store = file://{path}/other", ""),
         ("addopts = --npudump-tensor-store=file://{path}/other", ""),
+        ("addopts = -o npudump_tensor_store=file://{path}/other", ""),
         ("", "--npudump-tensor-store=file://{path}/other"),
     ],
 )

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from conftest import Repository
 
+    Run = Callable[..., Any]
+
 GOLDEN = {"conv": 1.0, "fc": 3.0}
 AFTER = {"conv": 1.5, "fc": 4.0}
 NAMES = ("test_a", "test_b", "test_c")
@@ -32,7 +34,7 @@ def waiting(repository: Repository) -> Repository:
 
 
 @pytest.fixture
-def review(golden_command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def review(golden_command: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Review with these lines as answers."""
 
     def call(*answers: str, words: tuple[str, ...] = ()) -> Any:
@@ -57,7 +59,7 @@ ANSWERS = [
 @pytest.mark.parametrize(("answers", "code", "decisions"), ANSWERS)
 def test_answers_decide(
     waiting: Repository,
-    review: Callable[..., Any],
+    review: Run,
     answers: tuple[str, ...],
     code: int,
     decisions: list[str | None],
@@ -70,9 +72,7 @@ def test_answers_decide(
         assert waiting.values(name) == (AFTER if decision == "accepted" else some)
 
 
-def test_layers_are_accepted_by_pattern_and_the_rest_waits(
-    waiting: Repository, review: Callable[..., Any]
-) -> None:
+def test_layers_are_accepted_by_pattern_and_the_rest_waits(waiting: Repository, review: Run) -> None:
     done = review("l conv", "S", words=("--reason", "conv only"))
     assert done.code == 1
     assert waiting.values("test_a") == {"conv": 1.5, "fc": 3.0}
@@ -80,7 +80,7 @@ def test_layers_are_accepted_by_pattern_and_the_rest_waits(
     assert "1 of 3: " in review("S").out
 
 
-def test_what_is_asked_about_is_shown_before_it(waiting: Repository, review: Callable[..., Any]) -> None:
+def test_what_is_asked_about_is_shown_before_it(waiting: Repository, review: Run) -> None:
     done = review("S", words=("test_a.py::test_b",))
     lines = done.out.splitlines()
     assert lines[1] == "1 of 1: "
@@ -89,9 +89,7 @@ def test_what_is_asked_about_is_shown_before_it(waiting: Repository, review: Cal
     assert waiting.decisions()["test_b"] is None
 
 
-def test_layers_that_are_misspelt_are_asked_for_again(
-    waiting: Repository, review: Callable[..., Any]
-) -> None:
+def test_layers_that_are_misspelt_are_asked_for_again(waiting: Repository, review: Run) -> None:
     done = review("l cnov", "l conv fx", "l conv", "S")
     assert done.out.count("of 3: ") == 2
     assert [line for line in done.err.splitlines() if "names" in line] == [
@@ -105,7 +103,7 @@ def test_layers_that_are_misspelt_are_asked_for_again(
     assert review("l cnov").out.endswith(": 0 accepted, 0 rejected, 3 skipped\n")
 
 
-def test_a_refusal_is_told_and_ends_with_two(waiting: Repository, review: Callable[..., Any]) -> None:
+def test_a_refusal_is_told_and_ends_with_two(waiting: Repository, review: Run) -> None:
     waiting.approve("test_a", {"conv": 7.0, "fc": 3.0})
     done = review("A")
     assert done.code == 2

@@ -17,6 +17,7 @@ from pytest_npudump.record.record import Record
 from .conftest import table
 
 Run = Any
+pytestmark = pytest.mark.usefixtures("collects")
 
 TESTS = """
 import pytest
@@ -57,13 +58,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     found = Project(tmp_path)
     for test in ("test_x[a]", "test_x[b]"):
         found.golden(f"test_a.py::{test}")
-    found.golden("test_a.py::TestY::test_z", "TestY.test_z-" + "0" * 10)
     return found
 
 
 @pytest.fixture
 def stale(project: Project, run: Run) -> Any:
-    """The names of what is stale, and of what is not judged."""
+    """The names of what is stale of a project, and of what is not judged."""
+    assert project.path == Path.cwd()
 
     def call(*words: str) -> tuple[list[str], list[str]]:
         done = run("golden", "stale", "--json", "-", *words)
@@ -71,7 +72,6 @@ def stale(project: Project, run: Run) -> Any:
         assert done.code == (1 if names[0] else 0)
         return names[0], names[1]
 
-    (project.path / "golden" / "test_a" / f"TestY.test_z-{'0' * 10}.yaml").unlink()
     return call
 
 
@@ -94,7 +94,7 @@ def test_a_test_without_the_marker_has_no_golden(project: Project, stale: Any) -
     assert stale() == (["test_x[a].yaml", "test_x[b].yaml"], [])
 
 
-@pytest.mark.parametrize("words", ["-k nothing", "-m other", "--deselect test_a.py::test_x", "-n 2"])
+@pytest.mark.each("words", ["-k nothing", "-m other", "--deselect test_a.py::test_x", "-n 2"])
 def test_tests_that_addopts_deselects_keep_their_goldens(
     stale: Any, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
@@ -186,7 +186,7 @@ def test_a_variant_of_which_no_golden_is_removes_nothing(project: Project, run: 
     project.golden("test_a.py::test_gone", "test_gone@gone")
     for names in ([], ["a3"], ["a3", "b4"]):
         paths = [project.golden("test_a.py::test_x[a]", f"test_x[a]@{name}") for name in names]
-        for misspelt in ("A3", "", "gone"):
+        for misspelt in ("A3", "", "gone") if names == ["a3"] else ("A3",):
             done = run("golden", "prune", "--variant", misspelt, "--yes")
             assert (done.code, done.out) == (2, "")
             assert f"these variants are there: {', '.join(names) or 'none'}" in done.err
@@ -300,30 +300,21 @@ def ruled(project: Project, run: Run) -> Any:
 
 def test_a_rule_that_matches_no_tensor_of_any_test_is_stale(project: Project, ruled: Any) -> None:
     (project.path / "test_a.py").write_text(TESTS.partition("class")[0])
-    (project.path / "golden" / "test_a" / f"TestY.test_z-{'0' * 10}.yaml").unlink()
     done = ruled()
     (rule,) = done.json["rules"]
     assert "layer=old/*" in rule
     assert done.json["unjudged_rules"] is None
     assert done.code == 1
     (project.path / "tolerances.yaml").write_text(RULES.replace("old/*", "conv"))
-    assert ruled().json["rules"] == []
-    assert ruled().code == 0
-
-
-def test_a_rule_for_a_statistic_that_no_golden_has_is_stale(project: Project, ruled: Any) -> None:
-    (project.path / "test_a.py").write_text(TESTS.partition("class")[0])
-    (project.path / "golden" / "test_a" / f"TestY.test_z-{'0' * 10}.yaml").unlink()
+    done = ruled()
+    assert (done.json["rules"], done.code) == ([], 0)
     rules = "rules:\n  - {statistic: projections, rtol: 0, atol: 0}\n  - {statistic: max, rtol: 0, atol: 0}\n"
     (project.path / "tolerances.yaml").write_text(rules)
     (rule,) = ruled().json["rules"]
     assert "statistic=projections" in rule
 
 
-def test_a_rule_is_not_judged_while_a_golden_is_missing_or_cannot_be_read(
-    project: Project, ruled: Any
-) -> None:
-    (project.path / "golden" / "test_a" / f"TestY.test_z-{'0' * 10}.yaml").unlink()
+def test_a_rule_is_not_judged_while_a_golden_is_missing_or_cannot_be_read(ruled: Any) -> None:
     done = ruled()
     assert done.json["rules"] == []
     assert "test_a.py::TestY::test_z" in done.json["unjudged_rules"]
@@ -333,7 +324,6 @@ def test_a_rule_is_not_judged_while_a_golden_is_missing_or_cannot_be_read(
 def test_tests_of_scenes_without_a_golden_leave_rules_judged(project: Project, ruled: Any) -> None:
     source = '@pytest.mark.npu_dump(scene="overflow")\ndef test_z(): pass'
     (project.path / "test_a.py").write_text(TESTS.partition("class")[0] + source)
-    (project.path / "golden" / "test_a" / f"TestY.test_z-{'0' * 10}.yaml").unlink()
     assert len(ruled().json["rules"]) == 1
 
 
@@ -343,6 +333,5 @@ def test_rules_by_operator_and_producer_are_stale_by_their_layers_alone(project:
         "  - {layer: older, op_type: Conv, rtol: 0, atol: 0, producer: {soc: none of these}}\n"
     )
     (project.path / "test_a.py").write_text(TESTS.partition("class")[0])
-    (project.path / "golden" / "test_a" / f"TestY.test_z-{'0' * 10}.yaml").unlink()
     (project.path / "tolerances.yaml").write_text(rules)
     assert [rule.partition("layer=")[2].split()[0] for rule in ruled().json["rules"]] == ["old/*", "older"]

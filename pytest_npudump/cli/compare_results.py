@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.cli.common.output import columns, emit, to_stderr, write_json
+from pytest_npudump.cli.common.output import columns, complain, present
+from pytest_npudump.cli.common.tolerance_options import tolerances_of_file, typed_rules
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
@@ -18,32 +19,32 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_npudump.compare.tolerances.tolerance import Rule
     from pytest_npudump.results.result_pairs import ResultPair
+
 
 _SHOWN = 20
 
 
-def run(arguments: argparse.Namespace, rules: Sequence[Rule]) -> int:
-    """Compare, print what differs, and return 0, 1 or 2.
-
-    Args:
-        arguments: the command's.
-        rules: what ``--rtol`` and ``--atol`` say.
-    """
+def run(arguments: argparse.Namespace) -> int:
+    """Compare, print what differs, and return 0, 1 or 2."""
     _refuse_others(arguments)
     folders = [ResultsFolder(path) for path in (arguments.golden, arguments.actual)]
     first, second = ((folder, folder.read()) for folder in folders)
-    pairs = [*pair_results(first, second, _overrides(arguments), rules)]
+    terms = Overrides(
+        Path.cwd(),
+        preset=arguments.preset or "",
+        tolerances=tolerances_of_file(arguments),
+        numerics=arguments.numerics or "",
+    )
+    pairs = [*pair_results(first, second, terms, typed_rules(arguments))]
     problems = [*first[1].problems, *second[1].problems]
-    if arguments.json:
-        origins = {name: [*both] for name, both in shared_origins(pairs).items()}
-        tests = [pair.to_json() for pair in pairs]
-        write_json({"origins": origins, "tests": tests, "problems": problems}, arguments.json)
-    if arguments.json != "-":
-        emit(lines(pairs, verbose=arguments.verbose))
-    for problem in problems:
-        to_stderr(f"npudump: {problem}")
+    origins = {name: [*both] for name, both in shared_origins(pairs).items()}
+    present(
+        arguments,
+        lambda: {"origins": origins, "tests": [pair.to_json() for pair in pairs], "problems": problems},
+        lines(pairs, verbose=arguments.verbose),
+    )
+    complain(problems)
     if problems or not pairs or any(pair.problems for pair in pairs):
         return 2
     return 1 if any(pair.comparison and pair.comparison.failing for pair in pairs) else 0
@@ -101,16 +102,6 @@ def _test_lines(pair: ResultPair, shared: Mapping[str, tuple[str, str]], *, verb
         yield from (f"  {line}" for line in columns([row(verdict) for verdict in shown], COLUMNS))
     if len(failing) > len(shown):
         yield "  " + _("... and {left} more (-v lists all)").format(left=len(failing) - len(shown))
-
-
-def _overrides(arguments: argparse.Namespace) -> Overrides:
-    tolerances = None
-    if arguments.tolerances:
-        from pytest_npudump.compare.tolerances.rules import load_tolerances  # noqa: PLC0415 - yaml only where asked for
-
-        tolerances = load_tolerances(arguments.tolerances)
-    preset, numerics = arguments.preset or "", arguments.numerics or ""
-    return Overrides(Path.cwd(), preset=preset, tolerances=tolerances, numerics=numerics)
 
 
 def _refuse_others(arguments: argparse.Namespace) -> None:

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    Run = Callable[..., Any]
 
-def test_equal_results_are_compared_and_nothing_differs(kept: Any, run: Callable[..., Any]) -> None:
+
+def test_equal_results_are_compared_and_nothing_differs(kept: Any, run: Run) -> None:
     one, other = kept("one", {"conv": 1.0}), kept("other", {"conv": 1.0})
     done = run("compare", one, other)
     assert (done.code, done.out) == (
@@ -22,7 +24,7 @@ def test_equal_results_are_compared_and_nothing_differs(kept: Any, run: Callable
     )
 
 
-def test_what_differs_in_the_producers_of_all_tests_comes_first(kept: Any, run: Callable[..., Any]) -> None:
+def test_what_differs_in_the_producers_of_all_tests_comes_first(kept: Any, run: Run) -> None:
     one = kept("one", {"conv": 1.0}, {"cann": "8.0"}, revision="a" * 40)
     other = kept("other", {"conv": 2.0}, {"cann": "8.1", "soc": "Ascend910B"}, revision="b" * 40)
     done = run("compare", one, other)
@@ -37,9 +39,7 @@ def test_what_differs_in_the_producers_of_all_tests_comes_first(kept: Any, run: 
     assert bounds == "  bounds for other numerics: cann 8.0 -> 8.1; not told by both: soc"
 
 
-def test_producers_decide_which_bounds_hold_unless_the_option_does(
-    kept: Any, run: Callable[..., Any]
-) -> None:
+def test_producers_decide_which_bounds_hold_unless_the_option_does(kept: Any, run: Run) -> None:
     half = {"dtype": "float16"}
     alike = kept("one", {"conv": 1.0}, **half), kept("other", {"conv": 1.003}, **half)
     newer = kept("third", {"conv": 1.0}, {"cann": "8.0"}, **half)
@@ -51,7 +51,7 @@ def test_producers_decide_which_bounds_hold_unless_the_option_does(
     assert run("compare", newer, newest, "--preset=exact").code == 1
 
 
-def test_a_test_that_one_side_lacks_is_told_and_is_no_pass(kept: Any, run: Callable[..., Any]) -> None:
+def test_a_test_that_one_side_lacks_is_told_and_is_no_pass(kept: Any, run: Run) -> None:
     one = kept("one", {"conv": 1.0})
     other = kept("other", {"conv": 1.0}, test="test_y")
     done = run("compare", one, other)
@@ -60,7 +60,7 @@ def test_a_test_that_one_side_lacks_is_told_and_is_no_pass(kept: Any, run: Calla
     assert f"only {one} has a result of it" in done.out
 
 
-def test_a_run_without_statistics_is_told_with_the_reason(kept: Any, run: Callable[..., Any]) -> None:
+def test_a_run_without_statistics_is_told_with_the_reason(kept: Any, run: Run) -> None:
     one = kept("one", {"conv": 1.0})
     other = kept("other", {"conv": 1.0}, record=None, incomplete="its teardown failed")
     done = run("compare", one, other)
@@ -68,19 +68,19 @@ def test_a_run_without_statistics_is_told_with_the_reason(kept: Any, run: Callab
     assert f"  {other} has no statistics of it: its teardown failed" in done.out
 
 
-def test_tests_skipped_on_both_sides_are_no_comparison(kept: Any, run: Callable[..., Any]) -> None:
+def test_tests_skipped_on_both_sides_are_no_comparison(kept: Any, run: Run) -> None:
     skipped = {"outcome": "skipped", "record": None}
     one, other = kept("one", {"conv": 1.0}, **skipped), kept("other", {"conv": 1.0}, **skipped)
     assert run("compare", one, other).code == 2
 
 
-def test_layers_that_one_run_lacks_differ(kept: Any, run: Callable[..., Any]) -> None:
+def test_layers_that_one_run_lacks_differ(kept: Any, run: Run) -> None:
     done = run("compare", kept("one", {"conv": 1.0, "relu": 1.0}), kept("other", {"conv": 1.0, "add": 1.0}))
     assert done.code == 1
     assert "2 of 3 tensors differ" in done.out or "2 of 2 tensors differ" in done.out
 
 
-def test_json_has_origins_and_verdicts(kept: Any, run: Callable[..., Any]) -> None:
+def test_json_has_origins_and_verdicts(kept: Any, run: Run) -> None:
     one, other = kept("one", {"conv": 1.0}, {"cann": "8.0"}), kept("other", {"conv": 2.0}, {"cann": "8.1"})
     told = run("compare", one, other, "--json", "-").json
     assert told["origins"] == {"cann": ["8.0", "8.1"]}
@@ -89,19 +89,19 @@ def test_json_has_origins_and_verdicts(kept: Any, run: Callable[..., Any]) -> No
 
 
 @pytest.mark.parametrize("words", [["--what-if=exact"], ["--plots=made"], ["--latest"], ["--layout=NHWC"]])
-def test_options_for_tensors_are_refused(kept: Any, run: Callable[..., Any], words: list[str]) -> None:
+def test_options_for_tensors_are_refused(kept: Any, run: Run, words: list[str]) -> None:
     done = run("compare", kept("one", {"conv": 1.0}), kept("other", {"conv": 1.0}), *words)
     assert done.code == 2
     assert "not with kept results" in done.err
 
 
-def test_kept_results_and_a_dump_are_not_compared(kept: Any, run: Callable[..., Any], tmp_path: Path) -> None:
+def test_kept_results_and_a_dump_are_not_compared(kept: Any, run: Run, tmp_path: Path) -> None:
     done = run("compare", kept("one", {"conv": 1.0}), tmp_path)
     assert done.code == 2
     assert "does not" in done.err
 
 
-def test_damaged_record_is_named(kept: Any, run: Callable[..., Any]) -> None:
+def test_damaged_record_is_named(kept: Any, run: Run) -> None:
     one, other = kept("one", {"conv": 1.0}), kept("other", {"conv": 1.0})
     line = json.loads((other / "results.jsonl").read_text("utf-8"))
     (other / line["record"]["file"]).write_text("npudump-golden: 1\n", "utf-8")
@@ -110,9 +110,7 @@ def test_damaged_record_is_named(kept: Any, run: Callable[..., Any]) -> None:
     assert "not the record that was kept" in done.out
 
 
-def test_rules_by_operator_and_producer_go_by_the_second_run(
-    kept: Any, run: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_rules_by_operator_and_producer_go_by_the_second_run(kept: Any, run: Run, tmp_path: Path) -> None:
     one = kept("one", {"conv": 1.0}, {"soc": "A"})
     other = kept("other", {"conv": 2.0}, {"soc": "B"})
     rules = tmp_path / "rules.yaml"
@@ -130,7 +128,7 @@ def test_rules_by_operator_and_producer_go_by_the_second_run(
 
 
 def test_a_rule_for_a_layer_that_is_there_is_for_that_alone_though_its_name_is_a_glob_of_another(
-    kept: Any, run: Callable[..., Any], tmp_path: Path
+    kept: Any, run: Run, tmp_path: Path
 ) -> None:
     one = kept("a", {"net/blk[1]": 1.0, "net/blk1": 1.0, "blk2": 1.0})
     other = kept("b", {"net/blk[1]": 1.1, "net/blk1": 1.1, "blk2": 1.1})

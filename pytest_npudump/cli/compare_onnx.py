@@ -8,12 +8,17 @@ from zipfile import BadZipFile
 import numpy as np
 
 from pytest_npudump.cli.common.executors import open_workers
-from pytest_npudump.cli.common.options import for_told_run, told_facts
-from pytest_npudump.cli.common.output import emit, to_stderr, write_json
+from pytest_npudump.cli.common.output import present, to_stderr
 from pytest_npudump.cli.common.source import read_source, report_problems
+from pytest_npudump.cli.common.tolerance_options import (
+    for_told_run,
+    told_facts,
+    tolerances_of_file,
+    typed_rules,
+)
 from pytest_npudump.compare.tolerances.numerics import HF32
-from pytest_npudump.compare.tolerances.rules import REFERENCE_PRESET, load_tolerances
-from pytest_npudump.compare.tolerances.tolerance import REFERENCE, Rule, Tolerances
+from pytest_npudump.compare.tolerances.rules import REFERENCE_PRESET
+from pytest_npudump.compare.tolerances.tolerance import REFERENCE, Tolerances
 from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.reference import Reference
 from pytest_npudump.explain.tolerances import ReferenceTolerances
@@ -42,10 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     with open_workers(arguments.executor) as workers:
         dump = read_source(arguments.actual, workers, stats=True, latest=arguments.latest)
     result = reference.judge(dump.records, DumpRequest())
-    if arguments.json:
-        write_json(result.to_json(), arguments.json)
-    if arguments.json != "-":
-        emit(_lines(result, None if arguments.verbose else _ROWS))
+    present(arguments, result.to_json, _lines(result, None if arguments.verbose else _ROWS))
     if result.comparison is None and not arguments.inputs:
         to_stderr(_("npudump: --inputs FILE.npz says what the model was given"))
     report_problems(dump.problems)
@@ -55,19 +57,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _tolerances(arguments: argparse.Namespace) -> ReferenceTolerances:
-    file = arguments.tolerances
-    rules = [*load_tolerances(file, against=REFERENCE).rules] if file else []
-    rtol, atol = arguments.rtol, arguments.atol
-    for name, value in (("rtol", rtol), ("atol", atol)):
-        if value is not None and not 0 <= value < float("inf"):
-            raise RequestError(
-                _("--{name} {value}: expected a finite number, 0 or greater").format(name=name, value=value)
-            )
-    if rtol is not None or atol is not None:
-        rules.append(Rule(rtol or 0.0, atol or 0.0, source="command line", against=REFERENCE))
+    of_file = tolerances_of_file(arguments, REFERENCE)
+    rules = (*(of_file.rules if of_file else ()), *typed_rules(arguments, REFERENCE))
     preset = Tolerances(arguments.preset or REFERENCE_PRESET).preset
     hf32 = arguments.numerics == HF32
-    suiting = for_told_run(Tolerances(preset, tuple(rules)), told_facts(arguments)).rules
+    suiting = for_told_run(Tolerances(preset, rules), told_facts(arguments)).rules
     return ReferenceTolerances(preset, suiting, three_way=not arguments.preset, hf32=hf32)
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from conftest import Done
 
-DATA = Path(__file__).parents[2] / "data" / "reference"
+DATA = Path(__file__).parents[1] / "data" / "reference"
 
 
 def test_dump_that_agrees_is_0(run: Callable[..., Done], classifier: Path) -> None:

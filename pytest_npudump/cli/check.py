@@ -1,0 +1,192 @@
+"""``npudump check``: kept results judged again, as the plugin judges a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.cli.common.output import complain, present
+from pytest_npudump.cli.common.tolerance_options import Alternative, other_tolerances, tolerances_of_file
+from pytest_npudump.compare.tolerances.presets import PRESETS
+from pytest_npudump.language.text import first_of
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import ngettext, spoken
+from pytest_npudump.regression.outcome import PASSED
+from pytest_npudump.report.result_json import full_json
+from pytest_npudump.report.summary import summary_line
+from pytest_npudump.report.terminal import verdict_lines
+from pytest_npudump.results.expected_tests import missing_tests, read_expected
+from pytest_npudump.results.folder import ResultsFolder
+from pytest_npudump.results.rejudge import BAD, GOOD, LEFT_OUT, UNJUDGED, rejudge, terms_at
+from pytest_npudump.results.result_pairs import name_of
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+
+    from pytest_npudump.results.folder import Results
+    from pytest_npudump.results.rejudge import Rejudged
+
+
+_EXPECT = "--expect"
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Judge, print what came of it, and return 0, 1 or 2."""
+    expected = 0 if arguments.expect is None else read_expected(arguments.expect, Path.cwd(), _EXPECT)
+    folder = ResultsFolder(arguments.results)
+    results = folder.read()
+    root = arguments.root or (Path.cwd() if arguments.golden_dir else None)
+    terms = replace(
+        terms_at(results.entries, root, arguments.golden_dir),
+        preset=arguments.preset,
+        tolerances=tolerances_of_file(arguments),
+        numerics=arguments.numerics,
+    )
+    judged = [rejudge(folder, entry, terms) for entry in results.entries]
+    problems = [*results.problems, *_missing(expected, judged)]
+    others = []
+    for name, other in other_tolerances(arguments.what_if).items():
+        # A preset stands in the place of --preset, a file in that of --tolerances.
+        tried = {"preset": name} if name in PRESETS else {"preset": "", "tolerances": other}
+        by_others = [rejudge(folder, one.entry, replace(terms, **tried)) for one in judged]
+        others.append(OtherVerdicts.of(name, judged, by_others))
+    told = {"what_if": [one.to_json() for one in others]} if others else {}
+    present(
+        arguments,
+        lambda: {"tests": [*map(_as_json, judged)], "problems": problems} | told,
+        [
+            *_lines(judged, verbose=arguments.verbose),
+            *_earlier(results),
+            _summary(judged),
+            *chain.from_iterable(one.lines() for one in others),
+        ],
+    )
+    complain([*problems, *idle_lines(judged)])
+    complain(f"--what-if {one.tensors.name}: {line}" for one in others for line in one.idle)
+    words = {one.word for one in judged}
+    if problems or UNJUDGED in words or not words & {GOOD, BAD}:
+        return 2
+    return 1 if BAD in words else 0
+
+
+def _missing(expected: int | tuple[str, ...], judged: Sequence[Rejudged]) -> list[str]:
+    """Say which tests were not compared: one that is expected to fail may have been, in its run."""
+    told = [
+        (one.entry.test, {"status": PASSED if one.word in {GOOD, BAD} else one.entry.status})
+        for one in judged
+    ]
+    return [missing] if expected and (missing := missing_tests(expected, told, _EXPECT)) else []
+
+
+def _lines(judged: Sequence[Rejudged], *, verbose: bool) -> Iterator[str]:
+    for one in judged:
+        if one.word == GOOD and not one.why:
+            continue
+        result = None if one.is_doubtful else one.result
+        yield f"{one.entry.test}: {_(one.word if result is None else result.outcome.status)}"
+        if one.why:
+            yield f"  {spoken(one.why)}"
+        if result is not None and one.word != LEFT_OUT:
+            yield from (f"  {line}" for line in verdict_lines(result, verbose=verbose))
+
+
+def _summary(judged: Sequence[Rejudged]) -> str:
+    counted = [one for one in judged if one.word != LEFT_OUT]
+    left = len(judged) - len(counted)
+    return summary_line([one.told() for one in counted]) + (
+        _("; {left} left out").format(left=left) if left else ""
+    )
+
+
+def _earlier(results: Results) -> Iterator[str]:
+    """Say which results the last session has not made: their tests may be gone, or have changed since."""
+    before = [one for one in results.entries if results.session not in {"", one.data["session"]}]
+    if not before:
+        return
+    oldest = min(before, key=lambda entry: str(entry.data["time"]))
+    first = first_of([f"{oldest.test} ({oldest.data['time']})", *before[1:]], 1)
+    yield ngettext(
+        "npudump: {count} of {total} results is of an earlier session: {first}; {way_out}",
+        "npudump: {count} of {total} results are of earlier sessions: {first}; {way_out}",
+        len(before),
+    ).format(
+        count=len(before),
+        total=len(results.entries),
+        first=first,
+        way_out=_("remove the folder and run all tests where it should be of one"),
+    )
+
+
+def _as_json(one: Rejudged) -> dict[str, Any]:
+    told = {"test": one.entry.test, "verdict": one.word, "why": one.why or None, "was": one.entry.status}
+    return told | ({} if one.result is None else full_json(one.result))
+
+
+@dataclass(frozen=True, slots=True)
+class OtherVerdicts:
+    """The results under other tolerances, beside the verdicts that count.
+
+    Attributes:
+        tensors: those of all tests; each key is behind the name of its test.
+        missed: tests that fail as judged, and would pass.
+        caught: tests that pass as judged, and would fail.
+        unjudged: why tests could not be judged by these tolerances, by test.
+        idle: what is to be said of the file's rules that match no tensor of these tests.
+    """
+
+    tensors: Alternative
+    missed: tuple[str, ...]
+    caught: tuple[str, ...]
+    unjudged: dict[str, str]
+    idle: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, judged: Sequence[Rejudged], others: Sequence[Rejudged]) -> OtherVerdicts:
+        """Return what differs between two judgements of the same results, test by test.
+
+        Args:
+            name: of the other tolerances.
+            judged: as it counts.
+            others: by the other tolerances, in the same order.
+        """
+        counted = [pair for pair in zip(judged, others, strict=True) if pair[0].word != LEFT_OUT]
+        failing, missed, caught = 0, [], []
+        for one, other in counted:
+            both = [result.outcome.comparison for result in (one.result, other.result) if result is not None]
+            if len(both) == 2 and both[0] is not None and both[1] is not None:  # noqa: PLR2004 - each of the two
+                found = Alternative.of(name, both[0], both[1])
+                failing += found.failing
+                missed += [f"{name_of(one.entry)} {key}" for key in found.missed]
+                caught += [f"{name_of(one.entry)} {key}" for key in found.caught]
+        words = {name_of(one.entry): (one.word, other.word) for one, other in counted}
+        return cls(
+            Alternative(name, failing, tuple(missed), tuple(caught)),
+            tuple(test for test, both in words.items() if both == (BAD, GOOD)),
+            tuple(test for test, both in words.items() if both == (GOOD, BAD)),
+            {name_of(other.entry): other.why for _one, other in counted if other.word == UNJUDGED},
+            () if name in PRESETS else tuple(idle_lines(others)),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        tests = {"missed_tests": [*self.missed], "caught_tests": [*self.caught], "unjudged": self.unjudged}
+        return self.tensors.to_json() | tests
+
+    def lines(self) -> Iterator[str]:
+        """Yield a line, and one for each test that is left without a verdict."""
+        yield str(self.tensors)
+        for test, why in self.unjudged.items():
+            words = _("what if {name}: {test} cannot be judged: {why}")
+            yield words.format(name=self.tensors.name, test=test, why=spoken(why))
+
+
+def idle_lines(judged: Sequence[Rejudged]) -> Iterator[str]:
+    """Name the rules of files that decide about no tensor of any of the judged tests."""
+    outcomes = [one.result.outcome for one in judged if one.result is not None]
+    idle = [outcome.idle_rules for outcome in outcomes if outcome.comparison is not None]
+    for rule in idle[0] if idle else ():
+        if all(rule in others for others in idle):
+            yield _("the rule {rule} matches no tensor of these tests").format(rule=rule)

@@ -1,0 +1,72 @@
+"""Tests of a folder, as a pytest of its own collects them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.errors import RequestError
+from pytest_npudump.language.translation import gettext as _
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def collect(plugin: str, option: str, words: Sequence[str], test: str | None = None) -> dict[str, Any]:
+    """Collect in the current folder, and return what the plugin has written.
+
+    Args:
+        plugin: the module that pytest loads.
+        option: its option that names the file to write.
+        words: further options of pytest.
+        test: what is collected; None for what pytest collects by itself.
+
+    Raises:
+        RequestError: something cannot be collected.
+    """
+    with tempfile.TemporaryDirectory(prefix="npudump-") as folder:
+        file = Path(folder) / "collected.json"
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", plugin, f"{option}={file}"]
+        command += [*words, *([test] if test else [])]
+        done = subprocess.run(  # noqa: S603 - pytest, of this interpreter
+            command, check=False, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL
+        )
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    if problems := found.get("problems"):
+        where, text = problems[0]
+        raise RequestError(
+            _("{test} cannot be collected: {cause}").format(
+                test=test or where or _("the tests"), cause=_cause(text, test or "")
+            )
+        )
+    usage = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
+    if usage:
+        raise RequestError(
+            _("pytest collects nothing: {usage}").format(usage=usage[0].removeprefix("ERROR: "))
+        )
+    if not found:
+        last = _last_words(done.stdout + done.stderr)
+        raise RequestError(
+            _("pytest ended with {returncode} before it collected anything: {last}").format(
+                returncode=done.returncode, last=last
+            )
+        )
+    return found
+
+
+def _last_words(output: str) -> str:
+    lines = [line for line in output.splitlines() if line.strip()]
+    internal = [line for line in lines if line.startswith("INTERNALERROR> ")]
+    return (internal or lines or [_("no output")])[-1]
+
+
+def _cause(text: str, test: str) -> str:
+    """Return the line of a failed collection that has the reason: the exception's, or the one on ``test``."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    raised = [line[1:].strip() for line in lines if line.startswith("E ")]
+    named = [line for line in lines if f"{test}:" in line]
+    return (raised or named or lines or [_("no reason given")])[0]

@@ -1,0 +1,339 @@
+"""``npudump compare``: two dumps, or a golden file and a dump, judged as the plugin judges them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from functools import partial
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.cli.common.executors import open_workers, run_together
+from pytest_npudump.cli.common.output import complain, emit, present
+from pytest_npudump.cli.common.progress import progress
+from pytest_npudump.cli.common.source import read_source, report_problems
+from pytest_npudump.cli.common.tolerance_options import (
+    Alternative,
+    chosen_tolerances,
+    for_told_run,
+    other_tolerances,
+    told_facts,
+    typed_rules,
+)
+from pytest_npudump.cli.compare_report import SidesComparison, as_json, lines
+from pytest_npudump.compare.judge import AS_GIVEN, GOLDEN, RUN, Terms, judge
+from pytest_npudump.compare.stats.both_sides import told_by_both
+from pytest_npudump.compare.stats.order import ABSENT
+from pytest_npudump.compare.stats.verdict import aligned_keys
+from pytest_npudump.compare.tolerances.numerics import SAME
+from pytest_npudump.dump.arrays.layouts import has_axes
+from pytest_npudump.dump.columns import ColumnRecords
+from pytest_npudump.dump.files.stats_cells import NOT_READ
+from pytest_npudump.dump.records import TensorRecord
+from pytest_npudump.dump.table import StatsTable, sanitised_key
+from pytest_npudump.errors import DumpError, GoldenError, RequestError
+from pytest_npudump.language.text import typed
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import said
+from pytest_npudump.record.record import Record
+from pytest_npudump.report.verdicts import shown
+from pytest_npudump.results.entry import LINES
+from pytest_npudump.storage.regular_file import open_regular
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_npudump.cli.common.executors import Workers
+    from pytest_npudump.compare.patterns.pattern_search import Pattern
+    from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.compare.tensors.picture import Picture
+    from pytest_npudump.compare.tensors.tensor_pair import Elements, Pair
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances
+
+_DRAWN = 6
+"""Failing tensors that have a picture of their own."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compare, print the verdict, and return 0, 1 or 2."""
+    if arguments.golden.suffix == ".onnx":
+        for flag, given in (("--what-if", arguments.what_if), ("--plots", arguments.plots)):
+            if given:
+                raise RequestError(_("{flag}: not with an ONNX model in place of GOLDEN").format(flag=flag))
+        from pytest_npudump.cli import compare_onnx  # noqa: PLC0415 - only for ONNX models
+
+        return compare_onnx.run(arguments)
+    if are_kept_results(arguments.golden, arguments.actual):
+        from pytest_npudump.cli import compare_results  # noqa: PLC0415 - only for kept results
+
+        return compare_results.run(arguments)
+    if arguments.inputs or arguments.map:
+        raise RequestError(_("--inputs and --map: only with an ONNX model in place of GOLDEN"))
+    tolerances = chosen_tolerances(arguments).extended(typed_rules(arguments))
+    facts, numerics = told_facts(arguments), arguments.numerics or SAME
+    others = {
+        name: for_told_run(other, facts, f"--what-if {name}").under(numerics)
+        for name, other in other_tolerances(arguments.what_if).items()
+    }
+    with open_workers(arguments.executor) as workers:
+        golden = read_golden_side(arguments.golden, workers, latest=arguments.latest)
+        actual = read_dump_side(arguments.actual, workers, latest=arguments.latest)
+        terms = terms_of(golden, tolerances, arguments.layout)
+        result = compare_sides(golden, actual, terms, workers, drawn=_DRAWN if arguments.plots else 0)
+        idle = [*_idle_lines(tolerances, result.comparison)]
+        alternatives = []
+        for name, other in others.items():
+            tried = compare_sides(golden, actual, terms_of(golden, other, arguments.layout), workers)
+            alternatives.append(Alternative.of(name, result.comparison, tried.comparison))
+            idle += [f"--what-if {name}: {line}" for line in _idle_lines(other, tried.comparison)]
+    told = {"what_if": [one.to_json() for one in alternatives]} if alternatives else {}
+    present(
+        arguments,
+        lambda: as_json(result) | told,
+        chain(lines(result, verbose=arguments.verbose), map(str, alternatives)),
+    )
+    if arguments.plots:
+        written = _draw(arguments, result)
+        if arguments.json != "-":
+            emit(written)
+    complain(idle)
+    report_problems(result.problems)
+    if result.problems or result.comparison.nothing_judged:
+        return 2
+    return 1 if result.comparison.failing else 0
+
+
+def _draw(arguments: argparse.Namespace, result: SidesComparison) -> list[str]:
+    """Write the pictures of a comparison, and say where they are."""
+    from pytest_npudump.report.figures.svg_files import write_figures  # noqa: PLC0415 - only where asked for
+    from pytest_npudump.report.view import tensor_views  # noqa: PLC0415 - the same
+
+    comparison = result.comparison
+    first = [comparison.first.key] if comparison.first is not None else []
+    title = _("{golden} against {actual}").format(
+        golden=shown(arguments.golden), actual=shown(arguments.actual)
+    )
+    tensors = tensor_views(comparison, comparison.tolerances, first)
+    written = write_figures(arguments.plots, title, tensors, result.pictures)
+    return [_("picture: {path}").format(path=shown(path.absolute())) for path in written]
+
+
+def _idle_lines(tolerances: Tolerances, comparison: Comparison) -> Iterator[str]:
+    """Name the rules that decide about nothing of the two sides."""
+    idle = tolerances.unmatched(*told_by_both(comparison))
+    absent = replace(tolerances, rules=idle).unmatched(comparison.golden, comparison.actual)
+    for rule in idle:
+        words = (
+            _("the rule {rule} matches no tensor of either side")
+            if rule in absent
+            else _(
+                "the rule {rule} decides nothing: only one side has this statistic of the tensors that it "
+                "matches"
+            )
+        )
+        yield words.format(rule=rule.describe())
+
+
+_HEAD = 4096
+_MARK = b"npudump-golden:"
+
+
+def are_kept_results(first: Path, second: Path) -> bool:
+    """Whether two paths are folders of kept results.
+
+    Raises:
+        RequestError: one of them is, and the other is not.
+    """
+    kept = [(path / LINES).is_file() for path in (first, second)]
+    if any(kept) and not all(kept):
+        one, other = (first, second) if kept[0] else (second, first)
+        raise RequestError(
+            _(
+                "{one} holds kept results, and {other} does not: they are compared with each other only; "
+                "{command} judges them by goldens"
+            ).format(one=one, other=other, command=typed("npudump", "check", one))
+        )
+    return all(kept)
+
+
+def read_dump_side(path: Path, workers: Workers, *, latest: bool) -> Record:
+    """Read a dump without the statistics of its tensors: those are computed with the comparison.
+
+    Raises:
+        DumpError: it is no dump, or holds no tensor.
+    """
+    dump = read_source(path, workers, stats=False, latest=latest)
+    notes = (*dump.notes, *_unread(path, dump.records))
+    if not dump.records:
+        raise DumpError(
+            "\n".join(_("unreadable: {problem}").format(problem=problem) for problem in dump.problems)
+        )
+    record = Record.of(StatsTable.from_records(dump.records))
+    return replace(record, tensors=dump.records, problems=dump.problems, notes=notes)
+
+
+def _unread(path: Path, records: Sequence[TensorRecord]) -> Iterator[str]:
+    """Say which columns of statistics there is no place for in a record, once for all tensors."""
+    notes = records.column("note") if isinstance(records, ColumnRecords) else [one.note for one in records]
+    for note, count in Counter(note for note in notes if NOT_READ in note).items():
+        yield said(
+            "{path}: {note} ({count} of {all} tensors)", path=path, note=note, count=count, all=len(records)
+        )
+
+
+def read_golden_side(path: Path, workers: Workers, *, latest: bool) -> Record:
+    """Read a golden file, with the tensors beside it where there are any, or a dump.
+
+    Raises:
+        DumpError: ``path`` is neither.
+        GoldenError: it is a golden file, and damaged.
+    """
+    if path.is_dir():
+        return read_dump_side(path, workers, latest=latest)
+    if not path.exists():
+        raise DumpError(
+            _("{path} is neither a golden file nor a dump directory: it does not exist").format(path=path)
+        )
+    if not _is_golden(path):
+        try:
+            return read_dump_side(path, workers, latest=latest)
+        except DumpError as error:
+            raise DumpError(
+                _("{path} is neither a golden file nor a dump directory: {error}").format(
+                    path=path, error=error
+                )
+            ) from error
+    return _golden_side(path)
+
+
+def _golden_side(path: Path) -> Record:
+    from pytest_npudump.doctor.pytest_config import tensor_place  # noqa: PLC0415 - goldens only
+    from pytest_npudump.golden.store import is_stored, read_golden  # noqa: PLC0415 - 70 ms that a dump needs not
+    from pytest_npudump.golden.stored_tensors import stored_tensors  # noqa: PLC0415 - the same: safetensors
+
+    golden = read_golden(path.absolute())
+    if not golden.table.keys:
+        raise DumpError(_("{path} holds no tensors").format(path=path))
+    store = tensor_place(golden.path.parent) if is_stored(golden) else None
+    stored = stored_tensors(golden, foreign=True, store=store)
+    keys = golden.table.keys
+    # Where there are no tensors, the names of ten thousand rows need not be looked at.
+    tensors = [stored.get(sanitised_key(key)) for key in keys] if stored else [None] * len(keys)
+    return replace(golden, tensors=tuple(tensors))
+
+
+def _is_golden(path: Path) -> bool:
+    """Whether the beginning of a file holds the key that every golden file has at the beginning of a line."""
+    try:
+        with open_regular(path) as file:
+            head = file.read(_HEAD)
+    except OSError as error:
+        raise GoldenError(
+            _("{path} cannot be read: {error}").format(path=path, error=error.strerror or error)
+        ) from error
+    return any(line.startswith(_MARK) for line in head.removeprefix(b"\xef\xbb\xbf").splitlines())
+
+
+def compare_sides(
+    golden: Record, actual: Record, terms: Terms, workers: Workers, *, drawn: int = 0
+) -> SidesComparison:
+    """Compare two sides: statistics of every tensor, and elements where both hold them.
+
+    Args:
+        golden: what counts.
+        actual: what is judged.
+        terms: by what.
+        workers: what computes.
+        drawn: failing tensors to draw, at most.
+    """
+    with progress(_("comparing statistics")):
+        comparison = judge(golden, actual, terms, compute=partial(_compute, workers))
+    layouts = _other_layouts(comparison, golden.tensors, actual.tensors)
+    unreadable = chain(*comparison.unreadable.values())
+    rows = _failing_rows(comparison)
+    patterns: Mapping[int, Pattern] = {}
+    if rows:
+        from pytest_npudump.compare.patterns.pattern_search import find_patterns  # noqa: PLC0415 - as elements fail
+
+        patterns = find_patterns((at, comparison.pairs[at], comparison.elements[at]) for at in rows)
+    return SidesComparison(
+        comparison,
+        (*golden.problems, *actual.problems, *unreadable),
+        (*golden.notes, *actual.notes, *layouts),
+        patterns,
+        _pictures(comparison, rows, drawn),
+    )
+
+
+def terms_of(golden: Record, tolerances: Tolerances, layout: str) -> Terms:
+    """Return the terms that the command's options make: bounds are fixed, and a dump is no approval."""
+    return Terms(tolerances, option=AS_GIVEN, against=GOLDEN if golden.digest else RUN, layout=layout)
+
+
+def _compute(workers: Workers, pairs: Sequence[Pair]) -> list[Elements]:
+    from pytest_npudump.compare.tensors.tensor_pair import compare_pairs  # noqa: PLC0415 - only where elements are
+
+    with progress(_("comparing tensors")) as report:
+        work = run_together(compare_pairs, pairs, workers, weight=lambda pair: pair.nbytes, progress=report)
+        return [*work]
+
+
+def _failing_rows(comparison: Comparison) -> list[int]:
+    """Return where tensors fail whose elements were compared."""
+    if not comparison.elements or not comparison.failing:
+        return []
+    failing = {verdict.key for verdict in comparison.failing}
+    keys = aligned_keys(comparison.golden, comparison.actual, comparison.alignment)
+    return [at for at, (key, _type) in enumerate(keys) if at in comparison.elements and key in failing]
+
+
+def _pictures(comparison: Comparison, rows: Sequence[int], most: int) -> Mapping[int, Picture]:
+    """Draw the first failing tensors whose elements differ."""
+    if not most or not rows:
+        return {}
+    from pytest_npudump.compare.tensors.picture import draw_pair  # noqa: PLC0415 - only where asked for
+
+    drawn = ((at, picture) for at in rows if (picture := draw_pair(comparison.pairs[at])) is not None)
+    return dict(islice(drawn, most))
+
+
+def _other_layouts(comparison: Comparison, ours: Sequence[Any], theirs: Sequence[Any]) -> Iterator[str]:
+    """Say of which tensors only statistics were compared although the names of their axes differ."""
+    found = []
+    formats = _formats(ours), _formats(theirs)
+    rows = zip(comparison.alignment.golden.tolist(), comparison.alignment.actual.tolist(), strict=True)
+    for position, (here, there) in enumerate(rows):
+        if (
+            ABSENT in {here, there}
+            or position in comparison.elements
+            or formats[0][here] == formats[1][there]
+        ):
+            continue
+        computed = comparison.alone.get(position)
+        one, other = (
+            (computed and computed.golden) or ours[here],
+            (computed and computed.actual) or theirs[there],
+        )
+        if not (isinstance(one, TensorRecord) and isinstance(other, TensorRecord)):
+            continue
+        if one.format != other.format and has_axes(one) and has_axes(other):
+            found.append((one, other))
+    if found:
+        one, other = found[0]
+        yield said(
+            "the golden's layout is {golden}, the dump's {dump}, and statistics do not show "
+            "the order of axes: {count} tensors (first: {first})",
+            golden=one.format,
+            dump=other.format,
+            count=len(found),
+            first=one.key,
+        )
+
+
+def _formats(tensors: Sequence[Any]) -> list[str | None]:
+    """The layout of each tensor of a dump; None for one that is kept beside a golden file."""
+    if isinstance(tensors, ColumnRecords):
+        return tensors.column("format")
+    return [tensor.format if isinstance(tensor, TensorRecord) else None for tensor in tensors]

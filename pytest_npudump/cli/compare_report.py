@@ -1,0 +1,278 @@
+"""The result of ``npudump compare`` as text and as JSON."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pytest_npudump.cli.common.output import columns
+from pytest_npudump.compare.stats.verdict import aligned_keys
+from pytest_npudump.compare.tensors.element_verdict import (
+    BYTES,
+    ELEMENTS,
+    MAX_ABS,
+    RELATIVE_L2,
+    SPECIAL,
+    specials,
+)
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark, spoken
+from pytest_npudump.report import verdicts
+from pytest_npudump.report.verdicts import COLUMNS, excess, number, row, worst
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pytest_npudump.compare.patterns.pattern_search import Pattern
+    from pytest_npudump.compare.stats.verdict import Comparison, Reason, Verdict
+    from pytest_npudump.compare.tensors.difference import TensorDifference
+    from pytest_npudump.compare.tensors.picture import Picture
+    from pytest_npudump.compare.tensors.tensor_pair import Elements
+    from pytest_npudump.dump.records import TensorKey
+    from pytest_npudump.errors import FormatError
+
+
+Found = TypeVar("Found")
+
+_SHOWN = 20
+_NOTES = 5
+_DISTANCES = ("max_abs", "max_rel", "mean_rel", "cosine", "relative_l2")
+_MEASURES = (mark("max abs"), mark("max rel"), mark("cosine"), mark("within"), mark("compared in"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SidesComparison:
+    """What ``npudump compare`` found.
+
+    Attributes:
+        comparison: the verdicts, elements included.
+        problems: what could not be read, of either side.
+        notes: what the reader decided.
+        patterns: where inside of them the first tensors that fail differ, by position.
+        pictures: what can be drawn of the first tensors that fail, by position; none unless asked for.
+    """
+
+    comparison: Comparison
+    problems: tuple[FormatError, ...]
+    notes: tuple[str, ...]
+    patterns: Mapping[int, Pattern] = field(default_factory=dict)
+    pictures: Mapping[int, Picture] = field(default_factory=dict)
+
+    @property
+    def compared(self) -> int:
+        """How many tensors were compared element by element."""
+        return sum(
+            found.difference is not None or found.unequal_bytes is not None
+            for found in self.comparison.elements.values()
+        )
+
+    def by_key(self, found: Mapping[int, Found]) -> dict[TensorKey, Found]:
+        """Return what is known of tensors by position, by key."""
+        if not found:
+            return {}
+        one = self.comparison
+        keys = [key for key, _type in aligned_keys(one.golden, one.actual, one.alignment)]
+        return {keys[position]: value for position, value in found.items()}
+
+
+def as_json(result: SidesComparison) -> dict[str, Any]:
+    """Plain JSON data: the comparison's, with ``elements`` where a tensor was compared element by element."""
+    data = result.comparison.to_json()
+    data["summary"]["elements_compared"] = result.compared
+    data["summary"]["notes"] += [*result.notes, *_element_notes(result, None)]
+    data["summary"]["problems"] = [str(problem) for problem in result.problems]
+    for position, verdict in enumerate(data["verdicts"]):
+        found = result.comparison.elements.get(position)
+        if found is not None:
+            verdict["elements"] = _elements_json(found)
+        if position in result.patterns:
+            verdict["pattern"] = result.patterns[position].to_json()
+    return data
+
+
+def _elements_json(found: Elements) -> dict[str, Any]:
+    measures = found.difference.to_json() if found.difference is not None else {}
+    if found.difference is not None and not comparable(found.difference):
+        measures |= dict.fromkeys(_DISTANCES)
+    data = {**measures, "layout": found.layout, "note": found.note}
+    return data if found.unequal_bytes is None else data | {"unequal_bytes": found.unequal_bytes}
+
+
+def lines(result: SidesComparison, *, verbose: bool) -> Iterator[str]:
+    """Yield the report; ``verbose`` lists every failing tensor and every note."""
+    comparison = result.comparison
+    failing = comparison.failing
+    for note in (*result.notes, *comparison.notes, *_element_notes(result, None if verbose else _NOTES)):
+        yield _("note: {note}").format(note=spoken(note))
+    compared = result.compared
+    closely = _(", {compared} of them element by element").format(compared=compared) if compared else ""
+    alone = (
+        _(", {unjudged} of them without a value to judge").format(unjudged=comparison.unjudged)
+        if comparison.unjudged
+        else ""
+    )
+    counted = _("{compared} of {expected} tensors compared{closely}{alone}").format(
+        compared=comparison.compared, expected=comparison.expected, closely=closely, alone=alone
+    )
+    if comparison.nothing_judged:
+        yield _("{counted}: nothing was judged").format(counted=counted)
+        return
+    if not failing:
+        yield counted + (
+            _(", the rest could not be read") if result.problems else _(", all within tolerance")
+        )
+        yield from _changed_within(comparison)
+        return
+    yield _("{counted}: {count} differ").format(counted=counted, count=len(failing))
+    yield from _changed_within(comparison)
+    elements = result.by_key(comparison.elements) if compared else {}
+    patterns = result.by_key(result.patterns)
+    first = comparison.first.key if comparison.first is not None else None
+    if comparison.first is not None:
+        yield _("first diverging layer: {sentence}").format(
+            sentence=sentence(comparison.first, elements.get(comparison.first.key))
+        )
+        if comparison.first.key in patterns:
+            yield _("pattern: {pattern}").format(pattern=spoken(str(patterns[comparison.first.key])))
+        if comparison.first_change != comparison.first.key and comparison.differing:
+            yield _("first change: {first_change} is the first that is not equal digit for digit").format(
+                first_change=comparison.first_change
+            )
+    shown = failing if verbose else failing[:_SHOWN]
+    yield from _table(shown, elements)
+    if len(failing) > len(shown):
+        yield _("... and {left} more (-v lists all)").format(left=len(failing) - len(shown))
+    yield from (
+        _("pattern of {key}: {pattern}").format(key=key, pattern=spoken(str(patterns[key])))
+        for key in patterns
+        if key != first
+    )
+
+
+def _changed_within(comparison: Comparison) -> Iterator[str]:
+    if comparison.changed:
+        yield _("{changed} changed within tolerance, first {first}").format(
+            changed=comparison.changed, first=comparison.first_within
+        )
+
+
+def _table(failing: tuple[Verdict, ...], elements: Mapping[TensorKey, Elements]) -> list[str]:
+    if not elements:
+        return columns([row(verdict) for verdict in failing], COLUMNS)
+    rows = [(*cells(verdict), *_measures(elements.get(verdict.key))) for verdict in failing]
+    return columns(rows, (*COLUMNS, *_MEASURES))
+
+
+def _measures(found: Elements | None) -> tuple[str, ...]:
+    if found is None or found.difference is None:
+        return ("-",) * (len(_MEASURES) - 1) + ("-" if found is None else found.layout,)
+    d = found.difference
+    share = f"{100 * d.within:.4g}%"
+    # Rounding must not make a share of elements look like all of them.
+    within = ">99.99%" if d.outside and share == "100%" else share
+    distances = (number(d.max_abs), number(d.max_rel), number(d.cosine)) if comparable(d) else ("-",) * 3
+    return (*distances, within, found.layout)
+
+
+def _element_notes(result: SidesComparison, limit: int | None) -> Iterator[str]:
+    """What was not compared as asked, tensor by tensor."""
+    if not any(found.note for found in result.comparison.elements.values()):
+        return
+    noted = [
+        (key, found.note) for key, found in result.by_key(result.comparison.elements).items() if found.note
+    ]
+    for key, note in noted[:limit]:
+        yield f"{key}: {note}"
+    if limit is not None and len(noted) > limit:
+        yield _("... and {left} more such tensors (-v lists all)").format(left=len(noted) - limit)
+
+
+_STATISTIC, _GOLDEN = COLUMNS.index("statistic"), COLUMNS.index("golden")
+_DISTANCES_of_words = {MAX_ABS: mark("elements: max abs"), RELATIVE_L2: mark("elements: relative_l2")}
+
+
+def comparable(difference: TensorDifference) -> bool:
+    """Whether any pair of elements has a distance: none has where each holds a NaN or an infinity."""
+    return difference.special < difference.count
+
+
+def cells(verdict: Verdict) -> tuple[str, ...]:
+    """Return a failing verdict as cells of a table; a distance between elements has no golden value."""
+    row = list(verdicts.row(verdict))
+    reason = worst(verdict)
+    if reason is not None and reason.statistic in _DISTANCES_of_words:
+        row[_STATISTIC] = row[_STATISTIC].replace(
+            reason.statistic, _(_DISTANCES_of_words[reason.statistic]), 1
+        )
+        row[_GOLDEN] = "-"
+    return tuple(row)
+
+
+def sentence(verdict: Verdict, found: Elements | None) -> str:
+    """Return a failing verdict as a sentence; ``found`` is what its elements said, None if nothing."""
+    reason = worst(verdict)
+    words = "" if reason is None or found is None else _words(reason, found.difference)
+    if words:
+        return _("{place} differs: {words}{far}").format(place=verdicts.place(verdict), words=words, far="")
+    told = verdicts.sentence(verdict)
+    difference = found.difference if found is not None else None
+    if difference is None or not difference.outside or not comparable(difference):
+        return told
+    return _("{told}; elements: max abs {max_abs}, {outside}").format(
+        told=told, max_abs=number(difference.max_abs), outside=_outside(difference)
+    )
+
+
+def _words(reason: Reason, difference: TensorDifference | None) -> str:
+    if reason.statistic == BYTES:
+        return _("{differ} of {count} bytes").format(
+            differ=str(reason.actual).removesuffix(" differ"),
+            count=str(reason.golden).removesuffix(" equal"),
+        )
+    if difference is None:
+        return ""
+    if reason.statistic == SPECIAL:
+        return _special(difference)
+    if reason.statistic == ELEMENTS:
+        return _("elements must be equal, {actual}").format(actual=reason.actual)
+    return _distance(reason, difference) if reason.statistic in _DISTANCES_of_words else ""
+
+
+def _distance(reason: Reason, difference: TensorDifference) -> str:
+    if reason.statistic == MAX_ABS:
+        return _("elements: max abs {actual}{far}, {outside}").format(
+            actual=number(reason.actual), far=_times(reason), outside=_outside(difference)
+        )
+    length = _("the length of the difference by that of the golden")
+    return _("elements: relative_l2, {length}, is {actual}{far}").format(
+        length=length, actual=number(reason.actual), far=_times(reason)
+    )
+
+
+def _outside(difference: TensorDifference) -> str:
+    return _("{outside} of {count} outside").format(outside=difference.outside, count=difference.count)
+
+
+def _times(reason: Reason) -> str:
+    times = excess(reason)
+    return _(", {times:.3g} times the allowed difference").format(times=times) if math.isfinite(times) else ""
+
+
+def _special(difference: TensorDifference) -> str:
+    d = difference
+    first = _("first at {index}").format(index=list(d.first_special_different or ()))
+    golden, actual = specials(d.nan_golden, d.inf_golden), specials(d.nan_actual, d.inf_actual)
+    if golden == "none":
+        names = _(" and ").join(
+            name for name, count in (("NaN", d.nan_actual), ("Inf", d.inf_actual)) if count
+        )
+        return _("{names} in {count} places where the golden has none, {first}").format(
+            names=names, count=d.special_different, first=first
+        )
+    if actual == "none":
+        return _("no NaN or Inf where the golden has {golden}, {first}").format(golden=golden, first=first)
+    places = _("NaN or Inf differ in {count} places, {first}").format(count=d.special_different, first=first)
+    return _("{places} (golden: {golden}; actual: {actual})").format(
+        places=places, golden=golden, actual=actual
+    )
