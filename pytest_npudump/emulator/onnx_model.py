@@ -23,8 +23,7 @@ from pytest_npudump.emulator.faults import PLANTED, Faults
 from pytest_npudump.emulator.gears import COMPILED, SHAPE_DATA, gears_of
 from pytest_npudump.onnxmodels import graph as graph_module
 from pytest_npudump.onnxmodels import sessions, tensor_types
-from pytest_npudump.onnxmodels.model_cache import prepare
-from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
+from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx, prepare
 from pytest_npudump.onnxmodels.tensor_types import from_ort_type, storage
 from pytest_npudump.onnxmodels.variation import Varying
 

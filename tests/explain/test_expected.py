@@ -16,12 +16,12 @@ from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.explain.expected import LAYOUT, OVERFLOW, PADDED, expect
+from pytest_npudump.explain.comparison import LAYOUT, OVERFLOW, PADDED, expect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.explain.expected import ExpectedTensor
+    from pytest_npudump.explain.comparison import ExpectedTensor
 
     Record = Callable[..., TensorRecord]
     Array = np.ndarray[Any, Any]

@@ -12,7 +12,7 @@ from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.graph.edges import UNKNOWN, Port, same_values
 from pytest_npudump.graph.model_files import read_onnx
-from pytest_npudump.onnxmodels import model_cache
+from pytest_npudump.onnxmodels import sessions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +57,7 @@ def test_an_output_behind_an_input_did_not_feed_it(make_table: Any) -> None:
 
 
 def test_on_a_real_model_they_are_edges_of_the_model(classifier: Path) -> None:
-    model = model_cache.prepare(classifier)
+    model = sessions.prepare(classifier)
     names = [name for operator in model.operators for name in operator.outputs]
     feeds = {"x": np.load(classifier.with_suffix(".npz"))["x"]}
     tensors = feeds | dict(zip(names, model.session(names).run(names, feeds), strict=True))

@@ -14,8 +14,13 @@ from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.graph.edges import UNKNOWN, Edges, Port
 from pytest_npudump.graph.edges import GraphNode as Node
-from pytest_npudump.graph.sources import explained, find_sources, numbers_of_bits, sources_upstream
-from pytest_npudump.graph.tensor_graph import TensorGraph
+from pytest_npudump.graph.sources import (
+    TensorGraph,
+    explained,
+    find_sources,
+    numbers_of_bits,
+    sources_upstream,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,9 +10,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from pytest_npudump.onnxmodels import model_cache, sessions
-from pytest_npudump.onnxmodels.model_cache import prepare
-from pytest_npudump.onnxmodels.sessions import exposed_session
+from pytest_npudump.onnxmodels import sessions
+from pytest_npudump.onnxmodels.sessions import exposed_session, prepare
 from pytest_npudump.onnxmodels.tensor_types import BY_NAME, from_array
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ X = np.array([1, -2, 3], np.float32)
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_cache, "_kept", {})
+    monkeypatch.setattr(sessions, "_kept", {})
 
 
 def model(nodes: Sequence[Any], weights: Sequence[Any] = (), **domains: int) -> onnx.ModelProto:
@@ -119,20 +118,20 @@ def test_weights_in_another_file_are_read_each_time(tmp_path: Path) -> None:
 
 
 def test_only_so_many_models_are_kept_and_the_last_used_stay() -> None:
-    contents = [scaled(factor).SerializeToString() for factor in range(1, model_cache.KEPT + 2)]
+    contents = [scaled(factor).SerializeToString() for factor in range(1, sessions.KEPT + 2)]
     first = prepare(contents[0]).session([])
     for content in contents[1:-1]:
         prepare(content)
     assert prepare(contents[0]).session([]) is first
     prepare(contents[-1])
-    assert len(model_cache._kept) == model_cache.KEPT
+    assert len(sessions._kept) == sessions.KEPT
     assert prepare(contents[0]).session([]) is first, "it was used after the others"
 
 
 def test_large_models_are_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     onnx.save(scaled(2), path)
-    monkeypatch.setattr(model_cache, "KEPT_BYTES", path.stat().st_size - 1)
+    monkeypatch.setattr(sessions, "KEPT_BYTES", path.stat().st_size - 1)
     assert prepare(path).session([]) is not prepare(path).session([])
 
 

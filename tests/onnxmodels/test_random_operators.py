@@ -9,7 +9,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
-from pytest_npudump.onnxmodels.random_operators import drawing_words, draws_random, random_layers
+from pytest_npudump.onnxmodels.graph import drawing_words, draws_random
+from pytest_npudump.onnxmodels.sessions import random_layers
 
 DRAW = """
     RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli Dropout

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.errors import RuntimeUnavailableError
-from pytest_npudump.runtime.pyacl.provider import probe_acl
+from pytest_npudump.runtime.pyacl import probe_acl
 from pytest_npudump.runtime.registry import choose, load, require
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import numpy as np
 from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._base import DataBuffer, TensorDesc
 from pytest_npudump.emulator.acl._calls import CODE, OP, destroy, known
-from pytest_npudump.emulator.acl._streams import own_stream
+from pytest_npudump.emulator.acl.rt import own_stream
 from pytest_npudump.emulator.codes import RefusedError, missing
 from pytest_npudump.emulator.dumps.exceptions import Argument, FailedTask, dumped
 from pytest_npudump.emulator.dumps.recorder import OperatorRun, record_operator

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.emulator.dumps.plan import DumpSettings, plan, settings
 from pytest_npudump.onnxmodels.graph import Operator
-from pytest_npudump.onnxmodels.model_cache import prepare
+from pytest_npudump.onnxmodels.sessions import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable

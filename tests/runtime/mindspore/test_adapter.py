@@ -14,9 +14,9 @@ import pytest
 
 from pytest_npudump.errors import ConfigError, MissingExtraError, RuntimeUnavailableError
 from pytest_npudump.request import DumpRequest, RunRequest
-from pytest_npudump.runtime.mindspore import provider
+from pytest_npudump.runtime import mindspore as provider
+from pytest_npudump.runtime import pyacl
 from pytest_npudump.runtime.mindspore.adapter import MindSporeActivity, MindSporeRuntime
-from pytest_npudump.runtime.pyacl import provider as pyacl
 from pytest_npudump.runtime.registry import Choice, choose, load, require
 
 if TYPE_CHECKING:

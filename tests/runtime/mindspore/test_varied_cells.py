@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.onnxmodels.variation import PLAIN, Variation
-from pytest_npudump.runtime.mindspore.model import VariedCells
+from pytest_npudump.runtime.mindspore.adapter import VariedCells
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

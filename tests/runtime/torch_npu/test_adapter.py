@@ -472,7 +472,7 @@ def test_auto_means_torch_npu_where_the_tests_have_imported_it(
 @pytest.mark.usefixtures("torch_npu")
 def test_auto_leaves_tests_that_import_acl_to_acl(monkeypatch: pytest.MonkeyPatch) -> None:
     acl = SimpleNamespace(__name__="acl", rt=SimpleNamespace(get_device_count=lambda: (1, 0)))
-    monkeypatch.setattr("pytest_npudump.runtime.pyacl.provider._PROBED", set())
+    monkeypatch.setattr("pytest_npudump.runtime.pyacl._PROBED", set())
     monkeypatch.setitem(sys.modules, "acl", acl)
     assert choose("auto").name == "acl"
 

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 sys.path.insert(0, sys.argv[1])
 import torch
 from pytest_npudump.onnxmodels.variation import PLAIN, Variation
-from pytest_npudump.runtime.torch_npu.varied_modules import VariedModules
+from pytest_npudump.runtime.torch_npu.adapter import VariedModules
 
 class Inner(torch.nn.Module):
     def forward(self, x):
