@@ -70,12 +70,6 @@ def verdicts(found: dict[str, JudgedOperator]) -> Counter[str]:
     return Counter(one.alone.verdict for one in found.values())
 
 
-def test_no_healthy_operator_of_a_whole_model_is_convicted_in_float32(
-    reference: ReferenceModel, classifier: Path, tmp_path: Path
-) -> None:
-    assert verdicts(judged(reference, dumped(classifier, tmp_path))) == {"acquitted": 258}
-
-
 def test_operators_with_a_fault_are_convicted_and_all_others_acquitted(
     reference: ReferenceModel, classifier: Path, tmp_path: Path
 ) -> None:
@@ -168,8 +162,6 @@ def float16(
 def test_in_float16_healthy_operators_are_acquitted_and_faults_are_convicted_where_they_are(
     reference: ReferenceModel, classifier: Path, tmp_path: Path
 ) -> None:
-    healthy = judged(reference, float16(reference, classifier, tmp_path / "healthy"), plain=False)
-    assert verdicts(healthy) == {"acquitted": 258}
     faults = Distortion("classifier", CONV, 1.05, 0.0), Distortion("classifier", ADD, 1.0, 0.1)
     found = judged(reference, float16(reference, classifier, tmp_path / "faulty", *faults), plain=False)
     convicted = {name for name, one in found.items() if one.alone.verdict == "convicted"}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from _pytest.outcomes import Failed, Skipped
+from hypothesis import Phase, settings
 from safetensors.numpy import save_file
 
 from pytest_npudump.dump.records import TensorKey, TensorRecord
@@ -278,6 +279,9 @@ def test_a_wrong_reader_is_caught(
     reader: str, caught_by: str, others: Any, file_arguments: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pytest_npudump.testing.file_formats._HANG", 0.5)
+    damaged: Any = FormatConformance.test_a_damaged_file_is_read_as_far_as_it_goes_or_refused
+    unshrunk = settings(damaged._hypothesis_internal_use_settings, phases=[Phase.generate])
+    monkeypatch.setattr(damaged, "_hypothesis_internal_use_settings", unshrunk)
     readers = Readers(others.Safetensors().read)
     found = [*failing(SafetensorsSuite(getattr(readers, reader)), file_arguments, caught_by)]
     for file in readers.kept:
