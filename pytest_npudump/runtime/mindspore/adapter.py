@@ -39,7 +39,7 @@ from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.variation import Varying
 from pytest_npudump.runtime.acl import variable_facts
 from pytest_npudump.runtime.base import Evidence, ModelSession
-from pytest_npudump.runtime.perturbed_inputs import DEVICE_VARIES
+from pytest_npudump.runtime.perturbed_inputs import VariedRuntime
 from pytest_npudump.runtime.replaced import Replaced
 from pytest_npudump.scene import SCENES
 
@@ -191,7 +191,7 @@ def synchronize(mindspore: Any) -> None:
 
 
 @dataclass(slots=True)
-class MindSporeRuntime:
+class MindSporeRuntime(VariedRuntime):
     """Dumps the graphs that MindSpore runs in this process.
 
     Attributes:
@@ -201,7 +201,6 @@ class MindSporeRuntime:
         config_name: name of the file that configures the dump.
     """
 
-    varies: ClassVar[frozenset[str]] = DEVICE_VARIES
     seen_as_inputs: ClassVar[str] = "tensors that a mindspore.nn.Cell is called with; no functions of jit"
 
     mindspore: Any
@@ -212,12 +211,12 @@ class MindSporeRuntime:
     _before: dict[str, str | None] = field(default_factory=dict)
     _dumping: bool = False
     _device_set: bool = False
-    _cells: VariedCells = field(init=False)
+    _varied: VariedCells = field(init=False)
     _read: ClassVar[list[Path]] = []
 
     def __post_init__(self) -> None:
         """Begin with nothing that varies."""
-        self._cells = VariedCells(self.mindspore)
+        self._varied = VariedCells(self.mindspore)
 
     @property
     def target(self) -> str:
@@ -341,15 +340,6 @@ class MindSporeRuntime:
             return False
         self.mindspore.set_context(memory_optimize_level="O1")
         return True
-
-    def vary(self, variation: Variation) -> None:
-        """Have what cells are fed from here on vary so."""
-        self._cells.vary(variation)
-
-    @property
-    def varying(self) -> Varying:
-        """What varies, and which inputs the last variation has reached."""
-        return self._cells.varying
 
     def release(self) -> None:
         """Do nothing: whoever takes the configuration need not switch anything on."""

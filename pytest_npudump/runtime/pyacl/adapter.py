@@ -34,9 +34,9 @@ from pytest_npudump.runtime.acl import (
     look_at_mode,
     variable_facts,
 )
-from pytest_npudump.runtime.base import Evidence
+from pytest_npudump.runtime.base import RunActivity
 from pytest_npudump.runtime.graphs import CapturedGraphs, GraphRules
-from pytest_npudump.runtime.perturbed_inputs import DEVICE_VARIES
+from pytest_npudump.runtime.perturbed_inputs import VariedRuntime
 from pytest_npudump.runtime.programs import origin_of_program
 from pytest_npudump.runtime.pyacl.model import PyAclModel, run_single_operator
 from pytest_npudump.runtime.pyacl.observed import ModelDirectory, ObservedCalls, VariedModels
@@ -46,25 +46,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.onnxmodels.variation import Variation, Varying
     from pytest_npudump.runtime.base import OperatorCall
 
 
 @dataclass(slots=True)
-class PyAclActivity:
-    """What happened since the dump was asked for; see :class:`pytest_npudump.runtime.base.Activity`."""
-
-    initialised: bool = False
-    models: tuple[Path, ...] = ()
-    executions: int = 0
-    released: bool = False
-    likely_cause: str = ""
-    programs: tuple[str, ...] = ()
-    evidence: Evidence = field(default_factory=Evidence)
-
-
-@dataclass(slots=True)
-class PyAclRuntime(AclJson):
+class PyAclRuntime(VariedRuntime, AclJson):
     """Runs models and dumps through the module ``acl``.
 
     Attributes:
@@ -73,13 +59,12 @@ class PyAclRuntime(AclJson):
         device: device id that models are loaded on.
     """
 
-    varies = DEVICE_VARIES
     seen_as_inputs = "those of each model that acl.mdl executes"
 
     acl: Any
     name: str
     device: int = 0
-    activity: PyAclActivity = field(default_factory=PyAclActivity)
+    activity: RunActivity = field(default_factory=RunActivity)
     _switch: DumpSwitch = field(init=False)
     _observed: ObservedCalls | None = None
     _models: dict[object, str] = field(default_factory=dict)
@@ -115,7 +100,7 @@ class PyAclRuntime(AclJson):
         """
         self._switch.config = config
         self._overflow = self._switch.dump_section().get("dump_debug") == "on"
-        self.activity = self.activity if resumed else PyAclActivity()
+        self.activity = self.activity if resumed else RunActivity()
         self._observe(config)
         self._watch_graphs(config)
         self._directory.watch(self.acl, self.activity.evidence, resumed=resumed)
@@ -219,15 +204,6 @@ class PyAclRuntime(AclJson):
         self._switch.initialise()
         check(self.acl, f"acl.rt.set_device({self.device})", self.acl.rt.set_device(self.device))
         self._switch.device_set = True
-
-    def vary(self, variation: Variation) -> None:
-        """Have what models are fed from here on vary so."""
-        self._varied.vary(variation)
-
-    @property
-    def varying(self) -> Varying:
-        """What varies, and which inputs the last variation has reached."""
-        return self._varied.varying
 
     def _count(self, dump: int) -> None:
         """Count an execution of a model that was loaded under the dump ``dump``, if that is the one on."""

@@ -31,7 +31,7 @@ from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
 from pytest_npudump.runtime.acl import DUMP_NOT_RUN, ENDED_BY_TEST, MODE_UNKNOWN, AclError, AclJson, blind
 from pytest_npudump.runtime.aten.kept_calls import KeptCalls
 from pytest_npudump.runtime.aten.recompute import NotCopiedError, array_of
-from pytest_npudump.runtime.base import Evidence
+from pytest_npudump.runtime.base import RunActivity
 from pytest_npudump.runtime.graphs import (
     CapturedGraphs,
     DispatchedOperators,
@@ -39,7 +39,7 @@ from pytest_npudump.runtime.graphs import (
     ThreadsOfTest,
     leaves_graphs_alone,
 )
-from pytest_npudump.runtime.perturbed_inputs import DEVICE_VARIES, PerturbedCalls, Unreached
+from pytest_npudump.runtime.perturbed_inputs import PerturbedCalls, Unreached, VariedRuntime
 from pytest_npudump.runtime.programs import origin_of_program
 from pytest_npudump.runtime.torch_npu.client import (
     UTILS,
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.onnxmodels.variation import Variation, Varying
     from pytest_npudump.runtime.aten.kept_calls import Kept, WantedOutput
 
 
@@ -95,30 +94,7 @@ _RELEASED = (
 
 
 @dataclass(slots=True)
-class TorchNpuActivity:
-    """What happened since the dump was asked for; operators and models are not counted.
-
-    Attributes:
-        watched: whether operators were looked for; the rest as in
-            :class:`pytest_npudump.runtime.base.Activity`.
-    """
-
-    initialised: bool = False
-    models: tuple[Path, ...] = ()
-    executions: int = 0
-    released: bool = False
-    programs: tuple[str, ...] = ()
-    evidence: Evidence = field(default_factory=Evidence)
-    watched: bool = False
-
-    @property
-    def likely_cause(self) -> str:
-        """What most likely left the dump empty."""
-        return _RELEASED if self.released else _UNSEEN if self.watched else _IDLE
-
-
-@dataclass(slots=True)
-class TorchNpuRuntime(AclJson):
+class TorchNpuRuntime(VariedRuntime, AclJson):
     """Dumps what runs through ``torch_npu`` in this process.
 
     Attributes:
@@ -128,13 +104,12 @@ class TorchNpuRuntime(AclJson):
     """
 
     refused_while_collecting = frozenset({"overflow", "watcher"})
-    varies = DEVICE_VARIES
     seen_as_inputs = "tensors that a torch.nn.Module is called with, outside of compiled functions"
 
     torch_npu: Any
     device: int = 0
     name: str = "torch_npu"
-    activity: TorchNpuActivity = field(default_factory=TorchNpuActivity)
+    activity: RunActivity = field(default_factory=lambda: RunActivity(likely_cause=_IDLE))
     _dumping: bool = False
     _device_set: bool = False
     _dump_type: str = ""
@@ -143,12 +118,12 @@ class TorchNpuRuntime(AclJson):
     _left: DumpOfTest | None = None
     _graphs: CapturedGraphs = field(default_factory=CapturedGraphs)
     _threads: ThreadsOfTest = field(default_factory=ThreadsOfTest)
-    _modules: VariedModules = field(init=False)
+    _varied: VariedModules = field(init=False)
     _calls: KeptCalls = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin with nothing that varies, and nothing to keep."""
-        self._modules = VariedModules(self.torch_npu)
+        self._varied = VariedModules(self.torch_npu)
         self._calls = KeptCalls("npu", self._capturing, lambda tensor: why_private(self.torch_npu, tensor))
 
     def producer(self) -> Mapping[str, str]:
@@ -185,7 +160,7 @@ class TorchNpuRuntime(AclJson):
             refuse_operator_overflow(rules_version())
             if not resumed and self.torch_npu.npu.is_initialized():
                 raise ConfigError(_INITIALISED)
-        self.activity = self.activity if resumed else TorchNpuActivity()
+        self.activity = self.activity if resumed else RunActivity(likely_cause=_IDLE)
         own = self._dump_type in _EXCEPTIONS and not self.torch_npu.npu.is_initialized()
         with initialising_with(config) if own else nullcontext():
             self._select_device()
@@ -217,7 +192,7 @@ class TorchNpuRuntime(AclJson):
     def _watch(self) -> None:
         """Look for operators in the scenes whose healthy runs leave no file; looking costs time."""
         if self._dump_type in _EXCEPTIONS | {_OVERFLOW}:
-            self.activity.watched = True
+            self.activity.likely_cause = _RELEASED if self.activity.released else _UNSEEN
             self._operators = DispatchedOperators("npu", self._capturing)
             self._operators.start()
 
@@ -305,7 +280,7 @@ class TorchNpuRuntime(AclJson):
         overflow = self._dump_type == _OVERFLOW
         self._dump_type = ""  # the mode of the device counts where the operators run, which is yet to come
         self.stop()
-        self.activity.released = True
+        self.activity.released, self.activity.likely_cause = True, _RELEASED
         self._left = DumpOfTest()
         self._left.watch(self.torch_npu)
         if self._config is not None:
@@ -327,15 +302,6 @@ class TorchNpuRuntime(AclJson):
     def kept_calls(self) -> Kept:
         """Return the calls that were kept."""
         return self._calls.kept()
-
-    def vary(self, variation: Variation) -> None:
-        """Have what modules of torch are fed from here on vary so."""
-        self._modules.vary(variation)
-
-    @property
-    def varying(self) -> Varying:
-        """What varies, and what that has reached."""
-        return self._modules.varying
 
     def load_model(self, path: Path) -> NoReturn:
         """Refuse: models of torch are loaded by torch.
