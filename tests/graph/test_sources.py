@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,16 +11,21 @@ from hypothesis import strategies as st
 
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.calibrated import Calibrated
-from pytest_npudump.compare.tolerances.tolerance import Tolerances
+from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.graph.edges import UNKNOWN, Edges, Port
 from pytest_npudump.graph.edges import GraphNode as Node
 from pytest_npudump.graph.sources import (
     TensorGraph,
     explained,
+    fed_first,
     find_sources,
+    nearest,
     numbers_of_bits,
+    relative_differences,
+    share_of_allowed,
     sources_upstream,
+    walked_back,
 )
 
 if TYPE_CHECKING:
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
     from pytest_npudump.graph.sources import Sources
 
     Make = Callable[..., StatsTable]
+
 
 BASE: dict[str, Any] = {"count": 4, "max": 2.0, "min": -1.0, "avg": 0.5, "l2norm": 4.0}
 FED = {"a": "", "b": "a", "c": "b", "d": "c", "p": "a", "q": "p", "end": "d q"}
@@ -295,3 +302,132 @@ def test_every_failing_tensor_follows_from_a_source_whatever_the_graph(
 @given(st.lists(st.integers(0, 2**19 - 1)), st.integers(19, 30))
 def test_bits_are_counted_by_their_numbers(words: list[int], width: int) -> None:
     assert numbers_of_bits(words, width) == [sum(word >> bit & 1 for word in words) for bit in range(width)]
+
+
+ROW: dict[str, Any] = {
+    "count": 4,
+    "max": 2.0,
+    "min": -1.0,
+    "avg": 0.5,
+    "l2norm": 3.0,
+    "nan": 0,
+    "pos_inf": 0,
+}
+TOLERANCES = Tolerances(rules=(Rule(0.25, 0.5),))
+
+
+def compared(make_table: Make, changed: dict[str, Any], dtype: str = "float32", **before: Any) -> Any:
+    sides = [make_table(("a:output.0", dtype, (4,), ROW | before | side)) for side in ({}, changed)]
+    return compare_tables(*sides, TOLERANCES)
+
+
+@pytest.mark.each(
+    ("changed", "relative", "share"),
+    [
+        ({}, 0, 0),
+        ({"max": 2.5}, 0.25, 0.5),  # by the magnitude of 2
+        ({"min": -1.5}, 0.25, 0.5),
+        ({"avg": 0.8}, 0.2, 0.3 / 0.875),  # by the root mean square of 1.5
+        ({"l2norm": 3.75}, 0.25, 0.6),  # by itself
+        ({"max": 2.5, "l2norm": 3.75}, 0.25, 0.6),
+        ({"nan": 1}, math.inf, 0),
+        ({"max": math.inf, "pos_inf": 1}, math.inf, math.inf),
+        ({"avg": None}, 0, 0),
+    ],
+)
+def test_differences_are_by_the_scale_of_the_tensor(
+    make_table: Make, changed: dict[str, Any], relative: float, share: float
+) -> None:
+    found = compared(make_table, changed)
+    assert relative_differences(found).tolist() == [pytest.approx(relative)]
+    assert share_of_allowed(found, 0, TOLERANCES) == pytest.approx(share)
+
+
+def test_projections_tell_the_size_of_a_difference_where_both_sides_have_them(make_table: Make) -> None:
+    sums = (3.0, -3.0, 3.0, 3.0, -3.0, 3.0, 3.0, 3.0)
+    away = tuple(one + 0.6 for one in sums)
+    found = compared(make_table, {"projections": away, "max": 2.1}, projections=sums)
+    assert relative_differences(found).tolist() == [pytest.approx(0.2)]  # 0.6 by the l2norm of 3
+    assert share_of_allowed(found, 0, TOLERANCES) == pytest.approx(0.6 / (0.5 * 2 + 0.25 * 3))
+    found = compared(make_table, {"projections": None, "max": 2.1}, projections=sums)
+    assert relative_differences(found).tolist() == [pytest.approx(0.05)]
+    found = compared(make_table, {"projections": away, "nan": 1}, projections=sums)
+    assert relative_differences(found).tolist() == [math.inf]
+
+
+def test_equal_nan_and_infinities_are_no_difference(make_table: Make) -> None:
+    found = compared(make_table, {}, max=math.inf, min=math.nan, pos_inf=1, nan=2)
+    assert relative_differences(found).tolist() == [0]
+    assert share_of_allowed(found, 0, TOLERANCES) == 0
+
+
+def test_another_type_or_shape_is_beyond_any_difference(make_table: Make) -> None:
+    golden = make_table(*[(f"{name}:output.0", "float32", (4,), ROW) for name in "abc"])
+    actual = make_table(
+        ("a:output.0", "float16", (4,), ROW),
+        ("b:output.0", "float32", (2, 2), ROW),
+        ("d:output.0", "float32", (4,), ROW),
+    )
+    found = compare_tables(golden, actual, TOLERANCES)
+    assert sorted(relative_differences(found).tolist()) == [0, 0, math.inf, math.inf]
+
+
+def test_a_difference_from_zero_is_beyond_any_scale(make_table: Make) -> None:
+    found = compared(make_table, {"max": 1e-3}, max=0.0, min=0.0, avg=0.0, l2norm=0.0)
+    assert relative_differences(found).tolist() == [math.inf]
+    assert share_of_allowed(found, 0, TOLERANCES) == pytest.approx(2e-3)
+
+
+PARENTS = [[], [0], [1], [1, 2], [3]]
+
+
+@pytest.mark.each(
+    ("difference", "path"),
+    [
+        ([0, 0, 0, 0, 1.0], [4]),
+        ([0, 0, 0, 0.3, 1.0], [4]),
+        ([0, 0, 0, 0.34, 1.0], [4, 3]),
+        ([0, 0.2, 0.6, 0.9, 1.0], [4, 3, 2, 1]),
+        ([0, 0.6, 0.2, 0.9, 1.0], [4, 3, 1]),
+        ([5.0, 0.3, 0.2, 0.9, 1.0], [4, 3, 1, 0]),
+        ([0, 0, 0, 9.0, math.inf], [4]),
+        ([0, 0, math.inf, 9.0, math.inf], [4]),
+        ([0, 0, math.inf, math.inf, math.inf], [4, 3, 2]),
+    ],
+)
+def test_the_worst_input_is_followed_from_a_third_on(difference: list[float], path: list[int]) -> None:
+    assert walked_back(4, PARENTS.__getitem__, difference, any_change=lambda _: False) == path
+
+
+def test_any_change_is_followed_where_asked() -> None:
+    difference = [0.0, 1e-9, 1e-6, 1e-6, math.inf]
+    assert walked_back(4, PARENTS.__getitem__, difference, any_change=lambda _: True) == [4, 3, 2, 1]
+    assert walked_back(4, PARENTS.__getitem__, difference, any_change=lambda at: at == 4) == [4, 3, 2]
+
+
+def test_a_cycle_ends() -> None:
+    assert walked_back(0, [[1], [0]].__getitem__, [1.0, 1.0], any_change=lambda _: True) == [0, 1]
+
+
+def test_the_nearest_changed_tensors_are_found_through_unchanged_ones() -> None:
+    assert nearest(4, PARENTS, {1}) == [1]
+    assert nearest(4, PARENTS, {0, 2}) == [2, 0]
+    assert nearest(4, PARENTS, {3, 1}) == [3]
+    assert nearest(4, PARENTS, set()) == []
+
+
+def test_nothing_is_looked_for_behind_an_end() -> None:
+    path = walked_back(4, PARENTS.__getitem__, [1.0] * 5, any_change=lambda _: True, ends={1, 4})
+    assert path == [4, 3, 1]
+
+
+@given(
+    st.lists(st.sets(st.integers(0, 11), max_size=3), min_size=12, max_size=12), st.permutations(range(12))
+)
+def test_what_is_fed_stands_behind_what_feeds_it(feeds: list[set[int]], names: list[int]) -> None:
+    parents: list[list[int]] = [[] for _ in names]
+    for at, fed_by in enumerate(feeds):
+        parents[names[at]] = [names[parent] for parent in fed_by if parent < at]
+    order = fed_first(range(12), parents)
+    assert sorted(order) == list(range(12))
+    assert all(order.index(parent) < order.index(at) for at in range(12) for parent in parents[at])

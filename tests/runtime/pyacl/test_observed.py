@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 from itertools import product
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
+from pytest_npudump.emulator.install import install, uninstall
+from pytest_npudump.onnxmodels.variation import PLAIN, Variation
+from pytest_npudump.runtime.acl import REPEAT_INITIALIZE, SUCCESS
 from pytest_npudump.runtime.base import Evidence
-from pytest_npudump.runtime.pyacl.observed import ObservedCalls
+from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime
+from pytest_npudump.runtime.pyacl.observed import ModelDirectory, ObservedCalls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 
 class Acl:
@@ -195,3 +207,179 @@ def test_a_module_without_single_operators_or_that_cannot_be_changed_is_no_error
     calls = ObservedCalls(SimpleNamespace(mdl=Fixed()), bool, Evidence())
     calls.watch()
     calls.stop()
+
+
+def answers(*directories: Path) -> list[int]:
+    """What a test gets that asks for each directory in a run of its own."""
+    codes = iter([SUCCESS, *[REPEAT_INITIALIZE] * len(directories)])
+    acl = SimpleNamespace(op=SimpleNamespace(set_model_dir=lambda _: next(codes)))
+    models = ModelDirectory()
+    found = []
+    for directory in directories:
+        models.watch(acl, Evidence(), resumed=False)
+        found.append(acl.op.set_model_dir(str(directory)))
+    models.stop()
+    return found
+
+
+@pytest.fixture
+def linked(tmp_path: Path) -> tuple[Path, Path, Path]:
+    """Three directories whose models lie behind a link: one, the same once more, and another."""
+    for name, content in (("one", b"add"), ("again", b"add"), ("other", b"mul")):
+        (tmp_path / f"{name}-models").mkdir()
+        (tmp_path / f"{name}-models" / "add.om").write_bytes(content)
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "models").symlink_to(tmp_path / f"{name}-models")
+    return tmp_path / "one", tmp_path / "again", tmp_path / "other"
+
+
+def test_models_behind_a_linked_folder_tell_directories_apart(linked: tuple[Path, Path, Path]) -> None:
+    assert answers(*linked) == [SUCCESS, SUCCESS, REPEAT_INITIALIZE]
+
+
+def test_a_link_to_a_folder_above_is_followed_once(linked: tuple[Path, Path, Path]) -> None:
+    one, again, other = linked
+    for directory in linked:
+        (directory / "above").symlink_to(directory)
+    assert answers(*linked) == [SUCCESS, SUCCESS, REPEAT_INITIALIZE]
+    (again / "above").unlink()
+    assert answers(one, again, other) == [SUCCESS, REPEAT_INITIALIZE, REPEAT_INITIALIZE]
+
+
+def test_a_folder_that_two_links_name_counts_under_both(linked: tuple[Path, Path, Path]) -> None:
+    one, again, _ = linked
+    (one / "second").symlink_to("models")
+    assert answers(one, again) == [SUCCESS, REPEAT_INITIALIZE]
+
+
+def test_models_that_are_not_there_are_not_the_same(tmp_path: Path) -> None:
+    assert answers(tmp_path / "none", tmp_path / "none") == [SUCCESS, REPEAT_INITIALIZE]
+
+
+@pytest.fixture
+def runtime() -> Iterator[PyAclRuntime]:
+    install()
+    import acl  # type: ignore[import-not-found]
+
+    found = PyAclRuntime(acl, "acl")
+    yield found
+    found.vary(PLAIN)
+    found.close()
+    uninstall()
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """y = x, and as many of ids."""
+    nodes = [
+        helper.make_node("Identity", ["x"], ["y"], name="same"),
+        helper.make_node("Identity", ["ids"], ["z"], name="ids"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "two",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT16, [8]),
+            helper.make_tensor_value_info("ids", TensorProto.INT64, [3]),
+        ],
+        [
+            helper.make_tensor_value_info("y", TensorProto.FLOAT16, [8]),
+            helper.make_tensor_value_info("z", TensorProto.INT64, [3]),
+        ],
+    )
+    path = tmp_path / "two.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+IMAGE = np.linspace(0.1, 0.9, 8, dtype=np.float16)
+
+
+def test_a_model_gets_inputs_that_differ_by_a_step(runtime: PyAclRuntime, model: Path) -> None:
+    runtime.vary(Variation(seed=2))
+    with runtime.load_model(model) as loaded:
+        y, z = loaded.run(IMAGE, np.arange(3))
+        again, _ = loaded.run(IMAGE, np.arange(3))
+    steps = np.abs(y.view(np.int16).astype(int) - IMAGE.view(np.int16))
+    assert 0 < steps.max() <= 2
+    assert (y != again).any()
+    np.testing.assert_array_equal(z, np.arange(3))
+    assert runtime.varying.perturbed == {"x"}
+    assert runtime.varying.unperturbed == {"ids"}
+
+
+def test_a_plain_run_gets_what_it_was_given(runtime: PyAclRuntime, model: Path) -> None:
+    before = runtime.acl.mdl.execute
+    runtime.vary(Variation(seed=2))
+    runtime.vary(PLAIN)
+    assert runtime.acl.mdl.execute is before
+    with runtime.load_model(model) as loaded:
+        np.testing.assert_array_equal(loaded.run(IMAGE, np.arange(3))[0], IMAGE)
+
+
+def own_call(acl: Any, model: Path, *, stream: bool) -> tuple[np.ndarray, np.ndarray]:
+    """What an application's own calls leave in its input and output."""
+    acl.init()
+    acl.rt.set_device(0)
+    number, _ = acl.mdl.load_from_file(str(model))
+    feeds, results = (acl.mdl.create_dataset() for _ in range(2))
+    addresses = {}
+    for dataset in (feeds, results):
+        for array in (IMAGE, np.arange(3)):
+            address, _ = acl.rt.malloc(array.nbytes, 0)
+            source = acl.util.bytes_to_ptr(array.tobytes())
+            assert acl.rt.memcpy(address, array.nbytes, source, array.nbytes, 1) == 0
+            acl.mdl.add_dataset_buffer(dataset, acl.create_data_buffer(address, array.nbytes))
+            addresses[dataset, array.dtype.kind] = address
+    if stream:
+        queue, _ = acl.rt.create_stream()
+        assert acl.mdl.execute_async(number, feeds, results, queue) == 0
+        assert acl.rt.synchronize_stream(queue) == 0
+    else:
+        assert acl.mdl.execute(number, feeds, results) == 0
+    arrays = []
+    for dataset in (feeds, results):
+        host, _ = acl.rt.malloc_host(IMAGE.nbytes)
+        acl.rt.memcpy(host, IMAGE.nbytes, addresses[dataset, "f"], IMAGE.nbytes, 2)
+        arrays.append(np.frombuffer(acl.util.ptr_to_bytes(host, IMAGE.nbytes), np.float16).copy())
+    acl.rt.reset_device(0)
+    acl.finalize()
+    return arrays[0], arrays[1]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["execute", "execute_async"])
+def test_the_tests_own_calls_are_reached_and_its_buffers_get_their_values_back(
+    runtime: PyAclRuntime, model: Path, *, stream: bool
+) -> None:
+    runtime.vary(Variation(seed=2))
+    fed, result = own_call(runtime.acl, model, stream=stream)
+    np.testing.assert_array_equal(fed, IMAGE)
+    assert 0 < np.abs(result.view(np.int16).astype(int) - IMAGE.view(np.int16)).max() <= 2
+    assert runtime.varying.perturbed == {"x"}
+
+
+def test_what_acl_refuses_is_answered_as_without_a_calibration(runtime: PyAclRuntime) -> None:
+    runtime.acl.init()
+    plain = runtime.acl.mdl.execute(99, 1, 2)
+    runtime.vary(Variation(seed=2))
+    assert runtime.acl.mdl.execute(99, 1, 2) == plain
+    runtime.acl.finalize()
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["execute", "execute_async"])
+def test_what_a_model_is_fed_is_noted_and_a_stream_waited_for_where_that_is_wanted(
+    runtime: PyAclRuntime, model: Path, *, stream: bool
+) -> None:
+    for waits in (False, True):
+        runtime.vary(Variation(looks=True, waits=waits))
+        fed, result = own_call(runtime.acl, model, stream=stream)
+        np.testing.assert_array_equal(result, fed)
+        noted = runtime.varying.fed
+        assert [record.key.layer for record in noted] == (["x", "ids"] if waits or not stream else [])
+        runtime.vary(PLAIN)
+        assert runtime.varying.fed == noted
+    assert noted[0].stats is not None
+    assert noted[0].stats.max == float(IMAGE.max())
+    assert [record.digest for record in noted] == [
+        hashlib.blake2b(array.tobytes(), digest_size=16).hexdigest() for array in (IMAGE, np.arange(3))
+    ]
