@@ -4,7 +4,7 @@
 ``remote`` stands for one that lived in another process, and ``concurrency`` says what ran at the same time.
 
 ``pyacl/``, ``torch_npu/``, ``mindspore/``: each runtime is a folder, its provider, which knows where the
-client is and whether it can be used without importing it. Its ``adapter`` has the protocol's ``Runtime``,
+client is and whether it can be used without importing it. Its adapter has the protocol's ``Runtime``,
 ``Activity`` and ``ModelSession``, and what leaves a dump empty.
 
 ``emulator/`` is pyACL's adapter over another module ``acl``. To add a runtime, add

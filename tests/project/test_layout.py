@@ -21,7 +21,7 @@ NO_ROOMS = {
 NO_MODULES = {"__all__", "acl", "npu_dump", "npudump", "testing"}
 """Names of other things in the first lines of folders."""
 FAMILY = {
-    *("command", "provider", "adapter", "model"),
+    *("command", "adapter", "model"),
     *("errors", "request", "scene", "settings"),
 }
 """Modules that an index need not name: those of every member of a family, and those beside the rooms."""
@@ -60,12 +60,10 @@ def test_modules_of_one_name_are_of_one_kind() -> None:
         "adapter": "a file that each runtime has",
         "command": "what a folder of cli/ runs",
         "mindspore": "what it reads, and what it writes",
-        "model": "a file that each runtime has",
         "npy": "the format, and arrays of it",
         "options": "of the command, and of pytest",
         "overflow": "a command, a scene, and the records of it",
         "progress": "a bar of the command, a line of pytest",
-        "provider": "a file that each runtime has",
         "registry": "an index of what other packages may add to",
         "remote": "a runtime in another process, a store elsewhere",
         "report": "a command, and what another one says",

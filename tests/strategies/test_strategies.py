@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
 from pytest_npudump import strategies
-from pytest_npudump.strategies.tensor_strategies import edge_values, edges
+from pytest_npudump.strategies import edge_values, edges
 
 DTYPES = ["float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64", "uint64", "bool"]
 ONCE = settings(database=None, suppress_health_check=[HealthCheck.too_slow], max_examples=10_000)

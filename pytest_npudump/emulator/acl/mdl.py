@@ -28,10 +28,10 @@ from pytest_npudump.emulator.acl._calls import CODE, MDL, destroy, known, parse
 from pytest_npudump.emulator.acl.rt import own_stream, wait_for
 from pytest_npudump.emulator.codes import NotEmulatedError, RefusedError, missing
 from pytest_npudump.emulator.dumps.exceptions import dumped
-from pytest_npudump.emulator.failed_operator import OperatorFailedError
 from pytest_npudump.emulator.faults import Faults
 from pytest_npudump.emulator.gears import BATCH, DIMS, IMAGE
 from pytest_npudump.emulator.memory import DEVICE
+from pytest_npudump.emulator.onnx_model import OperatorFailedError
 from pytest_npudump.emulator.process import process
 from pytest_npudump.emulator.streams import Stream, Work
 from pytest_npudump.onnxmodels.sessions import ModelError
