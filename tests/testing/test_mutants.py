@@ -123,7 +123,7 @@ def once_only(self: Any) -> None:
     self.target = None
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("methods", "caught_by"),
     [
         ({"stop": goes_on}, "what_runs_afterwards_is_not_dumped"),
@@ -256,7 +256,7 @@ class Readers:
         return [replace(record, note=Noted("local")) for record in self.right(path)]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("reader", "caught_by"),
     [
         ("skips_one", "every_tensor_is_read_with_its_values"),
