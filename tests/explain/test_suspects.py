@@ -15,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from pytest_npudump.dump.reader import read_dump
+from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.emulator.dumps.plan import DumpSettings
 from pytest_npudump.emulator.faults import Distortion, Faults
@@ -76,12 +77,17 @@ def layers_of(records: Sequence[TensorRecord]) -> set[str]:
 
 
 def judged(
-    reference: ReferenceModel, records: Sequence[TensorRecord], *, plain: bool = True
+    reference: ReferenceModel, records: Sequence[TensorRecord], *, plain: bool = True, every: int = 1
 ) -> dict[str, JudgedOperator]:
-    """All operators of a dump alone, by name as the model has it."""
+    """Operators of a dump alone, by name as the model has it; those with a fault and every third or so."""
     bench = ModelBench(reference, NameMap(), plain=plain)
-    found = bench.isolate(outputs(records), records, layers_of(records))
-    return {one.key.layer: one for one in found if one.key.slot == 0}
+    suspects = [
+        key
+        for at, key in enumerate(outputs(records))
+        if not at % every or sanitise(key.layer) in map(sanitise, (CONV, ADD))
+    ]
+    found = bench.isolate(suspects, records, layers_of(records))
+    return {one.key.layer: one for one in found if one.key in suspects and one.key.slot == 0}
 
 
 def verdicts(found: dict[str, JudgedOperator]) -> Counter[str]:
@@ -92,11 +98,11 @@ def test_operators_with_a_fault_are_convicted_and_all_others_acquitted(
     reference: ReferenceModel, classified: Any
 ) -> None:
     faults = Distortion("classifier", CONV, 1.0001, 0.0), Distortion("classifier", ADD, 1.0, 0.01)
-    found = judged(reference, classified(*faults))
+    found = judged(reference, classified(*faults), every=3)
     convicted = {name: one.alone.apart for name, one in found.items() if one.alone.verdict == "convicted"}
     assert set(convicted) == {CONV, ADD}
     assert convicted[CONV] == pytest.approx(1e-4, rel=1e-2)
-    assert verdicts(found)["acquitted"] == 256
+    assert verdicts(found)["acquitted"] == len(found) - 2 > 84
 
 
 def test_upstream_of_operators_that_pass_on_what_came_in_the_one_with_the_fault_is_found(
@@ -163,10 +169,11 @@ def test_in_float16_healthy_operators_are_acquitted_and_faults_are_convicted_whe
     reference: ReferenceModel, classifier: Path, tmp_path: Path
 ) -> None:
     faults = Distortion("classifier", CONV, 1.05, 0.0), Distortion("classifier", ADD, 1.0, 0.1)
-    found = judged(reference, float16(reference, classifier, tmp_path / "faulty", *faults), plain=False)
+    records = float16(reference, classifier, tmp_path / "faulty", *faults)
+    found = judged(reference, records, plain=False, every=3)
     convicted = {name for name, one in found.items() if one.alone.verdict == "convicted"}
-    assert convicted == {name.replace("/", "_") for name in (CONV, ADD)}
-    assert verdicts(found)["acquitted"] == 256
+    assert convicted == {sanitise(name) for name in (CONV, ADD)}
+    assert verdicts(found)["acquitted"] == len(found) - 2 > 84
 
 
 def small(path: Path, *nodes: onnx.NodeProto) -> Path:

@@ -94,9 +94,13 @@ def test_application_that_calls_init_itself_is_dumped(
     assert device.dumping == ""
 
 
-def test_application_s_init_succeeds_although_the_adapter_came_first(
-    device: Any, started: PyAclRuntime
+def test_application_s_init_succeeds_although_the_adapter_came_first_in_each_test(
+    device: Any, started: PyAclRuntime, config: Path
 ) -> None:
+    started.load_model(MODEL).close()
+    assert [started.acl.init(), started.acl.init()] == [0, 100002]
+    started.stop()
+    started.start(config)
     started.load_model(MODEL).close()
     assert [started.acl.init(), started.acl.init(), started.acl.finalize()] == [0, 100002, 0]
     started.stop()

@@ -254,18 +254,27 @@ def test_a_torch_that_compiles_nothing_meanwhile_is_told(
     assert "runs functions of torch.compile uncompiled" in notes[1][0]
 
 
-@pytest.mark.parametrize("program", ["", "infer"])
+@pytest.mark.parametrize(
+    ("inf_nan", "program", "blind", "notes"), [(True, "", 1, 0), (False, "", 0, 0), (True, "infer", 0, 1)]
+)
 def test_a_mode_that_hides_overflows_is_told_and_not_known_of_a_program_s_device(
-    torch_npu: Any, runtime: TorchNpuRuntime, tmp_path: Path, program: str
+    torch_npu: Any,
+    runtime: TorchNpuRuntime,
+    tmp_path: Path,
+    *,
+    inf_nan: bool,
+    program: str,
+    blind: int,
+    notes: int,
 ) -> None:
-    torch_npu._device.state["inf_nan"] = True
+    torch_npu._device.state["inf_nan"] = inf_nan
     runtime.start(of_scene(tmp_path, dump_debug="on"))
     if program:
         runtime.hand_over(program)
     runtime.stop()
     evidence = runtime.activity.evidence
     told = [text for text in evidence.blind if "INF_NAN_MODE_FORCE_DISABLE=1" in text]
-    assert (len(told), len(evidence.blind), len(evidence.notes)) == ((0, 0, 1) if program else (1, 1, 0))
+    assert (len(told), len(evidence.blind), len(evidence.notes)) == (blind, blind, notes)
 
 
 def test_a_file_that_acl_would_refuse_is_refused_before_the_device_is_touched(
