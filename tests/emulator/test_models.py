@@ -165,7 +165,9 @@ def dynamic(program: Any, save_graph: Any) -> int:
     return number
 
 
-def test_one_varying_dimension_follows_from_the_buffer(started: Any, dynamic: int, execute: Any) -> None:
+def test_one_varying_dimension_follows_from_the_buffer(
+    started: Any, program: Any, dynamic: int, execute: Any
+) -> None:
     desc = started.mdl.create_desc()
     started.mdl.get_desc(desc, dynamic)
     assert started.mdl.get_input_dims(desc, 0)[0]["dims"] == [-1, 3]
@@ -176,6 +178,8 @@ def test_one_varying_dimension_follows_from_the_buffer(started: Any, dynamic: in
     assert execute(dynamic, [13], [100]) == 145000
     assert execute(dynamic, [12], [11]) == 145000
     assert execute(dynamic, [12], [None]) == 0
+    source = program.dataset((program.memory([1.0] * 3), 12))
+    assert started.mdl.execute_async(dynamic, source, program.dataset((0, 0)), 0) == 145000, "on a stream"
 
 
 def test_shape_that_does_not_fit_is_refused(started: Any, program: Any, dynamic: int) -> None:
