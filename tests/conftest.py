@@ -258,7 +258,7 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import numpy as np
     import onnx
 
-    from pytest_npudump.demo.classifier import find_model
+    from pytest_npudump.demo import find_model
 
     model = onnx.load(str(find_model()))
     for node in model.graph.node:

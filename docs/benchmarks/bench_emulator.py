@@ -56,7 +56,7 @@ def _chain(op_type: str, count: int, *more: str) -> list[Any]:
 
 
 def write_models(work: Path) -> dict[str, tuple[Path, tuple[int, ...]]]:
-    from pytest_npudump.demo.classifier import find_model
+    from pytest_npudump.demo import find_model
 
     half = {"w": np.float32(0.5)}
     _model(work / "tiny.onnx", _chain("Add", 2000, "w"), [8], [FLOAT] * 2000, half)

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from pytest_npudump.demo.project import CHANGED, ORIGINAL, write_project
+from pytest_npudump.demo import CHANGED, ORIGINAL, write_project
 
 PLUGIN = """
 import os

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import emit, end_output, to_stderr
-from pytest_npudump.demo.project import CHANGED, LAYER, ORIGINAL, break_model, write_project
+from pytest_npudump.demo import CHANGED, LAYER, ORIGINAL, break_model, write_project
 from pytest_npudump.language.text import byte_size, cut, typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, spoken_language

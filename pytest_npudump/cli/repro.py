@@ -10,8 +10,7 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.reproduction.calls import CPU, of_call
 from pytest_npudump.explain.reproduction.failure import models_of, read_failure
-from pytest_npudump.explain.reproduction.pieces import of_operator
-from pytest_npudump.explain.reproduction.reduction import Reduction, reduced
+from pytest_npudump.explain.reproduction.pieces import Reduction, of_operator, reduced
 from pytest_npudump.explain.reproduction.reproduction import write_and_try
 from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import gettext as _

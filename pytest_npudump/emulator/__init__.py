@@ -5,7 +5,7 @@ for tests that inject a fault or say what ATC was told. Below them:
 
 * ``acl``: pyACL's calls, as tables of names and kinds of arguments.
 * ``process``: what pyACL keeps for a process.
-* ``onnx_model``, ``single_op``: what runs, by onnxruntime; ``failed_operator``: which operator fails.
+* ``onnx_model``: what runs, by onnxruntime, and which operator fails.
 * ``dumps``: what a run under dump leaves.
 * ``memory``, ``streams``, ``codes``: the machine, and how its calls answer.
 """

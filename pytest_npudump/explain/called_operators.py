@@ -33,9 +33,8 @@ from pytest_npudump.explain.operator_alone import (
 )
 from pytest_npudump.explain.rounding import largest_of, rounded_to
 from pytest_npudump.runtime.aten.call_files import Judged, save_call
-from pytest_npudump.runtime.aten.host_copy import NotCopiedError
 from pytest_npudump.runtime.aten.kept_calls import digest_of
-from pytest_npudump.runtime.aten.recompute import NotRecomputedError, Reading
+from pytest_npudump.runtime.aten.recompute import NotCopiedError, NotRecomputedError, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

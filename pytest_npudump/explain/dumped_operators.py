@@ -42,7 +42,7 @@ from pytest_npudump.explain.rounding import EXACT_INPUTS, ROUNDED, rounded_to
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels import sessions
-from pytest_npudump.onnxmodels.random_operators import draws_random
+from pytest_npudump.onnxmodels.graph import draws_random
 from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
 from pytest_npudump.onnxmodels.variation import Variation, Varying
 

@@ -14,9 +14,17 @@ from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import REFERENCE
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.explain.comparison import Compared, compare, dtypes_of, problem_of, unseen_nodes
+from pytest_npudump.explain.comparison import (
+    LAYOUT,
+    OVERFLOW,
+    PADDED,
+    Compared,
+    compare,
+    dtypes_of,
+    problem_of,
+    unseen_nodes,
+)
 from pytest_npudump.explain.dumped_operators import ModelBench
-from pytest_npudump.explain.expected import LAYOUT, OVERFLOW, PADDED
 from pytest_npudump.explain.feeds import RunInputs
 from pytest_npudump.explain.matches import NameMap
 from pytest_npudump.explain.reference_model import ReferenceModel

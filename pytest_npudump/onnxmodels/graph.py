@@ -1,13 +1,17 @@
-"""From an ONNX graph to the operators that a dump knows."""
+"""From an ONNX graph to the operators that a dump knows, and which of any framework draw random numbers."""
 
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.language.text import first_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
 
 _CONSTANT = "Constant"
 _TENSOR, _GRAPH, _TENSORS, _GRAPHS = 4, 5, 9, 10
@@ -171,3 +175,26 @@ def _branches(node: Any) -> Iterator[Any]:
             yield attribute.g
         elif attribute.type == _GRAPHS:
             yield from attribute.graphs
+
+
+EAGER = "aclnn"
+"""Begins the types of calls of torch_npu, whose generator goes on from run to run in one process."""
+_DRAWS = (
+    r"(?i)(?:aclnn)?(?:inplace)?(?:dsa)?(?!\w*(?:grad|backward|domask))"
+    r"(?:rand\w*|dropout\w*|bernoulli\w*|multinomial\w*|uniform\w*|loguniform\w*|exponential\w*"
+    r"|(?:parameterized)?truncatednormal\w*|standardnormal\w*|standardlaplace|normal(?:(?:float|tensor)\w*)?"
+    r"|geometric|cauchy|gamma|poisson|nondeterministicints|genbitmask)"
+)
+"""Compiled when it is first asked, which a comparison without failures does not."""
+"""Position of the input that has ONNX's Dropout drop something."""
+_SHOWN = 3
+
+
+def draws_random(op_type: str) -> bool:
+    """Whether operators of a type draw random numbers; those that are given a seed as an input do not."""
+    return re.fullmatch(_DRAWS, op_type) is not None
+
+
+def drawing_words(layers: tuple[str, ...]) -> str:
+    """Say which layers draw random numbers."""
+    return f"{first_of(layers, _SHOWN)} draw{'' if len(layers) > 1 else 's'} random numbers"

@@ -10,21 +10,30 @@ weights, constants, declared types and the types that operators produce are repl
 
 Wherever a model is read, built or run, one that is none, or that onnxruntime refuses, is a
 :class:`ModelError`; onnx or onnxruntime that is not installed is a MissingExtraError.
+
+Models that are run as they are written are kept ready. One is known by the SHA-256 of its bytes, never by its
+path or time, and kept if its file holds all that it is (no weights in other files) and its operators have no
+memory: those of ONNX itself that draw no random numbers, as the generator of a kept session would go on where
+a new one's begins again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import math
+import os
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from pytest_npudump.dump.arrays.decode import is_of_numpy
 from pytest_npudump.errors import MissingExtraError, NpudumpError
-from pytest_npudump.onnxmodels.graph import every_graph, every_name, every_node, every_tensor
+from pytest_npudump.onnxmodels import graph as graph_module
+from pytest_npudump.onnxmodels.graph import draws_random, every_graph, every_name, every_node, every_tensor
 from pytest_npudump.onnxmodels.tensor_types import (
     Tensor,
     from_ort_type,
@@ -33,9 +42,14 @@ from pytest_npudump.onnxmodels.tensor_types import (
     in_numpy,
     onnx_number,
 )
+from pytest_npudump.onnxmodels.variation import PLAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.onnxmodels.graph import Operator
+    from pytest_npudump.onnxmodels.variation import Variation
 
 
 ERRORS_ONLY = 3
@@ -306,3 +320,142 @@ def _copied(node: Any) -> Any:
 def _replace(repeated: Any, nodes: Sequence[Any]) -> None:
     del repeated[:]
     repeated.extend(nodes)
+
+
+KEPT = 4
+"""How many models are kept, and of each how many sessions; what was used longest ago goes first."""
+KEPT_BYTES = 64 << 20
+"""Size of the largest model that is kept."""
+_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
+_EXTERNAL = 1
+"""``TensorProto.EXTERNAL``."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedModel:
+    """A model that can be run with its inner tensors handed out.
+
+    Attributes:
+        source: its file, or its bytes.
+        name: the graph's own name.
+        operators: its operators in execution order.
+        inputs: names of its inputs, weights left out.
+        outputs: how many outputs the graph itself has.
+        inside: operators inside others, as :func:`~pytest_npudump.onnxmodels.graph.inside` has them.
+    """
+
+    source: Path | bytes
+    name: str
+    operators: tuple[Operator, ...]
+    inputs: tuple[str, ...]
+    outputs: int
+    inside: tuple[tuple[str, str], ...]
+    _proto: Any = None
+    _content: bytes | None = None
+    _sessions: dict[tuple[object, ...], Any] = field(default_factory=dict)
+
+    def session(self, tensors: Sequence[str], variation: Variation = PLAIN) -> Any:
+        """Return a session that also hands out the inner ``tensors``, without optimisation, on one thread.
+
+        ``variation`` may have it otherwise.
+        """
+        how: dict[str, Any] = {"threads": variation.threads, "optimised": variation.optimised}
+        key = (*tensors, *how.values())
+        found = self._sessions.get(key)
+        if found is None:
+            proto = read_model(self.source, self._content) if self._proto is None else self._proto
+            found = exposed_session(self.source, proto, tensors, **how)
+        _keep(self._sessions, key, found)
+        return found
+
+
+_kept: dict[bytes, PreparedModel] = {}
+os.register_at_fork(after_in_child=_kept.clear)
+
+
+def prepare(source: Path | bytes) -> PreparedModel:
+    """Return the model of a file, or of its bytes."""
+    content = _bytes_of(source)
+    key = None if content is None else hashlib.sha256(content).digest()
+    found = None if key is None else _kept.get(key)
+    if key is None or found is None:
+        proto = read_model(source, content)
+        graph = proto.graph
+        operators, inputs = graph_module.operators(graph), graph_module.inputs(graph)
+        held = graph_module.inside(proto)
+        found = PreparedModel(source, graph.name, operators, inputs, len(graph.output), held, proto)
+        if key is None or not _without_memory(proto):
+            return found
+        _keep(_kept, key, replace(found, source=b"", _proto=None))
+        return found
+    _keep(_kept, key, found)
+    return replace(found, source=source, _content=content)
+
+
+def _bytes_of(source: Path | bytes) -> bytes | None:
+    """Return the bytes of a model that may be kept; None for any other."""
+    if isinstance(source, bytes):
+        return source if len(source) <= KEPT_BYTES else None
+    if source.suffix != ".onnx":
+        return None
+    try:
+        return source.read_bytes() if source.stat().st_size <= KEPT_BYTES else None
+    except OSError:
+        return None
+
+
+def _without_memory(proto: Any) -> bool:
+    nodes = graph_module.every_node(proto)
+    tensors = graph_module.every_tensor(proto)
+    return all(node.domain in _DOMAINS and not draws_random(node.op_type) for node in nodes) and not any(
+        tensor.data_location == _EXTERNAL for tensor in tensors
+    )
+
+
+def _keep(things: dict[K, V], key: K, thing: V) -> None:
+    """Put a thing behind all others, and let the first one go where there are too many."""
+    things.pop(key, None)
+    things[key] = thing
+    while len(things) > KEPT:
+        things.pop(next(iter(things)), None)
+
+
+def random_layers(dump: Dump, models: Iterable[Path]) -> tuple[str, ...]:
+    """Return the layers that draw random numbers without a seed of their own, each as ``name (type)``.
+
+    Args:
+        dump: of a run; the types of its operators tell.
+        models: files that ran. ONNX files tell which operators have a seed, and of some that were not dumped.
+    """
+    nodes = [node for path in models for node in _nodes(path)]
+    drawing = {node.op_type: node for node in nodes if draws_random(node.op_type) and not _is_fixed(node)}
+    fixed = {node.op_type for node in nodes} - drawing.keys()
+    dumped = {
+        f"{record.key.layer} ({record.op_type})": record.op_type
+        for record in dump.records
+        if draws_random(record.op_type) and record.op_type not in fixed
+    }
+    unseen = [f"{node.name or '?'} ({name})" for name, node in drawing.items() if name not in dumped.values()]
+    return (*dumped, *unseen)
+
+
+def _nodes(path: Path) -> Iterator[Any]:
+    """Yield the nodes of the ONNX file that a model is, or that lies beside it, if one can be read."""
+    file = path.with_suffix(".onnx")
+    if not file.is_file():
+        return
+    try:
+        model = read_model(file)
+    except (MissingExtraError, ModelError):
+        return
+    yield from every_node(model)
+
+
+def _is_fixed(node: Any) -> bool:
+    """Whether a node of ONNX draws the same numbers in every process, or none."""
+    if node.op_type == "Dropout":
+        return len(node.input) < 3 or not node.input[2]  # noqa: PLR2004 - training_mode
+    return any(attribute.name == "seed" for attribute in node.attribute)

@@ -74,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if settings.devices:
         _share_devices(config, settings)
     if settings.runtime == "emulator":
-        from pytest_npudump.runtime.emulator.provider import offer_emulator  # noqa: PLC0415 - only where chosen
+        from pytest_npudump.runtime.emulator import offer_emulator  # noqa: PLC0415 - only where chosen
 
         config.add_cleanup(offer_emulator())
 

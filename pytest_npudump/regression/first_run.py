@@ -17,7 +17,7 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden.variants import names_variants, not_calibrated
 from pytest_npudump.golden.variants import not_recorded as why_not_recorded
-from pytest_npudump.onnxmodels.random_operators import drawing_words
+from pytest_npudump.onnxmodels.graph import drawing_words
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.case import terms_of
 from pytest_npudump.regression.dataflow import at_hand_of

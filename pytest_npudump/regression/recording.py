@@ -12,7 +12,7 @@ from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden.stored_tensors import KeptTensors
 from pytest_npudump.golden.variants import replaced_words
 from pytest_npudump.language.text import first_of
-from pytest_npudump.onnxmodels.random_operators import EAGER, drawing_words, random_layers
+from pytest_npudump.onnxmodels.graph import EAGER, drawing_words
 from pytest_npudump.record.record import EMPTY, REASON, UNWRITTEN
 from pytest_npudump.record.unwritten_entries import entries_of
 from pytest_npudump.regression import outcome as status
@@ -128,6 +128,8 @@ def _known_of_run(case: Case, golden: Record | None, first: FirstRun) -> dict[st
 
 
 def _random_notes(case: Case, dump: Dump) -> tuple[str, ...]:
+    from pytest_npudump.onnxmodels.sessions import random_layers  # noqa: PLC0415 - a run that is recorded
+
     drawing = random_layers(dump, case.runtime.activity.models)
     if not drawing:
         return ()
@@ -142,6 +144,8 @@ def drawing_alike(case: Case, dump: Dump) -> tuple[str, ...]:
     """Return the layers whose random numbers are the same in every run of one process, if runs share one."""
     if case.isolated:
         return ()
+    from pytest_npudump.onnxmodels.sessions import random_layers  # noqa: PLC0415 - the same
+
     layers = random_layers(dump, case.runtime.activity.models)
     return tuple(name for name in layers if EAGER not in name.rpartition("(")[2])
 

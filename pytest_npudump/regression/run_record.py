@@ -37,7 +37,7 @@ from pytest_npudump.regression.diagnose import explain_empty
 from pytest_npudump.regression.unwritten import by_layer, new_entries, without
 from pytest_npudump.request import AUTO_LAYERS
 from pytest_npudump.runtime.base import RecordingRuntime
-from pytest_npudump.runtime.thread_order import loads_without_order, runs_without_order
+from pytest_npudump.runtime.concurrency import loads_without_order, runs_without_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

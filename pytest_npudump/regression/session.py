@@ -30,7 +30,7 @@ from pytest_npudump.regression.outcome import PENDING, FirstRun, Result
 from pytest_npudump.regression.second_run.alone import keep_suspected
 from pytest_npudump.regression.second_run.examine import examine_second_run
 from pytest_npudump.regression.second_run.run_plan import agreed_plan, joined, plan_third_run
-from pytest_npudump.runtime.other_processes import OtherProcesses
+from pytest_npudump.runtime.concurrency import OtherProcesses
 
 if TYPE_CHECKING:
     from pytest_npudump.regression.case import Case

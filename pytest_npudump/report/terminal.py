@@ -10,7 +10,7 @@ from pytest_npudump.explain.operator_alone import CONVICTED
 from pytest_npudump.language.text import cut, typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, ngettext, spoken
-from pytest_npudump.onnxmodels.random_operators import drawing_words, draws_random
+from pytest_npudump.onnxmodels.graph import drawing_words, draws_random
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.second_run.suspected import failing_keys
 from pytest_npudump.report.explanations import (

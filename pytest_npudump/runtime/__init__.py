@@ -1,14 +1,11 @@
 """What runs models and switches the dump on: one folder a runtime, behind one protocol.
 
 ``base`` is the protocol, ``registry`` the index of the runtimes, and the decision for one of them,
-``remote`` stands for one that lived in another process, ``other_processes`` are those that ran beside a test,
-and ``thread_order`` says what no order of executions tells apart.
+``remote`` stands for one that lived in another process, and ``concurrency`` says what ran at the same time.
 
-``pyacl/``, ``torch_npu/``, ``mindspore/``: each runtime has the same files, and others for what is its own:
-
-    provider.py   where the client is and whether it can be used, known without importing it
-    adapter.py    the protocol's ``Runtime`` and ``Activity``, and what leaves a dump empty
-    model.py      the protocol's ``ModelSession``, where the runtime loads model files
+``pyacl/``, ``torch_npu/``, ``mindspore/``: each runtime is a folder, its provider, which knows where the
+client is and whether it can be used without importing it. Its adapter has the protocol's ``Runtime``,
+``Activity`` and ``ModelSession``, and what leaves a dump empty.
 
 ``emulator/`` is pyACL's adapter over another module ``acl``. To add a runtime, add
 such a folder and its line in ``registry``; one in another package is an entry point instead.

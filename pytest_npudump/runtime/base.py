@@ -222,6 +222,19 @@ class Activity(Protocol):
         """Whether the dump was on in those programs, and in the test's own calls of the runtime."""
 
 
+@dataclass(slots=True)
+class RunActivity:
+    """An :class:`Activity` that its runtime writes as it goes."""
+
+    initialised: bool = False
+    models: tuple[Path, ...] = ()
+    executions: int = 0
+    likely_cause: str = ""
+    released: bool = False
+    programs: tuple[str, ...] = ()
+    evidence: Evidence = field(default_factory=Evidence)
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorCall:
     """An operator, what it is given, and what it is to give.

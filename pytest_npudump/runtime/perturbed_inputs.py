@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_npudump.onnxmodels.variation import INPUTS, Varying
 from pytest_npudump.runtime.replaced import Replaced
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from pytest_npudump.onnxmodels.variation import Variation
-
-DEVICE_VARIES = frozenset({INPUTS})
-"""What runs on a device can be had to vary."""
 
 
 class Unreached(Exception):  # noqa: N818 - no error: the input stays as it is
@@ -114,3 +111,20 @@ class PerturbedCalls(ABC):
     @abstractmethod
     def _replace_calls(self) -> None:
         """Put functions of ours in the place of those that run models."""
+
+
+class VariedRuntime:
+    """The part of a runtime that has what its calls are fed vary, as a device allows."""
+
+    varies = frozenset({INPUTS})
+    _varied: Any
+
+    def vary(self, variation: Variation) -> None:
+        """Have what models, modules or cells are fed from here on vary so."""
+        self._varied.vary(variation)
+
+    @property
+    def varying(self) -> Varying:
+        """What varies, and which inputs the last variation has reached."""
+        varying: Varying = self._varied.varying
+        return varying

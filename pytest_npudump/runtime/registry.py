@@ -31,10 +31,10 @@ GROUP: Final = "pytest_npudump.runtimes"
 
 OURS: Mapping[str, str] = MappingProxyType(
     {
-        "acl": "pytest_npudump.runtime.pyacl.provider",
-        "torch_npu": "pytest_npudump.runtime.torch_npu.provider",
-        "mindspore": "pytest_npudump.runtime.mindspore.provider",
-        "emulator": "pytest_npudump.runtime.emulator.provider",
+        "acl": "pytest_npudump.runtime.pyacl",
+        "torch_npu": "pytest_npudump.runtime.torch_npu",
+        "mindspore": "pytest_npudump.runtime.mindspore",
+        "emulator": "pytest_npudump.runtime.emulator",
     }
 )
 

@@ -7,24 +7,15 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pytest_npudump.errors import RuntimeUnavailableError
 from pytest_npudump.runtime.acl import AclJson
-from pytest_npudump.runtime.base import Evidence
+from pytest_npudump.runtime.base import RunActivity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownActivity:
-    """What a process did that did not live to say."""
-
-    initialised: bool = False
-    models: tuple[Path, ...] = ()
-    executions: int = 0
-    likely_cause: str = "the process ended before its dump was complete"
-    released: bool = False
-    programs: tuple[str, ...] = ()
-    evidence: Evidence = field(default_factory=Evidence)
+_UNKNOWN = "the process ended before its dump was complete"
+"""What a process did that did not live to say."""
 
 
 @dataclass(slots=True)
@@ -38,7 +29,7 @@ class RemoteRuntime(AclJson):
 
     name: str
     facts: Mapping[str, str] = field(default_factory=dict)
-    activity: UnknownActivity = field(default_factory=UnknownActivity)
+    activity: RunActivity = field(default_factory=lambda: RunActivity(likely_cause=_UNKNOWN))
 
     def learn(self, facts: Mapping[str, str]) -> None:
         """Take over what the child of the last run said of its runtime."""

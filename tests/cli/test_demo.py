@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from safetensors.numpy import load_file
 
+from pytest_npudump import demo
 from pytest_npudump.cli import main
-from pytest_npudump.demo import classifier as demo_model
-from pytest_npudump.demo.classifier import change_weights, find_model
+from pytest_npudump.demo import change_weights, find_model
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def test_a_missing_package_is_one_line_that_names_the_extra(
     def find(name: str) -> Any:
         return None if name == package else importlib.util.find_spec(name)
 
-    monkeypatch.setattr(demo_model, "find_spec", find)
+    monkeypatch.setattr(demo, "find_spec", find)
     err = _refused([str(tmp_path / "new")], capsys)
     assert repr(package) in err
     assert "pip install 'pytest-npudump[demo]'" in err
@@ -167,7 +167,7 @@ def test_a_missing_package_is_one_line_that_names_the_extra(
 def test_a_rapidocr_without_the_model_is_told_from_a_missing_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo_model, "MODEL", "another.onnx")
+    monkeypatch.setattr(demo, "MODEL", "another.onnx")
     err = _refused([str(tmp_path / "new")], capsys)
     assert "has no models/another.onnx" in err
     assert "not installed" not in err

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pytest_npudump.demo.classifier import find_model
+from pytest_npudump.demo import find_model
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.sessions import exposed_session
 

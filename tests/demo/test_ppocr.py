@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pytest_npudump.demo.classifier import find_model
+from pytest_npudump.demo import find_model
 
 if TYPE_CHECKING:
     from pytest_npudump.plugin.fixture import NpuDump

@@ -143,17 +143,12 @@ def test_borrowed_objects_are_let_go_only_when_nobody_holds_them(monkeypatch: py
     memory = MachineMemory()
     held = np.zeros(400, np.uint8)
     kept = memory.borrow(held.ctypes.data, 400, held)
-    addresses = []
     for _ in range(50):
         data = np.zeros(300, np.uint8)
-        addresses.append(memory.borrow(data.ctypes.data, 300, data))
-        assert memory.find(addresses[-1], 300) is not None
+        assert memory.find(memory.borrow(data.ctypes.data, 300, data), 300) is not None
     del data
     assert memory.find(kept, 400) is not None
     assert memory._borrowed_bytes <= 1000 + 400
-
-
-def test_many_small_objects_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_module, "BORROWED_OBJECTS", 10)
     memory = MachineMemory()
     for _ in range(100):
@@ -162,58 +157,40 @@ def test_many_small_objects_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(memory._borrowed) <= 11
 
 
+@pytest.mark.filterwarnings("ignore:.*deprecated")
 def test_numpy_pointers_share_memory(started: Any) -> None:
-    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    util, array = started.util, np.arange(6, dtype=np.float32).reshape(2, 3)
     with pytest.warns(Warning, match="deprecated"):
-        pointer = started.util.numpy_to_ptr(array)
-    assert started.util.ptr_to_bytes(pointer, 24) == array.tobytes()
+        pointer = util.numpy_to_ptr(array)
+    assert util.ptr_to_bytes(pointer, 24) == array.tobytes()
     with pytest.warns(Warning, match="deprecated"):
-        view = started.util.ptr_to_numpy(pointer, (3, 2), 11)
+        view = util.ptr_to_numpy(pointer, (3, 2), 11)
     view[0, 0] = 42
     assert array[0, 0] == 42
     with pytest.warns(Warning, match="deprecated"):
-        pointer, contiguous = started.util.numpy_contiguous_to_ptr(array[:, ::2])
-    assert started.util.ptr_to_bytes(pointer, 16) == contiguous.tobytes()
-    with pytest.warns(Warning) as caught:  # noqa: PT030 - both of pyACL's warnings, looked at below
-        pointer = started.util.numpy_to_ptr(array[::-1])
-    assert "discontiguous" in str(caught[1].message)
-    assert started.util.ptr_to_bytes(pointer, 12) == array[1].tobytes()
-
-
-def test_view_of_borrowed_memory_outlives_the_object(started: Any) -> None:
-    with pytest.warns(Warning, match="deprecated"):
-        pointer = started.util.numpy_to_ptr(np.arange(1000.0))
-    with pytest.warns(Warning, match="deprecated"):
-        view = started.util.ptr_to_numpy(pointer, (1000,), 12)
-    assert view.sum() == 499500
-
-
-def test_types_without_fixed_size_are_refused(started: Any) -> None:
+        pointer, contiguous = util.numpy_contiguous_to_ptr(array[:, ::2])
+    assert util.ptr_to_bytes(pointer, 16) == contiguous.tobytes()
+    with pytest.warns(Warning, match="discontiguous"):
+        pointer = util.numpy_to_ptr(array[::-1])
+    assert util.ptr_to_bytes(pointer, 12) == array[1].tobytes()
+    pointer = util.numpy_to_ptr(np.arange(1000.0))
+    assert util.ptr_to_numpy(pointer, (1000,), 12).sum() == 499500, "a view outlives the object"
     address, _ = started.rt.malloc(64, 0)
-    for number in (17, 18, 999, -5):
-        with pytest.warns(Warning, match="deprecated"), pytest.raises(TypeError):
-            started.util.ptr_to_numpy(address, (1,), number)
-
-
-def test_pointers_are_taken_from_the_right_objects_only(started: Any) -> None:
+    for number in (17, 18, 999, -5):  # types without a fixed size
+        with pytest.raises(TypeError):
+            util.ptr_to_numpy(address, (1,), number)
     with pytest.raises(ValueError, match="byte"):
-        started.util.bytes_to_ptr(bytearray(4))
+        util.bytes_to_ptr(bytearray(4))
     with pytest.raises(ValueError, match="ndarray"):
-        started.util.numpy_to_ptr([1, 2])
+        util.numpy_to_ptr([1, 2])
 
 
-def test_unknown_devices_are_refused(acl: Any) -> None:
+def test_unknown_devices_and_calls_without_one_are_refused(acl: Any) -> None:
     for device in (-1, 8, 100):
-        assert acl.rt.set_device(device) == 107001
-        assert acl.rt.create_context(device) == (0, 107001)
-        assert acl.rt.reset_device(device) == 107001
-
-
-def test_calls_without_a_device_are_refused(acl: Any) -> None:
-    assert acl.rt.get_device() == (0, 107002)
-    assert acl.rt.malloc(1, 0) == (0, 107002)
-    assert acl.rt.create_stream() == (0, 107002)
-    assert acl.rt.synchronize_device() == 107002
+        codes = acl.rt.set_device(device), acl.rt.create_context(device), acl.rt.reset_device(device)
+        assert codes == (107001, (0, 107001), 107001)
+    codes = acl.rt.get_device(), acl.rt.malloc(1, 0), acl.rt.create_stream(), acl.rt.synchronize_device()
+    assert codes == ((0, 107002), (0, 107002), (0, 107002), 107002)
 
 
 def test_each_thread_has_its_own_context(started: Any) -> None:
@@ -282,11 +259,7 @@ def test_half_precision_goes_both_ways(value: float) -> None:
 
     assert acl.float16_to_float(acl.float_to_float16(value)) == value
     assert acl.float_to_float16(value) == int(np.float16(value).view(np.uint16))
-
-
-def test_half_precision_overflows_to_infinity(acl: Any) -> None:
-    assert acl.float_to_float16(1e9) == 0x7C00
-    assert acl.float_to_float16(-1e9) == 0xFC00
+    assert [acl.float_to_float16(large) for large in (1e9, -1e9)] == [0x7C00, 0xFC00]
 
 
 def test_inputs_of_a_model_do_not_outlive_it(started: Any, program: Any, small_model: Path) -> None:

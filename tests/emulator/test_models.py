@@ -29,10 +29,9 @@ RESULT = np.maximum(ARRAY * np.array([1, -2, 0.5], np.float32), 0) + ARRAY + np.
 
 
 @pytest.fixture
-def loaded(started: Any, small_model: Path) -> int:
-    model_id, ret = started.mdl.load_from_file(str(small_model))
-    assert ret == 0
-    return int(model_id)
+def loaded(program: Any, small_model: Path) -> int:
+    number: int = program.load(small_model)
+    return number
 
 
 @pytest.fixture
@@ -49,15 +48,12 @@ def execute(program: Any) -> Any:
     return run
 
 
-def test_result_is_exact(loaded: int, run_model: Any) -> None:
-    np.testing.assert_array_equal(run_model(loaded, ARRAY)[0], RESULT)
-
-
-def test_om_stands_for_the_onnx_file_beside_it(started: Any, small_model: Path, run_model: Any) -> None:
+def test_result_is_exact_and_om_stands_for_the_onnx_file_beside_it(
+    program: Any, loaded: int, small_model: Path, run_model: Any
+) -> None:
     small_model.with_suffix(".om").write_bytes(b"a compiled model")
-    model_id, ret = started.mdl.load_from_file(str(small_model.with_suffix(".om")))
-    assert ret == 0
-    np.testing.assert_array_equal(run_model(model_id, ARRAY)[0], RESULT)
+    for model_id in (loaded, program.load(small_model.with_suffix(".om"))):
+        np.testing.assert_array_equal(run_model(model_id, ARRAY)[0], RESULT)
 
 
 def test_model_ids_count_from_one_and_are_not_given_again(started: Any, small_model: Path) -> None:
@@ -81,7 +77,7 @@ def test_bad_model_file_is_refused_under_a_dump_too(set_dump: Any, started: Any,
             assert "bad.onnx" in started.get_recent_err_msg()
 
 
-def test_model_from_memory_is_called_like_its_graph(
+def test_model_from_memory_is_called_like_its_graph_and_a_bad_one_is_refused(
     set_dump: Any, started: Any, small_model: Path, run_model: Any
 ) -> None:
     root = set_dump(dump_list=[{"model_name": "small graph"}])
@@ -90,11 +86,7 @@ def test_model_from_memory_is_called_like_its_graph(
     assert ret == 0
     np.testing.assert_array_equal(run_model(model_id, ARRAY)[0], RESULT)
     assert list(root.glob("*/0/small_graph/1/0/Mul.scale.*"))
-
-
-def test_bad_model_in_memory_is_refused(started: Any) -> None:
-    data = b"no model"
-    assert started.mdl.load_from_mem(started.util.bytes_to_ptr(data), len(data)) == (0, 145006)
+    assert started.mdl.load_from_mem(started.util.bytes_to_ptr(b"no model"), 8) == (0, 145006)
     assert started.mdl.load_from_mem(12345, 10) == (0, 100000)
 
 
@@ -147,7 +139,7 @@ def test_buffers_have_to_be_large_enough(loaded: int, execute: Any) -> None:
         assert execute(loaded, inputs, outputs) == code, (inputs, outputs)
 
 
-def test_execution_refuses_unknown_models_datasets_and_memory(
+def test_execution_refuses_unknown_models_datasets_memory_and_buffers(
     started: Any, program: Any, loaded: int, execute: Any
 ) -> None:
     assert execute(99, [24], [24]) == 145003
@@ -156,29 +148,26 @@ def test_execution_refuses_unknown_models_datasets_and_memory(
     assert started.mdl.execute(loaded, *datasets) == 145000
     assert "0x1000" in started.get_recent_err_msg()
     assert started.mdl.execute_async(loaded, *datasets, 77) == 107000
-
-
-def test_destroyed_buffer_is_refused(started: Any, loaded: int) -> None:
     datasets = [started.mdl.create_dataset() for _ in range(2)]
     for dataset in datasets:
         buffer = started.create_data_buffer(4096, 24)
         assert started.mdl.add_dataset_buffer(dataset, buffer) == (dataset, 0)
-        assert started.destroy_data_buffer(buffer) == 0
-        assert started.destroy_data_buffer(buffer) == 100000
+        assert [started.destroy_data_buffer(buffer) for _ in range(2)] == [0, 100000]
     assert started.mdl.execute(loaded, *datasets) == 100000
 
 
 @pytest.fixture
-def dynamic(started: Any, save_graph: Any) -> int:
+def dynamic(program: Any, save_graph: Any) -> int:
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3])
     graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", [x], [y])
-    model_id, ret = started.mdl.load_from_file(str(save_graph(graph, "dynamic.onnx")))
-    assert ret == 0
-    return int(model_id)
+    number: int = program.load(save_graph(graph, "dynamic.onnx"))
+    return number
 
 
-def test_one_varying_dimension_follows_from_the_buffer(started: Any, dynamic: int, execute: Any) -> None:
+def test_one_varying_dimension_follows_from_the_buffer(
+    started: Any, program: Any, dynamic: int, execute: Any
+) -> None:
     desc = started.mdl.create_desc()
     started.mdl.get_desc(desc, dynamic)
     assert started.mdl.get_input_dims(desc, 0)[0]["dims"] == [-1, 3]
@@ -189,6 +178,8 @@ def test_one_varying_dimension_follows_from_the_buffer(started: Any, dynamic: in
     assert execute(dynamic, [13], [100]) == 145000
     assert execute(dynamic, [12], [11]) == 145000
     assert execute(dynamic, [12], [None]) == 0
+    source = program.dataset((program.memory([1.0] * 3), 12))
+    assert started.mdl.execute_async(dynamic, source, program.dataset((0, 0)), 0) == 145000, "on a stream"
 
 
 def test_shape_that_does_not_fit_is_refused(started: Any, program: Any, dynamic: int) -> None:
@@ -217,7 +208,7 @@ def test_model_that_fails_in_the_middle_is_an_error_code(started: Any, program: 
 
 
 def test_weights_in_another_file_are_found(
-    set_dump: Any, started: Any, small_model: Path, run_model: Any
+    set_dump: Any, program: Any, small_model: Path, run_model: Any
 ) -> None:
     model = onnx.load(str(small_model))
     folder = small_model.parent / "external"
@@ -225,11 +216,9 @@ def test_weights_in_another_file_are_found(
     onnx.save(
         model, str(folder / "m.onnx"), save_as_external_data=True, location="weights.bin", size_threshold=0
     )
-    plain, ret = started.mdl.load_from_file(str(folder / "m.onnx"))
-    assert ret == 0, started.get_recent_err_msg()
+    plain = program.load(folder / "m.onnx")
     set_dump()
-    dumped, ret = started.mdl.load_from_file(str(folder / "m.onnx"))
-    assert ret == 0, started.get_recent_err_msg()
+    dumped = program.load(folder / "m.onnx")
     for model_id in (plain, dumped):
         np.testing.assert_array_equal(run_model(model_id, ARRAY)[0], RESULT)
 
@@ -358,12 +347,8 @@ def test_models_on_two_devices_have_a_directory_and_keys_each(
     (stamp,) = root.iterdir()
     assert sorted(path.name for path in stamp.iterdir()) == ["0", "1"]
     found = {str(r.key): r.stats.max for r in read_dump(root).records if r.stats and r.key.layer == "scale"}
-    assert found == {
-        "scale#device=0:output.0": 1,
-        "scale#device=0,step=1:output.0": 1,
-        "scale#device=1:output.0": 2,
-        "scale#device=1,step=1:output.0": 2,
-    }
+    keys = [f"scale#device={device}{step}:output.0" for device in (0, 1) for step in ("", ",step=1")]
+    assert found == dict(zip(keys, (1, 1, 2, 2), strict=True))
 
 
 def test_threads_on_devices_of_their_own_dump_side_by_side(

@@ -148,29 +148,21 @@ def test_operators_are_dumped_without_the_levels_of_a_model(
     assert {t.offset for t in (*dump.inputs, *dump.outputs)} == {2**64 - 1}
 
 
-def test_operator_statistics_are_a_csv(set_dump: Any, operate: Any) -> None:
-    root = set_dump(dump_op_switch="on", dump_data="stats")
-    operate("Add", [X, Y], np.zeros_like(X))
-    (path,) = root.rglob("Add.Add.*.csv")
-    assert path.read_text().splitlines()[1].startswith("Output,0,24,DT_FLOAT,ND,2x3,5.25,-3,")
-
-
-def test_operators_are_not_dumped_without_the_switch(set_dump: Any, operate: Any) -> None:
+def test_operator_statistics_are_a_csv_where_the_switch_is_on(
+    set_dump: Any, program: Any, small_model: Path, run_model: Any, operate: Any
+) -> None:
     root = set_dump()
     operate("Add", [X, Y], np.zeros_like(X))
     assert not [p for p in root.rglob("*") if p.is_file()]
-
-
-def test_switch_without_a_list_dumps_models_too(
-    set_dump: Any, started: Any, small_model: Path, run_model: Any
-) -> None:
-    root = set_dump(dump_list=None, dump_op_switch="on")
-    model_id, _ = started.mdl.load_from_file(str(small_model))
-    run_model(model_id, X)
+    set_dump(dump_op_switch="on", dump_data="stats", dump_list=None)  # which dumps models, too
+    operate("Add", [X, Y], np.zeros_like(X))
+    (path,) = root.rglob("Add.Add.*.csv")
+    assert path.read_text().splitlines()[1].startswith("Output,0,24,DT_FLOAT,ND,2x3,5.25,-3,")
+    run_model(program.load(small_model), X)
     assert list(root.rglob("Mul.scale.*"))
 
 
-def test_attributes_are_set_on_known_handles_only(acl: Any) -> None:
+def test_attributes_are_set_on_known_handles_only_and_members_of_lists_are_checked(acl: Any) -> None:
     values: tuple[tuple[str, Any], ...] = (
         ("set_attr_list_int", [1, 2]),
         ("set_attr_list_int", np.array([1, 2])),
@@ -184,10 +176,6 @@ def test_attributes_are_set_on_known_handles_only(acl: Any) -> None:
         assert getattr(acl.op, setter)(attr, "name", value) == 0
         acl.op.destroy_attr(attr)
         assert getattr(acl.op, setter)(attr, "name", value) == 100000
-
-
-def test_members_of_lists_are_checked(acl: Any) -> None:
-    attr = acl.op.create_attr()
     for setter, value in (
         ("set_attr_list_int", [1.5]),
         ("set_attr_list_string", [1]),

@@ -82,14 +82,18 @@ def test_the_call_that_gave_the_bytes_is_judged(record: Any) -> None:
     calls = Doubling(ONE, ONE * 2), Doubling(ONE, ONE * np.float32(2.01))
     found = isolated(right, [right, wrong], *calls)
     assert (found.alone.verdict, found.call) == ("acquitted", "aten.mul.Tensor")
+    data = found.to_json()
+    assert (data["call"], data["model"], data["verdict"]) == ("aten.mul.Tensor", None, "acquitted")
     assert isolated(wrong, [right, wrong], *calls).alone.verdict == "convicted"
+    kernel = record(ONE * 2, layer="aclnnMul>Mul")  # of a call, which is the call
+    assert isolated(kernel, [kernel], Doubling(ONE, ONE * 2)).alone.verdict == "acquitted"
 
 
-@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.int64, np.bool_])
-def test_values_of_every_type_are_told_by_their_bytes(record: Any, dtype: Any) -> None:
-    array = (ONE > 1.5).astype(dtype)
-    one = record(array)
-    assert isolated(one, [one], Doubling(ONE, array)).call == "aten.mul.Tensor"
+def test_values_of_every_type_are_told_by_their_bytes(record: Any) -> None:
+    for dtype in (np.float16, ml_dtypes.bfloat16, np.int64, np.bool_):
+        array = (ONE > 1.5).astype(dtype)
+        one = record(array)
+        assert isolated(one, [one], Doubling(ONE, array)).call == "aten.mul.Tensor"
 
 
 def test_each_output_judged_is_told(record: Any) -> None:
@@ -106,43 +110,26 @@ def test_calls_that_gave_the_same_are_paired_in_order(record: Any) -> None:
     assert isolated(second, [first, second], *calls).alone.verdict == "convicted"
 
 
-def test_more_tensors_than_calls_are_not_certain(record: Any) -> None:
-    first, second = record(ONE * 2), record(ONE * 2, 1)
-    found = isolated(first, [first, second], Doubling(ONE * np.float32(1.5), ONE * 2))
-    assert found.alone.verdict == "unknown"
-    assert found.alone.why == (
+def test_where_no_call_is_known_for_certain_it_says_why(record: Any) -> None:
+    one, second = record(ONE * 2), record(ONE * 2, 1)
+    random, half = "aten.mul.Tensor draws random numbers", Doubling(ONE * np.float32(1.5), ONE * 2)
+    several = (
         "2 dumped tensors of aclnnMul have these values, and 1 calls of torch gave them: which one gave it "
         "is not certain"
     )
-
-
-def test_a_call_of_another_name_is_not_taken_for_it(record: Any) -> None:
-    one = record(ONE * 2)
-    found = isolated(one, [one], Doubling(ONE * 3, ONE * 2, "aten.add.Tensor"))
-    assert found.alone.why == "no call of torch that is known to run aclnnMul gave these values"
-    assert found.call == ""
-
-
-def test_a_kernel_of_a_call_is_the_call(record: Any) -> None:
-    one = record(ONE * 2, layer="aclnnMul>Mul")
-    assert isolated(one, [one], Doubling(ONE, ONE * 2)).alone.verdict == "acquitted"
-
-
-def test_a_call_that_was_not_kept_says_why(record: Any) -> None:
-    one = record(ONE * 2)
-    found = isolated(one, [one], Doubling(ONE, ONE * 2, why_not="aten.mul.Tensor draws random numbers"))
-    assert (found.alone.verdict, found.alone.why) == ("unknown", "aten.mul.Tensor draws random numbers")
-
-
-def test_a_tensor_that_the_second_run_has_not_is_unknown(record: Any) -> None:
-    found = isolated(record(ONE), [], Doubling(ONE, ONE * 2))
-    assert found.alone.why == "the second run has no such tensor"
-
-
-def test_as_data_it_has_a_call_and_no_model(record: Any) -> None:
-    one = record(ONE * 2)
-    data = isolated(one, [one], Doubling(ONE, ONE * 2)).to_json()
-    assert (data["call"], data["model"], data["verdict"]) == ("aten.mul.Tensor", None, "acquitted")
+    for records, call, why, named in (
+        (
+            [one],
+            Doubling(ONE * 3, ONE * 2, "aten.add.Tensor"),
+            "no call of torch that is known to run aclnnMul gave these values",
+            "",
+        ),
+        ([one], Doubling(ONE, ONE * 2, why_not=random), random, "aten.mul.Tensor"),
+        ([], Doubling(ONE, ONE * 2), "the second run has no such tensor", ""),
+        ([one, second], half, several, ""),
+    ):
+        found = isolated(one, records, call)
+        assert (found.alone.verdict, found.alone.why, found.call) == ("unknown", why, named)
 
 
 RNG = np.random.default_rng(5)

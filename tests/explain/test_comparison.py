@@ -2,37 +2,57 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from onnx import TensorProto, helper
 
-from pytest_npudump.dump.records import Stats
+from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.tolerances.tolerance import Tolerances
+from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.explain.comparison import LAYOUT, OVERFLOW, PADDED, expect
 from pytest_npudump.explain.reference import Reference
 from pytest_npudump.request import DumpRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from pytest_npudump.dump.records import TensorRecord
+    from pytest_npudump.explain.comparison import ExpectedTensor
     from pytest_npudump.explain.reference import ReferenceResult
 
     Record = Callable[..., TensorRecord]
+    Judged = Callable[..., ReferenceResult]
+    Array = np.ndarray[Any, Any]
+
 
 X = np.random.default_rng(4).normal(size=(2, 3)).astype(np.float32)
 NODES = (("exp", "Exp", ["x"], ["a"]), ("neg", "Neg", ["a"], ["b"]))
 LAYERS = {"exp": np.exp(X.astype(np.float64)), "neg": -np.exp(X.astype(np.float64))}
 
 
-def judged(path: Path, records: list[TensorRecord], **marker: Any) -> ReferenceResult:
-    request = DumpRequest(reference=path.name, **marker)
-    reference = Reference.of(request, path.parent, None)
-    assert reference is not None
-    reference.inputs.give({"x": X}, "")
-    return reference.judge(records, request)
+@pytest.fixture
+def judged(write_model: Callable[..., Path]) -> Judged:
+    """Judge records by a model, that of the two layers unless other nodes are named."""
+
+    def judge(records: list[TensorRecord], *nodes: Any, model: Any = {}, **marker: Any) -> ReferenceResult:  # noqa: B006 - only read
+        path = write_model(*(nodes or NODES), **model)
+        request = DumpRequest(reference=path.name, **marker)
+        reference = Reference.of(request, path.parent, None)
+        assert reference is not None
+        reference.inputs.give({"x": X}, "")
+        return reference.judge(records, request)
+
+    return judge
 
 
 @pytest.fixture
@@ -48,59 +68,46 @@ def told(record: TensorRecord, **stats: Any) -> TensorRecord:
     return replace(record, stats=replace(record.stats, **stats))
 
 
-def test_layers_are_what_numpy_computes(
-    write_model: Callable[..., Path], records: list[TensorRecord]
-) -> None:
-    result = judged(write_model(*NODES), records)
+def test_layers_are_what_numpy_computes(judged: Judged, records: list[TensorRecord]) -> None:
+    result = judged(records)
     assert result.good, result
     assert (result.compared, result.layers) == (2, 2)
 
 
-@pytest.mark.parametrize("statistic", ["max", "min", "avg"])
-@pytest.mark.parametrize("direction", [-1, 1])
-def test_each_statistic_that_differs_fails(
-    write_model: Callable[..., Path], records: list[TensorRecord], statistic: str, direction: int
+def test_each_statistic_that_differs_fails_and_nan_and_infinities_whatever_the_tolerance(
+    judged: Judged, records: list[TensorRecord]
 ) -> None:
-    value = getattr(records[1].stats, statistic)
-    off = direction * 2e-3 * float(np.abs(LAYERS["neg"]).max())
-    result = judged(write_model(*NODES), [records[0], told(records[1], **{statistic: value + off})])
-    assert result.comparison is not None
-    assert [str(verdict.key) for verdict in result.comparison.failing] == ["neg:output.0"]
-    assert [reason.statistic for reason in result.comparison.failing[0].reasons] == [statistic]
+    for statistic, direction in product(("max", "min", "avg"), (-1, 1)):
+        value = getattr(records[1].stats, statistic)
+        off = direction * 2e-3 * float(np.abs(LAYERS["neg"]).max())
+        result = judged([records[0], told(records[1], **{statistic: value + off})])
+        assert result.comparison is not None
+        assert [str(verdict.key) for verdict in result.comparison.failing] == ["neg:output.0"]
+        assert [reason.statistic for reason in result.comparison.failing[0].reasons] == [statistic]
+    for statistic in ("nan", "pos_inf", "neg_inf"):
+        assert not judged([records[0], told(records[1], **{statistic: 1})], rtol=1e9, atol=1e9).good
 
 
-@pytest.mark.parametrize("statistic", ["nan", "pos_inf", "neg_inf"])
-def test_nan_and_infinities_fail_whatever_the_tolerance(
-    write_model: Callable[..., Path], records: list[TensorRecord], statistic: str
-) -> None:
-    result = judged(write_model(*NODES), [records[0], told(records[1], **{statistic: 1})], rtol=1e9, atol=1e9)
-    assert not result.good
-
-
-def test_statistic_that_one_tensor_lost_fails(
-    write_model: Callable[..., Path], records: list[TensorRecord]
-) -> None:
-    result = judged(write_model(*NODES), [records[0], told(records[1], avg=None)])
+def test_statistic_that_one_tensor_lost_fails(judged: Judged, records: list[TensorRecord]) -> None:
+    result = judged([records[0], told(records[1], avg=None)])
     assert result.comparison is not None
     (verdict,) = result.comparison.failing
     assert verdict.reasons[0].rule == "the reference has a value, the dump has none"
 
 
 def test_statistic_that_the_reader_found_garbled_is_left_out_and_said(
-    write_model: Callable[..., Path], records: list[TensorRecord]
+    judged: Judged, records: list[TensorRecord]
 ) -> None:
     odd = replace(told(records[1], max=None, min=None), note="max and min are unknown")
-    result = judged(write_model(*NODES), [records[0], odd])
+    result = judged([records[0], odd])
     assert result.good
     (note,) = result.notes
     assert "1 tensors were compared in part, such as neg:output.0: max and min are unknown" in note
 
 
-def test_tensor_of_a_type_without_statistics_is_counted(
-    write_model: Callable[..., Path], records: list[TensorRecord]
-) -> None:
+def test_tensor_of_a_type_without_statistics_is_counted(judged: Judged, records: list[TensorRecord]) -> None:
     bare = replace(records[1], dtype="bfloat16", stats=Stats(count=6))
-    result = judged(write_model(*NODES), [records[0], bare])
+    result = judged([records[0], bare])
     assert result.good
     assert result.comparison is not None
     assert result.comparison.unjudged == 1
@@ -108,82 +115,80 @@ def test_tensor_of_a_type_without_statistics_is_counted(
 
 
 def test_dump_of_nothing_but_such_tensors_is_no_agreement(
-    write_model: Callable[..., Path], records: list[TensorRecord]
+    judged: Judged, records: list[TensorRecord]
 ) -> None:
     bare = [replace(record, dtype="bfloat16", stats=Stats(count=6)) for record in records]
-    result = judged(write_model(*NODES), bare)
+    result = judged(bare)
     assert not result.good
     assert result.problems[0].startswith("no value was compared with model.onnx")
 
 
 def test_input_of_the_graph_is_no_layer_that_was_compared(
-    write_model: Callable[..., Path], records: list[TensorRecord], make_record: Record
+    judged: Judged, records: list[TensorRecord], make_record: Record
 ) -> None:
     given = make_record("x:output.0", X, op_type="Data")
     fed = make_record("exp:input.0", X)
-    result = judged(write_model(*NODES), [given, fed, *records])
+    result = judged([given, fed, *records])
     assert result.good
     assert (result.compared, result.layers) == (2, 2)
     renamed = [
         replace(record, key=replace(record.key, layer=f"fused_{n}")) for n, record in enumerate(records)
     ]
-    result = judged(write_model(*NODES), [given, fed, *renamed])
+    result = judged([given, fed, *renamed])
     assert (result.compared, result.layers) == (0, 2)
     (problem,) = result.problems
     assert problem.startswith("nothing that an operator computes was compared: only the graph's inputs")
     assert "the dump has 'exp', 'fused_0', 'fused_1', the model 'exp', 'neg'" in problem
 
 
-def test_what_only_moves_the_inputs_is_no_agreement(
-    write_model: Callable[..., Path], make_record: Record
-) -> None:
+def test_what_only_moves_the_inputs_is_no_agreement(judged: Judged, make_record: Record) -> None:
     nodes = (("turn", "Transpose", ["x"], ["t"]), ("neg", "Neg", ["t"], ["n"]))
     turned = make_record("turn:output.0", X.T)
-    result = judged(write_model(*nodes), [turned])
+    result = judged([turned], *nodes)
     assert "nothing that an operator computes was compared" in result.problems[0]
-    assert judged(write_model(*nodes), [turned, make_record("neg:output.0", -X.T)]).good
+    assert judged([turned, make_record("neg:output.0", -X.T)], *nodes).good
 
 
-def test_weight_that_is_moved_is_no_input(write_model: Callable[..., Path], make_record: Record) -> None:
-    weights = {"w": X + 1}
+def test_weight_that_is_moved_is_no_input(judged: Judged, make_record: Record) -> None:
+    model = {"weights": {"w": X + 1}}
     nodes = (("turn", "Transpose", ["w"], ["t"]), ("mul", "MatMul", ["x", "t"], ["y"]))
-    result = judged(write_model(*nodes, weights=weights), [make_record("turn:output.0", (X + 1).T)])
+    result = judged([make_record("turn:output.0", (X + 1).T)], *nodes, model=model)
     assert result.problems == ()
-    assert not judged(write_model(*nodes, weights=weights), [make_record("turn:output.0", (X + 2).T)]).good
+    assert not judged([make_record("turn:output.0", (X + 2).T)], *nodes, model=model).good
 
 
 def test_values_of_the_inputs_do_not_stand_for_those_of_layers(
-    write_model: Callable[..., Path], records: list[TensorRecord], make_record: Record
+    judged: Judged, records: list[TensorRecord], make_record: Record
 ) -> None:
     bare = [replace(record, dtype="bfloat16", stats=Stats(count=6)) for record in records]
-    result = judged(write_model(*NODES), [make_record("x:output.0", X, op_type="Data"), *bare])
+    result = judged([make_record("x:output.0", X, op_type="Data"), *bare])
     assert result.problems[0].startswith("no value was compared with model.onnx")
     assert "the 2 tensors that operators compute" in result.problems[0]
 
 
 def test_input_slot_does_not_stand_for_the_output_of_its_layer(
-    write_model: Callable[..., Path], records: list[TensorRecord], make_record: Record
+    judged: Judged, records: list[TensorRecord], make_record: Record
 ) -> None:
     """The layer's input agrees; its output is one that the reference does not have."""
     fed = make_record("neg:input.0", LAYERS["exp"], dtype="float32")
     odd = make_record("neg:output.1", LAYERS["neg"], dtype="float32")
-    result = judged(write_model(*NODES), [records[0], fed, odd], layers=("exp", "neg"))
+    result = judged([records[0], fed, odd], layers=("exp", "neg"))
     assert "layer 'neg', named in the marker, has no counterpart" in result.problems[0]
     assert (result.compared, result.layers) == (1, 2)
-    assert judged(write_model(*NODES), [records[0], fed], layers=("exp", "neg")).good
+    assert judged([records[0], fed], layers=("exp", "neg")).good
 
 
 def test_operators_that_cannot_show_are_told_unless_layers_were_chosen(
-    write_model: Callable[..., Path], records: list[TensorRecord]
+    judged: Judged, records: list[TensorRecord]
 ) -> None:
     first = (
         "1 of 2 operators have no influence on anything compared, so that a difference in them goes unseen"
     )
-    (note,) = judged(write_model(*NODES), records[:1]).notes
+    (note,) = judged(records[:1]).notes
     assert first in note
     assert "(first: neg)" in note
-    assert judged(write_model(*NODES), records[1:]).notes == ()
-    assert judged(write_model(*NODES), records[:1], layers=("exp",)).notes == ()
+    assert judged(records[1:]).notes == ()
+    assert judged(records[:1], layers=("exp",)).notes == ()
 
 
 BRANCH = helper.make_graph(
@@ -198,41 +203,41 @@ CHOICE: dict[str, Any] = {
 }
 
 
-def test_operator_that_only_a_branch_reads_is_seen_through_it(
-    write_model: Callable[..., Path], make_record: Record
-) -> None:
-    path = write_model(("exp", "Exp", ["x"], ["a"]), ("choice", "If", ["yes"], ["b"]), **CHOICE)
-    result = judged(path, [make_record("choice:output.0", LAYERS["neg"], dtype="float32")])
+def test_operator_that_only_a_branch_reads_is_seen_through_it(judged: Judged, make_record: Record) -> None:
+    nodes = ("exp", "Exp", ["x"], ["a"]), ("choice", "If", ["yes"], ["b"])
+    result = judged([make_record("choice:output.0", LAYERS["neg"], dtype="float32")], *nodes, model=CHOICE)
     assert result.good, result
     assert result.notes == ()
 
 
 def test_operator_that_a_branch_reads_is_no_inner_part_of_a_fused_one(
-    write_model: Callable[..., Path], make_record: Record
+    judged: Judged, make_record: Record
 ) -> None:
     nodes = (("exp", "Exp", ["x"], ["a"]), ("neg", "Neg", ["a"], ["b"]))
     fused = make_record("expneg:output.0", LAYERS["neg"], dtype="float32")
-    assert judged(write_model(*nodes), [fused]).good
-    path = write_model(*nodes, ("choice", "If", ["yes"], ["c"]), outputs=("b", "c"), **CHOICE)
-    assert "no layer of the dump has a counterpart" in judged(path, [fused]).problems[0]
+    assert judged([fused], *nodes).good
+    branch, model = ("choice", "If", ["yes"], ["c"]), {**CHOICE, "outputs": ("b", "c")}
+    assert (
+        "no layer of the dump has a counterpart" in judged([fused], *nodes, branch, model=model).problems[0]
+    )
 
 
 def test_layer_that_ran_several_times_in_a_step_has_no_counterpart(
-    write_model: Callable[..., Path], records: list[TensorRecord]
+    judged: Judged, records: list[TensorRecord]
 ) -> None:
     again = replace(records[0], key=replace(records[0].key, turn=1))
-    result = judged(write_model(*NODES), [*records, again])
+    result = judged([*records, again])
     assert result.good
     assert (result.compared, result.layers) == (1, 2)
     assert "1 of 2 layers compared" in result.notes[0]
 
 
 def test_layers_that_share_a_tensor_of_the_reference_are_told(
-    write_model: Callable[..., Path], records: list[TensorRecord], tmp_path: Path
+    judged: Judged, records: list[TensorRecord], tmp_path: Path
 ) -> None:
     tmp_path.joinpath("map.yaml").write_text("trans: exp\n")
     copied = replace(records[0], key=replace(records[0].key, layer="trans"))
-    result = judged(write_model(*NODES), [*records, copied], reference_map="map.yaml")
+    result = judged([*records, copied], reference_map="map.yaml")
     assert result.good
     assert any(
         "several layers were compared with one tensor of the reference: a (exp, trans)" in r
@@ -240,8 +245,201 @@ def test_layers_that_share_a_tensor_of_the_reference_are_told(
     )
 
 
-def test_result_is_plain_json(write_model: Callable[..., Path], records: list[TensorRecord]) -> None:
-    import json
-
-    result = judged(write_model(*NODES), [records[0], told(records[1], max=float("nan"))])
+def test_result_is_plain_json(judged: Judged, records: list[TensorRecord]) -> None:
+    result = judged([records[0], told(records[1], max=float("nan"))])
     assert json.loads(json.dumps(result.to_json()))["first"] == "neg:output.0"
+
+
+RNG = np.random.default_rng(11)
+IMAGE = RNG.normal(size=(1, 5, 2, 3)).astype(np.float32)
+KEY = "layer:output.0"
+
+
+def reasons(found: ExpectedTensor) -> set[str]:
+    """Statistics by which the two sides differ, under the preset for references."""
+    comparison = compare_tables(
+        StatsTable.from_records([found.golden]), StatsTable.from_records([found.actual]), Tolerances("om-net")
+    )
+    return {reason.statistic for verdict in comparison.failing for reason in verdict.reasons}
+
+
+def stored(tmp_path: Path, array: Array) -> dict[str, Any]:
+    """Fields of a record whose bytes are those of ``array``."""
+    path = tmp_path / "tensor"
+    path.write_bytes(array.tobytes())
+    return {"payload": Payload(path, 0, array.nbytes), "shape": array.shape, "dtype": array.dtype.name}
+
+
+def nc1hwc0(array: Array, padding: float = 0.0) -> Array:
+    """Pack NCHW into blocks of 16 channels, as the device does, by plain indexing."""
+    n, c, h, w = array.shape
+    packed = np.full((n, -(-c // 16), h, w, 16), padding, array.dtype)
+    for channel in range(c):
+        packed[:, channel // 16, :, :, channel % 16] = array[:, channel]
+    return packed
+
+
+def test_shapes_that_are_one_tensor_agree_and_others_differ_even_if_statistics_agree(
+    make_record: Record,
+) -> None:
+    cases: tuple[tuple[tuple[int, ...] | None, str, bool], ...] = (
+        ((1, 5, 2, 3), "", True),
+        ((5, 2, 3), "", True),  # an axis of one left out
+        ((5, 2, 3, 1), "ND", True),  # or moved
+        ((1, 2, 3, 5), "NHWC", True),
+        ((2, 3, 5, 1), "HWCN", True),
+        (None, "", True),  # unknown
+        ((1, 5, 3, 2), "", False),
+        ((1, 2, 3, 5), "ND", False),
+        ((1, 5, 2, 3), "NHWC", False),
+        ((1, 30), "", False),
+    )
+    for shape, layout, alike in cases:
+        fields = {"format": layout} if layout else {}
+        found = reasons(expect(make_record(KEY, IMAGE, shape=shape, **fields), IMAGE))
+        assert found == set() if alike else "shape" in found, (shape, layout)
+    small = nc1hwc0(IMAGE[:, :, :1])[..., :4]  # with fewer elements
+    assert "shape" in reasons(expect(make_record(KEY, small, format="NC1HWC0"), IMAGE))
+
+
+def test_padding_in_statistics_is_no_difference_and_what_it_stands_before_is_found(
+    make_record: Record,
+) -> None:
+    def found(packed: Array) -> ExpectedTensor:
+        return expect(make_record(KEY, packed, format="NC1HWC0"), IMAGE)
+
+    for padding in (0.0, 7.5, -7.5):
+        one = found(nc1hwc0(IMAGE, padding))
+        assert (one.marks, reasons(one)) == ({PADDED}, set())
+    assert reasons(found(nc1hwc0(IMAGE * np.float32(0.5)))) == {"max", "min"}
+    broken = nc1hwc0(IMAGE)
+    broken[0, 0, 0, 0, 0] = np.nan
+    assert "nan" in reasons(found(broken))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_elements_of_a_device_layout_are_compared_without_its_padding(
+    make_record: Record, tmp_path: Path, dtype: Any
+) -> None:
+    packed = nc1hwc0(IMAGE.astype(dtype), padding=99.0)
+    fields = {**stored(tmp_path, packed), "format": "NC1HWC0", "original_shape": IMAGE.shape}
+    found = expect(make_record(KEY, None, **fields), IMAGE)
+    assert reasons(found) == set()
+    assert found.actual.shape == IMAGE.shape
+    assert found.elements is not None
+    assert found.elements.difference is not None
+    error = np.abs(IMAGE.astype(dtype).astype(np.float64) - IMAGE)
+    assert found.elements.difference.max_abs == pytest.approx(error.max(), rel=1e-6)
+    assert found.elements.difference.count == IMAGE.size
+
+
+def test_swapped_elements_show_although_statistics_agree(make_record: Record, tmp_path: Path) -> None:
+    turned = np.ascontiguousarray(IMAGE[..., ::-1])
+    found = expect(make_record(KEY, None, **stored(tmp_path, turned)), IMAGE)
+    assert reasons(found) == set()
+    assert found.elements is not None
+    assert found.elements.difference is not None
+    assert found.elements.difference.relative_l2 > 0.5
+
+
+def test_layout_that_cannot_be_converted_is_compared_by_statistics_and_said(
+    make_record: Record, tmp_path: Path
+) -> None:
+    fields = {**stored(tmp_path, IMAGE), "format": "NC1HWC2", "original_shape": IMAGE.shape}
+    record = make_record(KEY, IMAGE, **fields)
+    found = expect(record, IMAGE)
+    assert LAYOUT in found.marks
+    assert reasons(found) == set()
+
+
+def test_width_of_a_type_is_no_difference_but_its_kind_is(make_record: Record, tmp_path: Path) -> None:
+    cases: tuple[tuple[Any, Any, bool], ...] = (
+        (np.float16, np.float32, False),
+        (np.float64, np.float32, False),
+        (np.int32, np.int64, False),
+        (np.uint8, np.bool_, False),
+        (np.int32, np.float32, True),
+        (np.float32, np.int64, True),
+    )
+    values = np.array([[0, 1, 1], [1, 0, 1]])
+    for device, reference, differs in cases:
+        by_stats = expect(make_record(KEY, values.astype(device)), values.astype(reference))
+        assert ("dtype" in reasons(by_stats)) == differs
+        record = make_record(KEY, None, **stored(tmp_path, values.astype(device)))
+        by_elements = expect(record, values.astype(reference))
+        assert ("dtype" in reasons(by_elements)) == differs
+        assert (by_elements.elements is None) == differs
+    wrong = expect(make_record(KEY, np.array([1, 2, 4], np.int32)), np.array([1, 2, 3]))
+    assert reasons(wrong) == {"max", "avg"}
+
+
+BIG = np.array([[1e5, 2.0], [-3.0, -2e6]], np.float32)
+
+
+@pytest.mark.parametrize("saturates", [False, True])
+def test_values_beyond_float16_are_expected_to_be_infinite_or_the_largest(
+    make_record: Record,
+    tmp_path: Path,
+    saturates: bool,  # noqa: FBT001 - a table
+) -> None:
+    with np.errstate(over="ignore"):
+        halves = (np.clip(BIG, -65504, 65504) if saturates else BIG).astype(np.float16)
+    for fields in ({}, stored(tmp_path, halves)):
+        found = expect(make_record(KEY, halves, **fields), BIG)
+        assert (found.marks, reasons(found)) == ({OVERFLOW}, set())
+
+
+def test_values_beyond_bfloat16_are_expected_to_be_infinite(make_record: Record, tmp_path: Path) -> None:
+    mask = np.array([[np.finfo(np.float32).min, 0.0]], np.float32)
+    halves = mask.astype(ml_dtypes.bfloat16)
+    assert np.isinf(halves.astype(np.float32)).any()
+    found = expect(make_record(KEY, None, **stored(tmp_path, halves)), mask)
+    assert found.marks == {OVERFLOW}
+    assert reasons(found) == set()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_signalling_nan_beside_values_beyond_16_bits_gives_no_warning(
+    make_record: Record, tmp_path: Path, dtype: Any
+) -> None:
+    reference = np.array([[np.finfo(np.float32).max, 2.0], [0.0, 4.0]], np.float32)
+    reference.view(np.uint32)[1, 0] = 0x7FA00000
+    halves = np.array([[np.inf, 2.0], [np.nan, 4.0]], dtype)
+    found = expect(make_record(KEY, None, **stored(tmp_path, halves)), reference)
+    assert found.marks == {OVERFLOW}
+    assert reasons(found) == set()
+
+
+def test_an_infinity_or_an_overflow_that_one_side_does_not_have_is_a_difference(make_record: Record) -> None:
+    reference = np.array([[60000.0, 2.0], [-3.0, 4.0]], np.float32)
+    found = expect(make_record(KEY, np.array([[np.inf, 2.0], [-3.0, 4.0]], np.float16)), reference)
+    assert found.marks == frozenset()
+    assert {"max", "pos_inf"} <= reasons(found)
+    halves = np.array([[3.0, 2.0], [-3.0, 4.0]], np.float16)
+    assert "max" in reasons(expect(make_record(KEY, halves), BIG))
+    found = expect(make_record(KEY, BIG), BIG)
+    assert (found.marks, reasons(found)) == (frozenset(), set()), "float32 does not overflow"
+
+
+def test_statistics_are_compared_as_acl_computes_them_and_none_of_no_elements(make_record: Record) -> None:
+    nan = float("nan")
+    for array, stats in (
+        (np.array([np.nan, 1.0, 2.0]), Stats(3, nan, nan, nan, nan=1, pos_inf=0, neg_inf=0, digits=6)),
+        (np.zeros((0, 4)), Stats(count=0, max=0.0, min=0.0, avg=0.0, digits=6)),
+    ):
+        record = make_record(KEY, None, dtype="float32", shape=array.shape, stats=stats)
+        assert reasons(expect(record, array.astype(np.float32))) == set()
+
+
+IMAGES = hnp.array_shapes(min_dims=4, max_dims=4, max_side=20)
+
+
+@settings(max_examples=40)
+@given(hnp.arrays(np.float32, IMAGES, elements=st.floats(-9, 9, width=32)))
+def test_any_image_agrees_with_itself_in_the_device_layout(array: Array) -> None:
+    packed = nc1hwc0(array, padding=3.0)
+    stats = Stats(packed.size, float(packed.max()), float(packed.min()), float(packed.mean()), None, 0, 0, 0)
+    record = TensorRecord(
+        TensorKey.parse(KEY), "", "float32", packed.shape, Path("d"), "NC1HWC0", stats=stats
+    )
+    assert reasons(expect(record, array)) == set()

@@ -45,40 +45,20 @@ def fed(found: list[TensorRecord], inputs: RunInputs, names: tuple[str, ...] = (
     return [int(feeds.of(execution)["x"][0]) for execution in executions]
 
 
-def test_each_step_gets_the_arrays_of_its_run(make_record: Record) -> None:
-    found = records(make_record, ("", "net/1/0"), ("#step=1", "net/1/1"), ("#step=2", "net/1/2"))
-    assert fed(found, RunInputs([loaded("net.om", 7, 8, 9)])) == [7, 8, 9]
-
-
-def test_steps_count_from_the_first_run_not_from_the_first_one_dumped(make_record: Record) -> None:
-    found = records(make_record, ("", "net/1/2"), ("#step=2", "net/1/4"))
-    assert fed(found, RunInputs([loaded("net.om", 0, 1, 2, 3, 4)])) == [2, 4]
-
-
-def test_models_loaded_twice_are_told_apart_by_their_ids(make_record: Record) -> None:
-    found = records(make_record, ("#load=1", "net/9/0"), ("", "net/2/0"))
-    assert fed(found, RunInputs([loaded("net.om", 5), loaded("net.om", 6)])) == [6, 5]
-
-
-def test_model_that_was_loaded_and_never_ran_is_in_no_dump(make_record: Record) -> None:
-    found = records(make_record, ("", "net/2/0"))
-    assert fed(found, RunInputs([loaded("net.om"), loaded("net.om", 6)])) == [6]
-
-
-def test_models_are_told_apart_by_name(make_record: Record) -> None:
-    found = records(make_record, ("#model=b", "b/2/0"))
-    assert fed(found, RunInputs([loaded("a.om", 5), loaded("b.om", 6)])) == [6]
-
-
-def test_one_model_is_known_whatever_its_name_in_the_dump(make_record: Record) -> None:
-    found = records(make_record, ("", "ge_default_1/2/0"))
-    assert fed(found, RunInputs([loaded("renamed.om", 6)])) == [6]
-
-
-def test_captures_are_told_apart(make_record: Record) -> None:
-    found = records(make_record, ("#capture=one", "net/1/0"), ("#capture=two", "net/1/0"))
-    inputs = RunInputs([loaded("net.om", 5, part="one"), loaded("net.om", 6, part="two")])
-    assert fed(found, inputs) == [5, 6]
+def test_each_execution_gets_the_arrays_of_its_run(make_record: Record) -> None:
+    """By its step from the first run on, its model's id where one was loaded twice, its name, its part."""
+    captures = [loaded("net.om", 5, part="one"), loaded("net.om", 6, part="two")]
+    cases: tuple[tuple[list[tuple[str, str]], list[LoadedModel], list[int]], ...] = (
+        ([("", "net/1/0"), ("#step=1", "net/1/1")], [loaded("net.om", 7, 8, 9)], [7, 8]),
+        ([("", "net/1/2"), ("#step=2", "net/1/4")], [loaded("net.om", 0, 1, 2, 3, 4)], [2, 4]),
+        ([("#load=1", "net/9/0"), ("", "net/2/0")], [loaded("net.om", 5), loaded("net.om", 6)], [6, 5]),
+        ([("", "net/2/0")], [loaded("net.om"), loaded("net.om", 6)], [6]),  # one never ran
+        ([("#model=b", "b/2/0")], [loaded("a.om", 5), loaded("b.om", 6)], [6]),
+        ([("", "ge_default_1/2/0")], [loaded("renamed.om", 6)], [6]),  # the only one
+        ([("#capture=one", "net/1/0"), ("#capture=two", "net/1/0")], captures, [5, 6]),
+    )
+    for places, models, expected in cases:
+        assert fed(records(make_record, *places), RunInputs(models)) == expected, places
 
 
 def test_inputs_go_by_name_where_the_session_tells_the_references_names(make_record: Record) -> None:
@@ -97,33 +77,20 @@ def test_what_the_test_gives_counts_before_what_was_run(make_record: Record) -> 
     assert fed(found, inputs) == [3, 4]
 
 
-def test_inputs_are_taken_from_the_dump_where_it_has_them(make_record: Record, tmp_path: Path) -> None:
+def test_inputs_are_taken_from_the_dump_where_it_has_those_of_this_execution(
+    make_record: Record, tmp_path: Path
+) -> None:
     (tmp_path / "data").write_bytes(np.array([12], np.int64).tobytes())
-    data = make_record(
-        "x:output.0",
-        None,
-        op_type="Data",
-        dtype="int64",
-        shape=(1,),
-        payload=Payload(tmp_path / "data", 0, 8),
-        path=ROOT / "net/1/0/Data.x.1.2.3",
-    )
-    assert fed([*records(make_record, ("", "net/1/0")), data], RunInputs()) == [12]
 
+    def data(step: str, number: int) -> TensorRecord:
+        payload, path = Payload(tmp_path / "data", 0, 8), ROOT / f"net/1/{number}/Data.x.1.2.3"
+        known = {"op_type": "Data", "dtype": "int64", "shape": (1,), "payload": payload, "path": path}
+        return make_record(f"x{step}:output.0", None, **known)
 
-def test_inputs_of_another_execution_are_not_taken_from_the_dump(make_record: Record, tmp_path: Path) -> None:
-    (tmp_path / "data").write_bytes(np.array([12], np.int64).tobytes())
-    data = make_record(
-        "x#step=1:output.0",
-        None,
-        op_type="Data",
-        dtype="int64",
-        shape=(1,),
-        payload=Payload(tmp_path / "data", 0, 8),
-        path=ROOT / "net/1/1/Data.x.1.2.3",
-    )
+    found = records(make_record, ("", "net/1/0"))
+    assert fed([*found, data("", 0)], RunInputs()) == [12]
     with pytest.raises(RequestError, match="the inputs of the model are not known"):
-        fed([*records(make_record, ("", "net/1/0")), data], RunInputs())
+        fed([*found, data("#step=1", 1)], RunInputs())
 
 
 @pytest.mark.each(
@@ -167,18 +134,16 @@ def test_inputs_that_are_not_certain_are_an_error_that_names_the_way_out(
     assert "reference_inputs(" in str(raised.value)
 
 
-@pytest.mark.each(
-    ("value", "message"),
-    [
+def test_inputs_that_are_no_arrays_are_refused() -> None:
+    cases: tuple[tuple[dict[Any, Any], str], ...] = (
         ({}, "expected a mapping of the reference's input names"),
         ({1: [1]}, "expected a mapping of the reference's input names"),
         ({"x": "text"}, "'x' is of the type <U4, expected numbers"),
         ({"x": [object()]}, "'x' is of the type object, expected numbers"),
-    ],
-)
-def test_inputs_that_are_no_arrays_are_refused(value: dict[Any, Any], message: str) -> None:
-    with pytest.raises(RequestError, match=message):
-        RunInputs().give(value, "")
+    )
+    for value, message in cases:
+        with pytest.raises(RequestError, match=message):
+            RunInputs().give(value, "")
 
 
 class Session:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,72 +73,43 @@ def found(
     return None if counterpart is None else (counterpart.tensor, counterpart.how)
 
 
-@pytest.mark.each(
-    ("key", "expected"),
-    [
-        ("conv/1:output.0", ("a", NAME)),
-        ("conv_1:output.0", ("a", NAME)),
-        ("relu_1:output.0", ("b", NAME)),
-        ("split:output.1", ("g", NAME)),
-        ("split:output.2", None),
-        ("conv_1:workspace.0", None),
-        ("trans_TransData_12:output.0", None),
-        ("Conv_1:output.0", None),
-        ("CONV_10:output.0", None),
-    ],
-)
-def test_layers_are_found_by_name_as_they_are_or_as_file_names_spell_them(
-    make_record: Record, key: str, expected: tuple[str, str] | None
+def test_layers_are_found_by_name_as_they_are_or_as_file_names_spell_them(make_record: Record) -> None:
+    cases: dict[str, tuple[str, str] | None] = {
+        "conv/1:output.0": ("a", NAME),
+        "conv_1:output.0": ("a", NAME),
+        "relu_1:output.0": ("b", NAME),
+        "split:output.1": ("g", NAME),
+        "split:output.2": None,
+        "conv_1:workspace.0": None,
+        "trans_TransData_12:output.0": None,
+        "Conv_1:output.0": None,
+        "CONV_10:output.0": None,
+        "conv/1relu.1:output.0": ("b", JOINED),
+        "conv_1relu_1:output.0": ("b", JOINED),
+        "conv_1_relu_1:output.0": ("b", JOINED),
+        "Conv_10Relu_1:output.0": ("d", JOINED),
+        "Conv_10Relu_1Relu_11:output.0": ("e", JOINED),
+        "Relu_1Conv_10:output.0": ("d", JOINED),
+        "splitAdd_2:output.0": ("h", JOINED),
+        "conv_1Conv_10:output.0": None,  # relu.1 lies between them: conv/1 has a consumer outside
+        "Conv_10Conv_10:output.0": None,  # one operator twice
+        "Conv_10Relu_1x:output.0": None,  # a rest that is no name
+        "Conv_10Relu:output.0": None,  # the same
+        "Relu_1split:output.0": None,  # Relu_1 feeds Relu_11
+        "Conv_10Relu_1:output.1": None,  # the last operator has one output
+    }
+    assert {key: found(make_record(key)) for key in cases} == cases
+    assert found(make_record("conv_1relu_1:input.0"), slots=1) is None
+
+
+def test_names_that_file_names_spell_alike_or_that_can_be_read_in_two_ways_mean_none(
+    make_record: Record,
 ) -> None:
-    assert found(make_record(key)) == expected
-
-
-def test_names_that_file_names_spell_alike_mean_none(make_record: Record) -> None:
     model = model_of(("a/b", ("x",), ("t",)), ("a.b", ("t",), ("u",)), ("c", ("u",), ("v",)))
-    assert found(make_record("a_b:output.0"), model) is None
-    assert found(make_record("a/b:output.0"), model) == ("t", NAME)
-    assert found(make_record("a.b:output.0"), model) == ("u", NAME)
-    assert found(make_record("c:output.0"), model) == ("v", NAME)
-
-
-def test_plain_name_that_another_one_is_spelt_as_means_none(make_record: Record) -> None:
+    expected = {"a_b": None, "a/b": ("t", NAME), "a.b": ("u", NAME), "c": ("v", NAME)}
+    assert {name: found(make_record(f"{name}:output.0"), model) for name in expected} == expected
     model = model_of(("a/b", ("x",), ("t",)), ("a_b", ("t",), ("u",)))
     assert found(make_record("a_b:output.0"), model) is None
-
-
-@pytest.mark.each(
-    ("layer", "tensor"),
-    [
-        ("conv/1relu.1", "b"),
-        ("conv_1relu_1", "b"),
-        ("conv_1_relu_1", "b"),
-        ("Conv_10Relu_1", "d"),
-        ("Conv_10Relu_1Relu_11", "e"),
-        ("Relu_1Conv_10", "d"),
-        ("splitAdd_2", "h"),
-    ],
-)
-def test_joined_names_mean_the_last_operator(make_record: Record, layer: str, tensor: str) -> None:
-    assert found(make_record(f"{layer}:output.0")) == (tensor, JOINED)
-
-
-@pytest.mark.each(
-    ("layer", "why"),
-    [
-        ("conv_1Conv_10", "relu.1 lies between them: conv/1 has a consumer outside"),
-        ("Conv_10Conv_10", "one operator twice"),
-        ("Conv_10Relu_1x", "a rest that is no name"),
-        ("Conv_10Relu", "the same"),
-        ("Relu_1split", "Relu_1 feeds Relu_11"),
-        ("Conv_10Relu_1:output.1", "the last operator has one output"),
-    ],
-)
-def test_joined_names_that_are_no_chain_mean_none(make_record: Record, layer: str, why: str) -> None:
-    key = layer if ":" in layer else f"{layer}:output.0"
-    assert found(make_record(key)) is None, why
-
-
-def test_joined_names_that_can_be_read_in_two_ways_mean_none(make_record: Record) -> None:
     chain = (("a", ("x",), ("1",)), ("ab", ("1",), ("2",)), ("b", ("2",), ("3",)), ("ba", ("3",), ("4",)))
     assert found(make_record("aba:output.0"), model_of(*chain)) is None
 
@@ -149,10 +119,6 @@ def test_fused_operators_whose_inner_result_is_an_output_of_the_graph_mean_none(
     inner = ReferenceModel(None, model.nodes, ("x",), ("t", "u"), raised=False, halved=False, proto=None)  # type: ignore[arg-type]
     assert found(make_record("pq:output.0"), model) == ("u", JOINED)
     assert found(make_record("pq:output.0"), inner) is None
-
-
-def test_inputs_of_fused_layers_mean_none(make_record: Record) -> None:
-    assert found(make_record("conv_1relu_1:input.0"), slots=1) is None
 
 
 def test_header_decides_before_the_name_and_tells_the_output(make_record: Record) -> None:
@@ -166,39 +132,26 @@ def test_header_decides_before_the_name_and_tells_the_output(make_record: Record
 def test_mapping_decides_before_everything(make_record: Record) -> None:
     record = make_record("Conv_10:output.0")
     assert found(record, entries={"Conv_10": "Relu_1"}, original=Original("split", 1)) == ("d", MAPPED)
-    assert found(record, entries={"Conv_*": "h"}) == ("h", MAPPED)
-    assert found(make_record("fused:output.1"), entries={"fused": "split"}) == ("g", MAPPED)
-    assert found(make_record("fused:output.1"), entries={"fused": "h"}) is None
-    assert found(make_record("fused:input.0"), entries={"fused": "h"}) is None
+    for key, entries, expected in (
+        ("Conv_10:output.0", {"Conv_*": "h"}, ("h", MAPPED)),
+        ("fused:output.1", {"fused": "split"}, ("g", MAPPED)),
+        ("fused:output.1", {"fused": "h"}, None),
+        ("fused:input.0", {"fused": "h"}, None),
+        ("my_layer_x:output.0", {"my/layer.x": "h"}, ("h", MAPPED)),  # raw names and those of files
+        ("my/layer.x:output.0", {"my_layer_x": "h"}, ("h", MAPPED)),
+        ("my/layer:output.0", {"my*": "h", "my_layer": "d"}, ("d", MAPPED)),  # exact before a glob
+    ):
+        assert found(make_record(key), entries=entries) == expected, (key, entries)
 
 
-def test_mapping_knows_raw_layers_by_their_names_in_files(make_record: Record) -> None:
-    assert found(make_record("my_layer_x:output.0"), entries={"my/layer.x": "h"}) == ("h", MAPPED)
-    assert found(make_record("my/layer.x:output.0"), entries={"my_layer_x": "h"}) == ("h", MAPPED)
-
-
-def test_exact_entry_counts_before_a_glob(make_record: Record) -> None:
-    entries = {"my*": "h", "my_layer": "d"}
-    assert found(make_record("my/layer:output.0"), entries=entries) == ("d", MAPPED)
-
-
-def test_graph_inputs_are_found_by_name(make_record: Record) -> None:
+def test_graph_inputs_are_found_by_name_and_input_slots_by_how_many_there_are(make_record: Record) -> None:
     assert found(make_record("x:output.0", op_type="Data")) == ("x", NAME)
-    assert found(make_record("y:output.0", op_type="Data")) is None
-    assert found(make_record("x:output.1", op_type="Data")) is None
-    assert found(make_record("x:output.0", op_type="TransData")) is None
-
-
-@pytest.mark.each(
-    ("slots", "slot", "tensor"),
-    [(3, 0, "x"), (3, 1, None), (1, 0, "x"), (2, 0, None), (4, 0, None)],
-    ids=["with weights", "a weight", "without weights", "unclear", "more than it has"],
-)
-def test_input_slots_are_told_by_how_many_there_are(
-    make_record: Record, slots: int, slot: int, tensor: str | None
-) -> None:
-    counterpart = found(make_record(f"conv/1:input.{slot}"), slots=slots)
-    assert counterpart == (None if tensor is None else (tensor, NAME))
+    for key, op_type in (("y:output.0", "Data"), ("x:output.1", "Data"), ("x:output.0", "TransData")):
+        assert found(make_record(key, op_type=op_type)) is None
+    # with weights; a weight; without weights; unclear; more than it has
+    for slots, slot, tensor in ((3, 0, "x"), (3, 1, None), (1, 0, "x"), (2, 0, None), (4, 0, None)):
+        counterpart = found(make_record(f"conv/1:input.{slot}"), slots=slots)
+        assert counterpart == (None if tensor is None else (tensor, NAME)), (slots, slot)
 
 
 def test_consumer_that_the_dump_lacks_is_told() -> None:
@@ -277,69 +230,52 @@ def test_names_and_globs_are_read_in_the_order_of_the_file(tmp_path: Path) -> No
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("fused: relu_2\n", "line 1: the reference has no node or tensor 'relu_2'; did you mean 'relu_1'?"),
-        ("a: relu_1\nb: zzz\n", "line 2: the reference has no node or tensor 'zzz'; look the names up"),
-        ("a: 12\n", "line 1: 'a' is mapped to 12, expected .*in quotes, if it is a number"),
-        ("a:\n", "line 1: 'a' is mapped to None"),
-        ("a: ''\n", "line 1: 'a' is mapped to ''"),
-        ("'': relu_1\n", "line 1: '' is mapped to 'relu_1'"),
-        ("a: [relu_1]\n", r"line 1: 'a' is mapped to \['relu_1'\]"),
-        ("a: {b: relu_1}\n", "line 1: 'a' is mapped to"),
-        ("a: true\n", "line 1: 'a' is mapped to True"),
-        ("a: relu_1\n1: relu_1\n", "line 2: a key must be text, put '1' in quotes"),
-        ("- relu_1\n", "line 1: expected a mapping at the top level"),
-        ("a: relu_1\na: conv/1\n", "line 2: the key 'a' occurs twice"),
-        ("a: &x relu_1\nb: *x\n", "line 1: anchors and aliases are not accepted"),
-        ("a: !!str relu_1\n", "line 1: tags are not accepted"),
-        ("a: relu_1\n---\nb: relu_1\n", "one document"),
-        ("", "line 1: the file is empty"),
-        ("a: 'relu_1\n", "not YAML"),
-        (b"a: \xff\n", "line 1: byte 3 is not UTF-8"),
-    ],
-)
-def test_bad_file_is_refused_with_its_line(tmp_path: Path, text: str | bytes, message: str) -> None:
-    with pytest.raises(RequestError, match=message) as raised:
-        read(tmp_path, text)
-    assert str(tmp_path / "map.yaml") in str(raised.value)
+BAD: dict[str | bytes, str] = {
+    "fused: relu_2\n": "line 1: the reference has no node or tensor 'relu_2'; did you mean 'relu_1'?",
+    "a: relu_1\nb: zzz\n": "line 2: the reference has no node or tensor 'zzz'; look the names up",
+    "a: 12\n": "line 1: 'a' is mapped to 12, expected .*in quotes, if it is a number",
+    "a:\n": "line 1: 'a' is mapped to None",
+    "a: ''\n": "line 1: 'a' is mapped to ''",
+    "'': relu_1\n": "line 1: '' is mapped to 'relu_1'",
+    "a: [relu_1]\n": r"line 1: 'a' is mapped to \['relu_1'\]",
+    "a: {b: relu_1}\n": "line 1: 'a' is mapped to",
+    "a: true\n": "line 1: 'a' is mapped to True",
+    "a: relu_1\n1: relu_1\n": "line 2: a key must be text, put '1' in quotes",
+    "- relu_1\n": "line 1: expected a mapping at the top level",
+    "a: relu_1\na: conv/1\n": "line 2: the key 'a' occurs twice",
+    "a: &x relu_1\nb: *x\n": "line 1: anchors and aliases are not accepted",
+    "a: !!str relu_1\n": "line 1: tags are not accepted",
+    "a: relu_1\n---\nb: relu_1\n": "one document",
+    "": "line 1: the file is empty",
+    "a: 'relu_1\n": "not YAML",
+    b"a: \xff\n": "line 1: byte 3 is not UTF-8",
+}
 
 
-def test_missing_file_is_named(tmp_path: Path) -> None:
+def test_bad_file_is_refused_with_its_line_and_a_missing_one_named(tmp_path: Path) -> None:
+    for text, message in BAD.items():
+        with pytest.raises(RequestError, match=message) as raised:
+            read(tmp_path, text)
+        assert str(tmp_path / "map.yaml") in str(raised.value)
     with pytest.raises(RequestError, match=r"reference_map: .*nowhere\.yaml cannot be read"):
         NameMap.read(tmp_path / "nowhere.yaml", KNOWN)
 
 
-def test_entries_about_no_layer_are_told(tmp_path: Path) -> None:
+def test_entries_that_decide_about_no_layer_are_told(tmp_path: Path) -> None:
     found = read(tmp_path, 'a/b: relu_1\n"gone*": relu_1\nc: relu_1\n')
     (unused,) = found.unused(["a_b", "c", "d"])
     assert "line 2: no layer of the dump is called 'gone*'" in unused
-
-
-@pytest.mark.parametrize(
-    ("text", "shadowed"),
-    [
-        (
-            '"conv*": relu_1\n"conv_?": conv/1\n',
-            "line 2: every layer that 'conv_?' names is mapped by line 1,",
-        ),
-        (
-            '"conv*": relu_1\nconv_1: conv/1\nconv_2: conv/1\n',
-            "line 1: * 'conv*' names is mapped by line 2, 3,",
-        ),
-        (
-            "a/b: relu_1\na_b: relu_1\nconv_1: relu_1\n",
-            "line 2: every layer that 'a_b' names is mapped by line 1,",
-        ),
-    ],
-)
-def test_entry_that_others_shadow_for_every_layer_is_told(tmp_path: Path, text: str, shadowed: str) -> None:
-    (unused,) = read(tmp_path, text).unused(["conv_1", "conv_2", "a_b"])
-    assert fnmatchcase(unused, f"*, {shadowed} as an exact name counts *; correct or remove the entry")
-
-
-def test_entry_that_decides_for_one_layer_is_used(tmp_path: Path) -> None:
+    for text, line, name, by in (
+        ('"conv*": relu_1\n"conv_?": conv/1\n', 2, "conv_?", "1"),
+        ('"conv*": relu_1\nconv_1: conv/1\nconv_2: conv/1\n', 1, "conv*", "2, 3"),
+        ("a/b: relu_1\na_b: relu_1\nconv_1: relu_1\n", 2, "a_b", "1"),
+    ):
+        (unused,) = read(tmp_path, text).unused(["conv_1", "conv_2", "a_b"])
+        told = (
+            f", line {line}: every layer that {name!r} names is mapped by line {by}, as an exact name counts"
+        )
+        assert told in unused
+        assert unused.endswith("; correct or remove the entry")
     found = read(tmp_path, 'conv_1: conv/1\n"conv*": relu_1\n')
     assert found.unused(["conv_1", "conv_2"]) == ()
 

@@ -44,31 +44,20 @@ def test_layers_of_a_half_precision_model_are_computed_in_float32(write_model: C
     assert np.abs(np.exp(exact) / np.exp(exact).astype(np.float16) - 1).max() > 1e-4
 
 
-def test_float32_arrays_feed_a_half_precision_model_as_they_are(write_model: Callable[..., Path]) -> None:
-    path = write_model(("id", "Identity", ["x"], ["y"]), dtype=TensorProto.FLOAT16)
-    np.testing.assert_array_equal(outputs(path, {"x": X}, "y")["y"], X)
-
-
-@pytest.mark.parametrize(("code", "expected"), [(0x7FF4 << 48, np.nan), (0x7E37E43C8800759C, np.inf)])
-def test_arrays_with_what_the_type_of_the_model_does_not_have_feed_it_without_a_warning(
-    write_model: Callable[..., Path], code: int, expected: float
-) -> None:
-    array = np.array([code, 0], np.uint64).view(np.float64)  # a signalling NaN; 1e300
-    path = write_model(("id", "Identity", ["x"], ["y"]), shape=(2,))
-    np.testing.assert_array_equal(outputs(path, {"x": array}, "y")["y"], [expected, 0])
-
-
-def test_weights_that_are_signalling_nan_are_replaced_without_a_warning(
+def test_arrays_feed_a_half_precision_model_as_they_are_and_bfloat16_is_raised_too(
     write_model: Callable[..., Path],
 ) -> None:
-    weights = np.array([0x7D00, 0x3C00], np.uint16).view(np.float16)
-    path = write_model(("id", "Identity", ["w"], ["y"]), weights={"w": weights}, dtype=TensorProto.FLOAT16)
-    np.testing.assert_array_equal(outputs(path, {"x": X}, "y")["y"], [np.nan, 1])
-
-
-def test_bfloat16_is_replaced_too(write_model: Callable[..., Path]) -> None:
+    path = write_model(("id", "Identity", ["x"], ["y"]), dtype=TensorProto.FLOAT16)
+    np.testing.assert_array_equal(outputs(path, {"x": X}, "y")["y"], X)
     path = write_model(("add", "Add", ["x", "x"], ["y"]), dtype=TensorProto.BFLOAT16)
     np.testing.assert_array_equal(outputs(path, {"x": X}, "y")["y"], X + X)
+    weights = np.array([0x7D00, 0x3C00], np.uint16).view(np.float16)  # a signalling NaN, without a warning
+    path = write_model(("id", "Identity", ["w"], ["y"]), weights={"w": weights}, dtype=TensorProto.FLOAT16)
+    np.testing.assert_array_equal(outputs(path, {"x": X}, "y")["y"], [np.nan, 1])
+    path = write_model(("id", "Identity", ["x"], ["y"]), shape=(2,))
+    for code, expected in ((0x7FF4 << 48, np.nan), (0x7E37E43C8800759C, np.inf)):  # the same, and 1e300
+        array = np.array([code, 0], np.uint64).view(np.float64)
+        np.testing.assert_array_equal(outputs(path, {"x": array}, "y")["y"], [expected, 0])
 
 
 def test_constants_and_branches_are_replaced_too(write_model: Callable[..., Path]) -> None:
@@ -115,16 +104,10 @@ def test_weights_in_another_file_are_replaced_too(write_model: Callable[..., Pat
         ReferenceModel.read(path)
 
 
-def test_float32_model_is_left_alone_and_said_to_be(write_model: Callable[..., Path]) -> None:
-    assert not ReferenceModel.read(write_model(("id", "Identity", ["x"], ["y"]))).raised
-    assert ReferenceModel.read(
-        write_model(("id", "Identity", ["x"], ["y"]), dtype=TensorProto.FLOAT16)
-    ).raised
-
-
 def test_model_too_large_for_float32_is_computed_as_it_is_and_said_to_be(
     write_model: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert not ReferenceModel.read(write_model(("id", "Identity", ["x"], ["y"]))).raised
     path = write_model(("mul", "MatMul", ["x", "w"], ["m"]), weights={"w": W}, dtype=TensorProto.FLOAT16)
     size = onnx.load(str(path)).ByteSize()
     monkeypatch.setattr("pytest_npudump.onnxmodels.sessions.LIMIT", size + 4 * W.size - 1)
@@ -159,20 +142,16 @@ def test_large_tensors_are_computed_in_batches_with_the_same_result(
         np.testing.assert_array_equal(array, pieces[name])
 
 
-@pytest.mark.parametrize(
-    ("feeds", "message"),
-    [
+def test_inputs_that_do_not_fit_are_an_error(write_model: Callable[..., Path]) -> None:
+    model = ReferenceModel.read(write_model(("id", "Identity", ["x"], ["y"])))
+    cases: tuple[tuple[dict[str, Any], str], ...] = (
         ({}, "has an input 'x' that no array is known for"),
         ({"x": np.zeros((2, 3), np.uint8)}, "'x' of model.onnx takes float32, the run was given uint8"),
         ({"x": np.zeros((2, 4), np.float32)}, "onnxruntime cannot run the model"),
-    ],
-)
-def test_inputs_that_do_not_fit_are_an_error(
-    write_model: Callable[..., Path], feeds: dict[str, Any], message: str
-) -> None:
-    model = ReferenceModel.read(write_model(("id", "Identity", ["x"], ["y"])))
-    with pytest.raises(Exception, match=message):
-        dict(model.run(feeds, {"y": 4}))
+    )
+    for feeds, message in cases:
+        with pytest.raises(Exception, match=message):
+            dict(model.run(feeds, {"y": 4}))
 
 
 def test_sequences_and_text_are_no_tensors(write_model: Callable[..., Path]) -> None:
@@ -186,12 +165,9 @@ def test_sequences_and_text_are_no_tensors(write_model: Callable[..., Path]) -> 
     np.testing.assert_array_equal(found["y"], X)
 
 
-def test_missing_model_is_named(tmp_path: Path) -> None:
+def test_missing_model_or_a_file_that_is_none_is_named(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match=r"reference: there is no file .*gone\.onnx; name an ONNX model"):
         ReferenceModel.read(tmp_path / "gone.onnx")
-
-
-def test_file_that_is_no_model_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.onnx").write_bytes(b"\xff\xff\xff")
     with pytest.raises(Exception, match=r"bad\.onnx is no ONNX model"):
         ReferenceModel.read(tmp_path / "bad.onnx")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,22 +67,15 @@ def test_rounding_is_what_numpy_measures_in_float64() -> None:
     assert found.relative == pytest.approx(np.linalg.norm(apart) / np.linalg.norm(EXACT.astype("f8")))
     assert (found.count, found.special) == (4000, 0)
     assert found.of_statistic("nan") is None
-
-
-def test_elements_that_rounding_makes_infinite_are_counted_apart() -> None:
     found = Rounding.of(np.array([1.0, 1e6, np.inf]), np.array([1.5, np.inf, np.inf]))
     assert (found.largest, found.special, found.count) == (0.5, 1, 1)
 
 
-@pytest.mark.parametrize(
-    ("count", "extremes", "vector"), [(10, 10, 10), (11, 8, 8), (500, 8, 8), (501, 5, 3), (10**6, 5, 3)]
-)
-def test_factors_are_those_of_neuron_and_of_pytorch_for_small_tensors(
-    count: int, extremes: float, vector: float
-) -> None:
-    found = Rounding(1.0, 1.0, count, 1.0, 1.0)
-    assert [found.factor(name) for name in ("max", "min", "max_abs")] == [extremes] * 3
-    assert [found.factor(name) for name in ("avg", "l2norm", "relative_l2")] == [vector] * 3
+def test_factors_are_those_of_neuron_and_of_pytorch_for_small_tensors() -> None:
+    for count, extremes, vector in ((10, 10, 10), (11, 8, 8), (500, 8, 8), (501, 5, 3), (10**6, 5, 3)):
+        found = Rounding(1.0, 1.0, count, 1.0, 1.0)
+        assert [found.factor(name) for name in ("max", "min", "max_abs")] == [extremes] * 3
+        assert [found.factor(name) for name in ("avg", "l2norm", "relative_l2")] == [vector] * 3
 
 
 def test_what_rounding_explains_is_no_difference() -> None:
@@ -105,9 +99,6 @@ def test_an_ill_conditioned_tensor_is_the_number_formats_and_fails_beyond_five_p
     assert blame.whose == DTYPE
     assert blame.relative == pytest.approx(0.5, rel=0.05)
     assert blame.to_json()["whose"] == "dtype"
-
-
-def test_a_wrong_device_is_the_devices_in_an_ill_conditioned_tensor_too() -> None:
     _, (blame,) = explained(EXACT + 20 * NOISE[::-1], EXACT + 0.5 * NOISE)
     assert blame.whose == DEVICE
 
@@ -120,28 +111,17 @@ def test_a_rule_that_was_given_stays() -> None:
     assert blames == ()
 
 
-def test_nan_of_the_device_is_never_explained() -> None:
-    device = EXACT.copy()
-    device[7] = np.nan
-    comparison, (blame,) = explained(device, EXACT + 0.02 * NOISE)
-    assert not comparison.ok
-    assert blame.whose == DEVICE
-
-
-@pytest.mark.parametrize(("count", "whose"), [(1, DTYPE), (8, DTYPE), (400, DEVICE)])
-def test_rounding_that_overflows_explains_about_as_many_nan_and_infinities(count: int, whose: str) -> None:
-    rounded, device = EXACT + 0.002 * NOISE, EXACT.copy()
-    rounded[:2] = np.inf
-    device[:count] = np.nan
-    _, (blame,) = explained(device, rounded)
-    assert blame.whose == whose
-
-
-def test_no_rounding_changes_the_number_of_elements() -> None:
+def test_nan_and_infinities_are_explained_where_rounding_makes_about_as_many() -> None:
+    for infinite, count, whose in ((0, 1, DEVICE), (2, 1, DTYPE), (2, 8, DTYPE), (2, 400, DEVICE)):
+        rounded, device = EXACT + 0.002 * NOISE, EXACT.copy()
+        rounded[:infinite] = np.inf
+        device[:count] = np.nan
+        comparison, (blame,) = explained(device, rounded)
+        assert (comparison.ok, blame.whose) == (False, whose)
     rounded = EXACT.copy()
     rounded[0] = np.inf
     _, (blame,) = explained(EXACT[:-1], rounded)
-    assert blame.whose == DEVICE
+    assert blame.whose == DEVICE, "no rounding changes the number of elements"
 
 
 def test_a_tensor_of_unknown_rounding_keeps_its_verdict() -> None:
@@ -163,25 +143,18 @@ def test_one_element_may_be_anything_that_rounding_makes_of_it() -> None:
 Y = np.random.default_rng(0).normal(size=(20, 30)).astype(np.float32)
 
 
-@pytest.mark.parametrize(
-    ("dtypes", "expected"),
-    [
-        (["float32", "float16", "int32"], "float16"),
-        (["bfloat16", "float16"], "bfloat16"),
-        (["float32", "int8"], ""),
-        (["float16", "float8_e4m3fn"], ""),
-        (["int8", "bool"], ""),
-        ([], ""),
-    ],
-)
-def test_the_coarsest_of_the_16_bit_types_is_rounded_to(dtypes: list[str], expected: str) -> None:
-    assert coarsest(dtypes) == expected
-
-
-def test_floats_that_are_not_narrower_than_the_references_are_wide() -> None:
-    assert only_wide(["float32", "int8"])
-    assert only_wide(["float64"])
-    assert not any(map(only_wide, (["float32", "float16"], ["int8", "bool"], [])))
+def test_the_coarsest_of_the_16_bit_types_is_rounded_to() -> None:
+    cases: tuple[tuple[list[str], str, bool], ...] = (
+        (["float32", "float16", "int32"], "float16", False),
+        (["bfloat16", "float16"], "bfloat16", False),
+        (["float32", "int8"], "", True),
+        (["float64"], "", True),
+        (["float16", "float8_e4m3fn"], "", False),
+        (["int8", "bool"], "", False),
+        ([], "", False),
+    )
+    for dtypes, expected, wide in cases:
+        assert (coarsest(dtypes), only_wide(dtypes)) == (expected, wide), dtypes
 
 
 @pytest.fixture
@@ -217,11 +190,9 @@ def test_hf32_has_its_own_bounds_in_float32(judge: Callable[..., ReferenceResult
     assert any('numerics="hf32"' in note for note in result.notes)
     assert judge(1.0005, "float32", numerics="hf32").good
     assert not judge(1.05, "float32", numerics="hf32").good
-
-
-def test_the_runs_numerics_count_where_the_marker_has_none() -> None:
-    assert reference_tolerances(DumpRequest(reference="m.onnx"), None, "hf32").hf32
-    assert not reference_tolerances(DumpRequest(reference="m.onnx", numerics="same"), None, "hf32").hf32
+    request = DumpRequest(reference="m.onnx")
+    assert reference_tolerances(request, None, "hf32").hf32, "the run's count where the marker has none"
+    assert not reference_tolerances(replace(request, numerics="same"), None, "hf32").hf32
 
 
 def test_a_model_that_cannot_be_run_rounded_is_judged_by_the_preset_with_a_note(
@@ -264,22 +235,20 @@ def test_every_output_and_weight_is_rounded(write_model: Callable[..., Path], dt
     np.testing.assert_array_equal(found["y"], to(dtype, found["a"] + to(dtype, W[0])))
 
 
-def test_each_tensor_has_the_type_of_its_own(write_model: Callable[..., Path]) -> None:
+def test_each_tensor_has_the_type_of_its_own_and_the_reference_stays(
+    write_model: Callable[..., Path],
+) -> None:
     path = write_model(
         ("exp", "Exp", ["x"], ["a"]), ("neg", "Neg", ["a"], ["b"]), ("abs", "Abs", ["b"], ["y"])
     )
-    model = rounded_model(ReferenceModel.read(path), {"a": "float32", "y": "bfloat16"}, "float16")
+    reference = ReferenceModel.read(path)
+    before = ran(reference, X, "y")["y"]
+    model = rounded_model(reference, {"a": "float32", "y": "bfloat16"}, "float16")
     found = ran(model, X, "a", "b", "y")
     np.testing.assert_allclose(found["a"], np.exp(X), rtol=1e-6)
     np.testing.assert_array_equal(found["b"], to("float16", -found["a"]))  # type: ignore[operator]
     np.testing.assert_array_equal(found["y"], to("bfloat16", to("float16", found["a"])))  # type: ignore[arg-type]
-
-
-def test_the_reference_itself_stays_as_it_was(write_model: Callable[..., Path]) -> None:
-    model = ReferenceModel.read(write_model(("exp", "Exp", ["x"], ["y"])))
-    before = ran(model, X, "y")["y"]
-    rounded_model(model, {}, "float16")
-    np.testing.assert_array_equal(ran(model, X, "y")["y"], before)
+    np.testing.assert_array_equal(ran(reference, X, "y")["y"], before)
 
 
 def test_sizes_are_not_rounded(write_model: Callable[..., Path]) -> None:
@@ -306,21 +275,21 @@ def test_values_beyond_the_type_are_infinite_and_integers_stay() -> None:
     assert rounded_to(X, "float32") is X
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-def test_a_real_model_rounds_as_its_nodes_do_one_by_one(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_model_rounds_as_its_nodes_do_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     from verdicts.execution import Runner
     from verdicts.models import sources
     from verdicts.network import load
     from verdicts.numerics import Numerics
 
-    network = load(sources()[0])
-    expected = Runner(network, Numerics(dtype)).run()
+    network, reference = load(sources()[0]), ReferenceModel.read(sources()[0].path)
     names = [name for node in network.nodes for name in node.outputs]
-    model = rounded_model(ReferenceModel.read(sources()[0].path), {}, dtype)
     (feed,) = network.feed.values()
-    found: dict[str, Any] = ran(model, rounded_to(feed, dtype), *names)
-    for name in names:
-        if expected[name].dtype == np.float32:
-            np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+    for dtype in TYPES:
+        expected = Runner(network, Numerics(dtype)).run()
+        model = rounded_model(reference, {}, dtype)
+        found: dict[str, Any] = ran(model, rounded_to(feed, dtype), *names)
+        for name in names:
+            if expected[name].dtype == np.float32:
+                np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
     assert len(names) > 200

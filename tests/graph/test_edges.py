@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.graph.edges import SEVERAL, UNKNOWN, Edges, Port
+from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
+from pytest_npudump.dump.stats.tensor import tensor_stats
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.graph.edges import SEVERAL, UNKNOWN, Edges, Port, edges_of_lines, lines_of, same_values
 from pytest_npudump.graph.edges import GraphNode as Node
+from pytest_npudump.graph.model_files import read_onnx
+from pytest_npudump.onnxmodels import sessions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 CHAIN = Edges.of(
     [
@@ -98,3 +111,115 @@ def test_what_two_operators_of_one_file_name_feed_is_unknown() -> None:
 
 def test_nothing_is_said_of_what_feeds_layers_that_are_unknown() -> None:
     assert CHAIN.unknown({"b", "z"}).feeds == {**CHAIN.feeds, "b": (UNKNOWN,)}
+
+
+GOLDEN = "test_ocr.yaml"
+EDGES = Edges(
+    {
+        "x": (),
+        "conv": (Port("x"), None),
+        "split": (Port("conv"),),
+        "add": (SEVERAL, UNKNOWN, Port("split", 1)),
+    },
+    "",
+)
+TEXT = """\
+x <
+conv < x:output.0 -
+split < conv:output.0
+add < * ? split:output.1
+"""
+
+
+def test_lines_are_in_the_order_of_the_layers() -> None:
+    assert lines_of(EDGES, ["x", "conv", "split", "add"]) == TEXT
+
+
+def test_lines_are_read_back() -> None:
+    assert edges_of_lines(TEXT, GOLDEN) == Edges(EDGES.feeds, GOLDEN)
+
+
+def test_layers_of_which_nothing_is_known_have_no_line() -> None:
+    assert lines_of(EDGES, ["other", "x"]) == "x <\n"
+    assert lines_of(Edges(), ["x"]) == ""
+
+
+@given(st.lists(st.text(min_size=1, max_size=8), min_size=2, max_size=2, unique=True))
+def test_any_name_is_read_back_or_left_out(names: list[str]) -> None:
+    first, second = names
+    edges = Edges({sanitise(first): (), sanitise(second): (Port(first, 2),)}, "")
+    text = lines_of(edges, names)
+    assert all(line.isprintable() for line in text.splitlines())
+    found = edges_of_lines(text, GOLDEN).feeds
+    assert found.items() <= edges.restricted(names).feeds.items()
+    if first.isascii() and second.isascii() and sanitise(first) != sanitise(second):
+        assert len(found) == 2
+
+
+def test_raw_names_that_file_names_cannot_tell_apart_know_nothing() -> None:
+    assert edges_of_lines("a/b < x:output.0\na.b <\n", GOLDEN).feeds == {"a_b": (UNKNOWN,)}
+
+
+A: dict[str, Any] = {"count": 4, "max": 2.5, "min": -1.0, "avg": 0.5, "nan": 0, "neg_inf": 0, "pos_inf": 0}
+B = A | {"avg": 0.25}
+
+
+def rows(*pairs: tuple[str, dict[str, Any]]) -> list[tuple[str, str, tuple[int, ...], dict[str, Any]]]:
+    return [(key, "float32", (4,), stats) for key, stats in pairs]
+
+
+def test_an_input_that_holds_what_one_output_held_came_from_there(make_table: Any) -> None:
+    table = make_table(*rows(("a:output.0", A), ("b:output.1", B), ("c:input.0", B), ("c:input.1", A)))
+    assert same_values(table).feeds == {"c": (Port("b", 1), Port("a"))}
+
+
+@pytest.mark.each(
+    "before",
+    [
+        [("a:output.0", A), ("b:output.0", A)],
+        [("a:output.0", B)],
+        [("a#step=1:output.0", A)],
+        [],
+    ],
+    ids=["two", "none alike", "of another step", "none"],
+)
+def test_several_or_none_are_no_evidence(make_table: Any, before: list[tuple[str, dict[str, Any]]]) -> None:
+    table = make_table(*rows(("z:output.0", B), *before, ("c:input.0", B), ("c:input.1", A)))
+    assert same_values(table).feeds.get("c", (UNKNOWN, UNKNOWN))[1] == UNKNOWN
+
+
+def test_elements_that_are_all_alike_or_unknown_are_no_evidence(make_table: Any) -> None:
+    for stats in (A | {"max": 0.5, "min": 0.5}, A | {"avg": None}, A | {"max": float("nan")}):
+        table = make_table(*rows(("a:output.0", stats), ("c:input.0", stats)))
+        assert same_values(table).feeds == {}
+
+
+def test_an_output_behind_an_input_did_not_feed_it(make_table: Any) -> None:
+    assert same_values(make_table(*rows(("c:input.0", A), ("a:output.0", A)))).feeds == {}
+
+
+def test_on_a_real_model_they_are_edges_of_the_model(classifier: Path) -> None:
+    model = sessions.prepare(classifier)
+    names = [name for operator in model.operators for name in operator.outputs]
+    feeds = {"x": np.load(classifier.with_suffix(".npz"))["x"]}
+    tensors = feeds | dict(zip(names, model.session(names).run(names, feeds), strict=True))
+    records = [
+        TensorRecord(
+            TensorKey(operator.name, io, slot),
+            operator.op_type,
+            str(tensors[name].dtype),
+            tensors[name].shape,
+            classifier,
+            stats=tensor_stats(tensors[name]),
+        )
+        for operator in model.operators
+        for io, side in (("input", operator.inputs), ("output", operator.outputs))
+        for slot, name in enumerate(side)
+    ]
+    found, true = same_values(StatsTable.from_records(records)).feeds, read_onnx(classifier).feeds
+    told = 0
+    for layer, ports in found.items():
+        for port, real in zip(ports, true[layer], strict=True):
+            assert port in (real, UNKNOWN)
+            told += port != UNKNOWN
+    assert told > 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,12 +11,22 @@ from hypothesis import strategies as st
 
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.calibrated import Calibrated
-from pytest_npudump.compare.tolerances.tolerance import Tolerances
+from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.graph.edges import UNKNOWN, Edges, Port
 from pytest_npudump.graph.edges import GraphNode as Node
-from pytest_npudump.graph.sources import explained, find_sources, numbers_of_bits, sources_upstream
-from pytest_npudump.graph.tensor_graph import TensorGraph
+from pytest_npudump.graph.sources import (
+    TensorGraph,
+    explained,
+    fed_first,
+    find_sources,
+    nearest,
+    numbers_of_bits,
+    relative_differences,
+    share_of_allowed,
+    sources_upstream,
+    walked_back,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +35,7 @@ if TYPE_CHECKING:
     from pytest_npudump.graph.sources import Sources
 
     Make = Callable[..., StatsTable]
+
 
 BASE: dict[str, Any] = {"count": 4, "max": 2.0, "min": -1.0, "avg": 0.5, "l2norm": 4.0}
 FED = {"a": "", "b": "a", "c": "b", "d": "c", "p": "a", "q": "p", "end": "d q"}
@@ -87,17 +99,45 @@ def test_what_differs_by_rounding_is_not_followed(make_table: Make) -> None:
     ]
 
 
-def test_one_source_explains_what_it_feeds(make_table: Make) -> None:
-    found = sources(make_table, {"b": 50, "c": 40, "d": 30, "end": 20})
-    assert layers(found) == ["b"]
-    assert (found.found[0].explains, found.failing, found.told_by) == (4, 4, "model.onnx")
-    assert found.found[0].begins is None
+# What is off, by how many times its tolerance; and of each source its layer, where it begins, how many
+# failing tensors it explains, and which source it lies behind.
+SOURCES: list[tuple[dict[str, float], dict[str, Any], list[tuple[str, str | None, int, str | None]]]] = [
+    ({"b": 50, "c": 40, "d": 30, "end": 20}, {}, [("b", None, 4, None)]),
+    ({"c": 40, "d": 30, "q": 90, "end": 20}, {}, [("c", None, 3, None), ("q", None, 2, None)]),
+    # a change is walked back through what passes, a small one only where the golden repeats;
+    # b shows no change, and is passed over
+    ({"b": 0.6, "c": 0.9, "d": 2.0, "end": 2.0}, {}, [("d", "b", 2, None)]),
+    ({"a": 0.01, "b": 0.0, "c": 0.1, "d": 20.0}, {}, [("d", None, 1, None)]),
+    (
+        {"a": 0.01, "b": 0.0, "c": 0.1, "d": 20.0},
+        {"repeats": True},
+        [("d", "a", 1, None)],
+    ),  # b is passed over
+    # integers differ by whatever their inputs do
+    ({"c": 0.1, "d": 1e5}, {"dtypes": {"d": "int32"}}, [("d", "c", 1, None)]),
+    # what passes between two failing tensors joins them, unless one is off by far more than that can explain
+    ({"b": 2.0, "c": 0.9, "d": 1.5}, {}, [("b", None, 2, None)]),
+    ({"b": 2.0, "c": 0.1, "d": 1.5}, {}, [("b", None, 2, None), ("d", None, 1, "b")]),
+    # a fault behind what did not change is a source of its own
+    ({"b": 50, "c": 0.0, "d": 30}, {"repeats": True}, [("b", None, 1, None), ("d", None, 1, "b")]),
+]
 
 
-def test_two_faults_in_independent_branches_are_both_sources(make_table: Make) -> None:
-    found = sources(make_table, {"c": 40, "d": 30, "q": 90, "end": 20})
-    assert [(source.key.layer, source.explains) for source in found.found] == [("c", 3), ("q", 2)]
-    assert found.independent == found.found
+def test_sources_explain_what_they_feed_and_begin_where_a_change_came_in(make_table: Make) -> None:
+    for off, known, expected in SOURCES:
+        found = sources(make_table, off, **known)
+        assert found is not None
+        told = [
+            (s.key.layer, s.begins and s.begins.layer, s.explains, s.behind and s.behind.layer)
+            for s in found.found
+        ]
+        assert told == expected, (off, known)
+        assert found.told_by == "model.onnx"
+    two = sources(make_table, SOURCES[1][0])
+    assert two.independent == two.found
+    [source] = sources(make_table, SOURCES[2][0]).found
+    assert source.share == pytest.approx(0.6, rel=1e-3)
+    assert sources(make_table, {"b": 0.5}) is None
 
 
 @pytest.mark.each(
@@ -119,39 +159,6 @@ def test_what_does_not_repeat_has_not_changed_where_it_differs_as_it_always_does
     assert found is not None
     start = found.found[0].begins
     assert (start.layer if start is not None else None) == begins
-
-
-def test_a_change_is_walked_back_through_what_passes(make_table: Make) -> None:
-    found = sources(make_table, {"b": 0.6, "c": 0.9, "d": 2.0, "end": 2.0})
-    [source] = found.found
-    assert (source.key.layer, str(source.begins)) == ("d", "b:output.0")
-    assert source.share == pytest.approx(0.6, rel=1e-3)
-
-
-def test_a_small_change_is_followed_only_where_the_golden_repeats(make_table: Make) -> None:
-    off = {"a": 0.01, "b": 0.0, "c": 0.1, "d": 20.0}
-    assert sources(make_table, off).found[0].begins is None
-    found = sources(make_table, off, repeats=True)
-    assert str(found.found[0].begins) == "a:output.0"  # b shows no change, and is passed over
-
-
-def test_integers_differ_by_whatever_their_inputs_do(make_table: Make) -> None:
-    found = sources(make_table, {"c": 0.1, "d": 1e5}, dtypes={"d": "int32"})
-    assert str(found.found[0].begins) == "c:output.0"
-
-
-def test_what_passes_between_two_failing_tensors_joins_them(make_table: Make) -> None:
-    assert layers(sources(make_table, {"b": 2.0, "c": 0.9, "d": 1.5})) == ["b"]
-    found = sources(make_table, {"b": 2.0, "c": 0.1, "d": 1.5})
-    assert layers(found) == ["b", "d"]  # d is off by far more than c can explain
-    assert [str(source.behind) for source in found.found] == ["None", "b:output.0"]
-    assert [source.explains for source in found.found] == [2, 1]
-
-
-def test_a_fault_behind_what_did_not_change_is_a_source_of_its_own(make_table: Make) -> None:
-    found = sources(make_table, {"b": 50, "c": 0.0, "d": 30}, repeats=True)
-    assert [(source.key.layer, source.explains) for source in found.found] == [("b", 1), ("d", 1)]
-    assert [str(source.behind) for source in found.found] == ["None", "b:output.0"]
 
 
 def test_what_an_unknown_tensor_may_feed_is_not_said_to_follow_from_another(make_table: Make) -> None:
@@ -181,10 +188,6 @@ def test_where_what_feeds_a_tensor_is_not_known_that_is_said(make_table: Make) -
     assert [(source.key.layer, source.known) for source in found.found] == [("b", False)]
     assert [key.layer for key in found.unplaced] == ["c", "q"]
     assert sources(make_table, {"b": 3.0}, known=Edges()) is None
-
-
-def test_nothing_that_fails_has_no_source(make_table: Make) -> None:
-    assert sources(make_table, {"b": 0.5}) is None
 
 
 def test_a_cycle_is_said(make_table: Make) -> None:
@@ -290,3 +293,132 @@ def test_every_failing_tensor_follows_from_a_source_whatever_the_graph(
 @given(st.lists(st.integers(0, 2**19 - 1)), st.integers(19, 30))
 def test_bits_are_counted_by_their_numbers(words: list[int], width: int) -> None:
     assert numbers_of_bits(words, width) == [sum(word >> bit & 1 for word in words) for bit in range(width)]
+
+
+ROW: dict[str, Any] = {
+    "count": 4,
+    "max": 2.0,
+    "min": -1.0,
+    "avg": 0.5,
+    "l2norm": 3.0,
+    "nan": 0,
+    "pos_inf": 0,
+}
+TOLERANCES = Tolerances(rules=(Rule(0.25, 0.5),))
+
+
+def compared(make_table: Make, changed: dict[str, Any], dtype: str = "float32", **before: Any) -> Any:
+    sides = [make_table(("a:output.0", dtype, (4,), ROW | before | side)) for side in ({}, changed)]
+    return compare_tables(*sides, TOLERANCES)
+
+
+@pytest.mark.each(
+    ("changed", "relative", "share"),
+    [
+        ({}, 0, 0),
+        ({"max": 2.5}, 0.25, 0.5),  # by the magnitude of 2
+        ({"min": -1.5}, 0.25, 0.5),
+        ({"avg": 0.8}, 0.2, 0.3 / 0.875),  # by the root mean square of 1.5
+        ({"l2norm": 3.75}, 0.25, 0.6),  # by itself
+        ({"max": 2.5, "l2norm": 3.75}, 0.25, 0.6),
+        ({"nan": 1}, math.inf, 0),
+        ({"max": math.inf, "pos_inf": 1}, math.inf, math.inf),
+        ({"avg": None}, 0, 0),
+    ],
+)
+def test_differences_are_by_the_scale_of_the_tensor(
+    make_table: Make, changed: dict[str, Any], relative: float, share: float
+) -> None:
+    found = compared(make_table, changed)
+    assert relative_differences(found).tolist() == [pytest.approx(relative)]
+    assert share_of_allowed(found, 0, TOLERANCES) == pytest.approx(share)
+
+
+def test_projections_tell_the_size_of_a_difference_where_both_sides_have_them(make_table: Make) -> None:
+    sums = (3.0, -3.0, 3.0, 3.0, -3.0, 3.0, 3.0, 3.0)
+    away = tuple(one + 0.6 for one in sums)
+    found = compared(make_table, {"projections": away, "max": 2.1}, projections=sums)
+    assert relative_differences(found).tolist() == [pytest.approx(0.2)]  # 0.6 by the l2norm of 3
+    assert share_of_allowed(found, 0, TOLERANCES) == pytest.approx(0.6 / (0.5 * 2 + 0.25 * 3))
+    found = compared(make_table, {"projections": None, "max": 2.1}, projections=sums)
+    assert relative_differences(found).tolist() == [pytest.approx(0.05)]
+    found = compared(make_table, {"projections": away, "nan": 1}, projections=sums)
+    assert relative_differences(found).tolist() == [math.inf]
+
+
+def test_equal_nan_and_infinities_are_no_difference(make_table: Make) -> None:
+    found = compared(make_table, {}, max=math.inf, min=math.nan, pos_inf=1, nan=2)
+    assert relative_differences(found).tolist() == [0]
+    assert share_of_allowed(found, 0, TOLERANCES) == 0
+
+
+def test_another_type_or_shape_is_beyond_any_difference(make_table: Make) -> None:
+    golden = make_table(*[(f"{name}:output.0", "float32", (4,), ROW) for name in "abc"])
+    actual = make_table(
+        ("a:output.0", "float16", (4,), ROW),
+        ("b:output.0", "float32", (2, 2), ROW),
+        ("d:output.0", "float32", (4,), ROW),
+    )
+    found = compare_tables(golden, actual, TOLERANCES)
+    assert sorted(relative_differences(found).tolist()) == [0, 0, math.inf, math.inf]
+
+
+def test_a_difference_from_zero_is_beyond_any_scale(make_table: Make) -> None:
+    found = compared(make_table, {"max": 1e-3}, max=0.0, min=0.0, avg=0.0, l2norm=0.0)
+    assert relative_differences(found).tolist() == [math.inf]
+    assert share_of_allowed(found, 0, TOLERANCES) == pytest.approx(2e-3)
+
+
+PARENTS = [[], [0], [1], [1, 2], [3]]
+
+
+@pytest.mark.each(
+    ("difference", "path"),
+    [
+        ([0, 0, 0, 0, 1.0], [4]),
+        ([0, 0, 0, 0.3, 1.0], [4]),
+        ([0, 0, 0, 0.34, 1.0], [4, 3]),
+        ([0, 0.2, 0.6, 0.9, 1.0], [4, 3, 2, 1]),
+        ([0, 0.6, 0.2, 0.9, 1.0], [4, 3, 1]),
+        ([5.0, 0.3, 0.2, 0.9, 1.0], [4, 3, 1, 0]),
+        ([0, 0, 0, 9.0, math.inf], [4]),
+        ([0, 0, math.inf, 9.0, math.inf], [4]),
+        ([0, 0, math.inf, math.inf, math.inf], [4, 3, 2]),
+    ],
+)
+def test_the_worst_input_is_followed_from_a_third_on(difference: list[float], path: list[int]) -> None:
+    assert walked_back(4, PARENTS.__getitem__, difference, any_change=lambda _: False) == path
+
+
+def test_any_change_is_followed_where_asked() -> None:
+    difference = [0.0, 1e-9, 1e-6, 1e-6, math.inf]
+    assert walked_back(4, PARENTS.__getitem__, difference, any_change=lambda _: True) == [4, 3, 2, 1]
+    assert walked_back(4, PARENTS.__getitem__, difference, any_change=lambda at: at == 4) == [4, 3, 2]
+
+
+def test_a_cycle_ends() -> None:
+    assert walked_back(0, [[1], [0]].__getitem__, [1.0, 1.0], any_change=lambda _: True) == [0, 1]
+
+
+def test_the_nearest_changed_tensors_are_found_through_unchanged_ones() -> None:
+    assert nearest(4, PARENTS, {1}) == [1]
+    assert nearest(4, PARENTS, {0, 2}) == [2, 0]
+    assert nearest(4, PARENTS, {3, 1}) == [3]
+    assert nearest(4, PARENTS, set()) == []
+
+
+def test_nothing_is_looked_for_behind_an_end() -> None:
+    path = walked_back(4, PARENTS.__getitem__, [1.0] * 5, any_change=lambda _: True, ends={1, 4})
+    assert path == [4, 3, 1]
+
+
+@given(
+    st.lists(st.sets(st.integers(0, 11), max_size=3), min_size=12, max_size=12), st.permutations(range(12))
+)
+def test_what_is_fed_stands_behind_what_feeds_it(feeds: list[set[int]], names: list[int]) -> None:
+    parents: list[list[int]] = [[] for _ in names]
+    for at, fed_by in enumerate(feeds):
+        parents[names[at]] = [names[parent] for parent in fed_by if parent < at]
+    order = fed_first(range(12), parents)
+    assert sorted(order) == list(range(12))
+    assert all(order.index(parent) < order.index(at) for at in range(12) for parent in parents[at])

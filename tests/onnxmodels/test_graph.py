@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
-from onnx import GraphProto, helper, numpy_helper
+from pathlib import Path
+from typing import Any
 
-from pytest_npudump.onnxmodels.graph import operators
+import numpy as np
+import pytest
+from onnx import GraphProto, TensorProto, helper, numpy_helper
+
+from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
+from pytest_npudump.onnxmodels.graph import drawing_words, draws_random, operators
+from pytest_npudump.onnxmodels.sessions import random_layers
 
 
 def graph(*names: tuple[str, str]) -> GraphProto:
@@ -34,3 +40,99 @@ def test_unnamed_nodes_are_counted_over_the_whole_file() -> None:
         found = operators(graph(*nodes))
         assert [operator.name for operator in found] == expected, name
         assert [operator.task for operator in found] == list(range(1, len(expected) + 1)), name
+
+
+DRAW = """
+    RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli Dropout
+    DropOutGenMask DropOutGenMaskV3 RandomStandardNormal TruncatedNormal Randperm
+    ParameterizedTruncatedNormal DSARandomUniform DSAGenBitMask RandomShuffle StandardNormal
+    UniformReal UniformInt StandardLaplace Gamma Poisson DropoutExt NormalFloatTensor
+    aclnnInplaceNormal aclnnInplaceUniform aclnnDropoutGenMaskV2 aclnnInplaceExponential
+    aclnnInplaceRandom aclnnMultinomial aclnnNormalTensorFloat aclnnInplaceBernoulliTensor
+"""
+DRAW_NOT = """
+    Conv BatchNormalization LayerNormalization LpNormalization aclnnNorm Normalize DropOutDoMask
+    DropoutGrad RandomGammaGrad aclnnDropoutBackward aclnnDropoutDoMask Range
+    StatelessRandomNormalV2 Exp PoissonNllLoss Data Transpose GammaIncomplete
+"""
+
+
+def test_types_tell_what_draws() -> None:
+    assert [name for name in DRAW.split() if not draws_random(name)] == []
+    assert [name for name in ("", *DRAW_NOT.split()) if draws_random(name)] == []
+
+
+def dump_of(*layers: tuple[str, str]) -> Dump:
+    records = tuple(
+        TensorRecord(TensorKey(layer, "output", 0), op_type, "float32", (4,), Path("f"))
+        for layer, op_type in layers
+    )
+    return Dump(Path(), records)
+
+
+def model_file(folder: Path, *nodes: tuple[str, str, dict[str, float], list[str]]) -> Path:
+    """Write an ONNX file with nodes of (name, type, attributes, further inputs)."""
+    made = [
+        helper.make_node(op_type, ["x", *inputs], [f"y{number}"], name=name, **attributes)
+        for number, (name, op_type, attributes, inputs) in enumerate(nodes)
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])
+    path = folder / "net.onnx"
+    path.write_bytes(helper.make_model(helper.make_graph(made, "g", [x], [])).SerializeToString())
+    return path
+
+
+def test_dump_alone_tells_by_type() -> None:
+    dump = dump_of(("net/conv", "Conv"), ("net/noise", "RandomNormalLike"), ("drop", "DropOutGenMask"))
+    assert random_layers(dump, ()) == ("net/noise (RandomNormalLike)", "drop (DropOutGenMask)")
+
+
+@pytest.mark.parametrize(
+    ("node", "drawing"),
+    [
+        (("net/noise", "RandomNormalLike", {}, []), True),
+        (("net/noise", "RandomNormalLike", {"seed": 3.0}, []), False),
+        (("net/drop", "Dropout", {}, []), False),
+        (("net/drop", "Dropout", {}, ["ratio", ""]), False),
+        (("net/drop", "Dropout", {}, ["ratio", "training"]), True),
+        (("net/drop", "Dropout", {"seed": 1}, ["ratio", "training"]), True),
+    ],
+)
+def test_onnx_file_tells_what_has_a_seed_or_drops_nothing(
+    tmp_path: Path, node: tuple[str, str, dict[str, float], list[str]], *, drawing: bool
+) -> None:
+    path = model_file(tmp_path, node)
+    expected = (f"{node[0]} ({node[1]})",) if drawing else ()
+    assert random_layers(dump_of((node[0], node[1])), [path]) == expected
+    assert random_layers(dump_of(("other", "Add")), [path.with_suffix(".om")]) == expected
+
+
+def test_unreadable_model_tells_nothing(tmp_path: Path) -> None:
+    (tmp_path / "net.onnx").write_bytes(b"\x08no model")
+    assert random_layers(dump_of(("a", "Add")), [tmp_path / "net.om"]) == ()
+
+
+def test_words_name_a_few() -> None:
+    assert drawing_words(("a (T)",)) == "a (T) draws random numbers"
+    assert drawing_words(tuple("abcde")) == "a, b, c and 2 more draw random numbers"
+
+
+def noisy(name: str) -> Any:
+    return helper.make_node("RandomNormalLike", ["x"], [f"{name}_out"], name=name)
+
+
+def test_operators_in_branches_bodies_and_functions_are_seen(tmp_path: Path) -> None:
+    inner = helper.make_graph([noisy("deep")], "inner", [], [])
+    nested = helper.make_node("If", ["c"], ["n"], name="nested", then_branch=inner, else_branch=inner)
+    branch = helper.make_graph([nested], "branch", [], [])
+    outer = helper.make_node("Loop", ["", "c"], ["l"], name="loop", body=branch)
+    graph = helper.make_graph([outer], "g", [], [])
+    path = tmp_path / "net.onnx"
+    path.write_bytes(helper.make_model(graph).SerializeToString())
+    assert random_layers(dump_of(("loop", "Loop")), [path]) == ("deep (RandomNormalLike)",)
+    opsets = [helper.make_opsetid("", 17)]
+    function = helper.make_function("own", "Noise", ["x"], ["f_out"], [noisy("f")], opsets)
+    call = helper.make_node("Noise", ["x"], ["y"], name="call", domain="own")
+    made = helper.make_model(helper.make_graph([call], "g", [], []), functions=[function])
+    path.write_bytes(made.SerializeToString())
+    assert random_layers(dump_of(("call", "Noise")), [path]) == ("f (RandomNormalLike)",)

@@ -18,7 +18,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from pytest_npudump.emulator import install
-from pytest_npudump.runtime.emulator.provider import EmulatorFinder
+from pytest_npudump.runtime.emulator import EmulatorFinder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

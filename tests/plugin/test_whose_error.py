@@ -14,7 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
-from pytest_npudump.demo.classifier import find_model
+from pytest_npudump.demo import find_model
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,7 +21,7 @@ NO_ROOMS = {
 NO_MODULES = {"__all__", "acl", "npu_dump", "npudump", "testing"}
 """Names of other things in the first lines of folders."""
 FAMILY = {
-    *("provider", "adapter", "model"),
+    *("adapter", "model"),
     *("errors", "request", "scene", "settings"),
 }
 """Modules that an index need not name: those of every member of a family, and those beside the rooms."""
@@ -60,11 +60,9 @@ def test_modules_of_one_name_are_of_one_kind() -> None:
         "adapter": "a file that each runtime has",
         "check": "a command, and what a reader says of a configuration",
         "mindspore": "what it reads, and what it writes",
-        "model": "a file that each runtime has",
         "npy": "the format, and arrays of it",
         "overflow": "a command, a scene, and the records of it",
         "progress": "a bar of the command, a line of pytest",
-        "provider": "a file that each runtime has",
         "registry": "an index of what other packages may add to",
         "remote": "a runtime in another process, a store elsewhere",
         "text": "of a record, and words for a terminal",

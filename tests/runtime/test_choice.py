@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.errors import RuntimeUnavailableError
-from pytest_npudump.runtime.pyacl.provider import probe_acl
+from pytest_npudump.runtime.pyacl import probe_acl
 from pytest_npudump.runtime.registry import choose, load, require
 
 if TYPE_CHECKING:
@@ -64,26 +64,31 @@ def emulator() -> Iterator[None]:
     install.uninstall()
 
 
-def test_device_that_answers_is_chosen_without_initialising_acl(machine: Callable[[int, int], Any]) -> None:
+def test_device_that_answers_is_chosen_without_initialising_acl_and_loaded(
+    machine: Callable[[int, int], Any],
+) -> None:
     module = machine(8, 0)
     assert probe_acl() == (module, "8 devices answer")
     assert choose("auto").name == choose("acl").name == "acl"
     assert choose("auto").why == "--npudump-runtime=auto, 8 devices answer"
     require("auto")
     require("acl")
+    runtime = load(choose("auto"), 3)
+    assert (runtime.acl, runtime.name, runtime.device) == (module, "acl", 3)
+    assert choose("emulator").name == "emulator", "asked for although a device answers"
+    with pytest.raises(RuntimeUnavailableError, match="excludes --npudump-runtime=emulator"):
+        require("emulator")
 
 
-@pytest.mark.parametrize(("count", "code"), [(0, 0), (0, 507008), (1, 507008)])
-def test_installed_acl_without_a_device_is_told_apart_from_none(
-    machine: Callable[[int, int], Any], count: int, code: int
-) -> None:
-    machine(count, code)
-    reason = rf"pyACL is installed but no device answers \(get_device_count returned {count}, {code}\)"
-    assert choose("auto").name == "emulator"
-    with pytest.raises(RuntimeUnavailableError, match=f"--npudump-runtime=acl: {reason}"):
-        choose("acl")
-    with pytest.raises(RuntimeUnavailableError, match=f"--npudump-require-npu: {reason}"):
-        require("auto")
+def test_installed_acl_without_a_device_is_told_apart_from_none(machine: Callable[[int, int], Any]) -> None:
+    for count, code in ((0, 0), (0, 507008), (1, 507008)):
+        machine(count, code)
+        reason = rf"pyACL is installed but no device answers \(get_device_count returned {count}, {code}\)"
+        assert choose("auto").name == "emulator"
+        with pytest.raises(RuntimeUnavailableError, match=f"--npudump-runtime=acl: {reason}"):
+            choose("acl")
+        with pytest.raises(RuntimeUnavailableError, match=f"--npudump-require-npu: {reason}"):
+            require("auto")
 
 
 def test_missing_module_points_at_the_environment_of_cann() -> None:
@@ -115,31 +120,11 @@ def test_other_module_of_that_name_is_not_taken_for_cann_s(
 
 
 @pytest.mark.usefixtures("emulator")
-def test_emulator_never_passes_for_a_device() -> None:
+def test_emulator_never_passes_for_a_device_and_is_loaded_as_the_module_acl() -> None:
     assert probe_acl() == (None, "the module 'acl' of this process is the emulator")
     for option in ("auto", "acl"):
         with pytest.raises(RuntimeUnavailableError, match="is the emulator"):
             require(option)
-
-
-def test_emulator_that_was_asked_for_is_chosen_although_a_device_answers(
-    machine: Callable[[int, int], Any],
-) -> None:
-    machine(1, 0)
-    assert choose("emulator").name == "emulator"
-    with pytest.raises(RuntimeUnavailableError, match="excludes --npudump-runtime=emulator"):
-        require("emulator")
-
-
-def test_chosen_runtime_is_loaded_with_its_device(machine: Callable[[int, int], Any]) -> None:
-    module = machine(4, 0)
-    runtime = load(choose("auto"), 3)
-    assert (runtime.acl, runtime.name, runtime.device) == (module, "acl", 3)
-
-
-@pytest.mark.usefixtures("emulator")
-def test_emulator_is_loaded_as_the_module_acl() -> None:
     runtime = load(choose("emulator"), 0)
-    assert runtime.name == "emulator"
-    assert runtime.acl is sys.modules["acl"]
+    assert (runtime.name, runtime.acl) == ("emulator", sys.modules["acl"])
     assert runtime.acl.__npudump_emulator__

@@ -56,6 +56,12 @@ def capture(torch_npu: Any, *, operators: int = 1) -> Any:
     return graph
 
 
+@pytest.fixture
+def started(runtime: TorchNpuRuntime, tensors: Path) -> TorchNpuRuntime:
+    runtime.start(tensors)
+    return runtime
+
+
 def undumped(runtime: TorchNpuRuntime) -> list[str]:
     return runtime.activity.evidence.undumped
 
@@ -90,12 +96,11 @@ def test_captures_and_replays_are_named_where_cann_dumps_nothing_of_them(
 
 
 def test_tensors_of_a_graph_that_is_captured_and_replayed_once_are_dumped(
-    runtime: TorchNpuRuntime, torch_npu: Any, tensors: Path
+    started: TorchNpuRuntime, torch_npu: Any, tensors: Path
 ) -> None:
-    runtime.start(tensors)
     capture(torch_npu).replay()
-    runtime.stop()
-    assert undumped(runtime) == []
+    started.stop()
+    assert undumped(started) == []
     assert len([path for path in tensors.parent.rglob("aclnnMul*") if path.is_file()]) == 1
 
 
@@ -137,27 +142,23 @@ def test_a_graph_that_was_captured_before_the_dump_is_not_in_it(
 
 
 def test_a_graph_that_is_never_replayed_is_named_and_one_without_operators_is_not(
-    runtime: TorchNpuRuntime, torch_npu: Any, tensors: Path
+    started: TorchNpuRuntime, torch_npu: Any
 ) -> None:
     """TorchAir and inductor capture an empty graph to have a pool of memory."""
-    runtime.start(tensors)
     capture(torch_npu, operators=0)
     graph = capture(torch_npu)
-    runtime.stop()
-    (words,) = undumped(runtime)
+    started.stop()
+    (words,) = undumped(started)
     assert re.search("never replayed.*waits up to 60 seconds", words)
     del graph
 
 
-def test_a_capture_that_fails_leaves_no_graph_to_replay(
-    runtime: TorchNpuRuntime, torch_npu: Any, tensors: Path
-) -> None:
-    runtime.start(tensors)
+def test_a_capture_that_fails_leaves_no_graph_to_replay(started: TorchNpuRuntime, torch_npu: Any) -> None:
     torch_npu._device.answers["aclmdlRICaptureEnd"] = 107025
     with pytest.raises(RuntimeError, match="107025"):
         capture(torch_npu)
-    runtime.stop()
-    assert undumped(runtime) == []
+    started.stop()
+    assert undumped(started) == []
 
 
 @pytest.mark.parametrize("version", ["8.5.0", "9.0.0"])
@@ -176,36 +177,20 @@ def test_whether_an_older_cann_dumps_graphs_is_not_known(
     assert all(f"whether CANN {version} dumps operators" in words for words in undumped(runtime))
 
 
-def test_whether_the_tests_own_dump_was_on_is_not_known(
-    runtime: TorchNpuRuntime, torch_npu: Any, tensors: Path
+@pytest.mark.parametrize("way", ["release", "hand_over", "exception"])
+def test_whether_the_tests_own_dump_was_on_is_not_known_and_a_program_s_is_elsewhere(
+    runtime: TorchNpuRuntime, torch_npu: Any, config: Callable[..., Path], way: str
 ) -> None:
-    runtime.start(tensors)
-    runtime.release()
+    """A graph raises what fails in it, so that exceptions are looked for as ever."""
+    runtime.start(
+        config(**({"dump_scene": "aic_err_norm_dump"} if way == "exception" else {"dump_data": "tensor"}))
+    )
+    if way != "exception":
+        runtime.release() if way == "release" else runtime.hand_over("infer")
     capture(torch_npu).replay()
     runtime.stop()
-    assert len(undumped(runtime)) == 2
+    assert len(undumped(runtime)) == (2 if way == "release" else 0)
     assert all("the test switches the dump on and off itself" in words for words in undumped(runtime))
-
-
-def test_a_program_of_its_own_process_leaves_graphs_here_alone(
-    runtime: TorchNpuRuntime, torch_npu: Any, tensors: Path
-) -> None:
-    runtime.start(tensors)
-    runtime.hand_over("infer")
-    capture(torch_npu).replay()
-    runtime.stop()
-    assert undumped(runtime) == []
-
-
-def test_a_graph_raises_what_fails_in_it_so_that_exceptions_are_looked_for_as_ever(
-    runtime: TorchNpuRuntime, torch_npu: Any, tmp_path: Path
-) -> None:
-    path = tmp_path / "acl.json"
-    write_acl_json(path, {"dump_path": str(tmp_path), "dump_scene": "aic_err_norm_dump"})
-    runtime.start(path)
-    capture(torch_npu).replay()
-    runtime.stop()
-    assert undumped(runtime) == []
 
 
 def test_replays_in_other_threads_are_seen(runtime: TorchNpuRuntime, torch_npu: Any, config: Any) -> None:

@@ -1,12 +1,13 @@
-"""The real torch_npu and its TorchAir, over a ``libascendcl.so`` that computes nothing and notes its calls.
+"""The real torch, torch_npu and its TorchAir, over a ``libascendcl.so`` that notes its calls.
 
 Real are torch, torch_npu with its C++, ``torch.npu.graph``, ``make_graphed_callables`` and the backend
-``npugraph_ex``; CANN is not. ``NPUDUMP_TORCHAIR`` names a folder with torch and torch_npu.
-"""
+``npugraph_ex``; CANN is not. ``NPUDUMP_TORCHAIR`` names a folder with torch and torch_npu."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,8 +15,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FOLDER = os.environ.get("NPUDUMP_TORCHAIR", "")
 
+FOLDER = os.environ.get("NPUDUMP_TORCHAIR", "")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="NPUDUMP_TORCHAIR names no folder with torch_npu")
 
 
@@ -70,3 +71,80 @@ def test_a_dump_that_is_left_to_the_test_is_ended_by_it_alone(found: Any) -> Non
 
 def test_the_client_is_left_as_it_was(found: Any) -> None:
     assert found["restored"]
+
+
+@pytest.fixture(scope="module")
+def dispatched(on_real_torch: Callable[[str], Any]) -> Any:
+    return on_real_torch("torchair/real_dispatch.py")
+
+
+def test_operators_on_the_device_are_seen(dispatched: Any) -> None:
+    assert [name for name, operator in dispatched["counted"].items() if not operator] == []
+    assert dispatched["counted"]["add"] == "aten.add.Tensor"
+    assert dispatched["counted"]["in place"] == "aten.add_.Tensor"
+
+
+def test_what_only_moves_views_or_fills_is_not(dispatched: Any) -> None:
+    assert {name: operator for name, operator in dispatched["not counted"].items() if operator} == {}
+
+
+def test_what_is_recorded_into_a_graph_does_not_run(dispatched: Any) -> None:
+    assert dispatched["recorded"] == ""
+
+
+def test_modes_of_the_test_are_left_as_they_are(dispatched: Any) -> None:
+    """Each takes the uppermost mode off when it ends, so that ours has to lie beneath."""
+    assert dispatched["stacks"] == [["NpudumpOperators", "Users"], ["NpudumpOperators"], ["Users"], []]
+
+
+def test_functions_are_compiled_as_ever(dispatched: Any) -> None:
+    assert dispatched["compiled"] == {"graphs": 1, "same": True}
+
+
+SCRIPT = """
+import sys, threading
+sys.path.insert(0, sys.argv[1])
+import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+from pytest_npudump.runtime.base import Evidence
+from pytest_npudump.runtime.graphs import ThreadsOfTest
+
+tensor = torch.ones(3)
+
+def work():
+    (tensor + tensor).sum()
+
+def told(body):
+    threads, evidence = ThreadsOfTest("cpu"), Evidence()
+    threads.watch()
+    body()
+    threads.stop(evidence)
+    print([sorted(thread.name for thread in found) for dump in evidence.runners for found in dump.values()])
+
+def together(*names, between=lambda: None):
+    started = [threading.Thread(target=work, name=name) for name in names]
+    for thread in started:
+        thread.start()
+    between()
+    for thread in started:
+        thread.join()
+
+told(lambda: together("one", "two"))
+told(lambda: (work(), together("one")))
+told(lambda: together("one", between=work))
+told(lambda: together("one", between=lambda: torch.zeros(2)))
+print(_get_current_dispatch_mode_stack())
+"""
+
+
+def test_threads_without_an_order_are_told() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT, FOLDER],
+        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.stdout.splitlines() == ["[['one', 'two']]", "[]", "[['MainThread', 'one']]", "[]", "[]"], (
+        ended.stderr
+    )

@@ -77,29 +77,31 @@ def test_the_file_is_put_back_byte_for_byte_with_mode_and_time(target: Path, con
     assert beside(target) == ["acl.json"]
 
 
-def test_where_there_was_none_there_is_none_afterwards(target: Path, config: Path) -> None:
+def test_where_there_was_none_there_is_none_afterwards_and_an_empty_file_configures_nothing(
+    target: Path, config: Path
+) -> None:
     with placed(target, config):
         assert json.loads(target.read_text()) == json.loads(config.read_text())
     assert beside(target) == []
+    target.write_bytes(b"")
+    with placed(target, config):
+        assert list(json.loads(target.read_text())) == ["dump"]
+    assert target.read_bytes() == b""
 
 
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
-def test_it_is_put_back_however_the_block_ends(
-    target: Path, config: Path, error: type[BaseException]
+def test_it_is_put_back_however_the_block_ends_and_whatever_the_program_did_to_it(
+    target: Path, config: Path
 ) -> None:
     target.write_bytes(ODD)
-    with pytest.raises(error), placed(target, config):
-        raise error
-    assert target.read_bytes() == ODD
+    for error in (ValueError, KeyboardInterrupt, SystemExit):
+        with pytest.raises(error), placed(target, config):
+            raise error
+        assert target.read_bytes() == ODD
+    for change in (lambda: target.write_text("{}"), target.unlink):
+        with placed(target, config):
+            change()
+        assert target.read_bytes() == ODD
     assert beside(target) == ["acl.json"]
-
-
-@pytest.mark.parametrize("change", ["rewrite", "delete"])
-def test_it_is_put_back_whatever_the_program_did_to_it(target: Path, config: Path, change: str) -> None:
-    target.write_bytes(ODD)
-    with placed(target, config):
-        target.write_text("{}") if change == "rewrite" else target.unlink()
-    assert target.read_bytes() == ODD
 
 
 def test_a_link_stays_a_link_and_its_file_untouched(target: Path, config: Path, tmp_path: Path) -> None:
@@ -108,26 +110,13 @@ def test_a_link_stays_a_link_and_its_file_untouched(target: Path, config: Path, 
     with placed(target, config):
         assert not target.is_symlink()
         assert json.loads(target.read_text())["defaultDevice"] == {"default_device": "0"}
+        with pytest.raises(ConfigError, match="another run"), placed(target, config):
+            raise AssertionError
     assert str(target.readlink()) == "../shared.json"
     assert (tmp_path / "shared.json").read_text() == '{"defaultDevice": {"default_device": "0"}}'
 
 
-def test_an_empty_file_configures_nothing_and_is_taken(target: Path, config: Path) -> None:
-    target.write_bytes(b"")
-    with placed(target, config):
-        assert list(json.loads(target.read_text())) == ["dump"]
-    assert target.read_bytes() == b""
-
-
-def test_a_second_use_of_a_link_is_refused(target: Path, config: Path, tmp_path: Path) -> None:
-    (tmp_path / "shared.json").write_text("{}")
-    target.symlink_to("../shared.json")
-    with placed(target, config), pytest.raises(ConfigError, match="another run"), placed(target, config):
-        raise AssertionError
-    assert target.is_symlink()
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     content=st.binary(max_size=40)
     | st.dictionaries(
@@ -148,37 +137,33 @@ def test_any_file_is_the_same_afterwards(target: Path, config: Path, content: by
     assert beside(target) == ["acl.json"]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"{'dump': 1}", "not JSON"),
-        (b'{"a": NaN}', "not JSON"),
-        (b"\xff\xfe", "not JSON: invalid UTF-8"),
-        (b"[]", "not a JSON object"),
-        (b"null", "not a JSON object"),
-        (b"[" * 11 + b"]" * 11, "11 levels"),
-    ],
-)
-def test_a_file_that_is_no_acl_json_is_refused_and_left(
-    target: Path, config: Path, content: bytes, message: str
+def test_a_file_that_is_no_acl_json_is_refused_and_left(target: Path, config: Path) -> None:
+    cases = {
+        b"{'dump': 1}": "not JSON",
+        b'{"a": NaN}': "not JSON",
+        b"\xff\xfe": "not JSON: invalid UTF-8",
+        b"[]": "not a JSON object",
+        b"null": "not a JSON object",
+        b"[" * 11 + b"]" * 11: "11 levels",
+    }
+    for content, message in cases.items():
+        target.write_bytes(content)
+        with pytest.raises(ConfigError, match=message), placed(target, config):
+            raise AssertionError
+        assert target.read_bytes() == content
+        assert beside(target) == ["acl.json"]
+
+
+def test_a_folder_that_does_not_exist_or_is_in_its_place_is_said(
+    target: Path, config: Path, tmp_path: Path
 ) -> None:
-    target.write_bytes(content)
-    with pytest.raises(ConfigError, match=message), placed(target, config):
-        raise AssertionError
-    assert target.read_bytes() == content
-    assert beside(target) == ["acl.json"]
-
-
-def test_a_folder_that_does_not_exist_is_said(tmp_path: Path, config: Path) -> None:
-    target = tmp_path / "gone" / "acl.json"
-    with pytest.raises(ConfigError, match="the folder has to exist"), placed(target, config):
-        raise AssertionError
-
-
-def test_a_folder_in_its_place_is_refused(target: Path, config: Path) -> None:
     target.mkdir()
-    with pytest.raises(ConfigError, match="cannot be read: "), placed(target, config):
-        raise AssertionError
+    for path, words in (
+        (tmp_path / "gone" / "acl.json", "the folder has to exist"),
+        (target, "cannot be read: "),
+    ):
+        with pytest.raises(ConfigError, match=words), placed(path, config):
+            raise AssertionError
     assert beside(target) == ["acl.json"]
 
 
@@ -224,17 +209,7 @@ def kill(target: Path, config: Path) -> None:
     assert process.returncode == -signal.SIGKILL
 
 
-def test_another_process_is_refused_and_puts_its_own_back(target: Path, config: Path) -> None:
-    target.write_bytes(ODD)
-    with hold(target, config) as process:
-        with pytest.raises(ConfigError, match="another run"), placed(target, config):
-            raise AssertionError
-        process.communicate("")
-    assert process.returncode == 0
-    assert target.read_bytes() == ODD
-
-
-def test_another_process_with_another_temporary_directory_is_refused(
+def test_another_process_is_refused_whatever_its_temporary_directory(
     target: Path, config: Path, tmp_path: Path
 ) -> None:
     target.write_bytes(ODD)
@@ -245,6 +220,7 @@ def test_another_process_with_another_temporary_directory_is_refused(
             raise AssertionError
         assert target.read_bytes() == placed_there
         process.communicate("")
+    assert process.returncode == 0
     assert target.read_bytes() == ODD
     assert beside(target) == ["acl.json"]
 
@@ -298,17 +274,12 @@ def test_a_file_changed_after_the_kill_is_not_overwritten(target: Path, config: 
     assert len(beside(target)) == 2
 
 
-def test_a_file_put_back_by_hand_after_the_kill_is_taken(target: Path, config: Path) -> None:
-    target.write_bytes(ODD)
-    kill(target, config)
-    target.write_bytes(ODD)  # git checkout
-    with placed(target, config):
-        pass
-    assert target.read_bytes() == ODD
-    assert beside(target) == ["acl.json"]
-
-
-def test_a_file_made_by_hand_after_the_kill_is_the_user_s(target: Path, config: Path) -> None:
+@pytest.mark.parametrize("there", [True, False], ids=["put back, as by git checkout", "made"])
+def test_a_file_that_is_there_by_hand_after_the_kill_is_the_user_s(
+    target: Path, config: Path, *, there: bool
+) -> None:
+    if there:
+        target.write_bytes(ODD)
     kill(target, config)
     target.write_bytes(ODD)
     with placed(target, config):
@@ -351,36 +322,26 @@ def test_a_folder_that_goes_away_is_an_error_that_says_where_the_file_is(
         pass
 
 
-def test_a_program_that_reads_the_file_is_seen(target: Path, config: Path) -> None:
-    with placed(target, config) as place:
-        assert place.unknown == ""
-        assert place.was_read() is False
-        subprocess.run([sys.executable, "-c", "import sys; open(sys.argv[1]).read()", target], check=True)
-        assert place.was_read() is True
-
-
-def test_a_program_that_only_looks_for_the_file_has_not_read_it(target: Path, config: Path) -> None:
-    target.write_text("{}")
-    with placed(target, config) as place:
-        subprocess.run([sys.executable, "-c", "import os, sys; os.stat(sys.argv[1])", target], check=True)
-        assert place.was_read() is False
-    with placed(target, config) as place:
-        assert place.was_read() is False, "what an earlier run read counts for nothing"
-
-
-@pytest.mark.parametrize("change", ["replace", "append", "remove"])
-def test_of_a_file_that_was_changed_meanwhile_nothing_is_known(
-    target: Path, config: Path, change: str
+def test_a_program_that_reads_the_file_is_seen_and_one_that_only_looks_for_it_has_not(
+    target: Path, config: Path
 ) -> None:
-    with placed(target, config) as place:
-        if change == "append":
-            with target.open("a") as file:
-                file.write(" ")
-        else:
-            target.unlink()
-            if change == "replace":
-                target.write_text("{}")
-        assert place.was_read() is None
+    target.write_text("{}")
+    for number, source in enumerate(("os.stat(sys.argv[1])", "open(sys.argv[1]).read()", "")):
+        with placed(target, config) as place:
+            assert (place.unknown, place.was_read()) == ("", False), "what an earlier run read is nothing"
+            subprocess.run([sys.executable, "-c", f"import os, sys; {source}", target], check=True)
+            assert place.was_read() is (number == 1)
+
+
+def test_of_a_file_that_was_changed_meanwhile_nothing_is_known(target: Path, config: Path) -> None:
+    for change in ("replace", "append", "remove"):
+        with placed(target, config) as place:
+            content = target.read_text()
+            if change != "append":
+                target.unlink()
+            if change != "remove":
+                target.write_text(f"{content} " if change == "append" else "{}")
+            assert place.was_read() is None, change
 
 
 def test_where_reading_leaves_no_trace_nothing_is_known(

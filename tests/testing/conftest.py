@@ -15,7 +15,7 @@ import pytest
 
 from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
 from pytest_npudump.errors import FormatError, RequestError, RuntimeUnavailableError
-from pytest_npudump.runtime.base import Evidence
+from pytest_npudump.runtime.base import RunActivity
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
@@ -70,23 +70,12 @@ class Safetensors:
 
 
 @dataclass
-class NumpyActivity:
-    initialised: bool = False
-    models: tuple[Path, ...] = ()
-    executions: int = 0
-    likely_cause: str = "no operator ran"
-    released: bool = False
-    programs: tuple[str, ...] = ()
-    evidence: Evidence = field(default_factory=Evidence)
-
-
-@dataclass
 class NumpyRuntime:
     """Runs numpy's functions, and dumps what they return."""
 
     name: str = "numpy"
     config_name: str = "numpy.json"
-    activity: NumpyActivity = field(default_factory=NumpyActivity)
+    activity: RunActivity = field(default_factory=lambda: RunActivity(likely_cause="no operator ran"))
     target: Path | None = None
 
     def producer(self) -> Mapping[str, str]:
@@ -97,7 +86,7 @@ class NumpyRuntime:
         path.chmod(0o600)
 
     def start(self, config: Path, *, resumed: bool = False) -> None:
-        self.activity = self.activity if resumed else NumpyActivity()
+        self.activity = self.activity if resumed else RunActivity(likely_cause="no operator ran")
         self.activity.initialised = True
         self.target = Path(json.loads(config.read_text(encoding="utf-8"))["dump_path"])
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from _pytest.outcomes import Failed, Skipped
+from hypothesis import Phase, settings
 from safetensors.numpy import save_file
 
 from pytest_npudump.dump.records import TensorKey, TensorRecord
@@ -122,7 +123,7 @@ def once_only(self: Any) -> None:
     self.target = None
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("methods", "caught_by"),
     [
         ({"stop": goes_on}, "what_runs_afterwards_is_not_dumped"),
@@ -255,7 +256,7 @@ class Readers:
         return [replace(record, note=Noted("local")) for record in self.right(path)]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("reader", "caught_by"),
     [
         ("skips_one", "every_tensor_is_read_with_its_values"),
@@ -278,6 +279,9 @@ def test_a_wrong_reader_is_caught(
     reader: str, caught_by: str, others: Any, file_arguments: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pytest_npudump.testing.file_formats._HANG", 0.5)
+    damaged: Any = FormatConformance.test_a_damaged_file_is_read_as_far_as_it_goes_or_refused
+    unshrunk = settings(damaged._hypothesis_internal_use_settings, phases=[Phase.generate])
+    monkeypatch.setattr(damaged, "_hypothesis_internal_use_settings", unshrunk)
     readers = Readers(others.Safetensors().read)
     found = [*failing(SafetensorsSuite(getattr(readers, reader)), file_arguments, caught_by)]
     for file in readers.kept:

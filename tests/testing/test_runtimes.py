@@ -57,7 +57,7 @@ def _emulator() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_emulator")
 class TestEmulator(RuntimeConformance):
-    provider = "pytest_npudump.runtime.emulator.provider"
+    provider = "pytest_npudump.runtime.emulator"
     clients = ("onnx", "onnxruntime")
     arrays = (ARRAY,)
 
@@ -94,7 +94,7 @@ def _client(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
 @pytest.mark.usefixtures("_client")
 class TestTorchNpu(RuntimeConformance):
     client = ("torch_client", {"torch", "torch_npu"})
-    provider = "pytest_npudump.runtime.torch_npu.provider"
+    provider = "pytest_npudump.runtime.torch_npu"
     clients = ("torch", "torch_npu")
     request = DumpRequest(scene="op", dump_data="tensor")
 
@@ -117,7 +117,7 @@ class TestTorchNpuStatistics(TestTorchNpu):
 @pytest.mark.usefixtures("_client")
 class TestMindSpore(RuntimeConformance):
     client = ("mindspore_client", {"mindspore"})
-    provider = "pytest_npudump.runtime.mindspore.provider"
+    provider = "pytest_npudump.runtime.mindspore"
     clients = ("mindspore",)
     one_dump_a_process = True
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.demo.classifier import find_model
+from pytest_npudump.demo import find_model
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from pytest_npudump.explain.dumped_operators import DumpedOperator
 from pytest_npudump.explain.matches import NAME
 from pytest_npudump.explain.operator_alone import CONVICTED, UNKNOWN, UPSTREAM, judge_alone, judged_upstream
 from pytest_npudump.explain.reference_model import ReferenceModel
-from pytest_npudump.onnxmodels.random_operators import draws_random
+from pytest_npudump.onnxmodels.graph import draws_random
 from verdicts.execution import Runner
 from verdicts.faults import faults
 from verdicts.numerics import Numerics, noises

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, aligned_keys
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.onnxmodels.random_operators import draws_random
+from pytest_npudump.onnxmodels.graph import draws_random
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

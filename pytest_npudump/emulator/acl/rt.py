@@ -1,4 +1,9 @@
-"""``acl.rt``: devices, contexts, memory, and what :mod:`pytest_npudump.emulator.acl._streams` adds to it.
+"""``acl.rt``: devices, contexts and memory, streams, events and callbacks.
+
+Sources: ``api_impl.cc`` of hicann/runtime, by function (``StreamSynchronize``, ``StreamDestroy``, ...): every
+call of ``acl.rt`` needs a context of its thread (107002), most take only a stream of that context (107003);
+its ``event.cpp``, ``event.cc``, ``callback.cpp``, ``cb_subscribe.cc`` and ``api_impl_david.cc``;
+``rt_synchronize.cpp`` of pyACL's ``rt``.
 
 Sources: ``memory.cpp`` (``MemcpyKindTranslate``), ``api_error.cc`` and ``api_impl.cc`` (``MemCopySync``,
 ``MemcpyAsync``, ``MemSetSync``) of hicann/runtime, and the documents of ``acl.rt.memcpy``: the kind of a copy
@@ -7,20 +12,324 @@ has to be one that there is, but CANN goes by the addresses, whatever the kind s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+import threading
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._calls import CODE, RT, known
-from pytest_npudump.emulator.acl._streams import here, own_stream, wait_for
 from pytest_npudump.emulator.codes import RefusedError, missing
 from pytest_npudump.emulator.memory import DEVICE, DEVICE_BYTES, HOST
 from pytest_npudump.emulator.process import DEVICES, process
-from pytest_npudump.emulator.streams import DeviceContext, Stream, Work
+from pytest_npudump.emulator.streams import (
+    DEFAULT,
+    DEFAULT_STREAM,
+    FOR_EVER,
+    TIME_LINE,
+    DeviceContext,
+    Event,
+    Mark,
+    Stream,
+    Wait,
+    Work,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_npudump.emulator.memory import Bytes
+
+
+_COMPLETE, _NOT_READY, _RESERVED = 0, 1, 0xFFFF
+"""``aclrtStreamStatus``."""
+_NANOSECONDS = 1_000_000
+_BLOCK_TYPES = (0, 1)
+
+
+def here() -> DeviceContext:
+    """Return this thread's context; 107002 where it has none."""
+    context = process().context
+    if context is None:
+        raise RefusedError(codes.RT_CONTEXT_NULL, "this thread has no context; call acl.rt.set_device first")
+    return context
+
+
+def any_stream(handle: int) -> Stream:
+    """Return the stream of a handle, of whatever context: 0 is the default one of this thread's context.
+
+    107002 without a context, 107000 for an unknown handle.
+    """
+    context = here()
+    if handle == DEFAULT_STREAM:
+        return context.stream
+    found = process().handles.get(handle, Stream)
+    if found is None:
+        raise RefusedError(codes.RT_PARAM_INVALID, f"{handle:#x} is no stream")
+    return found
+
+
+def own_stream(handle: int) -> Stream:
+    """Return the stream of a handle as :func:`any_stream` does; 107003 for one of another context."""
+    stream = any_stream(handle)
+    if stream.context is not process().context:
+        why = (
+            f"{handle:#x} is a stream of another context (device {stream.context.device}); make that context"
+        )
+        raise RefusedError(codes.RT_STREAM_CONTEXT, f"{why} this thread's with acl.rt.set_context first")
+    return stream
+
+
+def drain(stream: Stream, milliseconds: int = FOR_EVER) -> None:
+    """Wait until a stream is empty; 507046 where CANN waits for ever, as it never goes on."""
+    reason = process().streams.wait_for(stream, milliseconds)
+    if reason:
+        raise RefusedError(codes.RT_STREAM_SYNC_TIMEOUT, f"the stream does not go on: {reason}")
+
+
+def wait_for(stream: Stream, milliseconds: int = FOR_EVER) -> None:
+    """Wait for a stream; 507046, or the code of what failed on it."""
+    drain(stream, milliseconds)
+    failure = stream.take_failure()
+    if failure is not None:
+        raise failure
+
+
+def check_limit(milliseconds: int) -> None:
+    """Refuse a time limit that is none (107000); -1 waits for ever."""
+    if milliseconds < FOR_EVER:
+        raise RefusedError(codes.RT_PARAM_INVALID, f"{milliseconds} ms; expected -1 or more")
+
+
+def _create_stream(*_: int) -> int:
+    return process().handles.add(Stream(here(), next(process().stream_ids)))
+
+
+@RT("k")
+def destroy_stream(handle: int) -> None:
+    """``(stream) -> ret``, when its tasks have ended; 107003 for a stream of another context."""
+    known(Stream, handle)
+    stream = own_stream(handle)
+    drain(stream)
+    state = process()
+    with state.streams.changed:
+        state.subscriptions.remove(stream)
+    state.handles.remove(handle, Stream)
+
+
+@RT("ki")
+def synchronize_stream_with_timeout(handle: int, milliseconds: int) -> None:
+    """``(stream, milliseconds) -> ret``: 507046 after that time, -1 waits for ever, less is 107000."""
+    check_limit(milliseconds)
+    wait_for(any_stream(handle), milliseconds)
+
+
+@RT("kI")
+def set_stream_overflow_switch(handle: int, flag: int) -> None:
+    """``(stream, flag) -> ret``: detection can only be left off."""
+    if flag:
+        raise RefusedError(codes.RT_FEATURE_NOT_SUPPORT, "the emulator cannot detect overflows")
+    any_stream(handle)
+
+
+RT.table(
+    {
+        "create_stream": ((), (0, CODE), _create_stream),
+        # Neither priority nor flag makes a difference. CANN takes the nearest priority for one outside of 0
+        # to 7, and an unknown flag for none.
+        "create_stream_with_config": ("ii", (0, CODE), _create_stream),
+        # when its tasks have ended; the code of a task that failed on the device
+        "synchronize_stream": (any_stream, CODE, wait_for),
+        "stream_query": (
+            any_stream,
+            (_RESERVED, CODE),
+            lambda stream: _NOT_READY if stream.steps else _COMPLETE,
+        ),
+        "get_stream_overflow_switch": (any_stream, (0, CODE), lambda _: 0),
+    }
+)
+
+
+def event(handle: int) -> Event:
+    """Return an event; 100000 for NULL, 107000 for what is none."""
+    if not handle:
+        raise RefusedError(codes.INVALID_PARAM, "the event is NULL")
+    found = process().handles.get(handle, Event)
+    if found is None:
+        raise RefusedError(codes.RT_PARAM_INVALID, f"{handle:#x} is no event")
+    return found
+
+
+def _create_event(flags: int = DEFAULT) -> int:
+    here()
+    return process().handles.add(Event(flags))
+
+
+@RT("k")
+def destroy_event(handle: int) -> None:
+    """``(event) -> ret``; a stream that waits for it goes on waiting for its mark."""
+    event(handle)
+    process().handles.remove(handle, Event)
+
+
+@RT(event, own_stream)
+def record_event(marked: Event, stream: Stream) -> None:
+    """``(event, stream) -> ret``."""
+    with process().streams.changed:
+        marked.mark = Mark(stream)
+        process().streams.put(stream, marked.mark)
+
+
+@RT("kk")
+def stream_wait_event(handle: int, number: int) -> None:
+    """``(stream, event) -> ret``: 107000 for an event that was never recorded."""
+    awaited, stream = event(number), own_stream(handle)
+    if awaited.mark is None:
+        message = "the event was never recorded; call acl.rt.record_event first"
+        raise RefusedError(codes.RT_PARAM_INVALID, message)
+    with process().streams.changed:
+        awaited.waiting += 1
+        mark = None if awaited.mark is awaited.cleared else awaited.mark
+        process().streams.put(stream, Wait(awaited, mark))
+
+
+@RT("ki")
+def synchronize_event_with_timeout(handle: int, milliseconds: int) -> None:
+    """``(event, milliseconds) -> ret``: 507047 after that time, -1 waits for ever, less is 107000."""
+    check_limit(milliseconds)
+    _synchronize(event(handle), milliseconds)
+
+
+def _synchronize(awaited: Event, milliseconds: int = FOR_EVER) -> None:
+    """Wait for an event. Where its stream never goes on, CANN waits for ever in place of the 507047."""
+    record = awaited.mark
+    if record is None:
+        return
+    reason = process().streams.wait_until(record.stream, lambda: record.done, milliseconds)
+    if reason:
+        raise RefusedError(codes.RT_EVENT_SYNC_TIMEOUT, reason)
+
+
+@RT("kk", refused=(0.0, CODE))
+def event_elapsed_time(start: int, end: int) -> float:
+    """``(start, end) -> (milliseconds, ret)``.
+
+    507000 where one was never recorded, 107006 where its mark is not passed or it keeps no time.
+    """
+    times = []
+    for handle in (start, end):
+        timed = event(handle)
+        if timed.mark is None:
+            raise RefusedError(codes.RT_INTERNAL_ERROR, "an event was never recorded")
+        if not timed.recorded or not timed.flags & TIME_LINE:
+            message = "an event's mark is not passed, or it was created without the flag 8"
+            raise RefusedError(codes.RT_EVENT_TIMESTAMP_INVALID, message)
+        times.append(timed.mark.nanoseconds)
+    return (times[1] - times[0]) / _NANOSECONDS
+
+
+RT.table(
+    {
+        "create_event": ((), (0, CODE), _create_event),
+        # only an event with the flag 8 keeps the time
+        "create_event_with_flag": ("I", (0, CODE), _create_event),
+        # Streams that are told to wait from now on wait for the next mark.
+        "reset_event": (
+            (event, own_stream),
+            CODE,
+            lambda of, stream: process().streams.put(stream, Work(stream, of.clear)),
+        ),
+        # whether its mark is still to be passed; whether it was passed; whether a stream waits for it
+        "query_event": (event, (0, CODE), lambda of: int(of.mark is not None and not of.recorded)),
+        "query_event_status": (event, (0, CODE), lambda of: int(of.recorded)),
+        "query_event_wait_status": (event, (0, CODE), lambda of: int(of.waiting > 0)),
+        "synchronize_event": (event, CODE, _synchronize),
+    }
+)
+
+
+def _stream(handle: int) -> Stream:
+    """Return a stream of whatever context; only the default one needs a context of this thread."""
+    return (process().handles.get(handle, Stream) if handle else None) or any_stream(handle)
+
+
+@RT("K", _stream)
+def subscribe_report(thread: int, stream: Stream) -> None:
+    """``(thread id, stream) -> ret``: that thread is to run the stream's callbacks.
+
+    107011 for a stream that has a thread, 107012 for a thread that serves another device.
+    """
+    state = process()
+    with state.streams.changed:
+        state.subscriptions.add(thread, stream)
+
+
+@RT("K", _stream)
+def unsubscribe_report(thread: int, stream: Stream) -> None:
+    """``(thread id, stream) -> ret``, when the callbacks that block the stream have run.
+
+    107011 for a stream without a thread, 107012 for another thread's. Callbacks that do not block and have
+    not run by then never will.
+    """
+    state = process()
+    state.subscriptions.check(thread, stream)
+    drain(stream)
+    with state.streams.changed:
+        state.subscriptions.remove(stream)
+        state.streams.changed.notify_all()
+
+
+@RT("OOik")
+def launch_callback(function: Callable[[Any], Any], argument: object, block_type: int, handle: int) -> None:
+    """``(function, list, block type, stream) -> ret``: the function is called with the list.
+
+    Block type 1 lets the stream go on only when it has run, 0 at once. 107015 where no thread is subscribed.
+    """
+    if not callable(function):
+        raise TypeError("parameter must be callable")
+    if block_type not in _BLOCK_TYPES:
+        raise RefusedError(codes.INVALID_PARAM, f"block type {block_type}; expected 0 or 1")
+    stream, state = own_stream(handle), process()
+    with state.streams.changed:
+        callback = state.subscriptions.callback(stream, function, argument, blocks=bool(block_type))
+        state.streams.put(stream, callback)
+
+
+@RT("i")
+def process_report(milliseconds: int) -> None:
+    """``(milliseconds) -> ret``: waits for callbacks of this thread's streams and runs those that are due.
+
+    100000 for a time of 0 or less than -1 (for ever), 107012 for a thread that is not subscribed, 107002
+    where neither its device nor the thread has a context, 507012 where nothing came in that time.
+
+    Raises:
+        SystemError: a callback raised something, which is the cause. pyACL leaves the error to the
+            interpreter, which finds it when this call returns; callbacks behind it are run by the next call.
+    """
+    if milliseconds < FOR_EVER or not milliseconds:
+        raise RefusedError(codes.INVALID_PARAM, f"{milliseconds} ms; expected -1, or more than 0")
+    state, thread = process(), threading.get_ident()
+    subscriptions = state.subscriptions
+    with state.streams.changed:  # another thread may be subscribing at this moment
+        served = next((stream for stream, owner in subscriptions.threads.items() if owner == thread), None)
+    if served is None:
+        raise RefusedError(codes.RT_THREAD_SUBSCRIBE, f"thread {thread} is subscribed to no stream")
+    if served.context.device not in state.default_contexts:
+        here()
+    pending = subscriptions.pending[thread]
+    state.streams.wait(
+        lambda: bool(pending) or subscriptions.pending.get(thread) is not pending, milliseconds
+    )
+    if not pending:
+        raise RefusedError(codes.RT_REPORT_TIMEOUT, f"no callback within {milliseconds} ms")
+    while pending:
+        report = pending.popleft()
+        try:
+            report.function(report.argument)
+        except BaseException as error:
+            text = "<built-in function process_report> returned a result with an exception set"
+            raise SystemError(text) from error
+        finally:
+            report.done = True
+            state.streams.settle()
 
 
 _RUN_MODE_HOST = 1

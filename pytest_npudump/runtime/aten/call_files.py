@@ -17,10 +17,9 @@ import numpy as np
 
 from pytest_npudump.dump.arrays.decode import is_of_numpy
 from pytest_npudump.errors import DumpError
-from pytest_npudump.runtime.aten.host_copy import HostCopy, NotCopiedError, View, array_of
 from pytest_npudump.runtime.aten.kept_calls import KeptCall
 from pytest_npudump.runtime.aten.operators import results_of, tensors_in, written_by
-from pytest_npudump.runtime.aten.recompute import Reading, computed
+from pytest_npudump.runtime.aten.recompute import HostCopy, NotCopiedError, Reading, View, array_of, computed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -189,7 +188,7 @@ def as_data(value: Any, memory: Mapping[tuple[int, str], str]) -> Any:
     """Return an argument as data: what JSON has no word for as an object whose only key says what it is.
 
     Args:
-        value: of a :class:`~.host_copy.HostCopy`, with views in place of tensors.
+        value: of a :class:`~.recompute.HostCopy`, with views in place of tensors.
         memory: the names of the pieces of memory.
 
     Raises:

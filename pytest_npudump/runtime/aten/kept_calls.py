@@ -13,14 +13,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from pytest_npudump.dump.table import squeezed
-from pytest_npudump.runtime.aten.host_copy import (
-    HostCopy,
-    NotCopiedError,
-    array_of,
-    copied,
-    on_host,
-    size_of,
-)
 from pytest_npudump.runtime.aten.operators import (
     is_view,
     makes_new,
@@ -31,14 +23,22 @@ from pytest_npudump.runtime.aten.operators import (
     writes,
     written_by,
 )
-from pytest_npudump.runtime.aten.recompute import NotRecomputedError, recompute
+from pytest_npudump.runtime.aten.recompute import (
+    HostCopy,
+    NotCopiedError,
+    NotRecomputedError,
+    array_of,
+    copied,
+    on_host,
+    recompute,
+    size_of,
+)
 from pytest_npudump.runtime.graphs import LowestMode, leaves_graphs_alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from pytest_npudump.runtime.aten.host_copy import Array
-    from pytest_npudump.runtime.aten.recompute import Reading
+    from pytest_npudump.runtime.aten.recompute import Array, Reading
 
     Copy = HostCopy | str
     """The arguments of a call, or why there is no copy of them."""

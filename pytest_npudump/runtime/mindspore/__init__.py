@@ -1,1 +1,72 @@
-"""MindSpore: the ``adapter`` and what shows that something ran, and a MindIR ``model``."""
+"""MindSpore: where it is, and which device it runs on; ``adapter`` dumps its graphs."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.errors import MissingExtraError, RuntimeUnavailableError
+from pytest_npudump.language.translation import said
+from pytest_npudump.runtime.registry import Probe
+
+if TYPE_CHECKING:
+    from pytest_npudump.runtime.base import Runtime
+
+
+NPU = False
+REMEDY = said("pip install 'pytest-npudump[mindspore]', if the tests use it")
+
+
+def find(option: str) -> str:
+    """Look for the module."""
+    if not is_imported() and find_spec("mindspore") is None:
+        raise MissingExtraError(option, "mindspore", "mindspore")
+    return ""
+
+
+def load(option: str, device: int) -> Runtime:
+    """Import MindSpore and load its adapter."""
+    from pytest_npudump.runtime.mindspore.adapter import MindSporeRuntime  # noqa: PLC0415 - only where chosen
+
+    return MindSporeRuntime(_imported(option), device)
+
+
+def require(option: str) -> None:
+    """Import MindSpore and ask it for its device."""
+    target = _imported(option).get_context("device_target")
+    if target != "Ascend":
+        raise RuntimeUnavailableError(f"{option}: MindSpore finds no Ascend device and runs on {target}")
+
+
+def probe() -> Probe:
+    """Import MindSpore, and ask for its device.
+
+    Raises:
+        RuntimeUnavailableError: it is not installed, or cannot be imported.
+    """
+    option = "--npudump-runtime=mindspore"
+    find(option)
+    facts = load(option, 0).producer()
+    why = f"MindSpore {facts['mindspore']} runs on {facts['device_target']}"
+    return Probe(works=True, why=why, soc=facts.get("soc", ""))
+
+
+def needs_process(scene: str) -> bool:
+    """MindSpore reads one dump configuration a process."""
+    del scene
+    return True
+
+
+def is_imported() -> bool:
+    """Whether somebody has imported MindSpore."""
+    return "mindspore" in sys.modules
+
+
+def _imported(option: str) -> Any:
+    try:
+        return importlib.import_module("mindspore")
+    except (ImportError, OSError, RuntimeError, AttributeError) as error:
+        words = " ".join(str(error).split())
+        raise RuntimeUnavailableError(f"{option}: mindspore cannot be imported: {words}") from error

@@ -7,6 +7,11 @@ dumping where the variable is gone. So one process can run one marked test once.
 It copies the configuration it has read to ``rank_{r}/.dump_metadata``, and lists each graph's kernels in
 ``rank_{r}/execution_order/ms_execution_order_graph_{g}.csv``. Once a run matched ``iteration``, its number
 stands in ``ms_global_execution_order_graph_{g}.csv`` beside it, whatever ``kernels`` selects.
+
+For a calibration the inputs of cells are perturbed. The outermost cell that is called is a model, and
+the tensors among its arguments are what it is fed. It gets others in their place, as a MindSpore tensor does
+not tell where its values lie. While it runs MindSpore is as it was. What ``mindspore.jit`` made of a function
+is no cell, and gets what it is given.
 """
 
 from __future__ import annotations
@@ -19,6 +24,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from pytest_npudump.config.acl_json import dump_section, write_acl_json
 from pytest_npudump.config.data_dump import (
     check_request,
@@ -29,16 +36,17 @@ from pytest_npudump.config.data_dump import (
 from pytest_npudump.dump.bytes.textfile import read_small
 from pytest_npudump.errors import FormatError, RuntimeUnavailableError
 from pytest_npudump.language.text import first_of
+from pytest_npudump.onnxmodels.variation import Varying
 from pytest_npudump.runtime.acl import variable_facts
-from pytest_npudump.runtime.base import Evidence
-from pytest_npudump.runtime.mindspore.model import MindIRSession, VariedCells
-from pytest_npudump.runtime.perturbed_inputs import DEVICE_VARIES
+from pytest_npudump.runtime.base import Evidence, ModelSession
+from pytest_npudump.runtime.perturbed_inputs import VariedRuntime
+from pytest_npudump.runtime.replaced import Replaced
 from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-    from pytest_npudump.onnxmodels.variation import Variation, Varying
+    from pytest_npudump.onnxmodels.variation import Variation
     from pytest_npudump.request import RunRequest
 
 
@@ -183,7 +191,7 @@ def synchronize(mindspore: Any) -> None:
 
 
 @dataclass(slots=True)
-class MindSporeRuntime:
+class MindSporeRuntime(VariedRuntime):
     """Dumps the graphs that MindSpore runs in this process.
 
     Attributes:
@@ -193,7 +201,6 @@ class MindSporeRuntime:
         config_name: name of the file that configures the dump.
     """
 
-    varies: ClassVar[frozenset[str]] = DEVICE_VARIES
     seen_as_inputs: ClassVar[str] = "tensors that a mindspore.nn.Cell is called with; no functions of jit"
 
     mindspore: Any
@@ -204,12 +211,12 @@ class MindSporeRuntime:
     _before: dict[str, str | None] = field(default_factory=dict)
     _dumping: bool = False
     _device_set: bool = False
-    _cells: VariedCells = field(init=False)
+    _varied: VariedCells = field(init=False)
     _read: ClassVar[list[Path]] = []
 
     def __post_init__(self) -> None:
         """Begin with nothing that varies."""
-        self._cells = VariedCells(self.mindspore)
+        self._varied = VariedCells(self.mindspore)
 
     @property
     def target(self) -> str:
@@ -334,15 +341,6 @@ class MindSporeRuntime:
         self.mindspore.set_context(memory_optimize_level="O1")
         return True
 
-    def vary(self, variation: Variation) -> None:
-        """Have what cells are fed from here on vary so."""
-        self._cells.vary(variation)
-
-    @property
-    def varying(self) -> Varying:
-        """What varies, and which inputs the last variation has reached."""
-        return self._cells.varying
-
     def release(self) -> None:
         """Do nothing: whoever takes the configuration need not switch anything on."""
 
@@ -364,3 +362,124 @@ class MindSporeRuntime:
     def close(self) -> None:
         """End the dump; the device stays with MindSpore, which gives it back when the process ends."""
         self.stop()
+
+
+_SUFFIX = ".mindir"
+
+
+@dataclass(slots=True)
+class MindIRSession(ModelSession):
+    """A loaded MindIR model.
+
+    Attributes:
+        mindspore: the module.
+        graph: the ``GraphCell``; None once the session is closed.
+        path: the file.
+        executions: how often the graph was called; a run that is refused before is none.
+    """
+
+    mindspore: Any
+    graph: Any
+    path: Path
+    executions: int = 0
+
+    @classmethod
+    def load(cls, mindspore: Any, path: Path) -> MindIRSession:
+        """Load a file that ``mindspore.export(..., file_format="MINDIR")`` wrote.
+
+        Raises:
+            RuntimeUnavailableError: it is none, or MindSpore cannot load it.
+        """
+        if path.suffix != _SUFFIX:
+            raise RuntimeUnavailableError(
+                f"npu_dump.load_model({path.name!r}): the runtime mindspore loads {_SUFFIX} files only. "
+                f"Build the network in the test, and call it in GRAPH_MODE or under mindspore.jit; "
+                f"for an .om file use --npudump-runtime=acl"
+            )
+        if not path.is_file():
+            raise RuntimeUnavailableError(f"npu_dump.load_model(): there is no file {path}")
+        try:
+            graph = mindspore.nn.GraphCell(mindspore.load(str(path)))
+        except (RuntimeError, ValueError, TypeError) as error:
+            words = " ".join(str(error).split())
+            raise RuntimeUnavailableError(f"MindSpore cannot load {path}: {words}") from error
+        return cls(mindspore, graph, path)
+
+    def run(self, *arrays: np.ndarray) -> list[np.ndarray]:
+        """Run the model once; raise what MindSpore raises, or RuntimeUnavailableError once closed."""
+        if self.graph is None:
+            raise RuntimeUnavailableError(f"{self.path.name} is closed")
+        tensors = [self.mindspore.Tensor(np.ascontiguousarray(array)) for array in arrays]
+        self.executions += 1
+        outputs = self.graph(*tensors)
+        found = outputs if isinstance(outputs, tuple | list) else (outputs,)
+        return [output.asnumpy() for output in found]
+
+    def close(self) -> None:
+        """Let go of the graph; closing twice is allowed."""
+        self.graph = None
+
+
+class VariedCells:
+    """The cells that are called from :meth:`vary` to the next one.
+
+    Attributes:
+        varying: what varies at present, and which inputs that has reached.
+
+    Args:
+        mindspore: the module.
+    """
+
+    def __init__(self, mindspore: Any) -> None:
+        self._mindspore = mindspore
+        self.varying = Varying()
+        self._executions = 0
+        self._replaced = Replaced()
+
+    def vary(self, variation: Variation) -> None:
+        """Perturb or note what cells are fed from here on, or neither, as the variation says."""
+        self._replaced.put_back()
+        self.varying.begin(variation)
+        self._executions = 0
+        if variation.sees_inputs:
+            self._put()
+
+    def _put(self) -> None:
+        nn = getattr(self._mindspore, "nn", None)
+        for name in (
+            "Cell",
+            "GraphCell",
+        ):  # the second one has a call of its own, and is what a MindIR file is
+            self._replaced.put(getattr(nn, name, None), "__call__", self._call)
+
+    def _call(self, original: Callable[..., Any], cell: Any, /, *arguments: Any, **named: Any) -> Any:
+        execution, self._executions = self._executions, self._executions + 1
+        given: dict[Any, Any] = {**dict(enumerate(arguments)), **named}
+        fed = {
+            place: self._fed(f"{place} of {type(cell).__name__}", value, (execution, number))
+            for number, (place, value) in enumerate(given.items())
+        }
+        self._replaced.put_back()
+        try:
+            return original(
+                cell, *(fed[number] for number in range(len(arguments))), **{n: fed[n] for n in named}
+            )
+        finally:
+            if self.varying.variation.sees_inputs:
+                self._put()
+
+    def _fed(self, name: str, value: Any, place: tuple[int, int]) -> Any:
+        """Return an argument as it is to be."""
+        tensor = self._mindspore.Tensor
+        if isinstance(value, list | tuple) and any(isinstance(each, tensor) for each in value):
+            self.varying.unreached.add(f"{name} ({type(value).__name__})")
+        if not isinstance(value, tensor) or isinstance(value, self._mindspore.Parameter):
+            return value
+        try:
+            values = value.asnumpy()
+        except (TypeError, RuntimeError) as error:
+            self.varying.unreached.add(f"{name} ({' '.join(str(error).split())})")
+            return value
+        self.varying.note_fed(name, values, place[0])
+        moved = self.varying.moved(name, values, place)
+        return value if moved is None else tensor(moved, dtype=value.dtype)

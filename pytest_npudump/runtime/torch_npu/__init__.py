@@ -1,1 +1,83 @@
-"""PyTorch on the NPU: the ``adapter``, the ``client``, and ``varied_modules`` of a calibration."""
+"""PyTorch on the NPU: where torch_npu is, and whether it has a device, without importing torch.
+
+``adapter`` switches the dump and perturbs modules, ``client`` are torch_npu's own calls.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.language.translation import said
+from pytest_npudump.runtime.registry import Probe
+
+if TYPE_CHECKING:
+    from pytest_npudump.runtime.base import Runtime
+
+
+NPU = True
+REMEDY = said("install it with CANN on a machine with an NPU, if the tests use it")
+
+
+def find(option: str) -> str:
+    """Look for the module."""
+    if "torch_npu" not in sys.modules and find_spec("torch_npu") is None:
+        raise RuntimeUnavailableError(f"{option}: no module 'torch_npu' can be imported")
+    return ""
+
+
+def load(option: str, device: int) -> Runtime:
+    """Import torch_npu and load its adapter."""
+    from pytest_npudump.runtime.torch_npu.adapter import TorchNpuRuntime  # noqa: PLC0415 - only where chosen
+
+    return TorchNpuRuntime(_imported(option), device)
+
+
+def require(option: str) -> None:
+    """Import torch_npu and ask it for a device."""
+    _imported(option)
+
+
+def probe() -> Probe:
+    """Import torch_npu, and ask for its chip.
+
+    Raises:
+        RuntimeUnavailableError: it cannot be imported, or finds no device.
+    """
+    option = "--npudump-runtime=torch_npu"
+    find(option)
+    return Probe(works=True, why="a device answers", soc=load(option, 0).producer().get("soc", ""))
+
+
+def needs_process(scene: str) -> bool:
+    """CANN decides with a process's first operator whether overflows are dumped."""
+    return scene == "overflow"
+
+
+def is_imported_with_device() -> bool:
+    """Whether somebody has imported torch_npu, and it has a device."""
+    torch_npu = sys.modules.get("torch_npu")
+    return torch_npu is not None and _has_device(torch_npu)
+
+
+def _has_device(torch_npu: Any) -> bool:
+    try:
+        return bool(torch_npu.npu.is_available())
+    except (AttributeError, RuntimeError):  # an import that failed half-way, or a driver that does not answer
+        return False
+
+
+def _imported(option: str) -> Any:
+    try:
+        torch_npu = importlib.import_module("torch_npu")
+    except (ImportError, OSError, RuntimeError) as error:
+        words = " ".join(str(error).split())
+        raise RuntimeUnavailableError(
+            f"{option}: torch_npu cannot be imported: {words}; is set_env.sh of CANN sourced?"
+        ) from error
+    if not _has_device(torch_npu):
+        raise RuntimeUnavailableError(f"{option}: torch_npu is installed but finds no NPU")
+    return torch_npu

@@ -8,13 +8,21 @@ The first exception dump that is on stays on until ``finalize_dump``, and torch_
 one on with ``aclInit``. So the exception scene has torch_npu initialise ACL with its own file, where it can,
 and ends whatever dump was on before. CANN's opbase looks once a process, at the first operator, at whether
 overflows are dumped: that dump has to be on before the device is first used.
+
+For a calibration the inputs of modules are perturbed. The outermost module that is called is a
+model, and the tensors among its arguments are what it is fed. While it runs torch is as it was, so that what
+it compiles has nothing of ours in it, and modules that other threads call meanwhile get what they are given.
+Inside a compiled function nothing is perturbed.
 """
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
 
 from pytest_npudump.config.acl_json import refuse_operator_overflow
 from pytest_npudump.config.cann import rules_version
@@ -22,7 +30,8 @@ from pytest_npudump.config.check import check_file
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
 from pytest_npudump.runtime.acl import DUMP_NOT_RUN, ENDED_BY_TEST, MODE_UNKNOWN, AclError, AclJson, blind
 from pytest_npudump.runtime.aten.kept_calls import KeptCalls
-from pytest_npudump.runtime.base import Evidence
+from pytest_npudump.runtime.aten.recompute import NotCopiedError, array_of
+from pytest_npudump.runtime.base import RunActivity
 from pytest_npudump.runtime.graphs import (
     CapturedGraphs,
     DispatchedOperators,
@@ -30,7 +39,7 @@ from pytest_npudump.runtime.graphs import (
     ThreadsOfTest,
     leaves_graphs_alone,
 )
-from pytest_npudump.runtime.perturbed_inputs import DEVICE_VARIES
+from pytest_npudump.runtime.perturbed_inputs import PerturbedCalls, Unreached, VariedRuntime
 from pytest_npudump.runtime.programs import origin_of_program
 from pytest_npudump.runtime.torch_npu.client import (
     UTILS,
@@ -41,13 +50,11 @@ from pytest_npudump.runtime.torch_npu.client import (
     switches,
     why_private,
 )
-from pytest_npudump.runtime.torch_npu.varied_modules import VariedModules
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.onnxmodels.variation import Variation, Varying
     from pytest_npudump.runtime.aten.kept_calls import Kept, WantedOutput
 
 
@@ -87,30 +94,7 @@ _RELEASED = (
 
 
 @dataclass(slots=True)
-class TorchNpuActivity:
-    """What happened since the dump was asked for; operators and models are not counted.
-
-    Attributes:
-        watched: whether operators were looked for; the rest as in
-            :class:`pytest_npudump.runtime.base.Activity`.
-    """
-
-    initialised: bool = False
-    models: tuple[Path, ...] = ()
-    executions: int = 0
-    released: bool = False
-    programs: tuple[str, ...] = ()
-    evidence: Evidence = field(default_factory=Evidence)
-    watched: bool = False
-
-    @property
-    def likely_cause(self) -> str:
-        """What most likely left the dump empty."""
-        return _RELEASED if self.released else _UNSEEN if self.watched else _IDLE
-
-
-@dataclass(slots=True)
-class TorchNpuRuntime(AclJson):
+class TorchNpuRuntime(VariedRuntime, AclJson):
     """Dumps what runs through ``torch_npu`` in this process.
 
     Attributes:
@@ -120,13 +104,12 @@ class TorchNpuRuntime(AclJson):
     """
 
     refused_while_collecting = frozenset({"overflow", "watcher"})
-    varies = DEVICE_VARIES
     seen_as_inputs = "tensors that a torch.nn.Module is called with, outside of compiled functions"
 
     torch_npu: Any
     device: int = 0
     name: str = "torch_npu"
-    activity: TorchNpuActivity = field(default_factory=TorchNpuActivity)
+    activity: RunActivity = field(default_factory=lambda: RunActivity(likely_cause=_IDLE))
     _dumping: bool = False
     _device_set: bool = False
     _dump_type: str = ""
@@ -135,12 +118,12 @@ class TorchNpuRuntime(AclJson):
     _left: DumpOfTest | None = None
     _graphs: CapturedGraphs = field(default_factory=CapturedGraphs)
     _threads: ThreadsOfTest = field(default_factory=ThreadsOfTest)
-    _modules: VariedModules = field(init=False)
+    _varied: VariedModules = field(init=False)
     _calls: KeptCalls = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin with nothing that varies, and nothing to keep."""
-        self._modules = VariedModules(self.torch_npu)
+        self._varied = VariedModules(self.torch_npu)
         self._calls = KeptCalls("npu", self._capturing, lambda tensor: why_private(self.torch_npu, tensor))
 
     def producer(self) -> Mapping[str, str]:
@@ -177,7 +160,7 @@ class TorchNpuRuntime(AclJson):
             refuse_operator_overflow(rules_version())
             if not resumed and self.torch_npu.npu.is_initialized():
                 raise ConfigError(_INITIALISED)
-        self.activity = self.activity if resumed else TorchNpuActivity()
+        self.activity = self.activity if resumed else RunActivity(likely_cause=_IDLE)
         own = self._dump_type in _EXCEPTIONS and not self.torch_npu.npu.is_initialized()
         with initialising_with(config) if own else nullcontext():
             self._select_device()
@@ -209,7 +192,7 @@ class TorchNpuRuntime(AclJson):
     def _watch(self) -> None:
         """Look for operators in the scenes whose healthy runs leave no file; looking costs time."""
         if self._dump_type in _EXCEPTIONS | {_OVERFLOW}:
-            self.activity.watched = True
+            self.activity.likely_cause = _RELEASED if self.activity.released else _UNSEEN
             self._operators = DispatchedOperators("npu", self._capturing)
             self._operators.start()
 
@@ -297,7 +280,7 @@ class TorchNpuRuntime(AclJson):
         overflow = self._dump_type == _OVERFLOW
         self._dump_type = ""  # the mode of the device counts where the operators run, which is yet to come
         self.stop()
-        self.activity.released = True
+        self.activity.released, self.activity.likely_cause = True, _RELEASED
         self._left = DumpOfTest()
         self._left.watch(self.torch_npu)
         if self._config is not None:
@@ -320,15 +303,6 @@ class TorchNpuRuntime(AclJson):
         """Return the calls that were kept."""
         return self._calls.kept()
 
-    def vary(self, variation: Variation) -> None:
-        """Have what modules of torch are fed from here on vary so."""
-        self._modules.vary(variation)
-
-    @property
-    def varying(self) -> Varying:
-        """What varies, and what that has reached."""
-        return self._modules.varying
-
     def load_model(self, path: Path) -> NoReturn:
         """Refuse: models of torch are loaded by torch.
 
@@ -344,3 +318,92 @@ class TorchNpuRuntime(AclJson):
     def close(self) -> None:
         """Switch the dump off; the device stays with torch, which gives it back when the process ends."""
         self.stop()
+
+
+class VariedModules(PerturbedCalls):
+    """The modules that are called from :meth:`vary` to the next one.
+
+    Args:
+        torch_npu: the module, which tells formats and whether a graph is being captured.
+    """
+
+    def __init__(self, torch_npu: Any) -> None:
+        super().__init__()
+        self._torch_npu = torch_npu
+
+    def _replace_calls(self) -> None:
+        module = getattr(getattr(sys.modules.get("torch"), "nn", None), "Module", None)
+        self._replaced.put(module, "__call__", self._call)
+
+    def _call(self, original: Callable[..., Any], module: Any, /, *arguments: Any, **named: Any) -> Any:
+        torch = sys.modules["torch"]
+        if torch.compiler.is_compiling():
+            return original(module, *arguments, **named)
+        inputs = [*self._inputs_of(type(module).__name__, {**dict(enumerate(arguments)), **named})]
+        self._replaced.put_back()
+        try:
+            with self._inputs.of(inputs):
+                return original(module, *arguments, **named)
+        finally:
+            if self.wanted:
+                self._replace_calls()
+
+    def _inputs_of(self, module: str, arguments: dict[Any, Any]) -> Iterator[_Tensor]:
+        npu = getattr(self._torch_npu, "npu", None)
+        capturing = getattr(npu, "is_current_stream_capturing", lambda: False)()
+        seen = set()
+        for place, argument in arguments.items():
+            for name, tensor in _tensors(str(place), argument):
+                if id(tensor) not in seen:
+                    seen.add(id(tensor))
+                    why_not = "captured into a graph" if capturing else self._why_not(tensor)
+                    yield _Tensor(f"{name} of {module}", tensor, why_not)
+
+    def _why_not(self, tensor: Any) -> str:
+        torch = sys.modules["torch"]
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
+            return type(tensor).__name__
+        if tensor.device.type == "meta" or not tensor.is_contiguous():
+            return "not contiguous in memory"
+        if tensor.device.type != "npu":
+            return ""
+        return "in a private format" if why_private(self._torch_npu, tensor) else ""
+
+
+class _Tensor:
+    """A tensor, with why its values cannot be had; "" where they can."""
+
+    def __init__(self, name: str, tensor: Any, why_not: str) -> None:
+        self.name = name
+        self._tensor = tensor
+        self._why_not = why_not
+
+    def read(self) -> np.ndarray:
+        """Return a copy of its values, in ml_dtypes' type where numpy has none."""
+        if self._why_not:
+            raise Unreached(self._why_not)
+        try:
+            return array_of(self._tensor.detach().cpu())
+        except NotCopiedError as error:
+            raise Unreached(str(error)) from None
+
+    def write(self, values: np.ndarray) -> None:
+        """Copy values to where its own are, unseen by autograd."""
+        torch = sys.modules["torch"]
+        tensor = self._tensor.data  # has a version of its own, so that a backward pass may follow
+        octets = torch.from_numpy(np.ascontiguousarray(values).reshape(-1).view(np.uint8).copy())
+        with torch.inference_mode(mode=tensor.is_inference()):
+            tensor.copy_(octets.view(tensor.dtype).reshape(tensor.shape))
+
+
+def _tensors(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Each tensor in an argument of a call, with its place there."""
+    torch = sys.modules["torch"]
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif isinstance(value, list | tuple):
+        for number, each in enumerate(value):
+            yield from _tensors(f"{name}[{number}]", each)
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield from _tensors(f"{name}[{key!r}]", each)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import stat
@@ -16,7 +15,7 @@ from onnx import TensorProto, helper
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.emulator.dumps.plan import DumpSettings, plan, settings
 from pytest_npudump.onnxmodels.graph import Operator
-from pytest_npudump.onnxmodels.model_cache import prepare
+from pytest_npudump.onnxmodels.sessions import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,28 +25,45 @@ ARRAY = np.array([[1, 2, 3], [-4, 5, -6]], np.float32)
 EVERY = {"Add.Add_0", "Add.Add_1", "Mul.scale", "Relu.block_relu_1", "Data.x"}
 
 
-@pytest.fixture
-def dump(
-    set_dump: Callable[..., Path], started: Any, small_model: Path, run_model: Any
-) -> Callable[..., dict[str, Path]]:
-    """Runs the small model once under a configuration; files by type and name."""
+class Dumping:
+    """A dump that is on, and the small model or others run under it."""
 
-    def run(*, model: Path = small_model, runs: int = 1, **keys: Any) -> dict[str, Path]:
-        root = set_dump(**keys)
-        model_id, ret = started.mdl.load_from_file(str(model))
-        assert ret == 0, started.get_recent_err_msg()
-        for _ in range(runs):
-            run_model(model_id, ARRAY)
+    def __init__(self, set_dump: Callable[..., Path], program: Any, run_model: Any, model: Path) -> None:
+        self.set, self.program, self.run_model, self.model = set_dump, program, run_model, model
+        self.mdl = program.acl.mdl
+
+    def __call__(self, *, model: Path | None = None, **keys: Any) -> dict[str, Path]:
+        """Run a model once under a configuration; return files by type and name."""
+        root = self.set(**keys)
+        self.run(self.load(model))
         return files(root)
 
-    return run
+    def load(self, model: Path | None = None) -> int:
+        number: int = self.program.load(model or self.model)
+        return number
+
+    def run(self, *models: int, factor: float = 1) -> None:
+        for number in models:
+            self.run_model(number, ARRAY * np.float32(factor))
+
+
+@pytest.fixture
+def dump(set_dump: Callable[..., Path], program: Any, small_model: Path, run_model: Any) -> Dumping:
+    return Dumping(set_dump, program, run_model, small_model)
+
+
+@pytest.fixture
+def save(save_graph: Any) -> Callable[..., Path]:
+    """Write a model of these nodes, from x to y, both float32 [2, 3]."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in "xy")
+    return lambda *nodes, weights=(): save_graph(helper.make_graph(nodes, "g", [x], [y], weights), "g.onnx")
 
 
 def files(root: Path) -> dict[str, Path]:
     return {".".join(path.name.split(".")[:2]): path for path in root.rglob("*") if path.is_file()}
 
 
-def test_default_is_one_file_an_operator_with_its_outputs(dump: Any, wire: Any) -> None:
+def test_default_is_one_file_an_operator_with_its_outputs(dump: Dumping, wire: Any) -> None:
     found = dump()
     assert set(found) == EVERY
     relu = wire.read(found["Relu.block_relu_1"])
@@ -59,7 +75,7 @@ def test_default_is_one_file_an_operator_with_its_outputs(dump: Any, wire: Any) 
     assert output.data == np.maximum(ARRAY * [1, -2, 0.5], 0).astype(np.float32).tobytes()
 
 
-def test_path_is_time_device_model_id_and_data_index(dump: Any, small_model: Path) -> None:
+def test_path_is_time_device_model_id_and_data_index(dump: Dumping, small_model: Path) -> None:
     path = dump()["Mul.scale"]
     level = path.parent
     assert level.name == "0"
@@ -73,7 +89,7 @@ def test_path_is_time_device_model_id_and_data_index(dump: Any, small_model: Pat
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_operators_come_in_order_each_before_the_data_it_reads(dump: Any) -> None:
+def test_operators_come_in_order_each_before_the_data_it_reads(dump: Dumping) -> None:
     level = dump(dump_mode="all")["Mul.scale"].parent
     parts = sorted((path.name.split(".") for path in level.iterdir()), key=lambda part: part[4])
     assert [(part[1], part[2]) for part in parts] == [
@@ -87,18 +103,15 @@ def test_operators_come_in_order_each_before_the_data_it_reads(dump: Any) -> Non
     assert len({part[4] for part in parts}) == len(parts)
 
 
-def test_data_is_dumped_once_for_each_edge_to_a_dumped_operator(
-    set_dump: Any, started: Any, small_model: Path, run_model: Any
-) -> None:
-    root = set_dump()
-    model_id, _ = started.mdl.load_from_file(str(small_model))
-    run_model(model_id, ARRAY)
-    tasks = sorted(path.name.split(".")[2] for path in root.rglob("Data.x.*"))
-    assert tasks == ["1", "3"]
+def test_data_is_dumped_once_for_each_edge_to_a_dumped_operator(dump: Dumping) -> None:
+    root = dump()["Mul.scale"].parents[5]
+    assert sorted(path.name.split(".")[2] for path in root.rglob("Data.x.*")) == ["1", "3"]
 
 
 @pytest.mark.parametrize(("mode", "inputs", "outputs"), [("input", 2, 0), ("output", 0, 1), ("all", 2, 1)])
-def test_dump_mode_chooses_the_directions(dump: Any, wire: Any, mode: str, inputs: int, outputs: int) -> None:
+def test_dump_mode_chooses_the_directions(
+    dump: Dumping, wire: Any, mode: str, inputs: int, outputs: int
+) -> None:
     found = dump(dump_mode=mode)
     add = wire.read(found["Add.Add_0"])
     assert (len(add.inputs), len(add.outputs)) == (inputs, outputs)
@@ -107,7 +120,7 @@ def test_dump_mode_chooses_the_directions(dump: Any, wire: Any, mode: str, input
     assert len(wire.read(found["Add.Add_1"]).inputs) == (0 if mode == "output" else 1)
 
 
-def test_stats_are_one_csv_an_operator(dump: Any) -> None:
+def test_stats_are_one_csv_an_operator(dump: Dumping) -> None:
     found = dump(dump_data="stats", dump_mode="all")
     assert set(found) == EVERY
     assert found["Mul.scale"].read_text().splitlines()[1:] == [
@@ -116,7 +129,7 @@ def test_stats_are_one_csv_an_operator(dump: Any) -> None:
     ]
 
 
-def test_statistics_that_were_asked_for_once_stay_for_the_process(dump: Any) -> None:
+def test_statistics_that_were_asked_for_once_stay_for_the_process(dump: Dumping) -> None:
     first = dump(dump_data="stats", dump_stats=["Max"], dump_list=[{"layer": ["scale"]}])
     assert first["Mul.scale"].read_text().splitlines() == [
         "Input/Output,Index,Data Size,Data Type,Format,Shape,Count,Max Value",
@@ -157,12 +170,7 @@ def test_dump_list_chooses_layers_by_their_exact_raw_names(small_model: Path) ->
         assert {f"{task.op_type}.{sanitise(task.op_name)}" for task in tasks} == expected, dump_list
 
 
-def test_opname_range_is_dumped_with_both_ends(dump: Any) -> None:
-    item = {"model_name": "small", "opname_range": [{"begin": "block/relu.1", "end": "Add_0"}]}
-    assert set(dump(dump_list=[item], dump_level="op")) == {"Relu.block_relu_1", "Add.Add_0", "Data.x"}
-
-
-def test_blacklists_take_slots_away_and_the_rest_moves_up(dump: Any, wire: Any) -> None:
+def test_blacklists_take_slots_away_and_the_rest_moves_up(dump: Dumping, wire: Any) -> None:
     item = {
         "opname_blacklist": [{"name": "Add_0", "pos": ["input0", "bad pos"]}],
         "optype_blacklist": [
@@ -176,75 +184,59 @@ def test_blacklists_take_slots_away_and_the_rest_moves_up(dump: Any, wire: Any) 
     assert only.data == ARRAY.tobytes()
 
 
-def test_kernel_level_dumps_no_model(dump: Any) -> None:
-    assert dump(dump_level="kernel") == {}
-
-
-def test_dump_step_chooses_executions_by_data_index(
-    set_dump: Any, started: Any, small_model: Path, run_model: Any
-) -> None:
-    root = set_dump(dump_step="0|2-3|7")
-    model_id, _ = started.mdl.load_from_file(str(small_model))
-    for _ in range(5):
-        run_model(model_id, ARRAY)
+def test_dump_step_chooses_executions_by_data_index(dump: Dumping) -> None:
+    root = dump.set(dump_step="0|2-3|7")
+    dump.run(*[dump.load()] * 5)
     assert sorted(int(path.name) for path in root.glob("*/0/small/1/*")) == [0, 2, 3]
 
 
-def test_model_loaded_before_the_first_set_dump_is_not_dumped(
-    set_dump: Any, started: Any, small_model: Path, run_model: Any
-) -> None:
-    early, _ = started.mdl.load_from_file(str(small_model))
-    root = set_dump()
-    late, _ = started.mdl.load_from_file(str(small_model))
-    for model_id in (early, late, early):
-        run_model(model_id, ARRAY)
+def test_model_loaded_before_the_first_set_dump_is_not_dumped(dump: Dumping) -> None:
+    early, root, late = dump.load(), dump.set(), dump.load()
+    dump.run(early, late, early)
     assert {path.name for path in root.glob("*/0/small/*")} == {str(late)}
 
 
-def test_finalize_dump_ends_it_and_a_new_set_dump_reaches_no_model_loaded_before_it(
-    set_dump: Any, started: Any, small_model: Path, run_model: Any
-) -> None:
-    root = set_dump(dump_step="0|2")
-    model_id, _ = started.mdl.load_from_file(str(small_model))
-    run_model(model_id, ARRAY)
-    assert started.mdl.finalize_dump() == 0
-    run_model(model_id, ARRAY)
-    set_dump(dump_step="2", dump_mode="all", dump_list=[{"layer": ["scale"]}])
-    run_model(model_id, ARRAY)
-    executions = {path.parent.name: path for path in root.rglob("Relu.*")}
-    assert set(executions) == {"0"}
+def test_finalize_dump_ends_it_and_a_new_set_dump_reaches_no_model_loaded_before_it(dump: Dumping) -> None:
+    root = dump.set(dump_step="0|2")
+    model = dump.load()
+    dump.run(model)
+    assert dump.mdl.finalize_dump() == 0
+    dump.run(model)
+    dump.set(dump_step="2", dump_mode="all", dump_list=[{"layer": ["scale"]}])
+    dump.run(model)
+    assert {path.parent.name for path in root.rglob("Relu.*")} == {"0"}
 
 
-def test_configuration_that_needs_no_dump_leaves_a_running_one_on(
-    set_dump: Any, started: Any, small_model: Path, run_model: Any
-) -> None:
-    root = set_dump()
-    set_dump(dump_list=None)
-    model_id, _ = started.mdl.load_from_file(str(small_model))
-    run_model(model_id, ARRAY)
+def test_configuration_that_needs_no_dump_leaves_a_running_one_on(dump: Dumping) -> None:
+    root = dump.set()
+    dump.set(dump_list=None)
+    dump.run(dump.load())
     assert files(root)
 
 
-@pytest.mark.parametrize("keys", [{"dump_debug": "on"}, {"dump_scene": "lite_exception"}])
-def test_scenes_that_wait_for_a_fault_leave_nothing_in_a_healthy_run(dump: Any, keys: dict[str, str]) -> None:
-    assert dump(dump_list=None, **keys) == {}
-
-
-def test_directory_with_a_space_is_accepted_and_dumps_nothing(
-    started: Any, small_model: Path, run_model: Any, tmp_path: Path
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"dump_debug": "on", "dump_list": None},
+        {"dump_scene": "lite_exception", "dump_list": None},
+        {"dump_level": "kernel"},
+    ],
+)
+def test_scenes_that_wait_for_a_fault_and_kernels_leave_nothing_of_a_healthy_model(
+    dump: Dumping, keys: dict[str, Any]
 ) -> None:
+    assert dump(**keys) == {}
+
+
+def test_directory_with_a_space_is_accepted_and_dumps_nothing(dump: Dumping, tmp_path: Path) -> None:
     (tmp_path / "a b").mkdir()
-    config = tmp_path / "acl.json"
-    config.write_text(f'{{"dump": {{"dump_path": "{tmp_path}/a b", "dump_list": [{{}}]}}}}')
-    started.mdl.init_dump()
-    assert started.mdl.set_dump(str(config)) == 0
-    assert "GE refuses" in started.get_recent_err_msg()
-    model_id, _ = started.mdl.load_from_file(str(small_model))
-    run_model(model_id, ARRAY)
+    dump.set(dump_path=f"{tmp_path}/a b")
+    assert "GE refuses" in dump.program.acl.get_recent_err_msg()
+    dump.run(dump.load())
     assert files(tmp_path / "a b") == {}
 
 
-def test_watched_node_is_dumped_after_itself_and_after_each_layer(dump: Any, wire: Any) -> None:
+def test_watched_node_is_dumped_after_itself_and_after_each_layer(dump: Dumping, wire: Any) -> None:
     found = dump(
         dump_scene="watcher", dump_list=[{"layer": ["scale", "Add_0"], "watcher_nodes": ["block/relu.1"]}]
     )
@@ -275,14 +267,12 @@ def test_no_other_output_is_dumped_after_a_collective_or_a_watched_operator() ->
     assert [task.op_name for task in seen] == ["sum", "v_To_sum", "a_To_sum"]
 
 
-def test_watched_node_shows_the_last_execution_until_it_runs(
-    set_dump: Any, started: Any, small_model: Path, run_model: Any, wire: Any
-) -> None:
+def test_watched_node_shows_the_last_execution_until_it_runs(dump: Dumping, wire: Any) -> None:
     item = {"layer": ["scale"], "watcher_nodes": ["block/relu.1"]}
-    root = set_dump(dump_scene="watcher", dump_list=[item])
-    model_id, _ = started.mdl.load_from_file(str(small_model))
+    root = dump.set(dump_scene="watcher", dump_list=[item])
+    model = dump.load()
     for factor in (1, 10):
-        run_model(model_id, ARRAY * np.float32(factor))
+        dump.run(model, factor=factor)
     reads = {
         (path.parent.name, path.name.split(".")[1]): wire.read(path).outputs[0].data
         for path in root.rglob("Relu*")
@@ -291,17 +281,13 @@ def test_watched_node_shows_the_last_execution_until_it_runs(
     assert reads["1", "block_relu_1"] != reads["0", "block_relu_1"]
 
 
-def test_name_over_255_bytes_is_hashed_and_mapped(
-    set_dump: Any, started: Any, save_graph: Any, run_model: Any, wire: Any
-) -> None:
+def test_name_over_255_bytes_is_hashed_and_mapped(dump: Dumping, save: Any, wire: Any) -> None:
     name = "n" * 300
-    node = helper.make_node("Neg", ["x"], ["y"], name=name)
-    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, 3]) for n in "xy")
-    model = save_graph(helper.make_graph([node], "g", [x], [y]), "long.onnx")
-    root = set_dump()
-    model_id, _ = started.mdl.load_from_file(str(model))
-    run_model(model_id, ARRAY)
-    (mapping,) = root.rglob("mapping.csv")
+    (mapping,) = (
+        path
+        for path in dump(model=save(helper.make_node("Neg", ["x"], ["y"], name=name))).values()
+        if path.name == "mapping.csv"
+    )
     short, original = mapping.read_text().rstrip("\n").split(",")
     assert original.startswith(f"Neg.{name}.1.3.")
     hashed = wire.read(mapping.parent / short)
@@ -309,24 +295,16 @@ def test_name_over_255_bytes_is_hashed_and_mapped(
     assert hashed.outputs[0].data == (-ARRAY).tobytes()
 
 
-def test_types_that_numpy_lacks_keep_their_bytes(
-    set_dump: Any, started: Any, save_graph: Any, run_model: Any, wire: Any
-) -> None:
-    nodes = [
+def test_types_that_numpy_lacks_keep_their_bytes(dump: Dumping, save: Any, wire: Any) -> None:
+    model = save(
         helper.make_node("Cast", ["x"], ["half"], name="half", to=TensorProto.FLOAT16),
         helper.make_node("Cast", ["x"], ["brain"], name="brain", to=TensorProto.BFLOAT16),
         helper.make_node("Cast", ["brain"], ["back"], name="back", to=TensorProto.FLOAT),
         helper.make_node("Cast", ["half"], ["other"], name="other", to=TensorProto.FLOAT),
         helper.make_node("Add", ["back", "other"], ["y"], name="sum"),
         helper.make_node("Greater", ["x", "back"], ["greater"], name="greater"),
-    ]
-    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, 3]) for n in "xy")
-    model = save_graph(helper.make_graph(nodes, "g", [x], [y]), "types.onnx")
-    root = set_dump()
-    model_id, ret = started.mdl.load_from_file(str(model))
-    assert ret == 0, started.get_recent_err_msg()
-    run_model(model_id, ARRAY)
-    found = files(root)
+    )
+    found = dump(model=model)
     brain = wire.read(found["Cast.brain"]).outputs[0]
     assert (brain.dtype, brain.size) == (27, 12)
     upper = (ARRAY.view(np.uint32) >> 16).astype("<u2")
@@ -336,20 +314,15 @@ def test_types_that_numpy_lacks_keep_their_bytes(
 
 
 def test_scalars_and_empty_tensors_have_empty_shapes_and_no_bytes(
-    set_dump: Any, started: Any, save_graph: Any, run_model: Any, wire: Any
+    dump: Dumping, save: Any, wire: Any
 ) -> None:
-    starts = [helper.make_tensor(n, TensorProto.INT64, [1], [v]) for n, v in (("zero", 0), ("also", 0))]
-    nodes = [
+    model = save(
         helper.make_node("ReduceSum", ["x"], ["total"], name="total", keepdims=0),
         helper.make_node("Slice", ["x", "zero", "also"], ["nothing"], name="nothing"),
         helper.make_node("Add", ["x", "total"], ["y"], name="sum"),
-    ]
-    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, 3]) for n in "xy")
-    model = save_graph(helper.make_graph(nodes, "g", [x], [y], starts), "empty.onnx")
-    root = set_dump(dump_mode="all")
-    model_id, _ = started.mdl.load_from_file(str(model))
-    run_model(model_id, ARRAY)
-    found = files(root)
+        weights=[helper.make_tensor(name, TensorProto.INT64, [1], [0]) for name in ("zero", "also")],
+    )
+    found = dump(model=model, dump_mode="all")
     total = wire.read(found["ReduceSum.total"])
     assert total.outputs[0].shape == ()
     assert b"\x1a\x00" in total.header
@@ -357,60 +330,30 @@ def test_scalars_and_empty_tensors_have_empty_shapes_and_no_bytes(
     assert (empty.shape, empty.size, empty.address) == ((0, 3), 0, 0)
 
 
-def test_sequences_and_strings_have_no_bytes_and_cost_nothing_else(
-    set_dump: Any, started: Any, save_graph: Any, run_model: Any
-) -> None:
-    position = helper.make_tensor("zero", TensorProto.INT64, [], [0])
-    nodes = [
+def test_sequences_and_strings_have_no_bytes_and_cost_nothing_else(dump: Dumping, save: Any) -> None:
+    model = save(
         helper.make_node("SequenceConstruct", ["x", "x"], ["pair"], name="pair"),
         helper.make_node("SequenceAt", ["pair", "zero"], ["one"], name="one"),
         helper.make_node("Cast", ["one"], ["text"], name="text", to=TensorProto.STRING),
         helper.make_node("Cast", ["text"], ["y"], name="back", to=TensorProto.FLOAT),
-    ]
-    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, 3]) for n in "xy")
-    model = save_graph(helper.make_graph(nodes, "g", [x], [y], [position]), "sequence.onnx")
-    root = set_dump()
-    model_id, ret = started.mdl.load_from_file(str(model))
-    assert ret == 0, started.get_recent_err_msg()
-    np.testing.assert_array_equal(run_model(model_id, ARRAY)[0], ARRAY)
-    assert set(files(root)) == {"SequenceAt.one", "Cast.back", "Data.x"}
+        weights=[helper.make_tensor("zero", TensorProto.INT64, [], [0])],
+    )
+    assert set(dump(model=model)) == {"SequenceAt.one", "Cast.back", "Data.x"}
+    np.testing.assert_array_equal(dump.run_model(dump.load(model), ARRAY)[0], ARRAY)
 
 
-def test_dump_lies_under_the_device_the_model_was_loaded_on(
-    set_dump: Any, started: Any, small_model: Path, run_model: Any
-) -> None:
-    root = set_dump()
-    started.rt.set_device(3)
-    model_id, _ = started.mdl.load_from_file(str(small_model))
-    run_model(model_id, ARRAY)
+def test_dump_lies_under_the_device_the_model_was_loaded_on(dump: Dumping) -> None:
+    root = dump.set()
+    dump.program.acl.rt.set_device(3)
+    dump.run(dump.load())
     assert {path.name for path in root.glob("*/*")} == {"3"}
 
 
-def test_operator_names_are_stable_and_unique(save_graph: Any) -> None:
-    names = ["", "Add_0", "twin", "twin", "twin_1", ""]
-    chain = [f"t{index}" for index in range(len(names) + 1)]
-    nodes = [
-        helper.make_node("Add", [a, a], [b], name=name)
-        for name, (a, b) in zip(names, itertools.pairwise(chain), strict=True)
-    ]
-    value = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        nodes, "g", [value("t0", TensorProto.FLOAT, [1])], [value("t6", TensorProto.FLOAT, [1])]
-    )
-    path = save_graph(graph, "names.onnx")
-    found = [operator.name for operator in prepare(path).operators]
-    assert len(set(found)) == len(names)
-    assert found[1:3] == ["Add_0", "twin"]
-    assert found[4] == "twin_1"
-
-
-def test_unwritable_directory_is_an_error_of_the_execution(
-    set_dump: Any, started: Any, program: Any, small_model: Path
-) -> None:
-    root = set_dump()
-    model_id, _ = started.mdl.load_from_file(str(small_model))
+def test_unwritable_directory_is_an_error_of_the_execution(dump: Dumping) -> None:
+    root = dump.set()
+    model = dump.load()
     os.rmdir(root)  # noqa: PTH106 - pairs with the file put in its place
     root.write_text("a file where the directory was")
-    source, target, _ = program.datasets()
-    assert started.mdl.execute(model_id, source, target) == 500000
-    assert "cannot be written" in started.get_recent_err_msg()
+    source, target, _ = dump.program.datasets()
+    assert dump.mdl.execute(model, source, target) == 500000
+    assert "cannot be written" in dump.program.acl.get_recent_err_msg()

@@ -157,13 +157,12 @@ def test_a_failing_operator_leaves_a_norm_dump_and_the_code_of_a_failed_model(
 
 
 @pytest.fixture
-def fail_in_small(started: Any, run: Any, small_model: Path) -> Callable[[str], None]:
+def fail_in_small(program: Any, run: Any, small_model: Path) -> Callable[[str], None]:
     """Loads the small model and runs it once, with an operator that fails."""
 
     def execute(operator: str) -> None:
         fail(operator)
-        model_id, _ = started.mdl.load_from_file(str(small_model))
-        assert run(model_id) == 507011
+        assert run(program.load(small_model)) == 507011
 
     return execute
 
@@ -206,60 +205,45 @@ def test_the_weights_and_the_index_of_a_gather_that_really_fails_are_in_the_dump
     assert values == {"pick:input.0": [10, 20], "pick:input.1": [7], "pick:output.0": [0]}
 
 
-def test_an_operator_fails_from_the_execution_that_was_named(
-    started: Any, exceptions: Any, run: Any, small_model: Path
+def test_an_operator_fails_from_the_execution_that_was_named_and_no_other(
+    started: Any, program: Any, exceptions: Any, run: Any, small_model: Path
 ) -> None:
     folder = exceptions("aic_err_norm_dump")
-    fail("scale", model="small graph", first=2)
-    model_id, _ = started.mdl.load_from_file(str(small_model))
+    model_id = program.load(small_model)
+    fail("scale", model="another")
+    fail("nothing of this model")
+    assert run(model_id) == 0
+    with fail("misspelt", model="small"):
+        assert run(model_id) == 545000
+    assert "no operator 'misspelt'" in started.get_recent_err_msg()
+    fail("scale", model="small graph", first=3)
     assert [run(model_id) for _ in range(4)] == [0, 0, 507011, 507011]
     assert len(list(folder.iterdir())) == 2
 
 
-def test_a_fault_of_another_model_or_operator_is_none_of_this_one(
-    started: Any, run: Any, small_model: Path
+def test_without_a_dump_or_before_one_the_failure_is_a_code_only(
+    program: Any, exceptions: Any, run: Any, small_model: Path, tmp_path: Path
 ) -> None:
-    model_id, _ = started.mdl.load_from_file(str(small_model))
-    fail("scale", model="another")
-    fail("nothing of this model")
-    assert run(model_id) == 0
-    fail("misspelt", model="small")
-    assert run(model_id) == 545000
-    assert "no operator 'misspelt'" in started.get_recent_err_msg()
-
-
-def test_without_a_dump_the_failure_is_a_code_only(
-    started: Any, run: Any, small_model: Path, tmp_path: Path
-) -> None:
-    model_id, _ = started.mdl.load_from_file(str(small_model))
+    model_id = program.load(small_model)
     fail("scale")
+    assert run(model_id) == 507011
+    exceptions("aic_err_norm_dump")
     assert run(model_id) == 507011
     assert not list(tmp_path.rglob("extra-info"))
 
 
-def test_a_model_loaded_before_the_dump_is_not_dumped(
-    started: Any, exceptions: Any, run: Any, small_model: Path
-) -> None:
-    model_id, _ = started.mdl.load_from_file(str(small_model))
-    folder = exceptions("aic_err_norm_dump")
-    fail("scale")
-    assert run(model_id) == 507011
-    assert not folder.exists()
-
-
 def test_the_first_exception_dump_stays_until_it_is_finalized(
-    started: Any, exceptions: Any, run: Any, small_model: Path, tmp_path: Path
+    started: Any, exceptions: Any, fail_in_small: Any, tmp_path: Path
 ) -> None:
     first = exceptions("aic_err_brief_dump")
     (tmp_path / "second").mkdir()
     second = exceptions("aic_err_norm_dump", tmp_path / "second")
-    fail("scale")
-    run(started.mdl.load_from_file(str(small_model))[0])
+    fail_in_small("scale")
     assert [file.name.partition(".")[0] for file in first.iterdir()] == ["exception_info"]
     assert not second.exists()
     assert started.mdl.finalize_dump() == 0
     exceptions("aic_err_norm_dump", tmp_path / "second")
-    run(started.mdl.load_from_file(str(small_model))[0])
+    fail_in_small("scale")
     assert [file.name.partition(".")[0] for file in second.iterdir()] == ["Mul"]
 
 

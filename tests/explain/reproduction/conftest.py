@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from pytest_npudump.explain.reproduction import pieces
 from pytest_npudump.settings import CI_VARIABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
 TOOLS = Path(__file__).parent
 """The folder of a plugin that has the emulator compute wrongly, as the variable FAULT says."""
@@ -59,24 +59,41 @@ def net(path: Path, scale: float = 1.0) -> Path:
     return path
 
 
+_COMMAND: list[str] = []
+"""Words that run pytest in a process forked from a warm one."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _forked(warm: Any) -> Iterator[None]:
+    """Have sessions, those of reproductions too, begin in a process that has imported what they need."""
+
+    def ran(folder: Path, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+        assert command[:2] == ["-m", "pytest"]
+        return forked(folder, command[2:], environment)
+
+    def forked(
+        folder: Path, words: Sequence[str], environment: dict[str, str]
+    ) -> subprocess.CompletedProcess[str]:
+        command = [*_COMMAND, "-mpytest", *words]
+        return subprocess.run(
+            command, cwd=folder, env=environment, check=False, capture_output=True, text=True
+        )
+
+    _COMMAND[:] = warm.client
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pieces, "ran", ran)
+        yield
+
+
 def run_pytest(folder: Path, *options: str, fault: str = "") -> int:
     """Run pytest in a process of its own, in whose emulator the operator of ``layer=factor`` is wrong."""
     environment = {name: value for name, value in os.environ.items() if name not in CI_VARIABLES}
     environment |= {"FAULT": fault, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(TOOLS)}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "npudump",
-        "-p",
-        "planted",
-        "-p",
-        "no:cacheprovider",
-    ]
-    done = subprocess.run([*command, *options], cwd=folder, env=environment, check=False, capture_output=True)
-    return done.returncode
+    words = ["-mpytest", "-q", "-pnpudump", "-pplanted", "-pno:cacheprovider", *options]
+    return subprocess.run(
+        [*_COMMAND, *words], cwd=folder, env=environment, check=False, capture_output=True
+    ).returncode
 
 
 @dataclass(frozen=True)
@@ -103,6 +120,12 @@ def fail(project: Path, fault: str = "", *, scale: float = 1.0, marker: str = ""
 def wrong_kernel(tmp_path_factory: pytest.TempPathFactory) -> Failed:
     """The second product is one in a hundred too large."""
     return fail(tmp_path_factory.mktemp("kernel"), "second=1.01")
+
+
+@pytest.fixture(scope="session")
+def wrong_bias(tmp_path_factory: pytest.TempPathFactory) -> Failed:
+    """The sum of product and bias is two in a hundred too large."""
+    return fail(tmp_path_factory.mktemp("bias"), "bias=1.02")
 
 
 @pytest.fixture(scope="session")

@@ -84,27 +84,20 @@ def test_the_folder_tells_what_was_given_and_found(
     assert "| the failing run | `torch_npu` | `2.13.0` |" in words
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--reduce"], "is of a call of torch, which is one operator already"),
-        (["--runtime=emulator"], "torch_npu runs it"),
-    ],
-)
 def test_what_a_call_cannot_be_is_refused(
-    report: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
-) -> None:
-    assert main(["repro", str(report), "-o", str(tmp_path / "made"), *words]) == 2
-    assert said in capsys.readouterr().err
-    assert not (tmp_path / "made").exists()
-
-
-def test_files_that_are_gone_are_told(
     report: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    command = ["repro", str(report), "-o", str(tmp_path / "made")]
+    for word, said in (
+        ("--reduce", "is of a call of torch, which is one operator already"),
+        ("--runtime=emulator", "torch_npu runs it"),
+    ):
+        assert main([*command, word]) == 2
+        assert said in capsys.readouterr().err
     (tmp_path / "run2" / "calls" / "0" / INPUTS).unlink()
-    assert main(["repro", str(report), "-o", str(tmp_path / "made")]) == 2
+    assert main(command) == 2
     assert "run test_block.py::test_block again" in capsys.readouterr().err
+    assert not (tmp_path / "made").exists()
 
 
 def test_a_machine_without_torch_says_that_it_cannot_run_and_keeps_the_folder(

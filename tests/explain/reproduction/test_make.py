@@ -30,30 +30,53 @@ def run_alone(folder: Path, away: Path, fault: str = "") -> int:
     return run_pytest(away, fault=fault)
 
 
+class Repro:
+    """The command, whose folder is ``made`` below that of the test unless words say another."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.made, self.capsys = folder, folder / "made", capsys
+        self.out = self.err = ""
+
+    def __call__(self, failed: Failed | Path, *words: str) -> int:
+        """Run it on a report; return its exit code."""
+        report = failed.report if isinstance(failed, Failed) else failed
+        code = main(["repro", str(report), *([] if "-o" in words else ["-o", str(self.made)]), *words])
+        self.out, self.err = self.capsys.readouterr()
+        assert "Traceback" not in self.err
+        return code
+
+
+@pytest.fixture
+def repro(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Repro:
+    return Repro(tmp_path, capsys)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "project").mkdir()
+    return tmp_path / "project"
+
+
 def test_a_wrong_kernel_fails_alone_and_a_right_one_passes(
-    wrong_kernel: Failed,
-    plant: Callable[[str], None],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    wrong_kernel: Failed, plant: Callable[[str], None], repro: Repro, tmp_path: Path
 ) -> None:
     plant(KERNEL)
-    assert main(["repro", str(wrong_kernel.report), "-o", str(tmp_path / "made")]) == 0
-    assert capsys.readouterr().out == (
-        f"second: fails by itself, held against its reference: cd {tmp_path / 'made'} && pytest\n"
-    )
-    model = onnx.load(tmp_path / "made" / "net.onnx")
+    assert repro(wrong_kernel) == 0
+    told = f"second: fails by itself, held against its reference: cd {repro.made} && pytest\n"
+    assert repro.out == told
+    model = onnx.load(repro.made / "net.onnx")
     assert [node.name for node in model.graph.node] == ["second"]
     onnx.checker.check_model(model, full_check=True)
-    assert run_alone(tmp_path / "made", tmp_path / "wrong", KERNEL) == 1
-    assert run_alone(tmp_path / "made", tmp_path / "right") == 0
+    assert run_alone(repro.made, tmp_path / "wrong", KERNEL) == 1
+    assert run_alone(repro.made, tmp_path / "right") == 0
 
 
 def test_changed_weights_fail_alone_against_the_golden_and_the_old_ones_pass(
-    wrong_weights: Failed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    wrong_weights: Failed, repro: Repro, tmp_path: Path
 ) -> None:
-    made = tmp_path / "made"
-    assert main(["repro", str(wrong_weights.report.parent), "-o", str(made), "--no-run"]) == 0
-    assert capsys.readouterr().out == f"second: written to {made}, not run: cd {made} && pytest\n"
+    made = repro.made
+    assert repro(wrong_weights.report.parent, "--no-run") == 0
+    assert repro.out == f"second: written to {made}, not run: cd {made} && pytest\n"
     assert run_alone(made, tmp_path / "wrong") == 1
     piece, whole = onnx.load(made / "net.onnx"), onnx.load(net(tmp_path / "whole.onnx"))
     right = {tensor.name: tensor for tensor in whole.graph.initializer}
@@ -62,101 +85,92 @@ def test_changed_weights_fail_alone_against_the_golden_and_the_old_ones_pass(
     assert run_alone(made, tmp_path / "right") == 0
 
 
-def test_changed_weights_fail_alone_against_a_reference_that_has_the_right_ones(tmp_path: Path) -> None:
-    (tmp_path / "project").mkdir()
-    found = fail(tmp_path / "project", scale=1.01, marker='reference="right.onnx"')
-    made = tmp_path / "made"
-    assert main(["repro", str(found.report), "-o", str(made), "--no-run"]) == 0
-    shutil.rmtree(found.project)
-    assert run_alone(made, tmp_path / "wrong") == 1
-    shutil.copy(made / "net.reference.onnx", made / "net.onnx")
-    assert run_alone(made, tmp_path / "right") == 0
+def test_changed_weights_fail_alone_against_a_reference_that_has_the_right_ones(
+    project: Path, repro: Repro, tmp_path: Path
+) -> None:
+    found = fail(project, scale=1.01, marker='reference="right.onnx"')
+    assert repro(found, "--no-run") == 0
+    shutil.rmtree(project)
+    assert run_alone(repro.made, tmp_path / "wrong") == 1
+    shutil.copy(repro.made / "net.reference.onnx", repro.made / "net.onnx")
+    assert run_alone(repro.made, tmp_path / "right") == 0
 
 
 @pytest.mark.parametrize("reduce", [(), ("--reduce",)])
 def test_an_input_that_has_changed_is_no_operators(
-    reduce: tuple[str, ...], changed_input: Failed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    reduce: tuple[str, ...], changed_input: Failed, repro: Repro
 ) -> None:
-    assert main(["repro", str(changed_input.report), "-o", str(tmp_path / "made"), *reduce]) == 2
-    told = capsys.readouterr().err
-    assert "x:output.0 is an input of net.onnx, which no operator computes: what the test feeds in" in told
-    assert not (tmp_path / "made").exists()
+    assert repro(changed_input, *reduce) == 2
+    told = "x:output.0 is an input of net.onnx, which no operator computes: what the test feeds in"
+    assert told in repro.err
+    assert not repro.made.exists()
 
 
 def test_reproductions_inside_of_a_project_are_none_of_its_tests(
-    wrong_kernel: Failed, tmp_path: Path
+    wrong_kernel: Failed, repro: Repro, tmp_path: Path
 ) -> None:
     (tmp_path / "test_own.py").write_text("def test_own():\n    pass\n", encoding="utf-8")
-    for name in ("one", "two"):
-        assert main(["repro", str(wrong_kernel.report), "-o", str(tmp_path / name), "--no-run"]) == 0
+    assert repro(wrong_kernel, "--no-run") == 0
     assert run_pytest(tmp_path) == 0
-    assert run_pytest(tmp_path, "one/test_repro.py", fault=KERNEL) == 1
-    assert run_pytest(tmp_path / "one", fault=KERNEL) == 1
+    assert run_pytest(tmp_path, "made/test_repro.py", fault=KERNEL) == 1
 
 
-def test_the_arrays_are_those_that_the_operator_had(wrong_kernel: Failed, tmp_path: Path) -> None:
-    assert main(["repro", str(wrong_kernel.report), "-o", str(tmp_path / "made"), "--no-run"]) == 0
+def test_the_arrays_are_those_that_the_operator_had(wrong_kernel: Failed, repro: Repro) -> None:
+    assert repro(wrong_kernel, "--no-run") == 0
     rng = np.random.default_rng(5)
     w1, b1, w2 = (rng.normal(size=size).astype(np.float32) for size in ((16, 16), 16, (16, 4)))
     x = np.linspace(-1, 1, 128, dtype=np.float32).reshape(8, 16).astype(np.float64)
     given = np.maximum(x @ w1 + b1, 0)
-    inputs, outputs = np.load(tmp_path / "made" / "inputs.npz"), np.load(tmp_path / "made" / "outputs.npz")
+    inputs, outputs = np.load(repro.made / "inputs.npz"), np.load(repro.made / "outputs.npz")
     np.testing.assert_allclose(inputs["input_0"], given, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(outputs["onnxruntime y"], given @ w2, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(outputs["device y"], given @ w2 * 1.01, rtol=1e-5, atol=1e-5)
 
 
-def test_a_fault_that_is_not_in_the_folder_is_said_to_pass(
-    wrong_kernel: Failed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    made = tmp_path / "made"
-    assert main(["repro", str(wrong_kernel.report), "-o", str(made)]) == 1
-    assert capsys.readouterr().err == (
+def test_a_fault_that_is_not_in_the_folder_is_said_to_pass(wrong_kernel: Failed, repro: Repro) -> None:
+    assert repro(wrong_kernel) == 1
+    assert repro.err == (
         f"npudump: second: passes here by itself, what failed there is not in its inputs and weights; "
-        f"{made}/README.md has the versions of both\n"
+        f"{repro.made}/README.md has the versions of both\n"
     )
-    assert (made / "test_repro.py").exists()
-    readme = (made / "README.md").read_text(encoding="utf-8")
+    assert (repro.made / "test_repro.py").exists()
+    readme = (repro.made / "README.md").read_text(encoding="utf-8")
     assert "`test_repro.py` fails where it is wrong." in readme
     assert "On the emulator it was 0.01 off" in readme
     assert "device" not in readme, "no device took part"
 
 
-@pytest.mark.parametrize("changed", ["net.onnx", "right.onnx"])
 def test_a_model_that_was_written_again_since_the_failing_run_is_refused(
-    changed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    project: Path, repro: Repro, tmp_path: Path
 ) -> None:
-    (tmp_path / "project").mkdir()
-    found = fail(tmp_path / "project", scale=1.01, marker='reference="right.onnx"')
-    path, made = found.project / changed, tmp_path / "made"
-    content, named = path.read_bytes(), (["--model", str(path)], []) if changed == "net.onnx" else ([],)
-    net(path, scale=1.5)
-    for options in named:
-        assert main(["repro", str(found.report), "-o", str(made), *options]) == 2
-        told = capsys.readouterr()
-        assert f"{path} is not the model of the failing run of test_net.py::test_net: its SHA-256" in told.err
-        assert not told.out
-        assert not made.exists()
-    path.write_bytes(content)
+    found = fail(project, scale=1.01, marker='reference="right.onnx"')
     other = tmp_path / "other.onnx"
     net(other, scale=1.3)
-    assert main(["repro", str(found.report), "-o", str(made), "--model", str(other)]) == 2
-    assert f"{other} is not the model of the failing run of test_net.py::test_net" in capsys.readouterr().err
-    assert main(["repro", str(found.report), "-o", str(made)]) == 0
+    assert repro(found, "--model", str(other)) == 2
+    assert f"{other} is not the model of the failing run of test_net.py::test_net" in repro.err
+    for changed in ("net.onnx", "right.onnx"):
+        path = project / changed
+        content = path.read_bytes()
+        net(path, scale=1.5)
+        for options in (["--model", str(path)], []) if changed == "net.onnx" else ([],):
+            assert repro(found, *options) == 2
+            told = f"{path} is not the model of the failing run of test_net.py::test_net: its SHA-256"
+            assert told in repro.err
+            assert (repro.out, repro.made.exists()) == ("", False)
+        path.write_bytes(content)
+    assert repro(found) == 0
 
 
 def test_a_model_that_was_written_again_within_the_failing_run_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, repro: Repro
 ) -> None:
     again = "\n    from pathlib import Path; p = Path('net.onnx'); p.write_bytes(p.read_bytes() + b'{extra}')"
     for extra, code in (("", 0), ("\\x72\\x00", 2)):  # the model as it is; with an empty name of a producer
         project = tmp_path / f"project{code}"
         project.mkdir()
         found = fail(project, "second=1.01", after=again.format(extra=extra))
-        assert main(["repro", str(found.report), "-o", str(tmp_path / f"made{code}"), "--no-run"]) == code
-    assert (
-        "net.onnx was written again in test_net.py::test_net, after it was loaded" in capsys.readouterr().err
-    )
+        assert repro(found, "-o", str(tmp_path / f"made{code}"), "--no-run") == code
+    assert "net.onnx was written again in test_net.py::test_net, after it was loaded" in repro.err
 
 
 _WRONG_ONCE = """
@@ -179,30 +193,29 @@ def test_net(npu_dump):
 
 
 def test_a_failure_that_did_not_reproduce_is_said_to_be_none_of_the_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    project: Path, repro: Repro
 ) -> None:
-    net(tmp_path / "net.onnx")
-    tmp_path.joinpath("test_net.py").write_text(_WRONG_ONCE, encoding="utf-8")
-    assert run_pytest(tmp_path, "--npudump-update-golden") == 0
-    tmp_path.joinpath("wrong").touch()
-    assert run_pytest(tmp_path, "--npudump-dump-dir=dumps") == 1
-    [report] = (tmp_path / "dumps").glob("*/report.json")
-    assert main(["repro", str(report), "-o", str(tmp_path / "made")]) == 1
-    said = capsys.readouterr().err
-    assert "passes here by itself, and the second run of test_net.py::test_net, whose inputs these" in said
-    words = (tmp_path / "made" / "README.md").read_text(encoding="utf-8")
+    net(project / "net.onnx")
+    project.joinpath("test_net.py").write_text(_WRONG_ONCE, encoding="utf-8")
+    assert run_pytest(project, "--npudump-update-golden") == 0
+    project.joinpath("wrong").touch()
+    assert run_pytest(project, "--npudump-dump-dir=dumps") == 1
+    [report] = (project / "dumps").glob("*/report.json")
+    assert repro(report) == 1
+    said = "passes here by itself, and the second run of test_net.py::test_net, whose inputs these"
+    assert said in repro.err
+    words = (repro.made / "README.md").read_text(encoding="utf-8")
     second = "of the second run, in which `second:output.0` is identical to the golden as printed."
     assert f"The failure did not reproduce: what is here is {second}" in words
     assert "fails as that test did" not in words
 
 
 def test_drawn_values_share_none_with_the_private_ones_and_fail_too(
-    wrong_kernel: Failed, plant: Callable[[str], None], tmp_path: Path
+    wrong_kernel: Failed, plant: Callable[[str], None], repro: Repro, tmp_path: Path
 ) -> None:
     plant(KERNEL)
-    report = str(wrong_kernel.report)
-    assert main(["repro", report, "-o", str(tmp_path / "true"), "--no-run"]) == 0
-    assert main(["repro", report, "-o", str(tmp_path / "drawn"), "--synthetic"]) == 0
+    assert repro(wrong_kernel, "-o", str(tmp_path / "true"), "--no-run") == 0
+    assert repro(wrong_kernel, "-o", str(tmp_path / "drawn"), "--synthetic") == 0
     true, drawn = (np.load(tmp_path / name / "inputs.npz")["input_0"] for name in ("true", "drawn"))
     assert true.shape == drawn.shape
     assert (drawn == 0).sum() == (true == 0).sum()
@@ -216,95 +229,63 @@ def test_drawn_values_share_none_with_the_private_ones_and_fail_too(
     assert run_alone(tmp_path / "drawn", tmp_path / "right") == 0
 
 
-def test_drawn_values_that_do_not_fail_leave_nothing(
-    wrong_kernel: Failed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_drawn_values_that_do_not_fail_or_that_only_a_golden_can_tell_leave_nothing(
+    wrong_kernel: Failed, wrong_weights: Failed, repro: Repro, tmp_path: Path
 ) -> None:
-    assert main(["repro", str(wrong_kernel.report), "-o", str(tmp_path / "drawn"), "--synthetic"]) == 1
-    assert "passes on drawn values, so nothing was written" in capsys.readouterr().err
+    assert repro(wrong_kernel, "--synthetic") == 1
+    assert "passes on drawn values, so nothing was written" in repro.err
+    assert repro(wrong_weights, "--synthetic") == 2
+    assert "held against its golden, which has no say about other inputs" in repro.err
     assert [*tmp_path.iterdir()] == []
 
 
-def test_drawn_values_are_refused_where_only_a_golden_can_tell(
-    wrong_weights: Failed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["repro", str(wrong_weights.report), "-o", str(tmp_path / "drawn"), "--synthetic"]) == 2
-    assert "held against its golden, which has no say about other inputs" in capsys.readouterr().err
-
-
-@pytest.mark.each(
-    ("words", "said"),
-    [
-        (["--layer", "first"], "no output of it failed"),
-        (["--inputs", "x.npz"], "only --reduce"),
-        (["--synthetic", "--no-run"], "seen to fail"),
-        (["--reduce", "--no-run"], "by running it"),
-        (["--model", "gone.onnx"], "gone.onnx"),
-    ],
-)
-def test_what_cannot_be_is_refused_with_a_line(
-    wrong_kernel: Failed,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    said: str,
-) -> None:
-    assert main(["repro", str(wrong_kernel.report), "-o", str(tmp_path / "made"), *words]) == 2
-    told = capsys.readouterr().err
-    assert said in told
-    assert "Traceback" not in told
+def test_what_cannot_be_is_refused_with_a_line(wrong_kernel: Failed, repro: Repro, tmp_path: Path) -> None:
+    refused = {
+        "--layer first": "no output of it failed",
+        "--inputs x.npz": "only --reduce",
+        "--synthetic --no-run": "seen to fail",
+        "--reduce --no-run": "by running it",
+        "--model gone.onnx": "gone.onnx",
+    }
+    for words, said in refused.items():
+        assert repro(wrong_kernel, *words.split()) == 2, words
+        assert said in repro.err
     assert [*tmp_path.iterdir()] == []
-
-
-def test_a_folder_that_holds_something_is_left_alone(
-    wrong_kernel: Failed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
     (tmp_path / "kept.txt").write_text("mine")
-    assert main(["repro", str(wrong_kernel.report), "-o", str(tmp_path), "--no-run"]) == 2
-    assert "not empty" in capsys.readouterr().err
+    assert repro(wrong_kernel, "-o", str(tmp_path), "--no-run") == 2
+    assert "not empty" in repro.err
     assert [path.name for path in tmp_path.iterdir()] == ["kept.txt"]
 
 
-@pytest.mark.each("content", ["", "[]", "{}", '{"origin": {}, "escalation": null}'])
-def test_what_is_no_report_of_a_failure_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+def test_what_is_no_report_of_a_failure_or_has_lost_its_dump_is_refused(
+    wrong_kernel: Failed, repro: Repro, tmp_path: Path
 ) -> None:
-    (tmp_path / "report.json").write_text(content)
-    assert main(["repro", str(tmp_path), "-o", str(tmp_path / "made")]) == 2
-    told = capsys.readouterr().err
-    assert str(tmp_path / "report.json") in told
-    assert "Traceback" not in told
-
-
-def test_a_dump_that_is_gone_is_told(
-    wrong_kernel: Failed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    path = tmp_path / "report.json"
+    for content in ("", "[]", "{}", '{"origin": {}, "escalation": null}'):
+        path.write_text(content)
+        assert repro(tmp_path) == 2
+        assert str(path) in repro.err
     report = json.loads(wrong_kernel.report.read_text())
     report["escalation"]["directory"] = str(tmp_path / "gone")
-    (tmp_path / "report.json").write_text(json.dumps(report))
-    assert main(["repro", str(tmp_path), "-o", str(tmp_path / "made")]) == 2
-    assert "is not there any more: run test_net.py::test_net again" in capsys.readouterr().err
+    path.write_text(json.dumps(report))
+    assert repro(tmp_path) == 2
+    assert "is not there any more: run test_net.py::test_net again" in repro.err
 
 
 @pytest.mark.parametrize(
     "name", ['m"+str(open("PWNED","w"))+"', "m'+str(open('PWNED','w'))+'", '"""\n```\n$ `touch PWNED` \\']
 )
 def test_a_model_s_name_is_a_literal_in_what_is_written_and_is_not_run(
-    name: str, wrong_weights: Failed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, wrong_weights: Failed, repro: Repro, tmp_path: Path
 ) -> None:
-    made, model = tmp_path / "made", tmp_path / f"{name}.onnx"
+    made, model = repro.made, tmp_path / f"{name}.onnx"
     shutil.copy(wrong_weights.project / "net.onnx", model)
-    monkeypatch.delenv("CI", raising=False)
-    assert main(["repro", str(wrong_weights.report), "--model", str(model), "-o", str(made)]) == 0
-    assert [*tmp_path.rglob("PWNED")] == []
+    assert repro(wrong_weights, "--model", str(model)) == 0
     assert {path.name for path in made.glob("*.onnx")} == {model.name}
     lines = (made / "README.md").read_text(encoding="utf-8").splitlines()
     [command] = [line[2:] for line in lines if line.startswith("$ atc")]
     assert not any("touch PWNED" in line for line in lines if line[0:1] == "$" and line[2:] != command)
-    echoed = subprocess.run(
-        ["bash", "-c", f"atc() {{ printf '%s\\0' \"$@\"; }}; {command}"],
-        cwd=made,
-        capture_output=True,
-        check=True,
-    )
+    printed = f"atc() {{ printf '%s\\0' \"$@\"; }}; {command}"
+    echoed = subprocess.run(["bash", "-c", printed], cwd=made, capture_output=True, check=True)
     assert echoed.stdout.decode().split("\0")[0] == f"--model={model.name}"
     assert [*tmp_path.rglob("PWNED")] == []

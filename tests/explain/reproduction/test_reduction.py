@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from pytest_npudump.cli import main
-from tests.explain.reproduction.conftest import Failed, fail, run_pytest
+from tests.explain.reproduction.conftest import Failed, run_pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,12 +27,10 @@ def reduced(found: Failed, folder: Path, *words: str) -> tuple[int, dict[str, ob
 
 
 def test_a_late_layer_is_reduced_to_the_operator_whose_fault_it_shows(
-    plant: Callable[[str], None], tmp_path: Path
+    wrong_bias: Failed, plant: Callable[[str], None], tmp_path: Path
 ) -> None:
-    (tmp_path / "project").mkdir()
-    found = fail(tmp_path / "project", "bias=1.02")
     plant("bias=1.02")
-    code, told = reduced(found, tmp_path, "--layer", "second")
+    code, told = reduced(wrong_bias, tmp_path, "--layer", "second")
     assert (code, told["layers"], told["checks"]) == (0, ["bias"], ["the piece fails again: yes"])
     model = onnx.load(tmp_path / "made" / "net.onnx")
     assert [node.name for node in model.graph.node] == ["bias"]
@@ -51,22 +49,22 @@ def test_what_does_not_fail_on_inputs_of_the_cpu_is_told(
 
 
 def test_inputs_that_the_second_run_dumped_need_not_be_named(
-    plant: Callable[[str], None], tmp_path: Path
+    wrong_bias: Failed, plant: Callable[[str], None], tmp_path: Path
 ) -> None:
-    (tmp_path / "project").mkdir()
-    found = fail(tmp_path / "project", "bias=1.02")
     plant("bias=1.02")
-    assert main(["repro", str(found.report), "-o", str(tmp_path / "made"), "--reduce"]) == 0
+    assert main(["repro", str(wrong_bias.report), "-o", str(tmp_path / "made"), "--reduce"]) == 0
     model = onnx.load(tmp_path / "made" / "net.onnx")
     assert [node.name for node in model.graph.node] == ["bias"]
 
 
 def test_inputs_of_the_whole_model_have_to_be_known(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    wrong_kernel: Failed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "project").mkdir()
-    found = fail(tmp_path / "project", "second=1.01")
-    [dumped] = found.report.parent.glob("run2/dump/**/Data.x.*")
-    dumped.unlink()
-    assert main(["repro", str(found.report), "-o", str(tmp_path / "made"), "--reduce"]) == 2
+    [dumped] = wrong_kernel.report.parent.glob("run2/dump/**/Data.x.*")
+    away = dumped.rename(tmp_path / dumped.name)
+    try:
+        command = ["repro", str(wrong_kernel.report), "-o", str(tmp_path / "made"), "--reduce"]
+        assert main(command) == 2
+    finally:
+        away.rename(dumped)
     assert "its input 'x' is not known: name an npz" in capsys.readouterr().err

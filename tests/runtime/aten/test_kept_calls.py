@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -56,3 +57,29 @@ def test_an_operator_that_the_cpu_has_not_is_said_so(found: Any) -> None:
 
 def test_only_calls_with_the_extremes_of_the_first_run_are_kept(found: Any) -> None:
     assert found["extremes"] == [1, 0]
+
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("NPUDUMP_TORCHAIR"), reason="NPUDUMP_TORCHAIR names no folder with torch_npu"
+)
+
+
+@pytest.fixture(scope="module")
+def on_device(real_client: Callable[[str], Any]) -> Any:
+    return real_client("real_kept.py")
+
+
+@pytest.mark.parametrize(
+    ("way", "name"),
+    [("add", "aten.add.Tensor"), ("in place", "aten.mul_.Tensor"), ("strided", "aten.add.Tensor")],
+)
+def test_what_calls_on_the_device_were_given_is_kept(on_device: Any, way: str, name: str) -> None:
+    assert on_device[way]["names"] == [name]
+    assert on_device[way]["why not"] == [""]
+    assert on_device[way]["as on the CPU"] == [True]
+
+
+@pytest.mark.parametrize("way", ["add", "in place", "strided"])
+def test_keeping_waits_for_the_device_and_runs_no_operator_there(on_device: Any, way: str) -> None:
+    assert set(on_device[way]["more"]) == {"aclrtSynchronizeStreamWithTimeout"}
+    assert on_device[way]["fewer"] == {}

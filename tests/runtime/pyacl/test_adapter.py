@@ -18,7 +18,7 @@ from onnx import TensorProto, helper
 from pytest_npudump.errors import RequestError, RuntimeUnavailableError
 from pytest_npudump.runtime.acl import AclError
 from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime
-from pytest_npudump.runtime.pyacl.model import PyAclModel, numpy_dtype
+from pytest_npudump.runtime.pyacl.model import numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,9 +28,21 @@ GRAPH = type("Graph", (), {"replay": None})
 IMAGE = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
-def adapter(device: Any) -> tuple[PyAclRuntime, Any]:
-    acl = device.module()
-    return PyAclRuntime(acl, "acl"), acl
+@pytest.fixture
+def runtime(device: Any) -> PyAclRuntime:
+    return PyAclRuntime(device.module(), "acl")
+
+
+@pytest.fixture
+def started(runtime: PyAclRuntime, config: Path) -> PyAclRuntime:
+    runtime.start(config)
+    return runtime
+
+
+@pytest.fixture
+def released(started: PyAclRuntime) -> PyAclRuntime:
+    started.release()
+    return started
 
 
 def dump_calls(device: Any) -> list[tuple[Any, ...]]:
@@ -38,21 +50,24 @@ def dump_calls(device: Any) -> list[tuple[Any, ...]]:
     return [call for call in device.calls if call[0] in names]
 
 
-def test_nothing_is_initialised_before_the_test_does(device: Any, config: Path) -> None:
-    runtime, _ = adapter(device)
-    runtime.start(config)
-    assert "init" not in device.names()
-    assert not runtime.activity.initialised
-    runtime.stop()
+def test_nothing_is_initialised_before_the_test_does_nor_by_a_released_one_without_a_dump(
+    device: Any, started: PyAclRuntime, config: Path
+) -> None:
+    assert not started.activity.initialised
+    started.stop()
+    started.start(config)
+    started.release()
+    started.stop()
+    started.close()
     assert "init" not in device.names()
 
 
-def test_load_model_initialises_and_dumps_before_it_loads(device: Any, config: Path) -> None:
-    runtime, _ = adapter(device)
-    runtime.start(config)
-    runtime.load_model(MODEL).close()
-    runtime.stop()
-    runtime.close()
+def test_load_model_initialises_and_dumps_before_it_loads(
+    device: Any, started: PyAclRuntime, config: Path
+) -> None:
+    started.load_model(MODEL).close()
+    started.stop()
+    started.close()
     assert dump_calls(device) == [
         ("mdl.init_dump",),
         ("init",),
@@ -68,33 +83,35 @@ def test_load_model_initialises_and_dumps_before_it_loads(device: Any, config: P
     assert names.index("mdl.finalize_dump") < names.index("rt.reset_device") < names.index("finalize")
 
 
-def test_application_that_calls_init_itself_is_dumped(device: Any, config: Path) -> None:
-    runtime, acl = adapter(device)
-    runtime.start(config)
-    assert acl.init() == 0
+def test_application_that_calls_init_itself_is_dumped(
+    device: Any, started: PyAclRuntime, config: Path
+) -> None:
+    assert started.acl.init() == 0
     assert device.dumping == str(config)
-    assert runtime.activity.initialised
-    assert acl.init() == 100002, "the application's own second call is its own affair"
-    runtime.stop()
+    assert started.activity.initialised
+    assert started.acl.init() == 100002, "the application's own second call is its own affair"
+    started.stop()
     assert device.dumping == ""
 
 
-def test_application_s_init_succeeds_although_the_adapter_came_first(device: Any, config: Path) -> None:
-    runtime, acl = adapter(device)
-    runtime.start(config)
-    runtime.load_model(MODEL).close()
-    assert acl.init() == 0
-    assert acl.init() == 100002
-    assert acl.finalize() == 0
-    runtime.stop()
-    runtime.close()
-    assert device.dumping == ""
-    assert not device.dump_open
+def test_application_s_init_succeeds_although_the_adapter_came_first_in_each_test(
+    device: Any, started: PyAclRuntime, config: Path
+) -> None:
+    started.load_model(MODEL).close()
+    assert [started.acl.init(), started.acl.init()] == [0, 100002]
+    started.stop()
+    started.start(config)
+    started.load_model(MODEL).close()
+    assert [started.acl.init(), started.acl.init(), started.acl.finalize()] == [0, 100002, 0]
+    started.stop()
+    started.close()
+    assert (device.dumping, device.dump_open) == ("", False)
 
 
-def test_acl_initialised_before_the_test_is_dumped_at_once(device: Any, config: Path) -> None:
-    runtime, acl = adapter(device)
-    acl.init()
+def test_acl_initialised_before_the_test_is_dumped_at_once(
+    device: Any, runtime: PyAclRuntime, config: Path
+) -> None:
+    runtime.acl.init()
     runtime.start(config)
     assert device.dumping == str(config)
     runtime.load_model(MODEL).close()
@@ -104,30 +121,25 @@ def test_acl_initialised_before_the_test_is_dumped_at_once(device: Any, config: 
 
 
 def test_init_with_this_very_file_sets_the_dump_and_does_not_settle_the_process_s_file(
-    device: Any, config: Path
+    device: Any, released: PyAclRuntime, config: Path
 ) -> None:
-    runtime, acl = adapter(device)
-    runtime.start(config)
-    runtime.release()
-    assert acl.init(str(config)) == 0
+    assert released.acl.init(str(config)) == 0
     assert device.dumping == str(config)
     assert ("init",) in device.calls
-    assert runtime.activity.initialised
-    runtime.stop()
+    assert released.activity.initialised
+    released.stop()
     assert device.names()[-1] == "mdl.finalize_dump"
 
 
 @pytest.mark.parametrize("first", ["application", "adapter"])
-def test_dump_ends_although_the_test_finalised_acl(device: Any, config: Path, first: str) -> None:
-    runtime, acl = adapter(device)
-    runtime.start(config)
+def test_dump_ends_although_the_test_finalised_acl(device: Any, started: PyAclRuntime, first: str) -> None:
     if first == "adapter":
-        runtime.load_model(MODEL).close()
+        started.load_model(MODEL).close()
     else:
-        acl.init("other.json")
-    acl.finalize()
+        started.acl.init("other.json")
+    started.acl.finalize()
     device.calls.clear()
-    runtime.stop()
+    started.stop()
     arguments = ("other.json",) if first == "application" else ()
     assert device.calls == [
         ("mdl.finalize_dump",),
@@ -138,8 +150,10 @@ def test_dump_ends_although_the_test_finalised_acl(device: Any, config: Path, fi
     assert (device.references, device.dump_open) == (0, False)
 
 
-def test_dump_that_somebody_else_switched_on_is_refused(device: Any, config: Path) -> None:
-    runtime, acl = adapter(device)
+def test_dump_that_somebody_else_switched_on_is_refused(
+    device: Any, runtime: PyAclRuntime, config: Path
+) -> None:
+    acl = runtime.acl
     acl.init()
     acl.mdl.init_dump()
     acl.mdl.set_dump("mine.json")
@@ -147,55 +161,53 @@ def test_dump_that_somebody_else_switched_on_is_refused(device: Any, config: Pat
     with pytest.raises(AclError, match=r"init_dump\(\) returned 100002 .*a dump is on already") as caught:
         runtime.start(config)
     assert caught.value.code == 100002
-    assert acl.init is original
-    assert device.dumping == "mine.json"
+    assert (acl.init, device.dumping) == (original, "mine.json")
 
 
 def test_refused_configuration_is_an_error_with_code_name_and_acl_s_own_words(
-    device: Any, config: Path
+    device: Any, runtime: PyAclRuntime, config: Path
 ) -> None:
-    runtime, acl = adapter(device)
-    acl.init()
+    runtime.acl.init()
     device.answers["mdl.set_dump"] = 100009
     device.message = "EP0003: dump_path\n  is no directory"
-    original = acl.init
+    original = runtime.acl.init
     with pytest.raises(AclError) as caught:
         runtime.start(config)
     assert str(caught.value) == (
         f"acl.mdl.set_dump({str(config)!r}) returned 100009 (ACL_ERROR_INVALID_DUMP_CONFIG): "
         f"EP0003: dump_path is no directory"
     )
-    assert (caught.value.code, device.dump_open) == (100009, False)
-    assert acl.init is original
+    assert (caught.value.code, device.dump_open, runtime.acl.init) == (100009, False, original)
     del device.answers["mdl.set_dump"]
     runtime.stop()
     runtime.start(config)
     assert device.dumping == str(config)
 
 
-def test_refusal_inside_the_application_s_init_reaches_the_test(device: Any, config: Path) -> None:
-    runtime, acl = adapter(device)
-    runtime.start(config)
-    device.answers["mdl.set_dump"] = 500000
-    with pytest.raises(AclError, match="returned 500000"):
-        acl.init()
-    assert not device.dump_open
-    runtime.stop()
-
-
-def test_code_of_a_failing_init_is_left_to_the_application(device: Any, config: Path) -> None:
-    runtime, acl = adapter(device)
-    runtime.start(config)
+def test_what_fails_in_the_application_s_init_reaches_the_test(device: Any, started: PyAclRuntime) -> None:
     device.answers["init"] = 500000
-    assert acl.init() == 500000
+    assert started.acl.init() == 500000, "its code is left to the application"
     with pytest.raises(AclError, match=r"acl\.init\(\) returned 500000"):
-        runtime.load_model(MODEL)
-    assert not runtime.activity.initialised
+        started.load_model(MODEL)
+    assert not started.activity.initialised
+    device.answers = {"mdl.set_dump": 500000}
+    with pytest.raises(AclError, match="returned 500000"):
+        started.acl.init()
+    assert not device.dump_open
+    started.stop()
 
 
-def test_dump_that_cannot_be_ended_is_an_error(device: Any, config: Path) -> None:
-    runtime, acl = adapter(device)
+def test_dump_that_cannot_be_ended_is_an_error_and_nothing_is_left_patched(
+    device: Any, runtime: PyAclRuntime, config: Path
+) -> None:
+    acl = runtime.acl
     original = acl.init
+    for _ in range(2):
+        runtime.start(config)
+        assert acl.init is not original
+        for _ in range(2):
+            runtime.stop()
+            assert acl.init is original
     runtime.start(config)
     acl.init()
     device.answers["mdl.finalize_dump"] = 500000
@@ -204,35 +216,27 @@ def test_dump_that_cannot_be_ended_is_an_error(device: Any, config: Path) -> Non
     assert acl.init is original
 
 
-def test_nothing_is_left_patched_after_stop(device: Any, config: Path) -> None:
-    runtime, acl = adapter(device)
-    original = acl.init
-    for _ in range(2):
-        runtime.start(config)
-        assert acl.init is not original
-        runtime.stop()
-        assert acl.init is original
-        runtime.stop()
-        assert acl.init is original
-
-
-def test_replacement_of_init_by_a_fixture_of_the_test_does_no_lasting_harm(device: Any, config: Path) -> None:
-    runtime, acl = adapter(device)
-    runtime.start(config)
+def test_replacement_of_init_by_a_fixture_of_the_test_does_no_lasting_harm(
+    device: Any, started: PyAclRuntime, config: Path
+) -> None:
+    acl = started.acl
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(acl, "init", lambda: 7)
-        runtime.stop()
+        started.stop()
         assert acl.init() == 7, "the fixture's replacement is its own"
     assert acl.init() == 0
     acl.finalize()
-    runtime.start(config)
+    started.start(config)
     assert acl.init() == 0
     assert device.dumping == str(config)
-    runtime.stop()
+    started.stop()
 
 
-def test_released_dump_is_left_to_the_test_and_ended_behind_it(device: Any, config: Path) -> None:
-    runtime, acl = adapter(device)
+@pytest.mark.parametrize("ends", [True, False])
+def test_released_dump_is_left_to_the_test_and_ended_once(
+    device: Any, runtime: PyAclRuntime, config: Path, *, ends: bool
+) -> None:
+    acl = runtime.acl
     original = acl.init
     runtime.start(config)
     runtime.release()
@@ -243,29 +247,16 @@ def test_released_dump_is_left_to_the_test_and_ended_behind_it(device: Any, conf
     runtime.release()
     assert device.dumping == str(config), "looking at the configuration again must not end the dump"
     assert runtime.activity.released
-    runtime.stop()
-    assert not device.dump_open
-    assert acl.init is original
-
-
-@pytest.mark.parametrize("ends", [True, False])
-def test_the_tests_own_dump_is_ended_once(device: Any, config: Path, *, ends: bool) -> None:
-    runtime, acl = adapter(device)
-    runtime.start(config)
-    runtime.release()
-    acl.init()
-    acl.mdl.init_dump()
-    acl.mdl.set_dump(str(config))
     if ends:
         acl.mdl.finalize_dump()
-    runtime.stop()
-    runtime.stop()
-    runtime.close()
+    for end in (runtime.stop, runtime.stop, runtime.close):
+        end()
+    assert (device.dump_open, acl.init) == (False, original)
     assert device.names().count("mdl.finalize_dump") == 1
 
 
 def test_graphs_that_torch_npu_captures_beside_acl_are_watched_too(
-    device: Any, config: Path, monkeypatch: pytest.MonkeyPatch
+    runtime: PyAclRuntime, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Graph:
         def capture_begin(self) -> None: ...
@@ -273,10 +264,7 @@ def test_graphs_that_torch_npu_captures_beside_acl_are_watched_too(
         def replay(self) -> None: ...
 
     replay = Graph.replay
-    torch_npu = SimpleNamespace(npu=SimpleNamespace(NPUGraph=Graph))
-    monkeypatch.setitem(sys.modules, "torch_npu", torch_npu)
-    acl = device.module()
-    runtime = PyAclRuntime(acl, "acl")
+    monkeypatch.setitem(sys.modules, "torch_npu", SimpleNamespace(npu=SimpleNamespace(NPUGraph=Graph)))
     runtime.start(config)
     Graph().replay()
     runtime.stop()
@@ -286,56 +274,46 @@ def test_graphs_that_torch_npu_captures_beside_acl_are_watched_too(
 
 
 @pytest.mark.parametrize(
-    ("graphs", "dump"),
-    [({"NPUGraph": GRAPH}, {}), ({}, {}), ({"NPUGraph": GRAPH}, {"dump_scene": "aic_err_brief_dump"})],
-    ids=["graphs", "no-graphs", "exception"],
+    ("graphs", "dump", "way", "told"),
+    [
+        ({"NPUGraph": GRAPH}, {}, "", 1),
+        ({}, {}, "", 0),
+        ({"NPUGraph": GRAPH}, {"dump_scene": "aic_err_brief_dump"}, "", 0),
+        ({"NPUGraph": GRAPH}, {}, "release", 1),
+        ({"NPUGraph": GRAPH}, {}, "hand_over", 0),
+    ],
+    ids=["graphs", "no-graphs", "exception", "released", "program"],
 )
 def test_a_torch_npu_that_is_imported_under_the_dump_fails_the_test(
-    device: Any, config: Path, monkeypatch: pytest.MonkeyPatch, graphs: dict[str, Any], dump: dict[str, Any]
+    runtime: PyAclRuntime,
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    graphs: dict[str, Any],
+    dump: dict[str, Any],
+    way: str,
+    told: int,
 ) -> None:
-    """Nobody saw what it captured."""
+    """Nobody saw what it captured; a program's dump sees nothing of this process, whatever is imported."""
     section = json.loads(config.read_text(encoding="utf-8"))["dump"]
     config.write_text(json.dumps({"dump": section | dump}), encoding="utf-8")
     monkeypatch.delitem(sys.modules, "torch_npu", raising=False)
-    runtime, _ = adapter(device)
     runtime.start(config)
+    if way:
+        runtime.release() if way == "release" else runtime.hand_over("infer")
     monkeypatch.setitem(sys.modules, "torch_npu", SimpleNamespace(npu=SimpleNamespace(**graphs)))
     runtime.stop()
     runtime.stop()
     undumped = runtime.activity.evidence.undumped
-    assert len(undumped) == (bool(graphs) and not dump)
-    assert all("import torch_npu at the top of the test's file" in words for words in undumped)
+    assert len(undumped) == told
+    if not way:
+        assert all("import torch_npu at the top of the test's file" in words for words in undumped)
 
 
-@pytest.mark.parametrize("way", ["release", "hand_over"])
-def test_an_import_of_torch_npu_is_seen_where_the_test_has_the_dump(
-    device: Any, config: Path, monkeypatch: pytest.MonkeyPatch, way: str
+def test_capture_behind_a_released_configuration_ends_as_any_other(
+    device: Any, runtime: PyAclRuntime, config: Path
 ) -> None:
-    """A program's dump sees nothing of this process, whatever is imported here."""
-    monkeypatch.delitem(sys.modules, "torch_npu", raising=False)
-    runtime, _ = adapter(device)
-    runtime.start(config)
-    if way == "release":
-        runtime.release()
-    else:
-        runtime.hand_over("infer")
-    monkeypatch.setitem(sys.modules, "torch_npu", SimpleNamespace(npu=SimpleNamespace(NPUGraph=GRAPH)))
-    runtime.stop()
-    assert len(runtime.activity.evidence.undumped) == (way == "release")
-
-
-def test_released_test_without_a_dump_of_its_own_ends_without_an_error(device: Any, config: Path) -> None:
-    runtime, _ = adapter(device)
-    runtime.start(config)
-    runtime.release()
-    runtime.stop()
-    runtime.close()
-    assert "init" not in device.names()
-
-
-def test_capture_behind_a_released_configuration_ends_as_any_other(device: Any, config: Path) -> None:
-    runtime, acl = adapter(device)
-    acl.init()
+    runtime.acl.init()
     runtime.start(config)
     runtime.release()
     runtime.stop()
@@ -346,58 +324,51 @@ def test_capture_behind_a_released_configuration_ends_as_any_other(device: Any, 
 
 
 def test_dump_left_open_by_a_released_test_that_finalised_acl_does_not_harm_the_next(
-    device: Any, config: Path
+    device: Any, released: PyAclRuntime, config: Path
 ) -> None:
-    runtime, acl = adapter(device)
-    runtime.start(config)
-    runtime.release()
+    acl = released.acl
     acl.init()
     acl.mdl.init_dump()
     acl.finalize()
-    runtime.stop()
-    runtime.start(config)
+    released.stop()
+    released.start(config)
     assert acl.init() == 0
     assert device.dumping == str(config)
 
 
-def test_activity_is_that_of_one_test_unless_resumed(device: Any, config: Path) -> None:
-    runtime, _ = adapter(device)
-    runtime.start(config)
-    with runtime.load_model(MODEL) as model:
+def test_activity_is_that_of_one_test_unless_resumed(started: PyAclRuntime, config: Path) -> None:
+    with started.load_model(MODEL) as model:
         model.run(IMAGE)
-    runtime.stop()
-    runtime.start(config, resumed=True)
-    assert (runtime.activity.models, runtime.activity.executions) == ((MODEL,), 1)
-    runtime.stop()
-    runtime.start(config)
-    assert (runtime.activity.models, runtime.activity.executions) == ((), 0)
+    started.stop()
+    started.start(config, resumed=True)
+    assert (started.activity.models, started.activity.executions) == ((MODEL,), 1)
+    started.stop()
+    started.start(config)
+    assert (started.activity.models, started.activity.executions) == ((), 0)
 
 
-def test_producer_names_runtime_and_soc(device: Any) -> None:
-    runtime, _ = adapter(device)
-    assert dict(runtime.producer()) == {"runtime": "acl", "soc": "Ascend910B3"}
-
-
-def test_producer_names_the_switches_that_variables_are(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    runtime, _ = adapter(device)
+def test_producer_names_runtime_and_soc_and_the_switches_that_variables_are(
+    runtime: PyAclRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = {"runtime": "acl", "soc": "Ascend910B3"}
+    assert dict(runtime.producer()) == facts
     monkeypatch.setenv("HCCL_DETERMINISTIC", "true")
     monkeypatch.setenv("INF_NAN_MODE_ENABLE", "")
-    facts = {"runtime": "acl", "soc": "Ascend910B3", "hccl_deterministic": "true"}
-    assert dict(runtime.producer()) == facts
+    assert dict(runtime.producer()) == {**facts, "hccl_deterministic": "true"}
 
 
-def test_everything_a_run_took_is_given_back(device: Any, config: Path) -> None:
-    runtime, _ = adapter(device)
-    runtime.start(config)
-    with runtime.load_model(MODEL) as model:
-        (result,) = model.run(IMAGE)
-        (again,) = model.run(IMAGE * 2)
+def test_everything_a_run_took_is_given_back(device: Any, started: PyAclRuntime) -> None:
+    turned = np.asfortranarray(IMAGE)[:, ::-1]
+    with started.load_model(MODEL) as model:
+        for image in (IMAGE, IMAGE * 2, turned):
+            np.testing.assert_array_equal(model.run(image)[0], image + 1)
         assert sorted(device.live.values()) == ["model", "model desc"]
-    np.testing.assert_array_equal(result, IMAGE + 1)
-    np.testing.assert_array_equal(again, IMAGE * 2 + 1)
     assert device.live == {}
-    assert device.names().count("rt.malloc") == device.names().count("rt.free") == 4
-    assert device.names().count("rt.malloc_host") == device.names().count("rt.free_host") == 2
+    names = device.names()
+    assert names.count("rt.malloc") == names.count("rt.free") == 6
+    assert names.count("rt.malloc_host") == names.count("rt.free_host") == 3
+    with pytest.raises(RequestError, match="is closed; run it inside its with block"):
+        model.run(IMAGE)
 
 
 FAILING = [
@@ -412,11 +383,9 @@ FAILING = [
 
 @pytest.mark.parametrize("call", FAILING)
 def test_run_that_fails_gives_everything_back_and_names_the_call(
-    device: Any, config: Path, call: str
+    device: Any, started: PyAclRuntime, call: str
 ) -> None:
-    runtime, _ = adapter(device)
-    runtime.start(config)
-    model = runtime.load_model(MODEL)
+    model = started.load_model(MODEL)
     device.answers[call] = 207001
     with pytest.raises(AclError, match=rf"acl\.{call}\(.*returned 207001 \(ACL_ERROR_RT_MEMORY_ALLOCATION\)"):
         model.run(IMAGE)
@@ -427,14 +396,13 @@ def test_run_that_fails_gives_everything_back_and_names_the_call(
 
 
 @pytest.mark.parametrize("call", ["mdl.load_from_file", "mdl.get_desc"])
-def test_model_that_cannot_be_loaded_leaves_nothing_behind(device: Any, config: Path, call: str) -> None:
-    runtime, _ = adapter(device)
-    runtime.start(config)
+def test_model_that_cannot_be_loaded_leaves_nothing_behind(
+    device: Any, started: PyAclRuntime, call: str
+) -> None:
     device.answers[call] = 145002
     with pytest.raises(AclError, match="returned 145002"):
-        runtime.load_model(MODEL)
-    assert device.live == {}
-    assert runtime.activity.models == ()
+        started.load_model(MODEL)
+    assert (device.live, started.activity.models) == ({}, ())
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (5, 1), (0, 4)])
@@ -444,7 +412,7 @@ def test_dynamic_output_comes_through_an_empty_buffer(
     device = make_device([("x", (-1, -1))], [("y", (-1, -1))])
     if 0 in shape:
         device.execute = lambda *_: 0
-    runtime, _ = adapter(device)
+    runtime = PyAclRuntime(device.module(), "acl")
     runtime.start(config)
     image = np.full(shape, 4, np.float32)
     with runtime.load_model(MODEL) as model:
@@ -455,43 +423,21 @@ def test_dynamic_output_comes_through_an_empty_buffer(
     assert device.live == {}
 
 
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
+def test_array_that_does_not_fit_is_refused_before_the_device_is_touched(
+    device: Any, started: PyAclRuntime
+) -> None:
+    cases: tuple[tuple[list[np.ndarray], str], ...] = (
         ([], "net.om has 1 inputs (x), got 0"),
         ([IMAGE, IMAGE], "net.om has 1 inputs (x), got 2"),
         ([IMAGE.astype(np.float64)], "input 'x' of net.om takes float32 of shape [2, 3], got float64"),
         ([IMAGE.reshape(3, 2)], "takes float32 of shape [2, 3], got float32 of shape [3, 2]"),
         ([IMAGE.reshape(1, 2, 3)], "got float32 of shape [1, 2, 3]"),
-    ],
-)
-def test_array_that_does_not_fit_is_refused_before_the_device_is_touched(
-    device: Any, config: Path, arrays: list[np.ndarray], message: str
-) -> None:
-    runtime, _ = adapter(device)
-    runtime.start(config)
-    with runtime.load_model(MODEL) as model, pytest.raises(RequestError) as caught:
-        model.run(*arrays)
-    assert message in str(caught.value)
+    )
+    for arrays, message in cases:
+        with started.load_model(MODEL) as model, pytest.raises(RequestError, match=re.escape(message)):
+            model.run(*arrays)
     assert "rt.malloc" not in device.names()
-    assert runtime.activity.executions == 0
-
-
-def test_array_that_is_not_contiguous_arrives_as_its_values(device: Any, config: Path) -> None:
-    runtime, _ = adapter(device)
-    runtime.start(config)
-    turned = np.asfortranarray(IMAGE)[:, ::-1]
-    with runtime.load_model(MODEL) as model:
-        np.testing.assert_array_equal(model.run(turned)[0], turned + 1)
-
-
-def test_closed_model_refuses_to_run(device: Any, config: Path) -> None:
-    runtime, _ = adapter(device)
-    runtime.start(config)
-    model = runtime.load_model(MODEL)
-    model.close()
-    with pytest.raises(RequestError, match="is closed; run it inside its with block"):
-        model.run(IMAGE)
+    assert started.activity.executions == 0
 
 
 # aclDataType of acl_base.h, as CANN documents it.
@@ -501,18 +447,15 @@ TYPES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("number", "name"), TYPES.items())
-def test_data_types_of_acl_are_numpy_s(number: int, name: str) -> None:
-    assert numpy_dtype(number).name == name
+def test_data_types_of_acl_are_numpy_s() -> None:
+    assert {number: numpy_dtype(number).name for number in TYPES} == TYPES
 
 
-@pytest.mark.parametrize(
-    ("number", "reason"),
-    [(13, "numpy cannot hold"), (29, "share a byte"), (30, "share a byte"), (999, "number 999")],
-)
-def test_data_type_without_elements_of_whole_bytes_is_refused(number: int, reason: str) -> None:
-    with pytest.raises(RuntimeUnavailableError, match=reason):
-        numpy_dtype(number)
+def test_data_type_without_elements_of_whole_bytes_is_refused() -> None:
+    refused = {13: "numpy cannot hold", 29: "share a byte", 30: "share a byte", 999: "number 999"}
+    for number, reason in refused.items():
+        with pytest.raises(RuntimeUnavailableError, match=reason):
+            numpy_dtype(number)
 
 
 def test_bf16_needs_no_earlier_import_of_ml_dtypes() -> None:
@@ -525,7 +468,7 @@ def test_bf16_needs_no_earlier_import_of_ml_dtypes() -> None:
 
 
 @pytest.fixture
-def emulator() -> Iterator[Any]:
+def emulated() -> Iterator[PyAclRuntime]:
     from pytest_npudump.emulator import install
 
     install.install()
@@ -533,7 +476,9 @@ def emulator() -> Iterator[Any]:
     import acl
 
     original = acl.init
-    yield acl
+    runtime = PyAclRuntime(acl, "emulator")
+    yield runtime
+    runtime.close()
     assert acl.init is original
     install.reset()
     install.uninstall()
@@ -563,129 +508,103 @@ def dumped(config: Path) -> list[str]:
 
 
 def test_emulator_runs_and_dumps_what_is_loaded_between_start_and_stop(
-    emulator: Any, config: Path, small_model: Path
+    emulated: PyAclRuntime, config: Path, small_model: Path
 ) -> None:
-    runtime = PyAclRuntime(emulator, "emulator")
-    runtime.start(config)
-    with runtime.load_model(small_model) as model:
+    from pytest_npudump.emulator.process import process
+
+    emulated.start(config)
+    with emulated.load_model(small_model) as model:
         for rows in (2, 5, 1):
             image = np.linspace(-1, 1, rows * 3, dtype=np.float32).reshape(rows, 3)
             (result,) = model.run(image)
             np.testing.assert_array_equal(result, np.maximum(image * np.float32([1, -2, 0.5]), 0))
-        runtime.stop()
+            assert process().memory.used(0) == 0
+        emulated.stop()
         before = dumped(config)
         model.run(np.ones((1, 3), np.float32))
     assert set(before) >= {"scale", "block_relu"}
     assert dumped(config) == before
-    runtime.close()
+    emulated.close()
+    assert emulated.acl.finalize() == 100037, "the adapter finalised what it had initialised"
 
 
-def test_emulator_frees_what_the_adapter_took(emulator: Any, config: Path, small_model: Path) -> None:
-    from pytest_npudump.emulator.process import process
-
-    runtime = PyAclRuntime(emulator, "emulator")
-    runtime.start(config)
-    with runtime.load_model(small_model) as model:
-        model.run(np.ones((4, 3), np.float32))
-        assert process().memory.used(0) == 0
-    runtime.stop()
-    runtime.close()
-    assert emulator.finalize() == 100037, "the adapter finalised what it had initialised"
-
-
-def test_emulator_refuses_a_configuration_in_cann_s_words(emulator: Any, tmp_path: Path) -> None:
-    config = tmp_path / "acl.json"
-    config.write_text('{"dump": {"dump_path": "nowhere", "dump_list": [{}]}}')
-    runtime = PyAclRuntime(emulator, "emulator")
-    emulator.init()
-    with pytest.raises(AclError, match=r"returned 100009 \(ACL_ERROR_INVALID_DUMP_CONFIG\): EP0003.*nowhere"):
-        runtime.start(config)
-    assert emulator.mdl.init_dump() == 0, "no dump is left open"
-
-
-def test_emulator_says_why_a_model_cannot_be_loaded(emulator: Any, config: Path, tmp_path: Path) -> None:
-    runtime = PyAclRuntime(emulator, "emulator")
-    runtime.start(config)
+def test_emulator_refuses_a_configuration_or_a_model_in_cann_s_words(
+    emulated: PyAclRuntime, config: Path, tmp_path: Path
+) -> None:
+    emulated.start(config)
     with pytest.raises(AclError, match=r"load_from_file\('.*none\.om'\) returned \d+"):
-        runtime.load_model(tmp_path / "none.om")
-    runtime.stop()
-    runtime.close()
+        emulated.load_model(tmp_path / "none.om")
+    emulated.stop()
+    config.write_text('{"dump": {"dump_path": "nowhere", "dump_list": [{}]}}')
+    with pytest.raises(AclError, match=r"returned 100009 \(ACL_ERROR_INVALID_DUMP_CONFIG\): EP0003.*nowhere"):
+        emulated.start(config)
+    assert emulated.acl.mdl.init_dump() == 0, "no dump is left open"
 
 
-def test_model_of_several_types_keeps_each_of_them(emulator: Any, config: Path, tmp_path: Path) -> None:
+def test_model_of_several_types_keeps_each_of_them(
+    emulated: PyAclRuntime, config: Path, tmp_path: Path
+) -> None:
+    value = helper.make_tensor_value_info
     graph = helper.make_graph(
         [
             helper.make_node("Cast", ["x"], ["half"], to=TensorProto.FLOAT16),
             helper.make_node("Cast", ["x"], ["flag"], to=TensorProto.BOOL),
         ],
         "types",
-        [helper.make_tensor_value_info("x", TensorProto.INT64, [4])],
-        [
-            helper.make_tensor_value_info("half", TensorProto.FLOAT16, [4]),
-            helper.make_tensor_value_info("flag", TensorProto.BOOL, [4]),
-        ],
+        [value("x", TensorProto.INT64, [4])],
+        [value("half", TensorProto.FLOAT16, [4]), value("flag", TensorProto.BOOL, [4])],
     )
-    onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
-        str(tmp_path / "types.onnx"),
-    )
-    runtime = PyAclRuntime(emulator, "emulator")
-    runtime.start(config)
+    path = tmp_path / "types.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    emulated.start(config)
     values = np.array([0, 1, -3, 1000])
-    with runtime.load_model(tmp_path / "types.onnx") as model:
+    with emulated.load_model(path) as model:
         half, flag = model.run(values)
     np.testing.assert_array_equal(half, values.astype(np.float16), strict=True)
     np.testing.assert_array_equal(flag, values.astype(bool), strict=True)
-    runtime.stop()
-    runtime.close()
-    assert isinstance(model, PyAclModel)
 
 
-def test_only_models_loaded_under_the_dump_that_is_on_count_as_run(device: Any, config: Path) -> None:
-    runtime, _ = adapter(device)
-    runtime.start(config)
-    early = runtime.load_model(MODEL)
+def test_only_models_loaded_under_the_dump_that_is_on_count_as_run(
+    started: PyAclRuntime, config: Path
+) -> None:
+    early = started.load_model(MODEL)
     early.run(IMAGE)
-    assert runtime.activity.executions == 1
-    runtime.stop()
-    runtime.start(config, resumed=True)
-    late = runtime.load_model(Path("late.om"))
+    assert started.activity.executions == 1
+    started.stop()
+    started.start(config, resumed=True)
+    late = started.load_model(Path("late.om"))
     early.run(IMAGE)
-    assert runtime.activity.executions == 1
+    assert started.activity.executions == 1
     late.run(IMAGE)
-    assert runtime.activity.executions == 2
-    (words,) = runtime.activity.evidence.missing
+    assert started.activity.executions == 2
+    (words,) = started.activity.evidence.missing
     assert words.startswith("net.om was loaded before the dump was set ")
-    runtime.release()
+    started.release()
     late.run(IMAGE)
-    assert runtime.activity.executions == 2
-    assert (
-        "late.om ran in the test's own process while no dump was on" in runtime.activity.evidence.missing[1]
-    )
-    runtime.stop()
-    runtime.start(config)
+    assert started.activity.executions == 2
+    ran = "late.om ran in the test's own process while no dump was on"
+    assert ran in started.activity.evidence.missing[1]
+    started.stop()
+    started.start(config)
     late.run(IMAGE)
-    assert runtime.activity.executions == 0
-    assert runtime.activity.evidence.missing[0].startswith("late.om was loaded before the dump was set ")
-    early.close()
-    late.close()
-    runtime.close()
+    assert started.activity.executions == 0
+    assert started.activity.evidence.missing[0].startswith("late.om was loaded before the dump was set ")
+    for end in (early, late, started):
+        end.close()
 
 
-def test_a_dump_that_the_test_sets_itself_shows_what_ran_under_it(device: Any, config: Path) -> None:
-    runtime, acl = adapter(device)
-    runtime.start(config)
-    runtime.release()
+def test_a_dump_that_the_test_sets_itself_shows_what_ran_under_it(
+    released: PyAclRuntime, config: Path
+) -> None:
+    acl = released.acl
     acl.init()
-    assert acl.mdl.init_dump() == 0
-    assert acl.mdl.set_dump(str(config)) == 0
-    with runtime.load_model(MODEL) as model:
+    assert (acl.mdl.init_dump(), acl.mdl.set_dump(str(config))) == (0, 0)
+    with released.load_model(MODEL) as model:
         model.run(IMAGE)
-    assert runtime.activity.evidence.gaps == ()
-    assert len(runtime.activity.evidence.shown) == 1
-    assert runtime.activity.evidence.models == ["net.om"]
-    runtime.stop()
-    runtime.close()
+    evidence = released.activity.evidence
+    assert (evidence.gaps, len(evidence.shown), evidence.models) == ((), 1, ["net.om"])
+    released.stop()
+    released.close()
 
 
 def of_scene(tmp_path: Path, **dump: str) -> Path:
@@ -694,83 +613,64 @@ def of_scene(tmp_path: Path, **dump: str) -> Path:
     return path
 
 
-def test_a_dump_that_the_test_has_ended_itself_is_told_as_such(device: Any, config: Path) -> None:
-    acl = device.module()
-    runtime = PyAclRuntime(acl, "acl")
-    acl.init()
-    runtime.start(config)
-    assert acl.mdl.finalize_dump() == 0
-    with pytest.raises(
-        AclError, match=r"100045 .*the test has ended the dump itself; take npu_dump.config_p"
-    ):
-        runtime.stop()
+def test_a_dump_that_the_test_has_ended_itself_is_told_as_such(started: PyAclRuntime) -> None:
+    started.acl.init()
+    assert started.acl.mdl.finalize_dump() == 0
+    words = r"100045 .*the test has ended the dump itself; take npu_dump.config_p"
+    with pytest.raises(AclError, match=words):
+        started.stop()
 
 
 @pytest.mark.parametrize("initialised", [True, False])
 def test_an_exception_dump_that_is_on_before_is_ended_for_the_test_s(
-    device: Any, tmp_path: Path, *, initialised: bool
+    device: Any, runtime: PyAclRuntime, tmp_path: Path, *, initialised: bool
 ) -> None:
     """CANN ignores an exception dump beside another, and answers 0."""
-    acl = device.module()
-    runtime = PyAclRuntime(acl, "acl")
     if initialised:
-        acl.init("lite.json")
+        runtime.acl.init("lite.json")
     runtime.start(of_scene(tmp_path, dump_scene="aic_err_norm_dump"))
     if not initialised:
-        acl.init("lite.json")
+        runtime.acl.init("lite.json")
     of_dump = [name for name in device.names() if "dump" in name]
     assert of_dump[-4:] == ["mdl.init_dump", "mdl.finalize_dump", "mdl.init_dump", "mdl.set_dump"]
     runtime.stop()
 
 
 @pytest.mark.parametrize(
-    ("mode", "blind", "noted"),
-    [((1, 0), True, False), ((0, 0), False, False), ((0, 107002), False, True), (None, False, True)],
-    ids=["INF/NAN", "saturation", "no device", "old pyACL"],
+    ("mode", "dump", "way", "blind", "noted"),
+    [
+        ((1, 0), {"dump_debug": "on"}, "", 1, 0),
+        ((0, 0), {"dump_debug": "on"}, "", 0, 0),
+        ((0, 107002), {"dump_debug": "on"}, "", 0, 1),
+        (None, {"dump_debug": "on"}, "", 0, 1),
+        ((1, 0), {}, "", 0, 0),
+        ((1, 0), {"dump_debug": "on"}, "release", 1, 0),
+        (None, {"dump_debug": "on"}, "hand_over", 0, 1),
+    ],
+    ids=["INF/NAN", "saturation", "no device", "old pyACL", "no overflow", "own dump", "program"],
 )
 def test_the_mode_of_the_device_tells_whether_overflows_were_seen(
-    device: Any, tmp_path: Path, mode: tuple[int, int] | None, *, blind: bool, noted: bool
+    runtime: PyAclRuntime,
+    tmp_path: Path,
+    *,
+    mode: tuple[int, int] | None,
+    dump: dict[str, str],
+    way: str,
+    blind: int,
+    noted: int,
 ) -> None:
-    acl = device.module()
+    """The mode counts in which a test runs under its own dump, and is asked for once."""
+    asked = []
     if mode is not None:
-        acl.rt.get_device_sat_mode = lambda: mode
-    runtime = PyAclRuntime(acl, "acl")
-    acl.init()
-    runtime.start(of_scene(tmp_path, dump_debug="on"))
+        runtime.acl.rt.get_device_sat_mode = lambda: asked.append(mode) or mode
+    if way != "hand_over":
+        runtime.acl.init()
+    runtime.start(of_scene(tmp_path, **dump or {"dump_list": ""}))
+    if way:
+        runtime.release() if way == "release" else runtime.hand_over("infer")
+    assert not asked
+    runtime.stop()
     runtime.stop()
     evidence = runtime.activity.evidence
-    assert bool([text for text in evidence.blind if "acl.rt.set_device_sat_mode(0)" in text]) is blind
-    assert bool(evidence.notes) is noted
-
-
-def test_the_mode_is_of_no_matter_to_other_dumps(device: Any, config: Path) -> None:
-    acl = device.module()
-    acl.rt.get_device_sat_mode = lambda: (1, 0)
-    runtime = PyAclRuntime(acl, "acl")
-    acl.init()
-    runtime.start(config)
-    runtime.stop()
-    assert (runtime.activity.evidence.blind, runtime.activity.evidence.notes) == ([], [])
-
-
-def test_the_mode_counts_in_which_a_test_runs_under_its_own_dump(device: Any, tmp_path: Path) -> None:
-    acl = device.module()
-    modes = [(1, 0)]
-    acl.rt.get_device_sat_mode = modes.pop
-    runtime = PyAclRuntime(acl, "acl")
-    acl.init()
-    runtime.start(of_scene(tmp_path, dump_debug="on"))
-    runtime.release()
-    assert modes == [(1, 0)]
-    runtime.stop()
-    runtime.stop()
-    assert (len(runtime.activity.evidence.blind), runtime.activity.evidence.notes) == (1, [])
-
-
-def test_the_mode_of_a_program_s_device_is_not_known(device: Any, tmp_path: Path) -> None:
-    runtime = PyAclRuntime(device.module(), "acl")
-    runtime.start(of_scene(tmp_path, dump_debug="on"))
-    runtime.hand_over("infer")
-    runtime.stop()
-    assert len(runtime.activity.evidence.notes) == 1
-    assert runtime.activity.evidence.blind == []
+    told = [text for text in evidence.blind if "acl.rt.set_device_sat_mode(0)" in text]
+    assert (len(told), len(evidence.blind), len(evidence.notes)) == (blind, blind, noted)

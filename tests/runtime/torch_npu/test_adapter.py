@@ -25,35 +25,39 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def runtime(torch_npu: Any) -> TorchNpuRuntime:
+    return TorchNpuRuntime(torch_npu)
+
+
+@pytest.fixture
+def released(torch_npu: Any, runtime: TorchNpuRuntime, config: Path) -> TorchNpuRuntime:
+    """A runtime that has left the dump to the test; calls are noted from there on."""
+    runtime.start(config)
+    runtime.release()
+    torch_npu._device.calls.clear()
+    return runtime
+
+
 def names(torch_npu: Any) -> list[str]:
     return [call[0] for call in torch_npu._device.calls]
 
 
 def test_the_dump_is_on_between_start_and_stop_and_nothing_earlier_is_in_it(
-    torch_npu: Any, config: Path
+    torch_npu: Any, runtime: TorchNpuRuntime, config: Path
 ) -> None:
-    runtime = TorchNpuRuntime(torch_npu)
     runtime.start(config)
-    assert torch_npu._device.calls == [
-        ("aclInit",),
-        ("aclrtSynchronizeDevice",),
-        ("aclmdlInitDump",),
-        ("aclmdlSetDump", str(config.resolve())),
-    ]
+    on = [("aclrtSynchronizeDevice",), ("aclmdlInitDump",), ("aclmdlSetDump", str(config.resolve()))]
+    assert torch_npu._device.calls == [("aclInit",), *on]
     assert runtime.activity.initialised
-    torch_npu._device.calls.clear()
+    torch_npu._device.operator("mul", 1)
     runtime.stop()
     runtime.stop()
-    assert names(torch_npu) == ["aclrtSynchronizeDevice", "aclmdlFinalizeDump"]
-
-
-def test_dumps_follow_each_other(torch_npu: Any, config: Path) -> None:
-    runtime = TorchNpuRuntime(torch_npu)
-    for _ in range(3):
-        runtime.start(config)
-        runtime.stop()
-    assert names(torch_npu).count("aclmdlInitDump") == 3
-    assert names(torch_npu).count("aclInit") == 1
+    assert names(torch_npu)[-2:] == ["aclrtSynchronizeDevice", "aclmdlFinalizeDump"]
+    assert runtime.activity.evidence.shown == [], "nobody looks at operators where files show that they ran"
+    runtime.start(config)
+    runtime.stop()
+    assert [names(torch_npu).count(name) for name in ("aclmdlInitDump", "aclInit")] == [2, 1]
 
 
 def test_a_device_that_was_named_is_set_once_and_before_it_is_initialised(
@@ -68,22 +72,15 @@ def test_a_device_that_was_named_is_set_once_and_before_it_is_initialised(
 
 
 @pytest.mark.parametrize("call", ["aclmdlInitDump", "aclmdlSetDump"])
-def test_what_acl_refuses_is_an_error_with_its_code_and_words(
-    torch_npu: Any, config: Path, call: str
+def test_what_acl_refuses_is_an_error_with_its_code_and_words_and_leaves_the_next_one_alone(
+    torch_npu: Any, runtime: TorchNpuRuntime, config: Path, call: str
 ) -> None:
     torch_npu._device.answers[call] = 100009
     with pytest.raises(AclError, match=r"returned 100009 \(ACL_ERROR_INVALID_DUMP_CONFIG\)") as caught:
-        TorchNpuRuntime(torch_npu).start(config)
+        runtime.start(config)
     assert "What ACL says of it. Check the file." in str(caught.value)
     assert "PID" not in str(caught.value)
     assert not torch_npu._device.state["dump_open"]
-
-
-def test_a_refused_dump_leaves_the_next_one_alone(torch_npu: Any, config: Path) -> None:
-    runtime = TorchNpuRuntime(torch_npu)
-    torch_npu._device.answers["aclmdlSetDump"] = 500000
-    with pytest.raises(AclError):
-        runtime.start(config)
     runtime.stop()
     torch_npu._device.answers.clear()
     runtime.start(config)
@@ -138,8 +135,9 @@ def _not_found(device: int) -> bool:
     raise RuntimeError(f"Failed to find function aclrtGetPrimaryCtxState (device {device})")
 
 
-def test_a_test_that_ends_the_dump_itself_is_told_so(torch_npu: Any, config: Path) -> None:
-    runtime = TorchNpuRuntime(torch_npu)
+def test_a_test_that_ends_the_dump_itself_is_told_so(
+    torch_npu: Any, runtime: TorchNpuRuntime, config: Path
+) -> None:
     runtime.start(config)
     torch_npu.npu.utils.finalize_dump()
     with pytest.raises(
@@ -192,8 +190,19 @@ def test_a_file_for_acl_init_that_cannot_be_read_is_named(
     assert torch_npu._device.calls == []
 
 
-def test_asking_for_the_chip_does_not_initialise_the_npu(torch_npu: Any) -> None:
-    assert TorchNpuRuntime(torch_npu).producer()["soc"] == "Ascend910B3"
+def test_a_golden_records_client_chip_and_switches_without_initialising_the_npu(
+    torch_npu: Any, runtime: TorchNpuRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = {"runtime": "torch_npu", "torch_npu": "2.13.0", "soc": "Ascend910B3"}
+    assert runtime.producer() == facts
+    monkeypatch.setenv("INF_NAN_MODE_ENABLE", "1")
+    assert runtime.producer() == {**facts, "inf_nan_mode": "1"}
+
+    def no_name(_: int) -> str:
+        raise AssertionError("Invalid device id")
+
+    monkeypatch.setattr(torch_npu.npu, "get_device_name", no_name)
+    assert "soc" not in runtime.producer()
     assert torch_npu._device.calls == []
 
 
@@ -213,8 +222,9 @@ def test_overflows_are_refused_where_cann_sees_those_of_models_only(
     assert torch_npu._device.calls == []
 
 
-def test_operators_show_that_a_model_ran_and_captures_go_on_looking(torch_npu: Any, tmp_path: Path) -> None:
-    runtime = TorchNpuRuntime(torch_npu)
+def test_operators_show_that_a_model_ran_and_captures_go_on_looking(
+    torch_npu: Any, runtime: TorchNpuRuntime, tmp_path: Path
+) -> None:
     config = of_scene(tmp_path, dump_debug="on")
     runtime.start(config)
     runtime.stop()
@@ -244,30 +254,27 @@ def test_a_torch_that_compiles_nothing_meanwhile_is_told(
     assert "runs functions of torch.compile uncompiled" in notes[1][0]
 
 
-def test_nobody_looks_at_operators_where_files_show_that_they_ran(torch_npu: Any, config: Path) -> None:
-    runtime = TorchNpuRuntime(torch_npu)
-    runtime.start(config)
-    torch_npu._device.operator("mul", 1)
-    runtime.stop()
-    assert runtime.activity.evidence.shown == []
-
-
-def test_a_mode_that_hides_overflows_is_told(torch_npu: Any, tmp_path: Path) -> None:
-    torch_npu._device.state["inf_nan"] = True
-    runtime = TorchNpuRuntime(torch_npu)
+@pytest.mark.parametrize(
+    ("inf_nan", "program", "blind", "notes"), [(True, "", 1, 0), (False, "", 0, 0), (True, "infer", 0, 1)]
+)
+def test_a_mode_that_hides_overflows_is_told_and_not_known_of_a_program_s_device(
+    torch_npu: Any,
+    runtime: TorchNpuRuntime,
+    tmp_path: Path,
+    *,
+    inf_nan: bool,
+    program: str,
+    blind: int,
+    notes: int,
+) -> None:
+    torch_npu._device.state["inf_nan"] = inf_nan
     runtime.start(of_scene(tmp_path, dump_debug="on"))
+    if program:
+        runtime.hand_over(program)
     runtime.stop()
-    assert [text for text in runtime.activity.evidence.blind if "INF_NAN_MODE_FORCE_DISABLE=1" in text]
-
-
-def test_the_mode_of_a_program_s_device_is_not_known(torch_npu: Any, tmp_path: Path) -> None:
-    torch_npu._device.state["inf_nan"] = True
-    runtime = TorchNpuRuntime(torch_npu)
-    runtime.start(of_scene(tmp_path, dump_debug="on"))
-    runtime.hand_over("infer")
-    runtime.stop()
-    assert len(runtime.activity.evidence.notes) == 1
-    assert runtime.activity.evidence.blind == []
+    evidence = runtime.activity.evidence
+    told = [text for text in evidence.blind if "INF_NAN_MODE_FORCE_DISABLE=1" in text]
+    assert (len(told), len(evidence.blind), len(evidence.notes)) == (blind, blind, notes)
 
 
 def test_a_file_that_acl_would_refuse_is_refused_before_the_device_is_touched(
@@ -303,10 +310,9 @@ def test_a_client_that_only_queues_the_dump_is_found_out(
 
 
 def test_an_operator_that_fails_on_the_device_is_told_before_the_dump_is_ended(
-    torch_npu: Any, config: Path
+    torch_npu: Any, runtime: TorchNpuRuntime, config: Path
 ) -> None:
     """finalize_dump waits for the device outside of the client's error handling."""
-    runtime = TorchNpuRuntime(torch_npu)
     runtime.start(config)
     torch_npu._device.answers["aclrtSynchronizeDevice"] = 507015
     with pytest.raises(AclError, match="507015"):
@@ -327,91 +333,57 @@ def test_an_error_without_a_code_keeps_its_words(
         TorchNpuRuntime(torch_npu).start(config)
 
 
-def test_a_test_that_sets_its_own_dump_finds_none_on_and_it_is_ended_for_it(
-    torch_npu: Any, config: Path
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_test_that_sets_its_own_dump_finds_none_on_and_it_is_ended_once(
+    torch_npu: Any, released: TorchNpuRuntime, config: Path, *, ends: bool
 ) -> None:
-    runtime = TorchNpuRuntime(torch_npu)
-    runtime.start(config)
-    runtime.release()
     torch_npu.npu.utils.init_dump()
     torch_npu.npu.utils.set_dump(str(config))
-    runtime.release()
+    released.release()
     assert torch_npu._device.state["dump_open"]
-    runtime.stop()
-    assert not torch_npu._device.state["dump_open"]
-    runtime.stop()
-    assert "switch the dump on itself" in runtime.activity.likely_cause
-
-
-def of_dump_of_test(torch_npu: Any, config: Path, *, ends: bool) -> list[str]:
-    """Return the calls that switch dumps on and off, of a test that has its own."""
-    runtime = TorchNpuRuntime(torch_npu)
-    runtime.start(config)
-    runtime.release()
-    torch_npu._device.calls.clear()
-    torch_npu.npu.utils.init_dump()
-    torch_npu.npu.utils.set_dump(str(config))
     if ends:
         torch_npu.npu.utils.finalize_dump()
-    for _ in range(2):
-        runtime.stop()
-    runtime.close()
-    return [name for name in names(torch_npu) if "Dump" in name]
-
-
-@pytest.mark.parametrize("ends", [True, False])
-def test_the_tests_own_dump_is_ended_once(torch_npu: Any, config: Path, *, ends: bool) -> None:
-    of_dump = of_dump_of_test(torch_npu, config, ends=ends)
+    for end in (released.stop, released.stop, released.close):
+        end()
+    of_dump = [name for name in names(torch_npu) if "Dump" in name]
     assert of_dump == ["aclmdlInitDump", "aclmdlSetDump", "aclmdlFinalizeDump"]
     assert torch_npu._C._npu_initDump.__name__ == "<lambda>"
+    assert "switch the dump on itself" in released.activity.likely_cause
 
 
-def test_a_test_that_switches_no_dump_on_leaves_none_to_end(torch_npu: Any, config: Path) -> None:
-    runtime = TorchNpuRuntime(torch_npu)
-    runtime.start(config)
-    runtime.release()
-    torch_npu._device.calls.clear()
-    runtime.stop()
-    runtime.close()
+def test_a_test_that_switches_no_dump_on_leaves_none_to_end(
+    torch_npu: Any, released: TorchNpuRuntime
+) -> None:
+    released.stop()
+    released.close()
     assert names(torch_npu) == []
 
 
 @pytest.mark.parametrize("unseen", ["options", "TorchAir"])
 def test_a_dump_that_cannot_be_seen_is_asked_for_once(
-    torch_npu: Any, config: Path, monkeypatch: pytest.MonkeyPatch, unseen: str
+    torch_npu: Any, released: TorchNpuRuntime, monkeypatch: pytest.MonkeyPatch, unseen: str
 ) -> None:
-    runtime = TorchNpuRuntime(torch_npu)
-    runtime.start(config)
-    runtime.release()
-    torch_npu._device.calls.clear()
     if unseen == "options":
         torch_npu.npu.init_dump()
     else:
         monkeypatch.setitem(sys.modules, "torchair.core._torchair", SimpleNamespace())
-    runtime.stop()
-    runtime.close()
+    released.stop()
+    released.close()
     assert names(torch_npu).count("aclmdlFinalizeDump") == 1
 
 
 def test_a_capture_behind_the_tests_own_dump_can_be_left_to_the_test_as_well(
-    torch_npu: Any, config: Path
+    torch_npu: Any, released: TorchNpuRuntime, config: Path
 ) -> None:
-    runtime = TorchNpuRuntime(torch_npu)
-    runtime.start(config)
-    runtime.release()
-    runtime.stop()  # what capture() does: it ends this dump, and begins one of its own
-    runtime.start(config, resumed=True)
-    runtime.release()
+    released.stop()  # what capture() does: it ends this dump, and begins one of its own
+    released.start(config, resumed=True)
+    released.release()
     torch_npu.npu.utils.init_dump()
     torch_npu.npu.utils.set_dump(str(config))
-    runtime.release()
-    runtime.stop()
+    released.release()
+    released.stop()
     of_dump = [name for name in names(torch_npu) if "Dump" in name]
-    assert of_dump == [
-        *["aclmdlInitDump", "aclmdlSetDump", "aclmdlFinalizeDump"],
-        *["aclmdlInitDump", "aclmdlSetDump", "aclmdlFinalizeDump"],
-        *["aclmdlInitDump", "aclmdlSetDump", "aclmdlFinalizeDump"],
-    ]
+    assert of_dump == ["aclmdlInitDump", "aclmdlSetDump", "aclmdlFinalizeDump"] * 2
 
 
 def test_a_program_of_its_own_process_gets_the_dump(torch_npu: Any, config: Path, tmp_path: Path) -> None:
@@ -427,26 +399,6 @@ def test_a_program_of_its_own_process_gets_the_dump(torch_npu: Any, config: Path
 def test_models_are_left_to_torch(torch_npu: Any) -> None:
     with pytest.raises(RuntimeUnavailableError, match=r"net\.om.*--npudump-runtime=acl"):
         TorchNpuRuntime(torch_npu).load_model(Path("models/net.om"))
-
-
-def test_a_golden_records_client_and_chip(torch_npu: Any) -> None:
-    facts = TorchNpuRuntime(torch_npu).producer()
-    assert facts == {"runtime": "torch_npu", "torch_npu": "2.13.0", "soc": "Ascend910B3"}
-
-
-def test_a_golden_records_the_switches_that_variables_are(
-    torch_npu: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("INF_NAN_MODE_ENABLE", "1")
-    assert TorchNpuRuntime(torch_npu).producer()["inf_nan_mode"] == "1"
-
-
-def test_a_chip_without_a_name_stands_in_no_ones_way(torch_npu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_name(_: int) -> str:
-        raise AssertionError("Invalid device id")
-
-    monkeypatch.setattr(torch_npu.npu, "get_device_name", no_name)
-    assert "soc" not in TorchNpuRuntime(torch_npu).producer()
 
 
 @pytest.fixture
@@ -472,7 +424,7 @@ def test_auto_means_torch_npu_where_the_tests_have_imported_it(
 @pytest.mark.usefixtures("torch_npu")
 def test_auto_leaves_tests_that_import_acl_to_acl(monkeypatch: pytest.MonkeyPatch) -> None:
     acl = SimpleNamespace(__name__="acl", rt=SimpleNamespace(get_device_count=lambda: (1, 0)))
-    monkeypatch.setattr("pytest_npudump.runtime.pyacl.provider._PROBED", set())
+    monkeypatch.setattr("pytest_npudump.runtime.pyacl._PROBED", set())
     monkeypatch.setitem(sys.modules, "acl", acl)
     assert choose("auto").name == "acl"
 
