@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.judge import AS_GIVEN, REFERENCE, Terms, judge
-from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
+from pytest_npudump.compare.stats.verdict import GRAPH_INPUT
 from pytest_npudump.dump.files.stats_cells import GARBLED
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import MEASURED, StatsTable

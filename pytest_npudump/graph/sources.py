@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.stats.numbers import half_unit, scales
-from pytest_npudump.compare.stats.order import ABSENT
-from pytest_npudump.compare.stats.pairs import Pairs
-from pytest_npudump.compare.stats.projection_distances import norms, root_mean_square, told
+from pytest_npudump.compare.stats.alignment import ABSENT
+from pytest_npudump.compare.stats.fingerprints import norms, root_mean_square, told
+from pytest_npudump.compare.stats.numbers import Pairs, half_unit, scales
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
 from pytest_npudump.dump.values.dtypes import is_exact

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
-from pytest_npudump.compare.stats.order import ABSENT
-from pytest_npudump.compare.stats.verdict import aligned_keys
+from pytest_npudump.compare.stats.alignment import ABSENT
+from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, aligned_keys
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 

@@ -11,8 +11,7 @@ from pytest_npudump.cli.common.executors import open_workers
 from pytest_npudump.cli.compare.engine import compare_sides, terms_of
 from pytest_npudump.cli.compare.report import as_json
 from pytest_npudump.cli.compare.sides import read_dump_side, read_golden_side
-from pytest_npudump.compare.tolerances.producers import undecided
-from pytest_npudump.compare.tolerances.rules import load_tolerances
+from pytest_npudump.compare.tolerances.rules import load_tolerances, undecided
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.errors import DumpError
 from pytest_npudump.notebook.session_results import framed, table

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.compare.judge import RUN, judge_tables
-from pytest_npudump.compare.stats.blind_bounds import blind_keys, describe_blind
-from pytest_npudump.compare.stats.deviations import Deviations, deviations, structural_difference
-from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
-from pytest_npudump.compare.stats.projection_distances import told
-from pytest_npudump.compare.stats.verdict import EXTRA
+from pytest_npudump.compare.stats.allowances import Deviations, deviations, structural_difference
+from pytest_npudump.compare.stats.fingerprints import told
+from pytest_npudump.compare.stats.unjudged import blind_keys, describe_blind
+from pytest_npudump.compare.stats.verdict import EXTRA, GRAPH_INPUT
 from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.dump.table import MEASURED, StatsTable, sanitised_key
 from pytest_npudump.errors import DumpError, GoldenError
@@ -35,7 +34,7 @@ from pytest_npudump.runtime.base import VaryingRuntime
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from pytest_npudump.compare.stats.deviations import Deviations
+    from pytest_npudump.compare.stats.allowances import Deviations
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import TensorRecord

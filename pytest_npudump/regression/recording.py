@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.not_finite import describe_not_finite
+from pytest_npudump.compare.stats.unjudged import describe_not_finite
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError
@@ -13,8 +13,7 @@ from pytest_npudump.golden.stored_tensors import KeptTensors
 from pytest_npudump.golden.variants import replaced_words
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.random_operators import EAGER, drawing_words, random_layers
-from pytest_npudump.record.record import EMPTY, REASON, UNWRITTEN
-from pytest_npudump.record.unwritten_entries import entries_of
+from pytest_npudump.record.record import EMPTY, REASON, UNWRITTEN, entries_of
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.dataflow import edges_to_keep
 from pytest_npudump.regression.kept_layers import KeptLayers, named_layers

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.record.pointer_lines import Pointer, read_pointers
-from pytest_npudump.record.rows import RowError
+from pytest_npudump.record.rows import Pointer, RowError, read_pointers
 
 DIGEST = "30c148aa6693ffd0a191f004de6bbf978acb6deca2cd429d8d27256a219042b3"
 LINE = f"fc:output.0 float32 1x4x6x6 sha256:{DIGEST} 576 0613f9d9"

@@ -115,7 +115,7 @@ def told_facts(arguments: argparse.Namespace) -> dict[str, str]:
     Raises:
         RequestError: one of them is no fact.
     """
-    from pytest_npudump.compare.tolerances.producers import parse_fact  # noqa: PLC0415 - the parser needs none
+    from pytest_npudump.compare.tolerances.rules import parse_fact  # noqa: PLC0415 - the parser needs none
 
     return dict(map(parse_fact, arguments.producer))
 
@@ -152,7 +152,7 @@ def for_told_run(tolerances: Tolerances, facts: Mapping[str, str], given: str = 
         facts: what is known of the run's producer.
         given: the option that gave the tolerances, with its value, as it is put before what stderr says.
     """
-    from pytest_npudump.compare.tolerances.producers import undecided  # noqa: PLC0415 - the same
+    from pytest_npudump.compare.tolerances.rules import undecided  # noqa: PLC0415 - the same
 
     words = _("the rule {rule} is left out: nothing tells {facts} of this run; --producer FACT=VALUE does")
     for rule, untold in undecided(tolerances.rules, facts):

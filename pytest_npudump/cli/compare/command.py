@@ -14,7 +14,7 @@ from pytest_npudump.cli.compare.engine import compare_sides, terms_of
 from pytest_npudump.cli.compare.report import as_json, lines
 from pytest_npudump.cli.compare.sides import are_kept_results, read_dump_side, read_golden_side
 from pytest_npudump.cli.compare.what_if import Alternative, other_tolerances
-from pytest_npudump.compare.stats.both_sides import told_by_both
+from pytest_npudump.compare.stats.allowances import told_by_both
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.compare.tolerances.tolerance import Rule
 from pytest_npudump.errors import RequestError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.executors import run_together
 from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.compare.judge import AS_GIVEN, GOLDEN, RUN, Terms, judge
-from pytest_npudump.compare.stats.order import ABSENT
+from pytest_npudump.compare.stats.alignment import ABSENT
 from pytest_npudump.compare.stats.verdict import aligned_keys
 from pytest_npudump.dump.arrays.layouts import has_axes
 from pytest_npudump.dump.columns import ColumnRecords

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import columns, emit, to_stderr, write_json
-from pytest_npudump.compare.stats.not_finite import describe_not_finite
+from pytest_npudump.compare.stats.unjudged import describe_not_finite
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _

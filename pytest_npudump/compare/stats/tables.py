@@ -16,14 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.compare.stats.blind_bounds import blind_bounds
-from pytest_npudump.compare.stats.digests import compare_digests
-from pytest_npudump.compare.stats.first_divergence import first_divergence, origin_of
-from pytest_npudump.compare.stats.numbers import EXACT, below_atol, changed, differing
-from pytest_npudump.compare.stats.order import ABSENT, align
-from pytest_npudump.compare.stats.pairs import Pairs
-from pytest_npudump.compare.stats.projection_distances import compare_projections
-from pytest_npudump.compare.stats.unjudged import doubts_of, hidden_by_print
+from pytest_npudump.compare.stats.alignment import ABSENT, align
+from pytest_npudump.compare.stats.fingerprints import compare_digests, compare_projections
+from pytest_npudump.compare.stats.numbers import EXACT, Pairs, below_atol, changed, differing
+from pytest_npudump.compare.stats.unjudged import blind_bounds, doubts_of, hidden_by_print
 from pytest_npudump.compare.stats.verdict import (
     EXTRA,
     FAIL,
@@ -31,7 +27,9 @@ from pytest_npudump.compare.stats.verdict import (
     Comparison,
     Reason,
     Verdict,
+    first_divergence,
     key_at,
+    origin_of,
     type_at,
 )
 from pytest_npudump.dump.table import EXTREMES, NEEDED, PROJECTIONS, STATISTICS, UNKNOWN_SHAPE
@@ -42,12 +40,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.compare.stats.order import Alignment
+    from pytest_npudump.compare.stats.alignment import Alignment
     from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
     from pytest_npudump.dump.table import StatsTable
 
     _Cells = Sequence[str | int | None]
     _Property = tuple[str, _Cells, _Cells, str | None]
+
 
 _LOST = "the golden has a value, the dump has none"
 _UNAPPROVED = "the golden has no value to compare with: approve anew"

@@ -20,10 +20,18 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.first_divergence import first_divergence, origin_of
-from pytest_npudump.compare.stats.order import ABSENT
+from pytest_npudump.compare.stats.alignment import ABSENT
 from pytest_npudump.compare.stats.unjudged import ATOL_ADVICE, BELOW_ATOL
-from pytest_npudump.compare.stats.verdict import FAIL, Comparison, Doubt, Reason, Verdict, aligned_keys
+from pytest_npudump.compare.stats.verdict import (
+    FAIL,
+    Comparison,
+    Doubt,
+    Reason,
+    Verdict,
+    aligned_keys,
+    first_divergence,
+    origin_of,
+)
 from pytest_npudump.dump.table import PROJECTIONS
 
 if TYPE_CHECKING:

@@ -7,8 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.compare.judge import judge_tables
-from pytest_npudump.compare.stats.alignment import ALONE, LIMIT, gaps, inverse, longest_common
-from pytest_npudump.compare.stats.eager_calls import number_calls, under_golden_keys
+from pytest_npudump.compare.stats.alignment import (
+    ABSENT,
+    LIMIT,
+    gaps,
+    inverse,
+    longest_common,
+    number_calls,
+    under_golden_keys,
+)
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import TensorKey, TensorRecord
@@ -39,7 +46,7 @@ words = st.lists(st.sampled_from("abc"), max_size=12)
 def test_partners_are_equal_in_order_and_as_many_as_can_be(one: list[str], other: list[str]) -> None:
     partners = longest_common(one, other)
     assert partners is not None
-    pairs = [(here, there) for here, there in enumerate(partners) if there != ALONE]
+    pairs = [(here, there) for here, there in enumerate(partners) if there != ABSENT]
     assert len(partners) == len(one)
     assert all(one[here] == other[there] for here, there in pairs)
     assert [there for _, there in pairs] == sorted({there for _, there in pairs})
@@ -51,14 +58,14 @@ def test_gaps_hold_just_what_has_no_partner(one: list[str], other: list[str]) ->
     partners = longest_common(one, other)
     assert partners is not None
     runs = gaps(partners, len(other))
-    assert [at for left, _ in runs for at in left] == [at for at, p in enumerate(partners) if p == ALONE]
+    assert [at for left, _ in runs for at in left] == [at for at, p in enumerate(partners) if p == ABSENT]
     turned = inverse(partners, len(other))
-    assert [at for _, right in runs for at in right] == [at for at, p in enumerate(turned) if p == ALONE]
+    assert [at for _, right in runs for at in right] == [at for at, p in enumerate(turned) if p == ABSENT]
 
 
 def test_sequences_that_have_little_in_common_are_given_up() -> None:
     assert longest_common(["a"] * LIMIT, ["b"]) is None
-    assert longest_common(["a"] * (LIMIT - 1), ["b"]) == [ALONE] * (LIMIT - 1)
+    assert longest_common(["a"] * (LIMIT - 1), ["b"]) == [ABSENT] * (LIMIT - 1)
 
 
 def test_ten_thousand_calls_with_hundreds_of_changes_are_aligned() -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pytest_npudump.compare.stats.blind_bounds import BLIND, blind_keys, describe_blind
 from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.stats.unjudged import BLIND, blind_keys, describe_blind
 from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pytest_npudump.compare.stats.deviations import deviations, structural_difference
+from pytest_npudump.compare.stats.allowances import deviations, structural_difference
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.compare.tolerances.tolerance import Tolerances

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.compare.stats.allowances import allowances
-from pytest_npudump.compare.stats.measured_bounds import bounds_by_measurement
+from pytest_npudump.compare.stats.allowances import allowances, bounds_by_measurement
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances

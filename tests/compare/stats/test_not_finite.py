@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_npudump.compare.stats.not_finite import describe_not_finite
+from pytest_npudump.compare.stats.unjudged import describe_not_finite
 from pytest_npudump.dump.records import TensorKey, TensorRecord
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.compare.stats.order import align
+from pytest_npudump.compare.stats.alignment import align
 
 
 def pairs(golden: Any, actual: Any) -> Any:

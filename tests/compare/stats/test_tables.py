@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pytest_npudump.compare.stats.first_divergence import explain_first
 from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.stats.verdict import explain_first
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pytest_npudump.compare.tensors import describe
-from pytest_npudump.compare.tensors.describe import describe_tensor
+from pytest_npudump.compare.tensors import picture
+from pytest_npudump.compare.tensors.picture import describe_tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,7 +65,7 @@ def reference(array: NDArray[Any]) -> dict[str, Any]:
 @pytest.fixture(params=[None, 1, 7], ids=["one-chunk", "chunks-of-1", "chunks-of-7"])
 def _chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param:
-        monkeypatch.setattr(describe, "_CHUNK", request.param)
+        monkeypatch.setattr(picture, "_CHUNK", request.param)
 
 
 def special_values(dtype: Any) -> NDArray[Any]:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_npudump.compare.tolerances.producers import FACTS, parse_fact, parse_producer, undecided
-from pytest_npudump.compare.tolerances.rules import parse_rules
+from pytest_npudump.compare.tolerances.rules import FACTS, parse_fact, parse_producer, parse_rules, undecided
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.errors import RequestError
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.errors import StoreError
-from pytest_npudump.golden.objects.object_cache import ObjectCache, default_folder
+from pytest_npudump.golden.objects import ObjectCache, default_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.golden.objects.object_cache import (
-    IN_USE_SECONDS,
-    ObjectCache,
-    cached_objects,
-    remove,
-    trim,
-)
+from pytest_npudump.golden.objects import IN_USE_SECONDS, ObjectCache, cached_objects, remove, trim
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ import pytest
 import s3fs  # noqa: F401 - loaded once, or each test would load it
 
 from pytest_npudump.errors import RequestError, StoreError
-from pytest_npudump.golden.objects.object_store import ObjectStore
+from pytest_npudump.golden.objects import ObjectStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,7 +158,7 @@ def test_what_is_not_installed_is_named_with_its_extra(package: str, url: str, e
     script = f"""
 import sys
 sys.modules[{package!r}] = None
-from pytest_npudump.golden.objects.object_store import ObjectStore
+from pytest_npudump.golden.objects import ObjectStore
 try:
     ObjectStore({url!r})
 except Exception as error:

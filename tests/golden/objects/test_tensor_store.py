@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from pytest_npudump.errors import GoldenError, StoreError
-from pytest_npudump.golden.objects.object_store import ObjectStore
+from pytest_npudump.golden.objects import ObjectStore
 from pytest_npudump.golden.stored_tensors import TensorStore
-from pytest_npudump.record.pointer_lines import Pointer
+from pytest_npudump.record.rows import Pointer
 
 if TYPE_CHECKING:
     from pathlib import Path
