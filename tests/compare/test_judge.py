@@ -81,7 +81,7 @@ ELSEWHERE = "golden.yaml: 'unwritten' applies only to the MindSpore version on a
 LEFT_OUT = {"a": {"output.1": "left out"}}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("unwritten", "golden_rows", "run_facts", "failing", "note"),
     [
         (
@@ -131,7 +131,7 @@ def test_another_run_leaves_nothing_out() -> None:
     assert told(one, other, replace(DEFAULTS, against=RUN))[0] == ["a:output.1 extra"]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("golden_layers", "run_layers", "seen", "seen_if_known"),
     [
         (["a/b"], ["a_b"], ["a/b"], ["a/b"]),
@@ -221,7 +221,7 @@ def test_elements_are_compared_where_both_have_them_and_they_are_wanted(tmp_path
     assert [verdict.status for verdict in found.failing] == ["fail"]
 
 
-@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.each("side", [0, 1])
 def test_statistics_that_a_record_of_tensors_lacks_are_computed(tmp_path: Path, side: int) -> None:
     untold = dumped(tmp_path / "untold", [1, 2, 3, 4], told=False)
     for values, statuses in (([1, 2, 3, 4], []), ([1, 2, 3, 5], ["fail"])):

@@ -47,7 +47,7 @@ def test_the_more_special_one_counts_where_both_fit() -> None:
     assert choose(given, facts("B", "8.0")).name == "b"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("one", "other"),
     [
         ({"soc": "B"}, {"cann": "8.1"}),

@@ -158,7 +158,7 @@ def test_git_joins_approvals_of_different_tensors_by_itself(tmp_path: Path) -> N
     assert found.changed == {"conv1:output.0": str(NOW), "conv4:output.0": "2026-11-24 cccccccccccc"}
 
 
-@pytest.mark.parametrize("revision", ["", "bbbbbbbbbbbb"])
+@pytest.mark.each("revision", ["", "bbbbbbbbbbbb"])
 def test_what_is_written_is_read(revision: str) -> None:
     found = stamped(golden(LAYERS | {"fc": 9.0}), FIRST, Stamp("2026-11-23", revision))
     assert parse(render(found), PATH).changed == found.changed

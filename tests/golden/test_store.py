@@ -70,7 +70,7 @@ def test_a_dangling_link_is_a_missing_golden(tmp_path: Path) -> None:
         read_golden(tmp_path / "a.yaml")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("content", "message"),
     [
         (b"npudump-golden: 1\ntest: \xff\n", r"line 2: byte 24 is not UTF-8"),

@@ -57,7 +57,7 @@ def test_the_tables_lines_are_those_of_a_golden_without_the_block() -> None:
     assert parse(bare, PATH).table.projections is None
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@pytest.mark.each("dtype", ["float32", "float64", "int64"])
 def test_what_is_read_is_written_again_as_it_was(dtype: str) -> None:
     values = np.random.default_rng(0).standard_normal((50, 8)) * 10.0 ** np.arange(-4, 4)
     if dtype == "int64":

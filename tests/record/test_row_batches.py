@@ -34,7 +34,7 @@ def test_a_table_in_batches_is_the_table_in_one_go(rows: int, last: str) -> None
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), strict=True)
 
 
-@pytest.mark.parametrize("row", [0, 250, ROWS - 1])
+@pytest.mark.each("row", [0, 250, ROWS - 1])
 def test_a_fault_is_in_the_row_of_the_whole_table(row: int) -> None:
     lines = [*LINES[:row], "x\n", *LINES[row + 1 :]]
     with pytest.raises(RowError, match=f"row {row}: 1 cells, expected 13"):

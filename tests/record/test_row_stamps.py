@@ -21,7 +21,7 @@ def text(**ends: str) -> str:
     return HEAD + "".join(ROW.format(layer, end) for layer, end in ends.items())
 
 
-@pytest.mark.parametrize("stamp", ["2026-11-23", "2026-11-23 1f3a5c7e9b2d"])
+@pytest.mark.each("stamp", ["2026-11-23", "2026-11-23 1f3a5c7e9b2d"])
 def test_a_stamp_is_of_its_tensor_and_written_as_it_was(stamp: str) -> None:
     golden = parse(text(conv="", relu=f" # {stamp}", fc=""), PATH)
     assert golden.changed == {"relu:output.0": stamp}

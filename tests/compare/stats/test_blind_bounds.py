@@ -40,7 +40,7 @@ def tolerances(cell: str, *rules: Rule, widens: bool = True) -> Tolerances:
     return Tolerances("same", rules).with_measured(measured)
 
 
-@pytest.mark.parametrize(("dtype", "cell", "golden", "blind"), CASES)
+@pytest.mark.each(("dtype", "cell", "golden", "blind"), CASES)
 def test_what_lets_zeros_pass_sees_nothing(
     make_table: Make, dtype: str, cell: str, golden: dict[str, float], *, blind: bool
 ) -> None:
@@ -73,7 +73,7 @@ def test_a_rule_of_a_person_sees(make_table: Make) -> None:
     assert blind_keys(table, Tolerances("same", (Rule(9.0, 0.0, source="marker"),))) == []
 
 
-@pytest.mark.parametrize("whose", [{"layer": "conv"}, {"op_type": "Conv"}])
+@pytest.mark.each("whose", [{"layer": "conv"}, {"op_type": "Conv"}])
 def test_a_rule_of_a_person_for_projections_sees_by_layer_and_by_operator(
     make_table: Make, whose: dict[str, str]
 ) -> None:

@@ -67,7 +67,7 @@ def test_nothing_changed_has_no_first_change(make_table: Make) -> None:
     assert counts(found) == (2, 0, 0)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("golden", "actual", "changed"),
     [
         ({"digits": 6, "max": 2.50001}, {"digits": 6, "max": 2.50002}, True),

@@ -98,7 +98,7 @@ def test_projections_stray_by_the_norm_of_the_difference(rng: np.random.Generato
     assert found.outside.tolist() == [True]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("cell", "ok", "wavering"),
     [
         ("~1e-2,1e-2,1e-2,1e-2", False, 0),  # nobody measured the projections: the preset judges them
@@ -117,7 +117,7 @@ def test_the_projections_of_noise_pass_where_they_were_measured(
     assert (found.ok, found.wavering) == (ok, wavering)
 
 
-@pytest.mark.parametrize(("cell", "changed"), [("~1e-2,1e-2,1e-2,1e-2", 0), ("~-,-,-,-,1e-7", 1)])
+@pytest.mark.each(("cell", "changed"), [("~1e-2,1e-2,1e-2,1e-2", 0), ("~-,-,-,-,1e-7", 1)])
 def test_unmeasured_projections_make_no_change_of_what_does_not_repeat(
     rng: np.random.Generator, cell: str, changed: int
 ) -> None:

@@ -61,7 +61,7 @@ def test_bits_may_differ_where_the_statistics_agree_within_tolerance_and_a_note_
     assert "1 of 1 tensors (first: conv:output.0)" in found.notes[0]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("dtype", "tolerances"),
     [
         ("int32", Tolerances()),

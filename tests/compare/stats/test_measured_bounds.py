@@ -66,7 +66,7 @@ def test_as_many_are_counted_as_an_explanation_names(make_table: Make, data: st.
     assert bounds_by_measurement(found, tolerances) == len(named)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("cell", "count"),
     [
         ("2.6e-7,3e-7,2.6e-7,2.6e-7", 0),  # 5 times these is within 2e-5, 5e-6 and 1e-5

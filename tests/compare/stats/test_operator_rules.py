@@ -53,7 +53,7 @@ def projected(value: float, layer: str) -> TensorRecord:
     return record(layer, "float32", stats)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("make", "before", "now"),
     [
         (floats, 1.0, 1.25),
@@ -63,7 +63,7 @@ def projected(value: float, layer: str) -> TensorRecord:
         (projected, 0.0, 0.25),
     ],
 )
-@pytest.mark.parametrize("sides", ["golden", "dump"])
+@pytest.mark.each("sides", ["golden", "dump"])
 def test_a_rule_decides_for_the_operators_of_its_type_alone(
     make: Callable[..., TensorRecord], before: float, now: float, sides: str
 ) -> None:
@@ -120,7 +120,7 @@ def test_projections_are_allowed_what_the_rule_of_their_operator_says() -> None:
     assert rules["b:output.0"] == rules["c:output.0"] < 1e-4
 
 
-@pytest.mark.parametrize("op_type", ["Conv", "*ul*", "[A-M]*", "No"])
+@pytest.mark.each("op_type", ["Conv", "*ul*", "[A-M]*", "No"])
 def test_a_real_model_fails_as_by_a_rule_for_each_layer_of_the_type(
     ppocr_cls: Callable[[str], StatsTable], op_type: str
 ) -> None:

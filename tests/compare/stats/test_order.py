@@ -109,7 +109,7 @@ def test_names_agree_in_every_pair(golden: Any, actual: Any) -> None:
             assert plain[0] == plain[1] or clean[0] in plain
 
 
-@pytest.mark.parametrize("count", [0, 1, 1000])
+@pytest.mark.each("count", [0, 1, 1000])
 def test_any_number_of_tensors(count: int) -> None:
     golden = out(*(f"n/{i}" for i in range(count)))
     actual = out(*(f"n_{i}" for i in range(count)))

@@ -55,15 +55,15 @@ def noise(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape, np.float32)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.int32])
-@pytest.mark.parametrize("size", [3, 5_000, 70_000])
+@pytest.mark.each("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.int32])
+@pytest.mark.each("size", [3, 5_000, 70_000])
 def test_what_repeats_is_identical_to_its_golden(dtype: type, size: int) -> None:
     array = (50 * noise(size)).astype(dtype)
     found = judged(array, array.copy())
     assert (found.ok, found.changed, found.identical, found.notes) == (True, 0, 1, ())
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.int32, np.bool_])
+@pytest.mark.each("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.int32, np.bool_])
 def test_rows_that_change_places_fail_by_projections_alone(dtype: type) -> None:
     array = (50 * noise(40, 60)).astype(dtype) if dtype != np.bool_ else noise(40, 60) > 0
     found = judged(array, array[[1, 0, *range(2, 40)]])
@@ -86,7 +86,7 @@ def test_the_reason_tells_how_far_the_elements_are_off() -> None:
     assert "preset same" in str(reason)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("dtype", "preset", "bound"),
     [
         ("float32", "same", 1.5e-5),
@@ -151,7 +151,7 @@ def test_elements_beside_nan_and_infinities_are_judged() -> None:
     assert judged(nan, nan).ok
 
 
-@pytest.mark.parametrize("dtype", [np.complex64, np.float64, ml_dtypes.float8_e4m3fn, np.uint8])
+@pytest.mark.each("dtype", [np.complex64, np.float64, ml_dtypes.float8_e4m3fn, np.uint8])
 def test_any_numeric_type_is_judged(dtype: type) -> None:
     array = np.abs(50 * noise(20, 30)).astype(dtype)
     assert judged(array, array).ok
@@ -243,7 +243,7 @@ def test_huge_values_are_no_false_alarm_and_infinite_sums_no_pass() -> None:
     assert compare_tables(approved(odd), StatsTable.from_records([odd]), Tolerances("same")).ok
 
 
-@pytest.mark.parametrize("odd", [-np.inf, np.inf, np.nan])
+@pytest.mark.each("odd", [-np.inf, np.inf, np.nan])
 def test_rows_of_a_mask_of_zeros_and_infinities_that_change_places_fail(odd: float) -> None:
     mask = np.where(noise(64, 64) > 0, np.float32(0), np.float32(odd))
     assert not judged(mask, mask[::-1]).ok

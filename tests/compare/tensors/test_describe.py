@@ -106,7 +106,7 @@ def test_complex_tensors_are_described_by_their_magnitude(dtype: Any) -> None:
     assert (found.max, found.max_at, found.zero, found.nan, found.pos_inf) == (5.0, (0,), 1, 1, 2)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "array",
     [
         np.array(2.5, np.float32),

@@ -25,8 +25,8 @@ def _reasons(golden: np.ndarray, actual: np.ndarray) -> list[str]:
     return [reason.statistic for reason in element_reasons(Elements(difference=difference), rule)]
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("infinite", [(), (np.inf,), (np.inf, -np.inf), (np.nan,), (np.nan, np.inf, -np.inf)])
+@pytest.mark.each("dtype", TYPES)
+@pytest.mark.each("infinite", [(), (np.inf,), (np.inf, -np.inf), (np.nan,), (np.nan, np.inf, -np.inf)])
 def test_one_element_of_a_million_that_is_off_fails_whatever_else_is_not_finite(
     dtype: str, infinite: tuple[float, ...]
 ) -> None:
@@ -38,7 +38,7 @@ def test_one_element_of_a_million_that_is_off_fails_whatever_else_is_not_finite(
     assert "max_abs" in _reasons(golden, actual)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.each("dtype", TYPES)
 def test_noise_below_the_tolerance_passes_beside_infinities(dtype: str) -> None:
     golden = _numbers(dtype, 4096)
     step = Tolerances().decide("layer", dtype, "max").rtol * 0.6
@@ -61,8 +61,8 @@ def test_small_elements_beside_a_large_one_are_judged_as_a_vector_and_by_the_lar
     assert _reasons(golden, flipped) == ["max_abs", "relative_l2"]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
-@pytest.mark.parametrize("factor", [1.0, 0.5, 1e-2, 1e-3, -1e-3, 2.0, -1.0, 100.0])
+@pytest.mark.each("dtype", ["float32", "float16", "bfloat16", "float64"])
+@pytest.mark.each("factor", [1.0, 0.5, 1e-2, 1e-3, -1e-3, 2.0, -1.0, 100.0])
 def test_cosine_and_relative_l2_of_a_lost_factor_are_those_of_float64(dtype: str, factor: float) -> None:
     golden = _numbers(dtype, 300_000)
     actual = (golden.astype(np.float64) * factor).astype(golden.dtype)

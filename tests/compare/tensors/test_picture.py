@@ -67,7 +67,7 @@ def test_errors_are_in_decades_of_what_an_element_may_be_off() -> None:
     ]
 
 
-@pytest.mark.parametrize("shape", [(3, 5), (2, 3, 4), (200, 150), (1, 70000), (9000,)])
+@pytest.mark.each("shape", [(3, 5), (2, 3, 4), (200, 150), (1, 70000), (9000,)])
 def test_the_map_shows_the_worst_element_of_each_cell(
     shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,7 +96,7 @@ def test_what_is_no_number_is_counted_apart_and_marked_in_the_map() -> None:
     assert sorted(found.cells) == [0, 0, NO_NUMBER, NO_NUMBER]
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bool", "int8", "uint64", "bfloat16", "float8_e4m3fn"])
+@pytest.mark.each("dtype", ["float16", "bool", "int8", "uint64", "bfloat16", "float8_e4m3fn"])
 def test_any_type_that_float64_holds_can_be_drawn(dtype: str) -> None:
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     golden, actual = np.zeros((2, 3), kind), np.ones((2, 3), kind)

@@ -40,7 +40,7 @@ def judged(make_table: Make, cell: str, tolerances: Tolerances, **changes: float
     return compare_tables(golden, actual, tolerances.with_measured(measured))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("changes", "passes"),
     [
         ({"max": 2.0 + 0.0099}, True),  # 5 x 1e-3 of the magnitude, 2
@@ -74,7 +74,7 @@ def test_the_reason_of_a_failure_says_what_was_measured(make_table: Make) -> Non
     assert "calibrated: 9 members, factor 5" in verdict.reasons[0].rule
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("cell", "change", "changed", "wavering"),
     [
         ("~1e-6,-,-,-", 2.0 * (1 + 4e-6), 0, 1),  # by as much as runs alike did
@@ -95,7 +95,7 @@ def test_a_scale_of_zero_gets_no_bound() -> None:
     assert measured.rtol(KEY, "max") == 0.0
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("extra", "known"),
     [
         ({}, None),

@@ -7,7 +7,7 @@ import pytest
 from pytest_npudump.compare.tolerances.numerics import Numerics, numerics_of
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("differences", "switches", "bounds"),
     [
         ({}, {}, "same"),

@@ -18,7 +18,7 @@ def given(**producer: Any) -> Rule:
     return parse_rules([item], preset="default", source="rules.yaml")[0]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("producer", "expected"),
     [
         ({"soc": "Ascend910B3"}, True),
@@ -45,7 +45,7 @@ def test_the_rule_before_decides_where_the_last_is_for_other_producers() -> None
     assert plain.for_run(RUN) is plain
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("producer", "message"),
     [
         ({"chip": "a"}, "no producer tells 'chip', expected one of runtime, soc, cann"),
@@ -84,7 +84,7 @@ def test_a_rule_of_which_nothing_tells_whether_it_holds_is_named() -> None:
     assert [*undecided(rules, {"soc": "Ascend910B3"})] == [(rules[1], ["cann"])]
 
 
-@pytest.mark.parametrize("text", ["soc", "soc=", "=a", "", "chip=a"])
+@pytest.mark.each("text", ["soc", "soc=", "=a", "", "chip=a"])
 def test_a_fact_of_the_command_line_has_a_name_and_a_value(text: str) -> None:
     with pytest.raises(RequestError, match="expected FACT=VALUE with one of runtime, soc"):
         parse_fact(text)

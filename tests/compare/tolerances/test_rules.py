@@ -46,7 +46,7 @@ def test_a_rule_by_operator_and_producer(tmp_path: Path) -> None:
     assert rule.describe() == words
 
 
-@pytest.mark.parametrize("value", ["", " ", None, 1, ["Conv"], True])
+@pytest.mark.each("value", ["", " ", None, 1, ["Conv"], True])
 def test_a_type_of_operators_is_text(value: Any) -> None:
     with pytest.raises(RequestError, match=r"op_type is .*, expected text"):
         parse(rtol=0, atol=0, op_type=value)
@@ -61,7 +61,7 @@ def test_a_tighter_rule_needs_no_reason() -> None:
     assert parse(rtol=1e-8, atol=0, dtype="float16").reason == ""
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "item",
     [
         {"layer": "zz*", "rtol": 1e-8, "atol": 0},
@@ -75,7 +75,7 @@ def test_a_rule_for_all_types_that_tightens_needs_no_reason(item: Any) -> None:
     assert parse(**item).reason == ""
 
 
-@pytest.mark.parametrize("dtype", ["*", "*16", "float16"])
+@pytest.mark.each("dtype", ["*", "*16", "float16"])
 def test_whatever_is_allowed_on_top_of_exact_must_say_why(dtype: str) -> None:
     item = {"rtol": 1e-8, "atol": 0, "dtype": dtype}
     with pytest.raises(RequestError, match="allows more than the preset 'exact'"):
@@ -83,7 +83,7 @@ def test_whatever_is_allowed_on_top_of_exact_must_say_why(dtype: str) -> None:
     assert parse_rules([item | {"reason": "measured"}], preset="exact", source="marker")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "item",
     [
         {"rtol": 1e-2, "atol": 0},
@@ -104,7 +104,7 @@ def test_a_loosening_rule_must_say_why(item: Any) -> None:
     assert parse(**item | {"reason": "measured"}).reason == "measured"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("item", "message"),
     [
         ({"rtol": 1e-3}, "atol is missing, expected both"),
@@ -146,7 +146,7 @@ def test_a_file_of_tolerances(tmp_path: Path) -> None:
     assert tolerances.rules[0].source == "tolerances.yaml"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("text", "message"),
     [
         ("presets: torch\n", "unknown key 'presets', expected preset or rules"),

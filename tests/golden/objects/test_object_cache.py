@@ -92,7 +92,7 @@ def test_a_folder_that_cannot_be_written_is_said_with_the_way_out(tmp_path: Path
         ObjectCache(tmp_path / "file").write(DIGEST, [CONTENT], "here")
 
 
-@pytest.mark.parametrize(("base", "expected"), [("/c", "/c"), ("", "/h/.cache"), ("relative", "/h/.cache")])
+@pytest.mark.each(("base", "expected"), [("/c", "/c"), ("", "/h/.cache"), ("relative", "/h/.cache")])
 def test_the_cache_lies_where_the_desktop_has_caches(
     base: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -151,9 +151,7 @@ def test_a_protocol_that_nobody_knows_is_refused() -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize(
-    ("package", "url", "extra"), [("fsspec", "memory://x", "store"), ("s3fs", "s3://b", "s3")]
-)
+@pytest.mark.each(("package", "url", "extra"), [("fsspec", "memory://x", "store"), ("s3fs", "s3://b", "s3")])
 def test_what_is_not_installed_is_named_with_its_extra(package: str, url: str, extra: str) -> None:
     script = f"""
 import sys

@@ -142,7 +142,7 @@ def test_a_store_that_holds_half_of_it_is_said_and_mended_by_a_push(
     assert elsewhere.fetch(pointer(VALUES))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("url", "words"),
     [
         ("", "no store is named: set npudump_tensor_store in pytest's ini file"),
