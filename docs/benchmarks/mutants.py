@@ -38,13 +38,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from types import CodeType, FrameType
 
 PACKAGE = "pytest_npudump"
 ROOMS = ("compare", "golden", "record", "dump/table.py", "dump/records.py", "regression")
-TESTS = ("tests/compare", "tests/golden", "tests/record", "tests/dump", "tests/regression")
-ALSO = ("tests/plugin/runtest/test_main_flow.py",)
+TESTS = {
+    "compare": ("tests/compare",),
+    "golden": ("tests/golden", "tests/record"),
+    "record": ("tests/golden", "tests/record"),
+    "dump": ("tests/dump", "tests/record"),
+    "regression": ("tests/regression", "tests/plugin/runtest/test_main_flow.py"),
+}
+"""Where the tests of a room are: all of those of the rooms that are looked at are tried on each mutant."""
 WARM = ("numpy", "onnx", "onnxruntime", "hypothesis", "yaml", "rich.console", "rich.table", "filelock")
 """What tests import besides the package: once, before the processes of the mutants are forked."""
 OPTIONS = (
@@ -337,13 +343,15 @@ class Tests:
 
     Args:
         root: the checkout.
+        rooms: whose tests.
         file: keeps the answer; made anew where package or tests are others.
         tree: folder with the package, in which it is traced.
     """
 
-    def __init__(self, root: Path, file: Path, tree: Path) -> None:
+    def __init__(self, root: Path, rooms: Iterable[str], file: Path, tree: Path) -> None:
         kept = json.loads(file.read_text()) if file.is_file() else {}
-        for folder in (name for name in (*TESTS, *ALSO) if (root / name).exists()):
+        folders = dict.fromkeys(name for room in rooms for name in TESTS[room.partition("/")[0]])
+        for folder in (name for name in folders if (root / name).exists()):
             sources = [*(root / PACKAGE).rglob("*.py"), root / "tests/conftest.py", root / folder]
             digest = hashlib.sha256()
             for path in sorted({*sources, *(root / folder).rglob("*.py")}):
@@ -357,7 +365,8 @@ class Tests:
                 sys.stderr.write(f"{folder}: {len(told)} tests, exit code {code}\n")
                 kept[folder] = {"digest": digest.hexdigest(), "tests": told}
                 file.write_text(json.dumps(kept))
-        self._tests = {test: told for part in kept.values() for test, told in part["tests"].items()}
+        parts = [kept[folder]["tests"] for folder in folders if folder in kept]
+        self._tests: dict[str, Any] = {test: told for part in parts for test, told in part.items()}
         self._by_line: dict[tuple[str, int], set[str]] = defaultdict(set)
         self._by_module: dict[str, set[str]] = defaultdict(set)
         for test, told in self._tests.items():
@@ -473,7 +482,8 @@ def main() -> None:
             importlib.import_module(name)
     results = []
     with tempfile.TemporaryDirectory() as folder:
-        tests = Tests(root, given.map, _tree_of(root, Path(folder)))
+        rooms = sorted({mutant.module.partition("/")[0] for mutant in drawn})
+        tests = Tests(root, rooms, given.map, _tree_of(root, Path(folder)))
         pool = multiprocessing.get_context("fork").Pool(given.jobs, _initialise, (root, Path(folder)))
         with pool:
             for line in pool.imap_unordered(_try, [(mutant, tests, root) for mutant in drawn]):

@@ -1,20 +1,34 @@
+"""Statistics against statistics: what fails, what has changed, and by which rule."""
+
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from pytest_npudump.compare.stats.allowances import allowances
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.stats.verdict import explain_first
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
+from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.stats.projections import project
+from pytest_npudump.dump.stats.tensor import tensor_stats
+from pytest_npudump.dump.table import PROJECTIONS, StatsTable, layer_of
+from pytest_npudump.graph.sources import share_of_allowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.dump.table import StatsTable
+
+    Make = Callable[..., StatsTable]
+
 
 NAN, INF = math.nan, math.inf
 KEY = "conv1:output.0"
@@ -460,3 +474,230 @@ def test_extremes_that_are_one_infinity_tell_all_elements(
     comparison = judge(stats, stats, shape=(8,))
     assert (comparison.ok, comparison.unjudged, comparison.nothing_judged) == (True, 0, False)
     assert not judge(stats, {**stats, "max": -value}, shape=(8,)).ok
+
+
+BASE: dict[str, Any] = {
+    "count": 4,
+    "max": 2.5,
+    "min": -1.0,
+    "avg": 0.5,
+    "l2norm": 4.0,
+    "nan": 0,
+    "neg_inf": 0,
+    "pos_inf": 0,
+    "digits": None,
+}
+
+
+def compared(make_table: Make, *pairs: tuple[dict[str, Any], dict[str, Any]], dtype: str = "float32") -> Any:
+    sides = [
+        make_table(*[(f"layer{n}:output.0", dtype, (4,), BASE | pair[s]) for n, pair in enumerate(pairs)])
+        for s in (0, 1)
+    ]
+    return compare_tables(sides[0], sides[1], Tolerances())
+
+
+def counts(comparison: Comparison) -> tuple[int, int, int]:
+    return comparison.identical, comparison.changed, len(comparison.failing)
+
+
+def test_identical_changed_and_outside_are_told_apart(make_table: Make) -> None:
+    found = compared(make_table, ({}, {}), ({}, {"max": 2.5 * (1 + 1e-6)}), ({}, {"max": 2.6}))
+    assert counts(found) == (1, 1, 1)
+    assert str(found.first_change) == "layer1:output.0"
+    assert str(found.first.key) == "layer2:output.0"
+    assert [verdict.changed for verdict in found.verdicts()] == [False, True, False]
+
+
+def test_what_fails_first_is_the_first_change_where_nothing_changed_before(make_table: Make) -> None:
+    found = compared(make_table, ({}, {}), ({}, {"max": 2.6}), ({}, {"avg": 0.5 * (1 + 1e-7)}))
+    assert str(found.first_change) == "layer1:output.0"
+    assert counts(found) == (1, 1, 1)
+
+
+def test_nothing_changed_has_no_first_change(make_table: Make) -> None:
+    found = compared(make_table, ({"avg": math.nan}, {"avg": math.nan}), ({"max": 0.0}, {"max": -0.0}))
+    assert found.first_change is None
+    assert found.to_json()["first_change"] is None
+    assert counts(found) == (2, 0, 0)
+
+
+@pytest.mark.each(
+    ("golden", "actual", "changed"),
+    [
+        ({"digits": 6, "max": 2.50001}, {"digits": 6, "max": 2.50002}, True),
+        ({"digits": 6, "max": 2.50001}, {"digits": 6, "max": 2.50001}, False),
+        ({"digits": 6, "max": 2.50001}, {"max": 2.500009}, False),
+        ({"digits": 6, "max": 2.50001}, {"max": 2.500016}, True),
+        ({"max": 2.500009}, {"digits": 6, "max": 2.50001}, False),
+        ({"max": 2.5}, {"max": math.nextafter(2.5, 3)}, True),
+    ],
+)
+def test_a_value_is_compared_with_the_digits_that_are_printed(
+    make_table: Make, golden: dict[str, Any], actual: dict[str, Any], *, changed: bool
+) -> None:
+    found = compared(make_table, (golden, actual))
+    assert found.passed == 1
+    assert bool(found.changed) is changed
+
+
+def test_integers_changed_by_one_fail_and_the_order_of_their_sum_is_no_change(make_table: Make) -> None:
+    far = compared(make_table, ({"max": 2**60}, {"max": 2**60 + 1}), dtype="int64")
+    assert counts(far) == (0, 0, 1)
+    near = compared(make_table, ({"avg": 0.5}, {"avg": math.nextafter(0.5, 1)}), dtype="int64")
+    assert counts(near) == (1, 0, 0)
+
+
+finite = st.floats(-1e6, 1e6, width=32)
+
+
+@given(golden=st.lists(finite, min_size=1, max_size=5), data=st.data())
+def test_full_precision_changes_are_exactly_the_values_that_are_not_equal(
+    make_table: Make, golden: list[float], data: st.DataObject
+) -> None:
+    above = [float(np.nextafter(np.float32(g), np.float32(9e9))) for g in golden]
+    actual = [data.draw(st.sampled_from(pair)) for pair in zip(golden, above, strict=True)]
+    found = compared(make_table, *[({"max": g}, {"max": a}) for g, a in zip(golden, actual, strict=True)])
+    unequal = [n for n, (g, a) in enumerate(zip(golden, actual, strict=True)) if g != a]
+    assert sorted(found.differing) == unequal
+    first = found.first_change
+    assert (None if first is None else str(first)) == (f"layer{unequal[0]}:output.0" if unequal else None)
+
+
+def test_integers_that_no_float_tells_apart_have_changed(make_table: Make) -> None:
+    rule = Rule(0.0, 5.0, dtype="int64", reason="a trial")
+    sides = [make_table(("a:output.0", "int64", (4,), BASE | {"max": 2**53 + n})) for n in (0, 1)]
+    found = compare_tables(*sides, Tolerances(rules=(rule,)))
+    assert counts(found) == (0, 1, 0)
+
+
+def test_the_first_change_within_tolerance_is_none_that_fails(make_table: Make) -> None:
+    found = compared(make_table, ({}, {"max": 9.0}), ({}, {"max": 2.5 * (1 + 1e-7)}))
+    assert str(found.first_change) == "layer0:output.0"
+    assert str(found.first_within) == "layer1:output.0"
+
+
+def test_a_norm_that_cannot_be_is_no_scale(make_table: Make) -> None:
+    found = compared(
+        make_table, ({"l2norm": 1e30, "max": 100.0}, {"l2norm": 1e30, "max": 100.0, "avg": 50.0})
+    )
+    assert counts(found) == (0, 0, 1)
+
+
+TYPES = {"a": "Conv2D", "b": "MatMulV2", "c": ""}
+
+
+def table(make: Callable[[str], TensorRecord], *, typed: bool) -> StatsTable:
+    records = [replace(make(layer), op_type=TYPES[layer] if typed else "") for layer in TYPES]
+    return StatsTable.from_records(records)
+
+
+def record(layer: str, dtype: str, stats: Stats, digest: str = "") -> TensorRecord:
+    return TensorRecord(TensorKey(layer, "output", 0), "", dtype, (4,), Path("d"), stats=stats, digest=digest)
+
+
+def floats(value: float, layer: str) -> TensorRecord:
+    return record(layer, "float32", Stats(4, value, 0.0, value / 2, value, 0, 0, 0))
+
+
+def integers(value: int, layer: str) -> TensorRecord:
+    return record(layer, "int64", Stats(4, value, 0, value / 2, None, 0, 0, 0))
+
+
+def hashed(value: int, layer: str) -> TensorRecord:
+    stats = Stats(4, 1.0, 0.0, 0.5, None, 0, 0, 0)
+    return record(layer, "float32", stats, f"md5:{value:032x}")
+
+
+def projected(value: float, layer: str) -> TensorRecord:
+    array = np.array([1, 2, 3, 4], np.float32)
+    moved = np.array([1, 2, 3 + value, 4 - value], np.float32)
+    stats = replace(tensor_stats(array), projections=project(moved))
+    return record(layer, "float32", stats)
+
+
+@pytest.mark.each(
+    ("make", "before", "now"),
+    [
+        (floats, 1.0, 1.25),
+        (integers, 100, 101),
+        (integers, 2**60, 2**60 + 2),
+        (hashed, 1, 2),
+        (projected, 0.0, 0.25),
+    ],
+)
+@pytest.mark.each("sides", ["golden", "dump"])
+def test_a_rule_decides_for_the_operators_of_its_type_alone(
+    make: Callable[..., TensorRecord], before: float, now: float, sides: str
+) -> None:
+    golden = table(lambda layer: make(before, layer), typed=sides == "dump")
+    actual = table(lambda layer: make(now, layer), typed=True)
+    dtype = "int64" if make is integers else "*"
+    exact = Rule(0, 0, statistic="*") if make is hashed else None
+    wide = Rule(0.5, 0.5, dtype=dtype, op_type="MatMul*")
+    rules = (*([exact] if exact else []), wide)
+    failing = [
+        verdict.key.layer for verdict in compare_tables(golden, actual, Tolerances(rules=rules)).failing
+    ]
+    assert failing == ["a", "c"]
+    tight = Rule(0, 0, dtype=dtype, op_type="Conv2D")
+    rules = (Rule(0.5, 0.5, dtype=dtype), tight)
+    failing = [
+        verdict.key.layer for verdict in compare_tables(golden, actual, Tolerances(rules=rules)).failing
+    ]
+    assert failing == ["a"]
+
+
+def test_where_a_dump_knows_no_type_the_other_side_s_counts() -> None:
+    golden = table(lambda layer: floats(1.0, layer), typed=True)
+    actual = table(lambda layer: floats(1.25, layer), typed=False)
+    comparison = compare_tables(golden, actual, Tolerances(rules=(Rule(0.5, 0, op_type="Conv2D"),)))
+    assert [verdict.key.layer for verdict in comparison.failing] == ["b", "c"]
+
+
+def test_shares_and_allowances_go_by_the_same_rule() -> None:
+    golden = table(lambda layer: floats(1.0, layer), typed=False)
+    actual = table(lambda layer: floats(1.25, layer), typed=True)
+    tolerances = Tolerances(rules=(Rule(0.25, 0, op_type="Conv2D"),))
+    comparison = compare_tables(golden, actual, tolerances)
+    assert share_of_allowed(comparison, 0, tolerances) == pytest.approx(1.0)
+    assert share_of_allowed(comparison, 1, tolerances) > 1000
+    found = {
+        one.key: one.allowed
+        for one in allowances(actual, tolerances, {*map(layer_of, actual.keys)})
+        if one.statistic == "max"
+    }
+    assert found["a:output.0"] == 0.25 * 1.25
+    assert found["b:output.0"] < 1e-4
+
+
+def test_projections_are_allowed_what_the_rule_of_their_operator_says() -> None:
+    actual = table(lambda layer: projected(0.25, layer), typed=True)
+    tolerances = Tolerances(rules=(Rule(0.25, 0, op_type="Conv2D", statistic=PROJECTIONS),))
+    rules = {
+        one.key: one.rule.rtol
+        for one in allowances(actual, tolerances, {*map(layer_of, actual.keys)})
+        if one.statistic == PROJECTIONS
+    }
+    assert rules["a:output.0"] == 0.25
+    assert rules["b:output.0"] == rules["c:output.0"] < 1e-4
+
+
+@pytest.mark.each("op_type", ["Conv", "*ul*", "[A-M]*", "No"])
+def test_a_real_model_fails_as_by_a_rule_for_each_layer_of_the_type(
+    ppocr_cls: Callable[[str], StatsTable], op_type: str
+) -> None:
+    golden, actual = ppocr_cls("golden"), ppocr_cls("regressed")
+    by_type = Rule(0.5, 0.5, op_type=op_type)
+    layers = {
+        layer_of(key): None
+        for key, name in zip(actual.keys, actual.op_types, strict=True)
+        if by_type.reaches("", name)
+    }
+    by_layer = tuple(Rule(0.5, 0.5, layer=layer) for layer in layers)
+    untyped = replace(golden, op_types=("",) * len(golden))
+    found = [
+        compare_tables(untyped, actual, Tolerances(rules=rules)).failing for rules in ((by_type,), by_layer)
+    ]
+    assert [verdict.key for verdict in found[0]] == [verdict.key for verdict in found[1]]
+    assert (op_type == "No") is not bool(layers)
