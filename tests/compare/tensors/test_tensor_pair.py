@@ -187,7 +187,7 @@ def test_small_elements_beside_a_large_one_are_judged_as_a_vector_and_by_the_lar
 
 
 @pytest.mark.each("dtype", ["float32", "float16", "bfloat16", "float64"])
-@pytest.mark.each("factor", [1.0, 0.5, 1e-2, 1e-3, -1e-3, 2.0, -1.0, 100.0])
+@pytest.mark.each("factor", [0.5, 1e-3, -1e-3, -1.0, 100.0])
 def test_cosine_and_relative_l2_of_a_lost_factor_are_those_of_float64(dtype: str, factor: float) -> None:
     golden = _numbers(dtype, 300_000)
     actual = (golden.astype(np.float64) * factor).astype(golden.dtype)
