@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.stats.alignment import ABSENT
-from pytest_npudump.compare.stats.fingerprints import norms, root_mean_square, told
+from pytest_npudump.compare.stats.fingerprints import norms, root_mean_square
 from pytest_npudump.compare.stats.numbers import Pairs, half_unit, scales
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
@@ -358,8 +357,8 @@ def relative_differences(comparison: Comparison) -> NDArray[np.float64]:
     infinities, the type or the shape differs, or where one side is no number; 0 for what only one side has.
     """
     alignment = comparison.alignment
-    both = (alignment.golden != ABSENT) & (alignment.actual != ABSENT)
-    pairs = Pairs(comparison.golden, comparison.actual, alignment.golden[both], alignment.actual[both])
+    both = alignment.both
+    pairs = Pairs.of(comparison.golden, comparison.actual, alignment)
     here, there = pairs.golden.values[pairs.here], pairs.actual.values[pairs.there]
     known = pairs.golden.known[pairs.here] & pairs.actual.known[pairs.there]
     unequal = known & ~((here == there) | (np.isnan(here) & np.isnan(there)))
@@ -387,7 +386,7 @@ def _distances(pairs: Pairs) -> NDArray[np.float64]:
     one, other = pairs.golden.projections, pairs.actual.projections
     if one is None or other is None:
         return found
-    both = told(pairs.golden)[pairs.here] & told(pairs.actual)[pairs.there]
+    both = np.logical_and(*pairs.projected())
     with np.errstate(invalid="ignore"):
         away = other[pairs.there[both]] - one[pairs.here[both]]
     found[both] = root_mean_square(np.where(np.isfinite(away), away, 0.0))

@@ -221,6 +221,17 @@ def test_elements_are_compared_where_both_have_them_and_they_are_wanted(tmp_path
     assert [verdict.status for verdict in found.failing] == ["fail"]
 
 
+def test_elements_of_one_tensor_are_compared_in_whatever_order_the_two_came(tmp_path: Path) -> None:
+    values = {"a": [1, 2, 3, 4], "b": [5, 6, 7, 9]}
+    sides = []
+    for name, layers in (("golden", "ab"), ("run", "ba")):
+        ones = [dumped(tmp_path / name, values[layer], told=True, layer=layer).tensors[0] for layer in layers]
+        sides.append(replace(Record.of(StatsTable.from_records(ones)), tensors=tuple(ones)))
+    comparison = judge(*sides, Terms(against=RUN))
+    assert (comparison.failing, len(comparison.elements)) == ((), 2)
+    assert all(one.difference.max_abs == 0 for one in comparison.elements.values())
+
+
 @pytest.mark.each("side", [0, 1])
 def test_statistics_that_a_record_of_tensors_lacks_are_computed(tmp_path: Path, side: int) -> None:
     untold = dumped(tmp_path / "untold", [1, 2, 3, 4], told=False)

@@ -343,12 +343,6 @@ def test_no_name_is_lost_and_none_stands_twice(base: list[str], ours: list[str],
     assert expected <= set(placed)
 
 
-@given(names, names)
-def test_one_changed_side_counts_as_it_is(base: list[str], side: list[str]) -> None:
-    assert flat(joined_order(base, side, base)) == side
-    assert flat(joined_order(base, base, side)) == side
-
-
 FIVE = "calibration:\n  members: 5\n  factor: 5\n  varied:\n  - repeats\n"
 WIDE = "calibration:\n  members: 20\n  factor: 20\n  varied:\n  - inputs\n"
 CELLS = dict.fromkeys(BASE, "1e-3,1e-3,-,-")

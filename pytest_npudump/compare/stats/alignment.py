@@ -53,6 +53,11 @@ class Alignment:
     actual: NDArray[np.intp]
     notes: tuple[str, ...] = ()
 
+    @property
+    def both(self) -> NDArray[np.bool_]:
+        """Which tensors, (n,), both sides have."""
+        return np.asarray((self.golden != ABSENT) & (self.actual != ABSENT))
+
 
 def align(golden: Sequence[str], actual: Sequence[str]) -> Alignment:
     """Pair the keys of a golden with those of a dump.

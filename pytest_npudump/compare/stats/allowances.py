@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.compare.stats.alignment import ABSENT
 from pytest_npudump.compare.stats.fingerprints import (
     norms,
     printed_distance,
     strayed_projections,
-    told,
 )
 from pytest_npudump.compare.stats.numbers import Pairs, allowed_differences, half_unit, on_judged_side, scales
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, key_at
@@ -72,9 +70,8 @@ class Allowance:
     def steps(self) -> float | None:
         """``allowed`` in steps of the type at the tensor's magnitude; None for counts and types without."""
         epsilon = 0.0 if is_count(self.statistic) else step(self.dtype)
-        if not epsilon or not self.magnitude:
-            return None
-        return self.allowed / (epsilon * 2.0 ** math.floor(math.log2(self.magnitude)))
+        unit = epsilon * 2.0 ** math.floor(math.log2(self.magnitude)) if self.magnitude else 0.0
+        return self.allowed / unit if unit else None  # of the smallest subnormal numbers it is 0
 
     @property
     def blind(self) -> bool:
@@ -101,7 +98,7 @@ def allowances(table: StatsTable, tolerances: Tolerances, layers: Container[str]
     extremes = np.where(finite[:, :EXTREMES], np.abs(table.values[:, :EXTREMES]), 0.0).max(
         axis=1, initial=0.0
     )
-    projected, lengths, halves = told(table), norms(table), printed_distance(table)
+    projected, lengths, halves = table.tells(PROJECTIONS), norms(table), printed_distance(table)
     for row in rows.tolist():
         columns = np.flatnonzero(finite[row])
         at = np.full(len(columns), row)
@@ -113,8 +110,8 @@ def allowances(table: StatsTable, tolerances: Tolerances, layers: Container[str]
         for index, column in enumerate(columns.tolist()):
             key, dtype = table.keys[row], table.dtypes[row]
             rule = pairs.rule(row, STATISTICS[column], tolerances)
-            if counts[index] and not _loosens(rule):
-                continue
+            if counts[index] and not (rule.rtol or rule.atol or rule.one_sided != "both"):
+                continue  # another count fails
             yield Allowance(
                 key,
                 dtype,
@@ -143,11 +140,6 @@ def allowances(table: StatsTable, tolerances: Tolerances, layers: Container[str]
             )
 
 
-def _loosens(rule: Rule) -> bool:
-    """Whether a rule for a count lets another one pass."""
-    return bool(rule.rtol or rule.atol) or rule.one_sided != "both"
-
-
 @lru_cache(maxsize=64)
 def step(dtype: str) -> float:
     """The relative step of a floating-point format at a power of two; 0 for types without one."""
@@ -174,9 +166,9 @@ def shares_of_allowed(comparison: Comparison, tolerances: Tolerances) -> NDArray
     """
     tolerances = tolerances.for_layers_of(comparison.golden.keys, comparison.actual.keys)
     alignment = comparison.alignment
-    both = (alignment.golden != ABSENT) & (alignment.actual != ABSENT)
+    both = alignment.both
     positions = np.flatnonzero(both)
-    pairs = Pairs(comparison.golden, comparison.actual, alignment.golden[both], alignment.actual[both])
+    pairs = Pairs.of(comparison.golden, comparison.actual, alignment)
     found = np.full(len(both), np.nan)
     found[positions] = _of_pairs(pairs, tolerances)
     failing = {verdict.key: verdict for verdict in comparison.failing if verdict.status == FAIL}
@@ -272,8 +264,7 @@ def deviations(comparison: Comparison, tolerances: Tolerances) -> Deviations:
     """
     tolerances = tolerances.for_layers_of(comparison.golden.keys, comparison.actual.keys)
     alignment, golden = comparison.alignment, comparison.golden
-    both = (alignment.golden != ABSENT) & (alignment.actual != ABSENT)
-    pairs = Pairs(golden, comparison.actual, alignment.golden[both], alignment.actual[both])
+    pairs = Pairs.of(golden, comparison.actual, alignment)
     shape = (len(golden), len(MEASURABLE))
     largest, floor = np.zeros(shape), np.zeros(shape)
     here, there = pairs.known()
@@ -340,9 +331,7 @@ def bounds_by_measurement(comparison: Comparison, tolerances: Tolerances) -> int
     measured = tolerances.measured
     if measured is None or not measured.noise:
         return 0
-    here, there = comparison.alignment.golden, comparison.alignment.actual
-    both = (here != ABSENT) & (there != ABSENT)
-    pairs = Pairs(comparison.golden, comparison.actual, here[both], there[both])
+    pairs = Pairs.of(comparison.golden, comparison.actual, comparison.alignment)
     every = np.arange(len(pairs.here), dtype=np.intp)
     dtypes = pairs.types(every)
     presets = tolerances.having(lambda _rule: False)
@@ -366,7 +355,7 @@ def _decides(
     by_layer, by_type = tolerances.names_layers, tolerances.names_op_types
     at = pairs.here[rows]
     finite = pairs.golden.known[at, :MEASURED] & np.isfinite(pairs.golden.values[at, :MEASURED])
-    tells = np.column_stack([finite, told(pairs.golden)[at]]).tolist()
+    tells = np.column_stack([finite, pairs.golden.tells(PROJECTIONS)[at]]).tolist()
     floors: dict[tuple[str, str, str], Sequence[float]] = {}
     found = []
     for row, cells in zip(rows, tells, strict=True):
@@ -386,11 +375,11 @@ def _floors(tolerances: Tolerances, layer: str, dtype: str, op_type: str) -> Seq
 
 def told_by_both(comparison: Comparison) -> tuple[StatsTable, StatsTable]:
     """Return golden and actual as tables that know, of tensors both sides have, what both know alone."""
-    here, there = comparison.alignment.golden, comparison.alignment.actual
-    both = (here != ABSENT) & (there != ABSENT)
-    golden, actual = comparison.golden, comparison.actual
-    rows, partners = here[both], there[both]
-    return _narrowed(golden, rows, actual, partners), _narrowed(actual, partners, golden, rows)
+    pairs = Pairs.of(comparison.golden, comparison.actual, comparison.alignment)
+    return (
+        _narrowed(pairs.golden, pairs.here, pairs.actual, pairs.there),
+        _narrowed(pairs.actual, pairs.there, pairs.golden, pairs.here),
+    )
 
 
 def _narrowed(

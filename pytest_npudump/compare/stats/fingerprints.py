@@ -65,7 +65,7 @@ def compare_projections(pairs: Pairs, tolerances: Tolerances) -> ProjectionFindi
         pairs: the m tensors.
         tolerances: the rules.
     """
-    here, there = told(pairs.golden)[pairs.here], told(pairs.actual)[pairs.there]
+    here, there = pairs.projected()
     if not here.any() and not there.any():
         return ProjectionFindings(here, here)
     judged = _judged(pairs)
@@ -78,7 +78,7 @@ def compare_projections(pairs: Pairs, tolerances: Tolerances) -> ProjectionFindi
             one_sided[row] = True
         elif not found.distance[row] <= allowed:
             reasons[row] = Reason(PROJECTIONS, 0.0, float(found.distance[row]), allowed, rule.describe())
-    computed = told(pairs.actual).any()
+    computed = pairs.actual.tells(PROJECTIONS).any()
     lost = np.flatnonzero(here & ~there & computed).tolist()
     reasons |= {row: Reason(PROJECTIONS, "known", None, None, _LOST) for row in lost}
     remarks = _remarks(
@@ -126,8 +126,10 @@ def strayed_projections(pairs: Pairs, tolerances: Tolerances) -> Strayed:
 
 def _judged(pairs: Pairs) -> NDArray[np.bool_]:
     """Pairs, (m,), of as many elements whose projections both sides tell."""
-    alike = np.array([before in (None, now) for before, now in _counts(pairs)], dtype=np.bool_)
-    return told(pairs.golden)[pairs.here] & told(pairs.actual)[pairs.there] & alike & ~_without_marks(pairs)
+    golden, actual = pairs.golden.counts, pairs.actual.counts
+    rows = zip(pairs.here.tolist(), pairs.there.tolist(), strict=True)
+    alike = np.array([golden[here] in (None, actual[there]) for here, there in rows], dtype=np.bool_)
+    return np.logical_and(*pairs.projected()) & alike & ~_without_marks(pairs)
 
 
 def _without_marks(pairs: Pairs) -> NDArray[np.bool_]:
@@ -150,17 +152,6 @@ def _remarks(pairs: Pairs, *found: tuple[str, NDArray[np.bool_]]) -> Iterator[st
         if rows.any():
             first = pairs.key(int(np.argmax(rows)))
             yield f"{text} ({int(rows.sum())} tensors, first: {first})"
-
-
-def told(table: StatsTable) -> NDArray[np.bool_]:
-    """Rows of a table, (n,), that have projections."""
-    return table.tells(PROJECTIONS)
-
-
-def _counts(pairs: Pairs) -> Iterator[tuple[int | None, int | None]]:
-    golden, actual = pairs.golden.counts, pairs.actual.counts
-    for here, there in zip(pairs.here.tolist(), pairs.there.tolist(), strict=True):
-        yield golden[here], actual[there]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +191,7 @@ def printed_distance(table: StatsTable) -> NDArray[np.float64]:
     """What the digits of a golden's projections may make of a distance, (n,)."""
     if table.projections is None:
         return np.zeros(len(table))
-    sums = np.where(told(table)[:, np.newaxis], table.projections, 0.0)
+    sums = np.where(table.tells(PROJECTIONS)[:, np.newaxis], table.projections, 0.0)
     return root_mean_square(_printed_half(sums, list(table.dtypes)))
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.table import EXTREMES, MEASURED, STATISTICS, layer_of
+from pytest_npudump.dump.table import EXTREMES, MEASURED, PROJECTIONS, STATISTICS, layer_of
 from pytest_npudump.dump.values.dtypes import UNKNOWN, is_exact
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pytest_npudump.compare.stats.alignment import Alignment
     from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
     from pytest_npudump.dump.table import StatsTable
 
@@ -41,9 +42,19 @@ class Pairs:
     here: NDArray[np.intp]
     there: NDArray[np.intp]
 
+    @classmethod
+    def of(cls, golden: StatsTable, actual: StatsTable, alignment: Alignment) -> Pairs:
+        """Return those that are aligned."""
+        both = alignment.both
+        return cls(golden, actual, alignment.golden[both], alignment.actual[both])
+
     def known(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Which statistics either side tells, (m, 7) each."""
         return self.golden.known[self.here], self.actual.known[self.there]
+
+    def projected(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which pairs either side has projections of, (m,) each."""
+        return self.golden.tells(PROJECTIONS)[self.here], self.actual.tells(PROJECTIONS)[self.there]
 
     def key(self, row: int) -> str:
         """The golden's key of the pair at position ``row``."""
@@ -146,10 +157,7 @@ def allowed_differences(
     rtol = np.array([rule.rtol for rule in rules])
     atol = np.array([rule.atol for rule in rules])
     scale = scales(pairs, golden, rows, columns)
-    printed = [
-        np.where((columns >= MEASURED) | (exact & (columns < EXTREMES)), 0, digits)
-        for digits in (pairs.golden.digits[pairs.here[rows]], pairs.actual.digits[pairs.there[rows]])
-    ]
+    printed = _printed(pairs, rows, columns, exact)
     with np.errstate(over="ignore"):
         allowed = atol + rtol * scale
         text_decides = (allowed == 0) & (printed[0] > 0) & (printed[1] > 0)
@@ -178,8 +186,7 @@ def changed(pairs: Pairs, judged: NDArray[np.bool_]) -> NDArray[np.bool_]:
     golden_cells = pairs.golden.values[pairs.here[rows], columns]
     actual_cells = pairs.actual.values[pairs.there[rows], columns]
     exact = np.fromiter(map(is_exact, pairs.types(rows)), np.bool_, len(rows))
-    digits = [table.digits[at[rows]] for table, at in _sides(pairs)]
-    printed = [np.where((columns >= MEASURED) | (exact & (columns < EXTREMES)), 0, d) for d in digits]
+    printed = _printed(pairs, rows, columns, exact)
     one_printed = (printed[0] > 0) ^ (printed[1] > 0)
     units = half_unit(golden_cells, printed[0]) + half_unit(actual_cells, printed[1])
     computed = exact & (columns >= EXTREMES) & (columns < MEASURED)
@@ -191,8 +198,13 @@ def changed(pairs: Pairs, judged: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return found
 
 
-def _sides(pairs: Pairs) -> tuple[tuple[StatsTable, NDArray[np.intp]], tuple[StatsTable, NDArray[np.intp]]]:
-    return (pairs.golden, pairs.here), (pairs.actual, pairs.there)
+def _printed(
+    pairs: Pairs, rows: NDArray[np.intp], columns: NDArray[np.intp], exact: NDArray[np.bool_]
+) -> list[NDArray[np.integer]]:
+    """Digits that either side prints of k cells, (k,); 0 for counts and extremes of exact types."""
+    sides = pairs.golden.digits[pairs.here[rows]], pairs.actual.digits[pairs.there[rows]]
+    whole = (columns >= MEASURED) | (exact & (columns < EXTREMES))
+    return [np.where(whole, 0, digits) for digits in sides]
 
 
 def below_atol(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerances) -> NDArray[np.bool_]:

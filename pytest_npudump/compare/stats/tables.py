@@ -73,8 +73,7 @@ def compare_tables(
     """
     tolerances = tolerances.for_layers_of(golden.keys, actual.keys)
     alignment = align(golden.keys, actual.keys)
-    both = (alignment.golden != ABSENT) & (alignment.actual != ABSENT)
-    pairs = Pairs(golden, actual, alignment.golden[both], alignment.actual[both])
+    both, pairs = alignment.both, Pairs.of(golden, actual, alignment)
     judged, lost, gained, notes = _judgeable(pairs, approved=approved)
     hidden = hidden_by_print(pairs)
     judged[:, :EXTREMES] &= ~hidden[:, np.newaxis]
@@ -218,7 +217,11 @@ def _reasons(
     reasons: dict[int, list[Reason]] = {}
     for position, reason in _unequal(pairs):
         reasons.setdefault(position, []).append(reason)
-    cells = [(row, column, _one_sided(pairs, row, column)) for row, column in np.argwhere(one_sided).tolist()]
+    cells = []
+    for row, column in np.argwhere(one_sided).tolist():
+        golden, actual = pairs.values(row, column)
+        why = _UNAPPROVED if golden is None else _LOST
+        cells.append((row, column, Reason(STATISTICS[column], golden, actual, None, why)))
     words: dict[int, tuple[Rule, str]] = {}  # by identity: a hash takes longer than the words
     found = list(differing(pairs, judged, tolerances))
     for (row, column, allowed, rule), golden, actual in zip(found, *_values(pairs, found), strict=True):
@@ -236,11 +239,6 @@ def _values(
     rows = np.fromiter((cell[0] for cell in cells), np.intp, len(cells))
     columns = np.fromiter((cell[1] for cell in cells), np.intp, len(cells))
     return pairs.golden.cells(pairs.here[rows], columns), pairs.actual.cells(pairs.there[rows], columns)
-
-
-def _one_sided(pairs: Pairs, row: int, column: int) -> Reason:
-    golden, actual = pairs.values(row, column)
-    return Reason(STATISTICS[column], golden, actual, None, _UNAPPROVED if golden is None else _LOST)
 
 
 def _unequal(pairs: Pairs) -> Iterator[tuple[int, Reason]]:

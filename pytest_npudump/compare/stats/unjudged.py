@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.compare.stats.fingerprints import told
 from pytest_npudump.compare.stats.numbers import Pairs, allowed_differences
 from pytest_npudump.compare.stats.verdict import Doubt
 from pytest_npudump.dump.table import EXTREMES, MEASURED, NEEDED, PROJECTIONS, STATISTICS
@@ -171,7 +170,7 @@ def blind_keys(table: StatsTable, tolerances: Tolerances) -> Sequence[str]:
     """Return the keys of a golden's tensors of which :func:`blind_bounds` see nothing, in its order."""
     every = np.arange(len(table), dtype=np.intp)
     pairs = Pairs(table, table, every, every)
-    found = blind_bounds(pairs, table.known, told(table), tolerances.for_layers_of(table.keys))
+    found = blind_bounds(pairs, table.known, table.tells(PROJECTIONS), tolerances.for_layers_of(table.keys))
     return [table.keys[row] for row in np.flatnonzero(found).tolist()]
 
 

@@ -225,8 +225,7 @@ class Comparison:
         """Whether all tensors that hold elements agree, and nothing was judged of the values of any."""
         if self.failing or not self.unjudged:
             return False
-        here, there = self.alignment.golden, self.alignment.actual
-        shared = here[(here != ABSENT) & (there != ABSENT)].tolist()
+        shared = self.alignment.golden[self.alignment.both].tolist()
         holding = [row for row in shared if self.golden.counts[row] != 0]
         return self.unjudged == len(holding)
 

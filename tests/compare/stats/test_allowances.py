@@ -333,3 +333,8 @@ def test_projections_of_one_side_alone_are_left_out(make_table: Callable[..., St
     here, there = told_by_both(compare_tables(projected, plain, Tolerances()))
     assert not here.tells("projections").any()
     assert not there.tells("projections").any()
+
+
+def test_a_tensor_of_the_smallest_numbers_has_no_steps(make_table: Make) -> None:
+    [found] = allowances(make_table(("a:output.0", "float32", (1,), {"max": 5e-324})), Tolerances(), {"a"})
+    assert (found.magnitude, found.steps) == (5e-324, None)
