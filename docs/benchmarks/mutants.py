@@ -7,9 +7,9 @@ A comparison is turned around, a constant moved, a branch taken the other way, a
 ``and`` an ``or``: one at a time, in a copy of the package, drawn by the seed. Of the tests of the rooms those
 run that execute its line, fastest first, until one fails. FILE keeps which do, and is made again where the
 tree has changed. A line has what came of it (killed, time, alive, or unrun: no test gets there), where it is,
-what is replaced by what, and the test that saw it. With RESULTS, such lines of another tree, the same faults
-are tried in this one (or in DIR, another checkout), and those are told at the end that are seen there and not
-here: the same by module, function and text, wherever they stand now.
+what is replaced by what, and the test that saw it. With RESULTS, such lines of another tree, the faults
+that are seen there are tried in this one (or in DIR, another checkout), and those are told at the end that
+are not seen here: the same by module, function and text, wherever they stand now.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ ENOUGH = 500
 """Lines of a function that are looked at in one test."""
 FIRST = 25
 """Tests that run first, in a process of their own; most mutants are seen by one of them."""
+SEEN = {"killed", "time"}
 TURNED = {
     ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -463,14 +464,13 @@ def main() -> None:
     given = parser.parse_args()
     root = given.root.absolute()
     here = all_mutants(root, given.rooms if given.against is None else ROOMS)
-    earlier: dict[tuple[str, ...], str] = {}
     if given.against is None:
         drawn = random.Random(given.seed).sample(here, min(given.count, len(here)))  # noqa: S311
     else:
-        rows = [line.split("\t") for line in given.against.read_text().splitlines() if line.count("\t") >= 4]
+        rows = [line.split("\t") for line in given.against.read_text().splitlines()]
+        rows = [row for row in rows if row[0] in SEEN]  # what nobody has seen there tells nothing
         again = found_again([tuple(row[1:5]) for row in rows], here)  # type: ignore[misc]
         drawn = [mutant for mutant in again if mutant is not None]
-        earlier = {m.identity: row[0] for m, row in zip(again, rows, strict=True) if m is not None}
         for mutant, row in zip(again, rows, strict=True):
             if mutant is None:
                 sys.stdout.write("\t".join(["gone", *row[1:5]]) + "\n")
@@ -492,8 +492,7 @@ def main() -> None:
                 sys.stdout.flush()
     counts = {came: sum(row[0] == came for row in results) for came in ("killed", "time", "alive", "unrun")}
     sys.stdout.write(f"{counts} of {len(drawn)} of {len(here)}\n")
-    seen = {"killed", "time"}
-    lost = [row for row in results if row[0] not in seen and earlier.get(tuple(row[1:5])) in seen]
+    lost = [row for row in results if row[0] not in SEEN] if given.against else []
     for row in lost:
         sys.stdout.write("\t".join(["lost", *row[1:5]]) + "\n")
     sys.exit(bool(lost))
