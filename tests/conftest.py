@@ -401,7 +401,7 @@ class S3Server:
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[S3Server]:
     """A server that fsspec finds by the variables that Amazon's clients read."""
-    from pytest_npudump.golden.objects.object_store import object_store
+    from pytest_npudump.golden.objects import object_store
 
     known = {"ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret", "DEFAULT_REGION": "us-east-1"}
     files = {name: str(tmp_path / "no-such-file") for name in ("CONFIG_FILE", "SHARED_CREDENTIALS_FILE")}

@@ -22,7 +22,7 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 import numpy as np
-from pytest_npudump.golden.objects.object_cache import ObjectCache
+from pytest_npudump.golden.objects import ObjectCache
 from pytest_npudump.golden.tensors import save_tensors
 
 folder, number, size = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
@@ -82,7 +82,7 @@ def check(i):
 """
 STORED = """
 from hashlib import sha256
-from pytest_npudump.record.pointer_lines import Pointer
+from pytest_npudump.record.rows import Pointer
 from pytest_npudump.golden.stored_tensors import PointedTensor
 from pytest_npudump.golden.stored_tensors import TensorStore
 

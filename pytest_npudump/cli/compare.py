@@ -22,8 +22,8 @@ from pytest_npudump.cli.common.tolerance_options import (
 )
 from pytest_npudump.cli.compare_report import SidesComparison, as_json, lines
 from pytest_npudump.compare.judge import AS_GIVEN, GOLDEN, RUN, Terms, judge
-from pytest_npudump.compare.stats.both_sides import told_by_both
-from pytest_npudump.compare.stats.order import ABSENT
+from pytest_npudump.compare.stats.alignment import ABSENT
+from pytest_npudump.compare.stats.allowances import told_by_both
 from pytest_npudump.compare.stats.verdict import aligned_keys
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.dump.arrays.layouts import has_axes

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.output import columns, present
 from pytest_npudump.cli.common.tolerance_options import chosen_tolerances
 from pytest_npudump.compare.stats.allowances import allowances
-from pytest_npudump.compare.stats.blind_bounds import blind_keys, describe_blind
+from pytest_npudump.compare.stats.unjudged import blind_keys, describe_blind
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.compare.tolerances.tolerance import ANY
 from pytest_npudump.dump.selection import layers_meant, suggest

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.stats.eager_calls import number_calls
-from pytest_npudump.compare.stats.order import ABSENT, align
+from pytest_npudump.compare.stats.alignment import ABSENT, align, number_calls
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tensors.element_verdict import with_elements
 from pytest_npudump.compare.tolerances.numerics import AUTO, Numerics, numerics_of
@@ -23,8 +22,7 @@ from pytest_npudump.dump.columns import ColumnRecords
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.table import STATISTICS, StatsTable, layer_of, sanitised_key, shape_of
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.record import UNWRITTEN, Record, rows_of
-from pytest_npudump.record.unwritten_entries import LEFT_OUT, entries_of, left_out_of
+from pytest_npudump.record.record import LEFT_OUT, UNWRITTEN, Record, entries_of, left_out_of, rows_of
 from pytest_npudump.request import KnownNames
 
 if TYPE_CHECKING:

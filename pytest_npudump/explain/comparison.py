@@ -12,7 +12,7 @@ import numpy as np
 
 from pytest_npudump.compare.judge import AS_GIVEN, REFERENCE, Terms, judge
 from pytest_npudump.compare.patterns.pattern_search import find_pattern
-from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
+from pytest_npudump.compare.stats.verdict import GRAPH_INPUT
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.tensor_pair import Elements
 from pytest_npudump.dump.arrays.decode import load, why_opaque

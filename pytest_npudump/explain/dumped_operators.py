@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
+from pytest_npudump.compare.stats.verdict import GRAPH_INPUT
 from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.arrays.layouts import LayoutError, host_array
 from pytest_npudump.dump.records import sanitise

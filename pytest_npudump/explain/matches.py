@@ -19,7 +19,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT, execution
+from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, execution
 from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import RequestError

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.stats.both_sides import told_by_both
-from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
+from pytest_npudump.compare.stats.allowances import told_by_both
+from pytest_npudump.compare.stats.verdict import GRAPH_INPUT
 from pytest_npudump.compare.tolerances.numerics import AUTO
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import REFERENCE

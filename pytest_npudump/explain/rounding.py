@@ -32,8 +32,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
-from pytest_npudump.compare.stats.verdict import FAIL
+from pytest_npudump.compare.stats.verdict import FAIL, GRAPH_INPUT
 from pytest_npudump.compare.tensors.element_verdict import MAX_ABS, RELATIVE_L2, SPECIAL, with_failing
 from pytest_npudump.dump.table import MEASURED, STATISTICS
 from pytest_npudump.explain.feeds import ModelExecution

@@ -22,12 +22,14 @@ from pytest_npudump.record.noise import CALIBRATION, REPEATS, Repeats, repeats_o
 from pytest_npudump.record.record import (
     BLOCKS,
     EDGES,
+    LEFT_OUT,
     OP_TYPES,
     POINTERS,
     REASON,
     RECORDED,
     UNWRITTEN,
     Record,
+    entries_of,
 )
 from pytest_npudump.record.rows import (
     by_name,
@@ -37,7 +39,6 @@ from pytest_npudump.record.rows import (
     stamped_lines,
 )
 from pytest_npudump.record.text import parse, render
-from pytest_npudump.record.unwritten_entries import LEFT_OUT, entries_of
 from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:

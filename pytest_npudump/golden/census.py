@@ -31,15 +31,14 @@ from pytest_npudump.golden.stored_tensors import pointers_of, stage_stored, stor
 from pytest_npudump.golden.tensors import is_foreign
 from pytest_npudump.golden.variants import VARIANTS, variant_path, variants_of
 from pytest_npudump.record.noise import calibration_of, repeats_of
-from pytest_npudump.record.record import OVERFLOW, UNWRITTEN
-from pytest_npudump.record.unwritten_entries import LEFT_OUT, entries_of, left_out_of
+from pytest_npudump.record.record import LEFT_OUT, OVERFLOW, UNWRITTEN, entries_of, left_out_of
 from pytest_npudump.storage.atomic import STALE_SECONDS, locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_npudump.golden.stored_tensors import TensorStore
-    from pytest_npudump.record.pointer_lines import Pointer
+    from pytest_npudump.record.rows import Pointer
 
     Steps = Callable[[int, int], None]
 

@@ -15,8 +15,7 @@ from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, StoreError
-from pytest_npudump.golden.objects.object_cache import ObjectCache, default_folder
-from pytest_npudump.golden.objects.object_store import UnreachableError, object_store
+from pytest_npudump.golden.objects import ObjectCache, UnreachableError, default_folder, object_store
 from pytest_npudump.golden.store import (
     HASH,
     KEY,
@@ -39,15 +38,15 @@ from pytest_npudump.golden.tensors import (
     viewed,
 )
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.pointer_lines import Pointer, read_pointers, row_hash
 from pytest_npudump.record.record import POINTERS
+from pytest_npudump.record.rows import Pointer, read_pointers, row_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.objects.object_store import ObjectStore
+    from pytest_npudump.golden.objects import ObjectStore
     from pytest_npudump.golden.tensors import GoldenTensor, Tensor
     from pytest_npudump.record.record import Record
     from pytest_npudump.settings import Settings

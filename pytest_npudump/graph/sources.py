@@ -14,12 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
-from pytest_npudump.compare.stats.numbers import half_unit, scales
-from pytest_npudump.compare.stats.order import ABSENT
-from pytest_npudump.compare.stats.pairs import Pairs
-from pytest_npudump.compare.stats.projection_distances import norms, root_mean_square, told
-from pytest_npudump.compare.stats.verdict import FAIL, aligned_keys
+from pytest_npudump.compare.stats.fingerprints import norms, root_mean_square
+from pytest_npudump.compare.stats.numbers import Pairs, half_unit, scales
+from pytest_npudump.compare.stats.verdict import FAIL, GRAPH_INPUT, aligned_keys
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
 from pytest_npudump.dump.values.dtypes import is_exact
@@ -362,8 +359,8 @@ def relative_differences(comparison: Comparison) -> NDArray[np.float64]:
     infinities, the type or the shape differs, or where one side is no number; 0 for what only one side has.
     """
     alignment = comparison.alignment
-    both = (alignment.golden != ABSENT) & (alignment.actual != ABSENT)
-    pairs = Pairs(comparison.golden, comparison.actual, alignment.golden[both], alignment.actual[both])
+    both = alignment.both
+    pairs = Pairs.of(comparison.golden, comparison.actual, alignment)
     here, there = pairs.golden.values[pairs.here], pairs.actual.values[pairs.there]
     known = pairs.golden.known[pairs.here] & pairs.actual.known[pairs.there]
     unequal = known & ~((here == there) | (np.isnan(here) & np.isnan(there)))
@@ -391,7 +388,7 @@ def _distances(pairs: Pairs) -> NDArray[np.float64]:
     one, other = pairs.golden.projections, pairs.actual.projections
     if one is None or other is None:
         return found
-    both = told(pairs.golden)[pairs.here] & told(pairs.actual)[pairs.there]
+    both = np.logical_and(*pairs.projected())
     with np.errstate(invalid="ignore"):
         away = other[pairs.there[both]] - one[pairs.here[both]]
     found[both] = root_mean_square(np.where(np.isfinite(away), away, 0.0))

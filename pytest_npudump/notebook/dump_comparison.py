@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.executors import open_workers
 from pytest_npudump.cli.compare import compare_sides, read_dump_side, read_golden_side, terms_of
 from pytest_npudump.cli.compare_report import as_json
-from pytest_npudump.compare.tolerances.producers import undecided
-from pytest_npudump.compare.tolerances.rules import load_tolerances
+from pytest_npudump.compare.tolerances.rules import load_tolerances, undecided
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.errors import DumpError
 from pytest_npudump.notebook.session_results import framed, table
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.report.view import TensorView
+
 
 _ROWS = 20
 """Failing tensors that a notebook shows."""

@@ -2,6 +2,6 @@
 
 ``record`` is that, and knows no YAML. ``text`` is a golden file, to be parsed and rendered: one line for each
 tensor, and what is told above and below these lines. ``rows`` are the lines of statistics, read many at once,
-told apart by their keys, with when they changed and their projections; ``noise`` is the column of what does
-not repeat. ``pointer_lines`` are tensors in a store, ``unwritten_entries`` outputs that nothing writes.
+told apart by their keys, with when they changed, their projections and their places in a store; ``noise`` is
+the column of what does not repeat.
 """

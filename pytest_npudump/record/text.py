@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.dump.table import PROJECTIONS
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.record import rows
-from pytest_npudump.record.pointer_lines import read_pointers
 from pytest_npudump.record.record import BLOCKS, EDGES, POINTERS, Record
 from pytest_npudump.record.rows import (
     RowError,
     parse_table,
+    read_pointers,
     render_projections,
     stamped_lines,
     with_projections,

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.compare.judge import RUN, judge_tables
-from pytest_npudump.compare.stats.blind_bounds import blind_keys, describe_blind
-from pytest_npudump.compare.stats.deviations import Deviations, deviations, structural_difference
-from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
-from pytest_npudump.compare.stats.projection_distances import told
-from pytest_npudump.compare.stats.verdict import EXTRA
+from pytest_npudump.compare.stats.allowances import Deviations, deviations, structural_difference
+from pytest_npudump.compare.stats.unjudged import blind_keys, describe_blind
+from pytest_npudump.compare.stats.verdict import EXTRA, GRAPH_INPUT
 from pytest_npudump.compare.tolerances.calibrated import Calibrated
-from pytest_npudump.dump.table import MEASURED, StatsTable, sanitised_key
+from pytest_npudump.dump.table import MEASURED, PROJECTIONS, StatsTable, sanitised_key
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, PLAIN, THREADS, Variation
@@ -35,7 +33,7 @@ from pytest_npudump.runtime.base import VaryingRuntime
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from pytest_npudump.compare.stats.deviations import Deviations
+    from pytest_npudump.compare.stats.allowances import Deviations
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import TensorRecord
@@ -239,7 +237,7 @@ def _under_golden(strayed: Deviations, comparison: Comparison) -> Deviations:
     alignment, golden = comparison.alignment, comparison.golden
     order = np.empty(len(golden), dtype=np.intp)
     order[alignment.golden] = alignment.actual
-    kept = np.column_stack([golden.known[:, :MEASURED], told(golden)])
+    kept = np.column_stack([golden.known[:, :MEASURED], golden.tells(PROJECTIONS)])
     rows = {name: getattr(strayed, name)[order] for name in _BY_TENSOR}
     rows["largest"] = np.where(kept, rows["largest"], 0.0)
     return replace(strayed, keys=golden.keys, **rows)

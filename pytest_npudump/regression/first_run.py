@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.judge import seen_by
-from pytest_npudump.compare.stats.eager_calls import under_golden_keys
+from pytest_npudump.compare.stats.alignment import under_golden_keys
 from pytest_npudump.compare.stats.verdict import EXTRA
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError
@@ -42,12 +42,7 @@ from pytest_npudump.regression.run_record import (
 )
 from pytest_npudump.regression.scenes import JUDGES
 from pytest_npudump.regression.shared_by_ranks import by_rank, judge_parts, shared
-from pytest_npudump.regression.unwritten import (
-    NOT_LOOKED_FOR,
-    depends_on_memory,
-    keep_probe,
-    read_probe,
-)
+from pytest_npudump.regression.unwritten import NOT_LOOKED_FOR, depends_on_memory, keep_probe, read_probe
 from pytest_npudump.settings import ALL, FAILED, NEW
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.judge import judge, judge_tables
-from pytest_npudump.compare.stats.both_sides import told_by_both
-from pytest_npudump.compare.stats.measured_bounds import bounds_by_measurement
-from pytest_npudump.compare.stats.not_finite import describe_not_finite
+from pytest_npudump.compare.stats.allowances import bounds_by_measurement, told_by_both
+from pytest_npudump.compare.stats.unjudged import describe_not_finite
 from pytest_npudump.compare.stats.verdict import key_at
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import GOLDEN as AGAINST_GOLDEN
@@ -20,8 +19,7 @@ from pytest_npudump.golden.store import left_out
 from pytest_npudump.golden.stored_tensors import fetch_tensors, missing_tensors, stored_tensors
 from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.graph.edges import edges_of_lines
-from pytest_npudump.record.record import EDGES, EMPTY
-from pytest_npudump.record.unwritten_entries import left_out_of
+from pytest_npudump.record.record import EDGES, EMPTY, left_out_of
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.dataflow import sources_of
 from pytest_npudump.regression.outcome import Outcome

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.compare.stats.deviations import Deviations
+    from pytest_npudump.compare.stats.allowances import Deviations
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case

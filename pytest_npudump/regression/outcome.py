@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.patterns.pattern_search import Pattern
     from pytest_npudump.compare.stats.verdict import Comparison, Verdict
-    from pytest_npudump.compare.tensors.describe import TensorDescription
     from pytest_npudump.compare.tensors.difference import TensorDifference
-    from pytest_npudump.compare.tensors.picture import Picture
+    from pytest_npudump.compare.tensors.picture import Picture, TensorDescription
     from pytest_npudump.compare.tolerances.calibrated import Calibrated
     from pytest_npudump.compare.tolerances.numerics import Numerics
     from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.not_finite import describe_not_finite
+from pytest_npudump.compare.stats.unjudged import describe_not_finite
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError
@@ -13,21 +13,14 @@ from pytest_npudump.golden.stored_tensors import KeptTensors
 from pytest_npudump.golden.variants import replaced_words
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.graph import EAGER, drawing_words
-from pytest_npudump.record.record import EMPTY, REASON, UNWRITTEN
-from pytest_npudump.record.unwritten_entries import entries_of
+from pytest_npudump.record.record import EMPTY, REASON, UNWRITTEN, entries_of
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.dataflow import edges_to_keep
 from pytest_npudump.regression.kept_layers import KeptLayers, named_layers
 from pytest_npudump.regression.outcome import Escalation, FirstRun, Outcome, recorded
 from pytest_npudump.regression.reference_outcome import with_reference
 from pytest_npudump.regression.run_record import empty_operators
-from pytest_npudump.regression.unwritten import (
-    by_layer,
-    find_unwritten,
-    new_entries,
-    read_probe,
-    without,
-)
+from pytest_npudump.regression.unwritten import by_layer, find_unwritten, new_entries, read_probe, without
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

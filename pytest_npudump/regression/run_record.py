@@ -30,8 +30,7 @@ from pytest_npudump.dump.selection import (
 from pytest_npudump.dump.table import layer_of, shape_text
 from pytest_npudump.errors import DumpError, EmptyDumpError
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.record import EDGES, EMPTY, UNWRITTEN, Record
-from pytest_npudump.record.unwritten_entries import left_out_of
+from pytest_npudump.record.record import EDGES, EMPTY, UNWRITTEN, Record, left_out_of
 from pytest_npudump.regression.dataflow import edges_of
 from pytest_npudump.regression.diagnose import explain_empty
 from pytest_npudump.regression.unwritten import by_layer, new_entries, without

@@ -18,8 +18,7 @@ from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import StatsTable, sanitised_key
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.record import UNWRITTEN
-from pytest_npudump.record.unwritten_entries import JUDGED, LEFT_OUT, entries_of
+from pytest_npudump.record.record import JUDGED, LEFT_OUT, UNWRITTEN, entries_of
 from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
 
 if TYPE_CHECKING:

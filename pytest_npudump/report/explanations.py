@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT, explain_first
+from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, explain_first
 from pytest_npudump.explain.operator_alone import ACQUITTED, CONVICTED, UPSTREAM
 from pytest_npudump.explain.rounding import DEVICE, DTYPE
 from pytest_npudump.language.translation import gettext as _
@@ -26,8 +26,8 @@ from pytest_npudump.report.verdicts import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_npudump.compare.tensors.describe import TensorDescription
     from pytest_npudump.compare.tensors.difference import TensorDifference
+    from pytest_npudump.compare.tensors.picture import TensorDescription
     from pytest_npudump.explain.operator_alone import JudgedOperator
     from pytest_npudump.explain.reference import ReferenceResult
     from pytest_npudump.graph.sources import Sources

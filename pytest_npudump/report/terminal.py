@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.first_divergence import explain_first
+from pytest_npudump.compare.stats.verdict import explain_first
 from pytest_npudump.explain.operator_alone import CONVICTED
 from pytest_npudump.language.text import cut, typed
 from pytest_npudump.language.translation import gettext as _

@@ -10,8 +10,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.stats.order import ABSENT
-from pytest_npudump.compare.stats.shares import shares_of_allowed
+from pytest_npudump.compare.stats.alignment import ABSENT
+from pytest_npudump.compare.stats.allowances import shares_of_allowed
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, PASS
 from pytest_npudump.compare.tensors.picture import BINS, SIDE, Picture
 from pytest_npudump.graph.sources import TensorGraph

@@ -117,7 +117,7 @@ def tallies(network: Any) -> Any:
     return results.tallies
 
 
-@pytest.mark.parametrize("preset", ["same", "ascend-abs"])
+@pytest.mark.each("preset", ["same", "ascend-abs"])
 def test_calibrated_bounds_hold_for_runs_that_they_were_not_made_of(network: Any, preset: str) -> None:
     from verdicts.calibration import trial
 

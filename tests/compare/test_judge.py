@@ -81,7 +81,7 @@ ELSEWHERE = "golden.yaml: 'unwritten' applies only to the MindSpore version on a
 LEFT_OUT = {"a": {"output.1": "left out"}}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("unwritten", "golden_rows", "run_facts", "failing", "note"),
     [
         (
@@ -131,7 +131,7 @@ def test_another_run_leaves_nothing_out() -> None:
     assert told(one, other, replace(DEFAULTS, against=RUN))[0] == ["a:output.1 extra"]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("golden_layers", "run_layers", "seen", "seen_if_known"),
     [
         (["a/b"], ["a_b"], ["a/b"], ["a/b"]),
@@ -221,7 +221,18 @@ def test_elements_are_compared_where_both_have_them_and_they_are_wanted(tmp_path
     assert [verdict.status for verdict in found.failing] == ["fail"]
 
 
-@pytest.mark.parametrize("side", [0, 1])
+def test_elements_of_one_tensor_are_compared_in_whatever_order_the_two_came(tmp_path: Path) -> None:
+    values = {"a": [1, 2, 3, 4], "b": [5, 6, 7, 9]}
+    sides = []
+    for name, layers in (("golden", "ab"), ("run", "ba")):
+        ones = [dumped(tmp_path / name, values[layer], told=True, layer=layer).tensors[0] for layer in layers]
+        sides.append(replace(Record.of(StatsTable.from_records(ones)), tensors=tuple(ones)))
+    comparison = judge(*sides, Terms(against=RUN))
+    assert (comparison.failing, len(comparison.elements)) == ((), 2)
+    assert all(one.difference.max_abs == 0 for one in comparison.elements.values())
+
+
+@pytest.mark.each("side", [0, 1])
 def test_statistics_that_a_record_of_tensors_lacks_are_computed(tmp_path: Path, side: int) -> None:
     untold = dumped(tmp_path / "untold", [1, 2, 3, 4], told=False)
     for values, statuses in (([1, 2, 3, 4], []), ([1, 2, 3, 5], ["fail"])):

@@ -25,8 +25,8 @@ def steps(value: Any, count: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize("kind", FLOATS)
-@pytest.mark.parametrize("value", [1.0, -3.0, 0.0, 6e-5, -1e4])
+@pytest.mark.each("kind", FLOATS)
+@pytest.mark.each("value", [1.0, -3.0, 0.0, 6e-5, -1e4])
 def test_distances_are_counted_in_values_of_the_type(kind: type, value: float) -> None:
     start = kind(value)
     for count in (0, 1, 2, 3):
@@ -59,8 +59,8 @@ def test_subnormal_numbers_flushed_to_zero_are_far_off() -> None:
     assert fault.ulps == 1007
 
 
-@pytest.mark.parametrize("kind", FLOATS)
-@pytest.mark.parametrize(
+@pytest.mark.each("kind", FLOATS)
+@pytest.mark.each(
     ("got", "expected", "word"),
     [
         (math.nan, 1.0, NAN),
@@ -80,13 +80,13 @@ def test_nan_and_infinities_are_no_distance(kind: type, got: float, expected: fl
     assert str(fault.expected) == str(expected)
 
 
-@pytest.mark.parametrize("kind", FLOATS)
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.each("kind", FLOATS)
+@pytest.mark.each("value", [math.nan, math.inf, -math.inf])
 def test_nan_and_infinities_match_themselves(kind: type, value: float) -> None:
     assert output_fault(np.array([value], kind), np.array([value]), ulps=0) is None
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("got", "expected", "fails"),
     [
         (math.inf, 65519.9, False),  # a unit above 65504, which is what 65519.9 is rounded to
@@ -127,7 +127,7 @@ def test_an_absolute_difference_may_suffice() -> None:
     assert output_fault(got, want, ulps=2, atol=1e-5) is not None
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("kind", "got", "expected", "apart"),
     [
         ("int8", -128, 127, 255),

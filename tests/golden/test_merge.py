@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.approval_merge import merge
+from pytest_npudump.golden.approval_merge import Conflict, joined_order, merge
+from pytest_npudump.golden.approval_merge import joined as joined_value
+from pytest_npudump.record.noise import calibration_of, repeats_of
 from pytest_npudump.record.text import parse, render
+
+if TYPE_CHECKING:
+    from pytest_npudump.record.record import Record
 
 PATH = Path("golden/test_a.yaml")
 COLUMNS = "tensor dtype shape max min avg l2norm nan -inf +inf"
@@ -270,3 +277,145 @@ def test_a_tensor_that_one_side_leaves_out_as_unwritten_is_a_conflict() -> None:
     assert joined(golden(BASE), golden(without | {"conv": 9}, head=listed), base) == golden(
         BASE | {"conv": 9}
     )
+
+
+@pytest.mark.each(
+    ("base", "ours", "theirs", "expected"),
+    [
+        ("a", "a", "a", "a"),
+        ("a", "b", "a", "b"),
+        ("a", "a", "b", "b"),
+        ("a", "b", "b", "b"),
+        ("a", None, "a", None),
+        ("a", "a", None, None),
+        (None, "b", None, "b"),
+        ("a", "b", "c", Conflict("b", "c")),
+        ("a", None, "c", Conflict(None, "c")),
+        (None, "b", "c", Conflict("b", "c")),
+    ],
+)
+def test_a_value_is_that_of_the_side_that_changed_it(
+    base: str | None, ours: str | None, theirs: str | None, expected: object
+) -> None:
+    assert joined_value(base, ours, theirs) == expected
+
+
+def flat(found: list[list[str] | Conflict[list[str]]]) -> list[str] | None:
+    """The names in order; None where there is a conflict."""
+    if any(isinstance(chunk, Conflict) for chunk in found):
+        return None
+    return [name for chunk in found if isinstance(chunk, list) for name in chunk]
+
+
+@pytest.mark.each(
+    ("ours", "theirs", "expected"),
+    [
+        ("abcd", "abcd", "abcd"),
+        ("aXbcd", "abcYd", "aXbcYd"),
+        ("abdc", "Xabcd", "Xabdc"),
+        ("Xabcd", "Xabcd", "Xabcd"),
+        ("bcda", "abcd", "bcda"),
+        ("aXbcd", "aYbcd", None),
+        ("bcda", "bacd", None),
+    ],
+)
+def test_order_is_that_of_the_side_that_changed_it(ours: str, theirs: str, expected: str | None) -> None:
+    found = flat(joined_order("abcd", ours, theirs))
+    assert (found and "".join(found)) == expected
+
+
+def test_names_that_both_sides_put_at_one_place_are_in_conflict_alone() -> None:
+    found = joined_order("ab", "aXb", "aYb")
+    assert [chunk for chunk in found if chunk] == [["a"], Conflict(["X"], ["Y"]), ["b"]]
+
+
+names = st.lists(st.sampled_from("abcdefgh"), unique=True)
+
+
+@given(names, names, names)
+def test_no_name_is_lost_and_none_stands_twice(base: list[str], ours: list[str], theirs: list[str]) -> None:
+    found = joined_order(base, ours, theirs)
+    expected = {*ours, *theirs} - ({*base} - ({*ours} & {*theirs}))
+    placed: list[str] = []
+    for chunk in found:
+        placed += {*chunk.ours, *chunk.theirs} if isinstance(chunk, Conflict) else chunk
+    assert len(placed) == len(set(placed))
+    assert expected <= set(placed)
+
+
+FIVE = "calibration:\n  members: 5\n  factor: 5\n  varied:\n  - repeats\n"
+WIDE = "calibration:\n  members: 20\n  factor: 20\n  varied:\n  - inputs\n"
+CELLS = dict.fromkeys(BASE, "1e-3,1e-3,-,-")
+
+
+def read(base: str, ours: str, theirs: str) -> Record:
+    found = merge(PATH, base, ours, theirs)
+    assert found.conflicts == ()
+    return parse(found.text, PATH)
+
+
+def noise_of(found: Record) -> dict[str, str]:
+    cells = found.table.noise or ("-",) * len(found.table)
+    return {key.partition(":")[0]: cell for key, cell in zip(found.table.keys, cells, strict=True)}
+
+
+def test_noise_of_one_factor_is_not_a_bound_by_the_other_sides_factor() -> None:
+    base = golden(BASE, head=FIVE, cells=CELLS)
+    ours = golden(BASE, head=WIDE, cells=CELLS | {"conv": "2e-3,-,-,-", "relu": "1e-3,1e-3,-,-"})
+    theirs = golden(BASE | {"out": 9}, head=FIVE, cells=CELLS | {"out": "4e-2,4e-2,-,-"})
+    for found in (read(base, ours, theirs), read(base, theirs, ours)):
+        calibration = calibration_of(found.extra, PATH)
+        assert calibration is not None
+        assert calibration.factor == 20
+        assert noise_of(found) == {**CELLS, "conv": "2e-3,-,-,-", "out": "-"}
+
+
+def test_the_spread_of_a_recording_does_not_widen_where_the_other_side_has_calibrated() -> None:
+    repeats = "repeats:\n  runs: 2\n"
+    base = golden(BASE, head=repeats, cells=dict.fromkeys(BASE, "-"))
+    ours = golden(BASE, head=repeats + FIVE, cells=CELLS | {"fc": "-"})
+    theirs = golden(BASE | {"fc": 7}, head=repeats, cells={"fc": "~3e-1,-,-,-"})
+    measured = calibrated_of(read(base, ours, theirs))
+    assert measured is not None
+    assert measured.widens
+    assert "fc:output.0" not in measured.noise
+
+
+def test_where_both_have_calibrated_anew_ours_leads_and_a_line_of_theirs_has_no_noise() -> None:
+    base = golden(BASE, cells=dict.fromkeys(BASE, "-"))
+    ours = golden(BASE | {"conv": 9}, head=FIVE, cells=CELLS)
+    theirs = golden(BASE | {"out": 8}, head=WIDE, cells=CELLS)
+    found = merge(PATH, base, ours, theirs)
+    assert found.conflicts == ("out:output.0",)
+    assert "factor: 5\n" in found.text
+    assert "  out:output.0 float32 2 8 8 8 - 0 0 0 -\n>>>>>>> theirs" in found.text
+
+
+def test_rows_of_the_same_calibration_keep_their_noise() -> None:
+    base = golden(BASE, head=FIVE, cells=CELLS)
+    ours = golden(BASE | {"conv": 9}, head=FIVE, cells=CELLS | {"conv": "2e-3,-,-,-"})
+    theirs = golden(BASE | {"out": 8}, head=FIVE, cells=CELLS | {"out": "-"})
+    assert noise_of(read(base, ours, theirs)) == {**CELLS, "conv": "2e-3,-,-,-", "out": "-"}
+
+
+def test_what_either_side_does_not_know_of_repetition_the_result_does_not_know() -> None:
+    base = golden(BASE, head="repeats:\n  runs: 3\n", cells=dict.fromkeys(BASE, "-"))
+    ours = golden(BASE | {"conv": 9}, head="repeats:\n  runs: 3\n  compared: 3\n", cells={})
+    theirs = golden(BASE | {"out": 8}, head="repeats:\n  runs: 2\n", cells={})
+    found = repeats_of(read(base, ours, theirs).extra, PATH)
+    assert found is not None
+    assert (found.runs, found.compared) == (2, 3)
+    unknown = golden(BASE | {"out": 8}, head="repeats:\n  runs: 1\n", cells={})
+    found = repeats_of(read(base, ours, unknown).extra, PATH)
+    assert found is not None
+    assert (found.runs, found.compared) == (3, 2)  # of conv, relu and fc, as ours does not know one
+
+
+def test_layers_that_are_not_deterministic_on_either_side_stay_named() -> None:
+    base = golden(BASE, head="repeats:\n  runs: 2\n", cells={})
+    head = "repeats:\n  runs: 2\n  not_deterministic:\n  - {}\n"
+    ours = golden(BASE | {"conv": 9}, head=head.format("conv"), cells={"conv": "~1e-3,-,-,-"})
+    theirs = golden(BASE | {"out": 8}, head=head.format("out"), cells={"out": "~1e-3,-,-,-"})
+    found = repeats_of(read(base, ours, theirs).extra, PATH)
+    assert found is not None
+    assert found.not_deterministic == ("conv", "out")

@@ -106,7 +106,7 @@ def test_projections_and_edges_belong_to_what_is_compared(tmp_path: Path) -> Non
     assert render(whole) == render(parse(variant, whole.path))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("base", "reason"),
     [
         (text({"conv": 1}), "has no tensor 'relu:output.0', behind which"),

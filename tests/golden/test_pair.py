@@ -110,14 +110,6 @@ def test_a_kill_before_any_step_leaves_the_old_pair_or_the_new_one(
     assert {tuple(between) for _, between, *_ in cut} == {(1.0, 1.0), (2.0, 2.0)}
 
 
-def test_nothing_is_left_beside_a_pair(tmp_path: Path, recording: Make) -> None:
-    stage_pair(*recording(1.0), {}).commit()
-    stage_pair(*recording(2.0), {}).commit()
-    assert held(tmp_path / "a.yaml") == 2.0
-    names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"a.yaml", "a.safetensors"}
-
-
 def test_the_same_recording_gives_the_same_two_files(tmp_path: Path, recording: Make) -> None:
     stage_pair(*recording(1.0), {}).commit()
     files = [path.read_bytes() for path in sorted(tmp_path.iterdir())]

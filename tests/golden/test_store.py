@@ -44,11 +44,6 @@ def test_what_was_written_is_read(tmp_path: Path, golden: Callable[..., Record])
     assert (back.path, back.test, back.table.keys) == (path, golden().test, golden().table.keys)
 
 
-def test_the_folder_holds_nothing_but_the_golden(tmp_path: Path, golden: Callable[..., Record]) -> None:
-    write_golden(tmp_path / "a.yaml", golden())
-    assert [path.name for path in tmp_path.iterdir()] == ["a.yaml"]
-
-
 def test_the_same_content_leaves_the_file_untouched(tmp_path: Path, golden: Callable[..., Record]) -> None:
     path = tmp_path / "a.yaml"
     write_golden(path, golden())
@@ -70,7 +65,7 @@ def test_a_dangling_link_is_a_missing_golden(tmp_path: Path) -> None:
         read_golden(tmp_path / "a.yaml")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("content", "message"),
     [
         (b"npudump-golden: 1\ntest: \xff\n", r"line 2: byte 24 is not UTF-8"),
@@ -237,15 +232,6 @@ def test_what_a_killed_writer_left_is_swept(tmp_path: Path, golden: Callable[...
     os.utime(old, (0, 0))
     write_golden(path, golden())
     assert sorted(tmp_path.iterdir()) == sorted([path, young])
-
-
-def test_a_lock_held_by_another_is_an_error_after_a_while(
-    tmp_path: Path, golden: Callable[..., Record], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(atomic, "_LOCK_SECONDS", 0.05)
-    path = tmp_path / "a.yaml"
-    with atomic.locked(path), pytest.raises(GoldenError, match="another process has held the lock"):
-        write_golden(path, golden())
 
 
 def test_writers_with_other_temporary_directories_exclude_each_other(

@@ -45,7 +45,7 @@ def test_safetensors_itself_reads_the_same(tmp_path: Path, dtype: str) -> None:
     np.testing.assert_array_equal(load_file(path)[KEY], array(dtype))
 
 
-@pytest.mark.parametrize(("dtype", "name"), [("bfloat16", "BF16"), ("float8_e4m3fn", "F8_E4M3")])
+@pytest.mark.each(("dtype", "name"), [("bfloat16", "BF16"), ("float8_e4m3fn", "F8_E4M3")])
 def test_small_floats_have_their_type_in_the_file(tmp_path: Path, dtype: str, name: str) -> None:
     path = tmp_path / "a.safetensors"
     save_tensors(path, {KEY: (array(dtype), dtype)})

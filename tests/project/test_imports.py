@@ -24,8 +24,8 @@ CIRCLES = {
         "dump/table": "dump.names",
     },
     "pytest_npudump.compare": {
-        "compare/stats/order": "compare.tensors.measures",
-        "compare/tensors/worst": "compare.stats.pairs",
+        "compare/stats/alignment": "compare.tensors.kernel",
+        "compare/tensors/worst": "compare.stats.numbers",
     },
     "pytest_npudump.dump.files.npy": {
         "dump/files/npy/reader": "dump.files.npy.executions",

@@ -100,7 +100,7 @@ def test_the_file_is_plain_yaml(ppocr_cls: Callable[[str], StatsTable]) -> None:
     assert list(data) == ["npudump-golden", "test", "producer", "columns", "tensors"]
 
 
-@pytest.mark.parametrize("name", ["a|b", "edges:_|", "projections:%20|"])
+@pytest.mark.each("name", ["a|b", "edges:_|", "projections:%20|"])
 def test_layers_named_like_a_block_are_rows(name: str) -> None:
     text = TEXT.replace("conv1", name)
     for given_text in (text, text + BLOCKS.replace("conv1", name)):
@@ -215,7 +215,7 @@ def test_any_test_id_comes_back_or_is_refused(test: str) -> None:
     assert parse(render(golden), PATH).test == test
 
 
-@pytest.mark.parametrize("digits", [1, 5, 18])
+@pytest.mark.each("digits", [1, 5, 18])
 def test_a_precision_that_no_producer_has_is_neither_written_nor_read(
     make_table: Callable[..., StatsTable], digits: int
 ) -> None:
@@ -398,14 +398,12 @@ def test_blocks_behind_the_table_are_read_and_written_as_they_are() -> None:
     assert render(replace(golden, blocks={}, table=parse(TEXT, PATH).table)) == TEXT
 
 
-@pytest.mark.parametrize(
-    "lay_out", [lambda text: text.replace("\n", "\r\n"), lambda text: f"{text}remark: x\n"]
-)
+@pytest.mark.each("lay_out", [lambda text: text.replace("\n", "\r\n"), lambda text: f"{text}remark: x\n"])
 def test_blocks_that_are_laid_out_otherwise_read_the_same(lay_out: Callable[[str], str]) -> None:
     assert parse(lay_out(TEXT + BLOCKS), PATH).blocks == parse(TEXT + BLOCKS, PATH).blocks
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("text", "reason"),
     [
         (f"edges: x\n{TEXT}{BLOCKS}", r"line 11: the key 'edges' occurs twice"),
@@ -418,7 +416,7 @@ def test_a_block_that_is_not_one_block_of_lines_is_told_by_its_line(text: str, r
         parse(text, PATH)
 
 
-@pytest.mark.parametrize("lines", ["a\x1b\n", " a\n", "a\n\nb\n"], ids=ascii)
+@pytest.mark.each("lines", ["a\x1b\n", " a\n", "a\n\nb\n"], ids=ascii)
 def test_lines_that_would_not_be_read_back_are_not_written(lines: str) -> None:
     with pytest.raises(GoldenError, match="is no line of 'edges', the golden was not written"):
         render(replace(parse(TEXT, PATH), blocks={"edges": lines}))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from pytest_npudump.compare.stats.deviations import Deviations
+from pytest_npudump.compare.stats.allowances import Deviations
 from pytest_npudump.regression.calibration import FACTORS, hold_out
 
 KEYS = ("a:output.0", "b:output.0")

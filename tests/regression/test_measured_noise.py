@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytest_npudump.compare.stats.deviations import Deviations
+from pytest_npudump.compare.stats.allowances import Deviations
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.record.record import Record

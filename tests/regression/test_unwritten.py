@@ -11,8 +11,7 @@ from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Dump, Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.record.record import Record
-from pytest_npudump.record.unwritten_entries import entries_of, left_out_of
+from pytest_npudump.record.record import Record, entries_of, left_out_of
 from pytest_npudump.regression.recording import golden_to_start_from
 from pytest_npudump.regression.unwritten import (
     by_layer,

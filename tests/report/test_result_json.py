@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pytest_npudump.compare.tensors.describe import describe_tensor
 from pytest_npudump.compare.tensors.difference import TensorDifference, compare_tensors
+from pytest_npudump.compare.tensors.picture import describe_tensor
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Escalation, Finding

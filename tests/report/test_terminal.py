@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pytest_npudump.compare.tensors.describe import describe_tensor
 from pytest_npudump.compare.tensors.difference import compare_tensors
+from pytest_npudump.compare.tensors.picture import describe_tensor
 from pytest_npudump.compare.tolerances.numerics import Numerics
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.graph.sources import Source, Sources

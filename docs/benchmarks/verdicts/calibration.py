@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 
-from pytest_npudump.compare.stats.blind_bounds import blind_keys
-from pytest_npudump.compare.stats.deviations import deviations
+from pytest_npudump.compare.stats.allowances import deviations
 from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.stats.unjudged import blind_keys
 from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.values.dtypes import BY_NAME

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.output import to_stderr
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.compare.tolerances.presets import PRESETS
-from pytest_npudump.compare.tolerances.producers import parse_fact, undecided
+from pytest_npudump.compare.tolerances.rules import parse_fact, undecided
 from pytest_npudump.compare.tolerances.tolerance import GOLDEN, Rule, Tolerances
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.text import first_of

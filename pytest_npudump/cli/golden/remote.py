@@ -10,7 +10,7 @@ from pytest_npudump.cli.golden.upkeep import golden_files, named_or_usual
 from pytest_npudump.doctor.pytest_config import tensor_place
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.golden.census import SUFFIX, look, move, named_objects, pull, push
-from pytest_npudump.golden.objects.object_cache import cached_objects, remove
+from pytest_npudump.golden.objects import cached_objects, remove
 from pytest_npudump.language.text import byte_size
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, spoken

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import columns, present
 from pytest_npudump.compare.stats.allowances import allowances
-from pytest_npudump.compare.stats.blind_bounds import blind_keys, describe_blind
-from pytest_npudump.compare.stats.not_finite import describe_not_finite
+from pytest_npudump.compare.stats.unjudged import blind_keys, describe_blind, describe_not_finite
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.stats.allowances import Allowance
     from pytest_npudump.compare.tolerances.calibrated import Calibrated
     from pytest_npudump.record.record import Record
+
 
 _HEADER = (mark("tensor"), "dtype", mark("repeats"), *(f"{name} %" for name in MEASURABLE))
 

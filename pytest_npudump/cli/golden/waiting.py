@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import columns, complain, emit, end_output, present, to_stderr
-from pytest_npudump.compare.stats.not_finite import describe_not_finite
+from pytest_npudump.compare.stats.unjudged import describe_not_finite
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.verdict import Verdict
     from pytest_npudump.graph.sources import Sources
-    from pytest_npudump.results.acceptance import Pending
     from pytest_npudump.results.folder import Results
 
 

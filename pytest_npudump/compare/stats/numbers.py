@@ -1,4 +1,4 @@
-"""The arithmetic of a comparison: which statistics differ by more than they may.
+"""The tensors that both sides have, and which of their statistics differ by more than they may.
 
 Everything is float64 and evaluated as written. Integers of 2**53 and beyond are compared as integers.
 Values that were printed with d significant digits stand for anything that rounds to them: each such side
@@ -9,21 +9,91 @@ equal text is asked for: runs without noise print the same.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.dump.table import EXTREMES, MEASURED, STATISTICS
-from pytest_npudump.dump.values.dtypes import is_exact
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.table import EXTREMES, MEASURED, PROJECTIONS, STATISTICS, layer_of
+from pytest_npudump.dump.values.dtypes import UNKNOWN, is_exact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.compare.stats.pairs import Pairs
+    from pytest_npudump.compare.stats.alignment import Alignment
     from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
     from pytest_npudump.dump.table import StatsTable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """The tensors both sides have.
+
+    Attributes:
+        golden, actual: the two tables.
+        here, there: (m,) their rows, in execution order.
+    """
+
+    golden: StatsTable
+    actual: StatsTable
+    here: NDArray[np.intp]
+    there: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, golden: StatsTable, actual: StatsTable, alignment: Alignment) -> Pairs:
+        """Return those that are aligned."""
+        both = alignment.both
+        return cls(golden, actual, alignment.golden[both], alignment.actual[both])
+
+    def known(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which statistics either side tells, (m, 7) each."""
+        return self.golden.known[self.here], self.actual.known[self.there]
+
+    def projected(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which pairs either side has projections of, (m,) each."""
+        return self.golden.tells(PROJECTIONS)[self.here], self.actual.tells(PROJECTIONS)[self.there]
+
+    def key(self, row: int) -> str:
+        """The golden's key of the pair at position ``row``."""
+        return self.golden.keys[int(self.here[row])]
+
+    def dtype(self, row: int) -> str:
+        """The type of a pair: the golden's, or the actual's where the golden does not know it."""
+        found = self.golden.dtypes[int(self.here[row])]
+        return self.actual.dtypes[int(self.there[row])] if found == UNKNOWN else found
+
+    def types(self, rows: NDArray[np.intp]) -> list[str]:
+        """The types of the k pairs at positions ``rows``, (k,), as :meth:`dtype` tells them."""
+        golden, actual = self.golden.dtypes, self.actual.dtypes
+        found = [golden[row] for row in self.here[rows].tolist()]
+        if UNKNOWN in found:
+            there = self.there[rows].tolist()
+            return [actual[at] if name == UNKNOWN else name for name, at in zip(found, there, strict=True)]
+        return found
+
+    def layer(self, row: int) -> str:
+        """The name of a pair's layer, raw where either side knows that."""
+        golden = layer_of(self.golden.keys[int(self.here[row])])
+        actual = layer_of(self.actual.keys[int(self.there[row])])
+        return golden if golden == actual or sanitise(golden) != golden else actual
+
+    def op_type(self, row: int) -> str:
+        """The type of a pair's operator, "" where neither side knows it: goldens do not."""
+        return self.actual.op_types[int(self.there[row])] or self.golden.op_types[int(self.here[row])]
+
+    def rule(self, row: int, statistic: str, tolerances: Tolerances) -> Rule:
+        """The rule that decides about one statistic of the pair at position ``row``."""
+        own = self.key(row), self.op_type(row)
+        return tolerances.decide(self.layer(row), self.dtype(row), statistic, *own)
+
+    def values(self, row: int, column: int) -> tuple[float | int | None, float | int | None]:
+        """One statistic of the pair at position ``row``, on either side."""
+        golden = self.golden.value(int(self.here[row]), column)
+        return golden, self.actual.value(int(self.there[row]), column)
+
 
 _AVG = STATISTICS.index("avg")
 _L2NORM = STATISTICS.index("l2norm")
@@ -87,10 +157,7 @@ def allowed_differences(
     rtol = np.array([rule.rtol for rule in rules])
     atol = np.array([rule.atol for rule in rules])
     scale = scales(pairs, golden, rows, columns)
-    printed = [
-        np.where((columns >= MEASURED) | (exact & (columns < EXTREMES)), 0, digits)
-        for digits in (pairs.golden.digits[pairs.here[rows]], pairs.actual.digits[pairs.there[rows]])
-    ]
+    printed = _printed(pairs, rows, columns, exact)
     with np.errstate(over="ignore"):
         allowed = atol + rtol * scale
         text_decides = (allowed == 0) & (printed[0] > 0) & (printed[1] > 0)
@@ -119,8 +186,7 @@ def changed(pairs: Pairs, judged: NDArray[np.bool_]) -> NDArray[np.bool_]:
     golden_cells = pairs.golden.values[pairs.here[rows], columns]
     actual_cells = pairs.actual.values[pairs.there[rows], columns]
     exact = np.fromiter(map(is_exact, pairs.types(rows)), np.bool_, len(rows))
-    digits = [table.digits[at[rows]] for table, at in _sides(pairs)]
-    printed = [np.where((columns >= MEASURED) | (exact & (columns < EXTREMES)), 0, d) for d in digits]
+    printed = _printed(pairs, rows, columns, exact)
     one_printed = (printed[0] > 0) ^ (printed[1] > 0)
     units = half_unit(golden_cells, printed[0]) + half_unit(actual_cells, printed[1])
     computed = exact & (columns >= EXTREMES) & (columns < MEASURED)
@@ -132,8 +198,13 @@ def changed(pairs: Pairs, judged: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return found
 
 
-def _sides(pairs: Pairs) -> tuple[tuple[StatsTable, NDArray[np.intp]], tuple[StatsTable, NDArray[np.intp]]]:
-    return (pairs.golden, pairs.here), (pairs.actual, pairs.there)
+def _printed(
+    pairs: Pairs, rows: NDArray[np.intp], columns: NDArray[np.intp], exact: NDArray[np.bool_]
+) -> list[NDArray[np.integer]]:
+    """Digits that either side prints of k cells, (k,); 0 for counts and extremes of exact types."""
+    sides = pairs.golden.digits[pairs.here[rows]], pairs.actual.digits[pairs.there[rows]]
+    whole = (columns >= MEASURED) | (exact & (columns < EXTREMES))
+    return [np.where(whole, 0, digits) for digits in sides]
 
 
 def below_atol(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerances) -> NDArray[np.bool_]:

@@ -16,14 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.compare.stats.blind_bounds import blind_bounds
-from pytest_npudump.compare.stats.digests import compare_digests
-from pytest_npudump.compare.stats.first_divergence import first_divergence, origin_of
-from pytest_npudump.compare.stats.numbers import EXACT, below_atol, changed, differing
-from pytest_npudump.compare.stats.order import ABSENT, align
-from pytest_npudump.compare.stats.pairs import Pairs
-from pytest_npudump.compare.stats.projection_distances import compare_projections
-from pytest_npudump.compare.stats.unjudged import doubts_of, hidden_by_print
+from pytest_npudump.compare.stats.alignment import ABSENT, align
+from pytest_npudump.compare.stats.fingerprints import compare_digests, compare_projections
+from pytest_npudump.compare.stats.numbers import EXACT, Pairs, below_atol, changed, differing
+from pytest_npudump.compare.stats.unjudged import blind_bounds, doubts_of, hidden_by_print
 from pytest_npudump.compare.stats.verdict import (
     EXTRA,
     FAIL,
@@ -31,7 +27,9 @@ from pytest_npudump.compare.stats.verdict import (
     Comparison,
     Reason,
     Verdict,
+    first_divergence,
     key_at,
+    origin_of,
     type_at,
 )
 from pytest_npudump.dump.table import EXTREMES, NEEDED, PROJECTIONS, STATISTICS, UNKNOWN_SHAPE
@@ -42,12 +40,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.compare.stats.order import Alignment
+    from pytest_npudump.compare.stats.alignment import Alignment
     from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
     from pytest_npudump.dump.table import StatsTable
 
     _Cells = Sequence[str | int | None]
     _Property = tuple[str, _Cells, _Cells, str | None]
+
 
 _LOST = "the golden has a value, the dump has none"
 _UNAPPROVED = "the golden has no value to compare with: approve anew"
@@ -74,8 +73,7 @@ def compare_tables(
     """
     tolerances = tolerances.for_layers_of(golden.keys, actual.keys)
     alignment = align(golden.keys, actual.keys)
-    both = (alignment.golden != ABSENT) & (alignment.actual != ABSENT)
-    pairs = Pairs(golden, actual, alignment.golden[both], alignment.actual[both])
+    both, pairs = alignment.both, Pairs.of(golden, actual, alignment)
     judged, lost, gained, notes = _judgeable(pairs, approved=approved)
     hidden = hidden_by_print(pairs)
     judged[:, :EXTREMES] &= ~hidden[:, np.newaxis]
@@ -219,7 +217,11 @@ def _reasons(
     reasons: dict[int, list[Reason]] = {}
     for position, reason in _unequal(pairs):
         reasons.setdefault(position, []).append(reason)
-    cells = [(row, column, _one_sided(pairs, row, column)) for row, column in np.argwhere(one_sided).tolist()]
+    cells = []
+    for row, column in np.argwhere(one_sided).tolist():
+        golden, actual = pairs.values(row, column)
+        why = _UNAPPROVED if golden is None else _LOST
+        cells.append((row, column, Reason(STATISTICS[column], golden, actual, None, why)))
     words: dict[int, tuple[Rule, str]] = {}  # by identity: a hash takes longer than the words
     found = list(differing(pairs, judged, tolerances))
     for (row, column, allowed, rule), golden, actual in zip(found, *_values(pairs, found), strict=True):
@@ -237,11 +239,6 @@ def _values(
     rows = np.fromiter((cell[0] for cell in cells), np.intp, len(cells))
     columns = np.fromiter((cell[1] for cell in cells), np.intp, len(cells))
     return pairs.golden.cells(pairs.here[rows], columns), pairs.actual.cells(pairs.there[rows], columns)
-
-
-def _one_sided(pairs: Pairs, row: int, column: int) -> Reason:
-    golden, actual = pairs.values(row, column)
-    return Reason(STATISTICS[column], golden, actual, None, _UNAPPROVED if golden is None else _LOST)
 
 
 def _unequal(pairs: Pairs) -> Iterator[tuple[int, Reason]]:

@@ -19,7 +19,7 @@ from pytest_npudump.dump.stats.totals import Totals
 from pytest_npudump.dump.values.dtypes import BY_NAME
 
 if TYPE_CHECKING:
-    from pytest_npudump.compare.tensors.measures import Measures, Worst
+    from pytest_npudump.compare.tensors.kernel import Measures, Worst
 
 WORTH_COUNTING = 1 << 17
 """Elements from which on counting is faster than decoding."""

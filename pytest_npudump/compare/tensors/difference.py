@@ -19,13 +19,14 @@ from pytest_npudump.compare.tensors.kernel import (
     BLOCK,
     ROW,
     ULP_TYPES,
+    Measures,
+    Worst,
     is_finite,
     masked,
     measure,
     special_flags,
     widened,
 )
-from pytest_npudump.compare.tensors.measures import Measures, Worst
 from pytest_npudump.dump.arrays.decode import decode
 from pytest_npudump.dump.arrays.packed import CodedTensor, PackedTensor
 from pytest_npudump.dump.bytes.chunks import pieces_of
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from dataclasses import dataclass
 
-    from pytest_npudump.compare.tensors.measures import WorstElement
+    from pytest_npudump.compare.tensors.kernel import WorstElement
     from pytest_npudump.dump.arrays.layouts import JoinedTensor
     from pytest_npudump.dump.records import Stats
     from pytest_npudump.dump.stats.tensor import Accumulator

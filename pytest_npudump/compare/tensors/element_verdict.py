@@ -20,10 +20,17 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.first_divergence import first_divergence, origin_of
-from pytest_npudump.compare.stats.order import ABSENT
 from pytest_npudump.compare.stats.unjudged import ATOL_ADVICE, BELOW_ATOL
-from pytest_npudump.compare.stats.verdict import FAIL, Comparison, Doubt, Reason, Verdict, aligned_keys
+from pytest_npudump.compare.stats.verdict import (
+    FAIL,
+    Comparison,
+    Doubt,
+    Reason,
+    Verdict,
+    aligned_keys,
+    first_divergence,
+    origin_of,
+)
 from pytest_npudump.dump.table import PROJECTIONS
 
 if TYPE_CHECKING:
@@ -134,8 +141,7 @@ def _in_order(statistics: tuple[Reason, ...], elements: tuple[Reason, ...]) -> t
 def with_failing(comparison: Comparison, failing: tuple[Verdict, ...], newly: int) -> Comparison:
     """Return a comparison with other failing verdicts, ``newly`` more of tensors that both sides have."""
     first = first_divergence(failing)
-    here, there = comparison.alignment.golden, comparison.alignment.actual
-    shared = here[(here != ABSENT) & (there != ABSENT)]
+    shared = comparison.alignment.golden[comparison.alignment.both]
     keys = [comparison.golden.keys[row] for row in shared.tolist()] if first else ()
     return replace(
         comparison,

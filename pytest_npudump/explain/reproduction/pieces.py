@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
+from pytest_npudump.compare.stats.verdict import GRAPH_INPUT
 from pytest_npudump.dump.arrays.decode import is_of_numpy, load
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.values.dtypes import BY_NAME

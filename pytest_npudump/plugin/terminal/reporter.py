@@ -306,7 +306,7 @@ class Reporter:
         """Keep the tensors that this machine has of a store within their limit."""
         if not self._settings.tensor_store:
             return
-        from pytest_npudump.golden.objects.object_cache import trim  # noqa: PLC0415 - only with a store
+        from pytest_npudump.golden.objects import trim  # noqa: PLC0415 - only with a store
         from pytest_npudump.golden.stored_tensors import store_of  # noqa: PLC0415 - the same
 
         trim(store_of(self._settings, self._config.rootpath).cache, self._settings.tensor_cache_limit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.tensors.describe import TensorDescription, describe_tensor
+from pytest_npudump.compare.tensors.picture import TensorDescription, describe_tensor
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.errors import DumpError
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
-from pytest_npudump.compare.stats.verdict import aligned_keys
+from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, aligned_keys
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.tree.keys import is_eager

@@ -10,14 +10,12 @@ import numpy as np
 
 from pytest_npudump.compare.judge import RUN, judge_tables
 from pytest_npudump.compare.patterns.pattern_search import SEARCHED, find_pattern
-from pytest_npudump.compare.stats.deviations import deviations
-from pytest_npudump.compare.stats.eager_calls import under_golden_keys
-from pytest_npudump.compare.stats.order import ABSENT
+from pytest_npudump.compare.stats.alignment import ABSENT, under_golden_keys
+from pytest_npudump.compare.stats.allowances import deviations
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL
-from pytest_npudump.compare.tensors.describe import describe_tensor
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.element_verdict import BYTES, ELEMENTS, SPECIAL
-from pytest_npudump.compare.tensors.picture import draw, draw_alone
+from pytest_npudump.compare.tensors.picture import describe_tensor, draw, draw_alone
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.selection import alike_layers, by_file_names, with_raw_names

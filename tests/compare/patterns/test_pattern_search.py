@@ -81,8 +81,8 @@ def test_a_bool_is_stuck_or_inverted() -> None:
     assert said(golden, changed(golden, np.s_[:, 3], ~golden[:, 3]), layout="NCHW") == f"{where}is inverted"
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("number", [1.5, -2.0, 0.1, 1e4])
+@pytest.mark.each("dtype", FLOATS)
+@pytest.mark.each("number", [1.5, -2.0, 0.1, 1e4])
 def test_a_factor_and_an_offset_are_named(dtype: str, number: float) -> None:
     golden = tensor(dtype)
     for change, kind in ((np.multiply, "factor"), (np.add, "offset")):
@@ -94,8 +94,8 @@ def test_a_factor_and_an_offset_are_named(dtype: str, number: float) -> None:
             assert float(own) == pytest.approx(number, rel=1e-2)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize(
+@pytest.mark.each("dtype", FLOATS)
+@pytest.mark.each(
     ("words", "change"),
     [
         ("the sign is flipped", np.negative),
@@ -112,7 +112,7 @@ def test_a_change_of_all_elements_is_named(dtype: str, words: str, change: Any) 
     assert said(golden, change(golden)) == f"every element: {words}"
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, *SMALL])
+@pytest.mark.each("dtype", [*FLOATS, *SMALL])
 def test_two_channels_that_changed_places_are_named(dtype: str) -> None:
     golden = tensor(dtype)
     actual = golden[:, [*range(4), 9, *range(5, 9), 4, *range(10, 24)]]
@@ -265,7 +265,7 @@ def test_special_values_on_both_sides_count_for_nothing() -> None:
     assert pattern(golden, golden.copy()) is None
 
 
-@pytest.mark.parametrize("dtype", ["complex64", "int64", "uint64"])
+@pytest.mark.each("dtype", ["complex64", "int64", "uint64"])
 def test_what_float64_does_not_hold_is_not_looked_at(dtype: str) -> None:
     golden = np.full((8, 8), 2**60 + 1).astype(dtype)
     assert pattern(golden, changed(golden, np.s_[:, 3], 0)) is None

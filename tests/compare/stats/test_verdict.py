@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.compare.stats.first_divergence import explain_first, first_divergence, origin_of
 from pytest_npudump.compare.stats.tables import compare_tables
-from pytest_npudump.compare.stats.verdict import Reason, Verdict
+from pytest_npudump.compare.stats.verdict import Reason, Verdict, explain_first, first_divergence, origin_of
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
@@ -23,7 +22,7 @@ def verdict(text: str, status: str = "fail") -> Any:
     return Verdict(TensorKey.parse(text), "", status)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("golden", "actual", "difference"),
     [
         (1.0, 1.5, 0.5),
@@ -117,7 +116,7 @@ def test_a_vanished_layer_goes_before_what_follows_from_it() -> None:
     assert origin_of(first, ["b:output.0"]) == "structure"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("golden", "actual", "words"),
     [
         ([("a:output.0", 1)], [("a:output.0", 2)], "agree; its own inputs were not dumped"),
@@ -150,7 +149,7 @@ def rows_of(side: Any) -> Any:
     return [(key, "float32", (1,), {"max": value, "min": value, "avg": value}) for key, value in side]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("golden", "actual", "rest"),
     [
         (
@@ -201,7 +200,7 @@ def outputs_only(table: StatsTable) -> Any:
     )
 
 
-@pytest.mark.parametrize("actual", [[("x:output.0", 2)], [("x:input.0", 2), ("x:output.0", 2)]])
+@pytest.mark.each("actual", [[("x:output.0", 2)], [("x:input.0", 2), ("x:output.0", 2)]])
 def test_a_graphs_input_that_differs_is_what_the_test_fed_in(
     make_table: Callable[..., StatsTable], actual: Any
 ) -> None:
@@ -211,7 +210,7 @@ def test_a_graphs_input_that_differs_is_what_the_test_fed_in(
     assert sentence.endswith("it is an input of the graph, so what the test feeds in has changed")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("counts", "told", "nothing"),
     [
         ((3, 3), (False, False), True),

@@ -1,13 +1,27 @@
-"""Which bounds fit what produced a golden and a run."""
+"""Which bounds fit what produced a golden and a run, and where measured ones decide."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
+from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.tolerances.calibrated import Calibrated, calibrated_of
 from pytest_npudump.compare.tolerances.numerics import Numerics, numerics_of
+from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
+from pytest_npudump.record.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_npudump.dump.table import StatsTable
+
+    Make = Callable[..., StatsTable]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("differences", "switches", "bounds"),
     [
         ({}, {}, "same"),
@@ -53,3 +67,96 @@ def test_a_preset_that_was_named_decides_and_not_the_numerics() -> None:
     facts = {"cann": ("9.0.0", "9.1.0")}
     assert numerics_of(facts, {}, preset="other").describe() == f"{named} (cann 9.0.0 -> 9.1.0)"
     assert numerics_of(facts, {}, preset="default").describe() == "for other numerics: cann 9.0.0 -> 9.1.0"
+
+
+KEY = "conv:output.0"
+BASE: dict[str, Any] = {
+    "count": 4,
+    "max": 2.0,
+    "min": -1.0,
+    "avg": 0.5,
+    "l2norm": 4.0,
+    "nan": 0,
+    "neg_inf": 0,
+    "pos_inf": 0,
+    "digits": None,
+}
+
+
+def judged(make_table: Make, cell: str, tolerances: Tolerances, **changes: float) -> Any:
+    golden = make_table((KEY, "float32", (4,), BASE))
+    actual = make_table((KEY, "float32", (4,), BASE | changes))
+    measured = Calibrated.of((KEY,), (cell,), source="calibrated: 9 members, factor 5", repeats=True)
+    return compare_tables(golden, actual, tolerances.with_measured(measured))
+
+
+@pytest.mark.each(
+    ("changes", "passes"),
+    [
+        ({"max": 2.0 + 0.0099}, True),  # 5 x 1e-3 of the magnitude, 2
+        ({"max": 2.0 + 0.0101}, False),
+        ({"avg": 0.5 + 0.0199}, True),  # 5 x 2e-3 of the root mean square, 2
+        ({"avg": 0.5 + 0.0201}, False),
+        ({"min": -1.0 + 0.0001}, False),  # nothing measured: the preset's
+        ({"l2norm": 4.0 * (1 + 4.9e-4)}, True),  # 5 x 1e-4 of itself
+        ({"l2norm": 4.0 * (1 + 5.1e-4)}, False),
+        ({"nan": 1}, False),
+    ],
+)
+def test_a_bound_is_the_factor_times_the_noise_in_the_scale_of_the_statistic(
+    make_table: Make, changes: dict[str, float], *, passes: bool
+) -> None:
+    assert judged(make_table, "1e-3,-,2e-3,1e-4", Tolerances("exact"), **changes).ok is passes
+
+
+def test_a_bound_is_never_tighter_than_the_preset_s(make_table: Make) -> None:
+    assert judged(make_table, "1e-9,1e-9,1e-9,1e-9", Tolerances("same"), max=2.0 * (1 + 1.9e-5)).ok
+
+
+def test_a_rule_of_a_person_stands(make_table: Make) -> None:
+    strict = Tolerances("same").extended([Rule(1e-6, 0.0, layer="conv", source="marker")])
+    assert not judged(make_table, "1e-3,-,2e-3,-", strict, max=2.001).ok
+
+
+def test_the_reason_of_a_failure_says_what_was_measured(make_table: Make) -> None:
+    (verdict,) = judged(make_table, "1e-3,-,-,-", Tolerances(), max=2.5).failing
+    assert "rtol=0.005" in verdict.reasons[0].rule
+    assert "calibrated: 9 members, factor 5" in verdict.reasons[0].rule
+
+
+@pytest.mark.each(
+    ("cell", "change", "changed", "wavering"),
+    [
+        ("~1e-6,-,-,-", 2.0 * (1 + 4e-6), 0, 1),  # by as much as runs alike did
+        ("~1e-6,-,-,-", 2.0 * (1 + 9e-6), 1, 0),  # by more, and within the preset
+        ("1e-6,-,-,-", 2.0 * (1 + 4e-6), 1, 0),  # it repeats: what differs has changed
+    ],
+)
+def test_what_does_not_repeat_is_no_change_within_its_spread(
+    make_table: Make, cell: str, change: float, changed: int, wavering: int
+) -> None:
+    found = judged(make_table, cell, Tolerances("same"), max=change)
+    assert (found.ok, found.changed, found.wavering, found.identical) == (True, changed, wavering, 0)
+    assert (found.first_change is None) == cell.startswith("~")
+
+
+def test_a_scale_of_zero_gets_no_bound() -> None:
+    measured = Calibrated.of((KEY,), ("inf,-,-,-",))
+    assert measured.rtol(KEY, "max") == 0.0
+
+
+@pytest.mark.each(
+    ("extra", "known"),
+    [
+        ({}, None),
+        ({"repeats": {"runs": 1}}, False),
+        ({"repeats": {"runs": 2}}, True),
+        ({"repeats": {"runs": 2, "compared": 1}}, False),
+    ],
+)
+def test_only_a_golden_that_says_so_is_known_to_repeat(
+    make_table: Make, extra: dict[str, Any], *, known: bool | None
+) -> None:
+    golden = Record("t", {}, make_table((KEY, "float32", (4,), BASE)), Path("g.yaml"), extra)
+    found = calibrated_of(golden)
+    assert (found.repeats if found is not None else None) == known

@@ -20,7 +20,7 @@ def rule(**given: Any) -> Any:
     return Rule(**{"rtol": 0.5, "atol": 0.25, "source": "marker"} | given)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.each("preset", PRESETS)
 def test_every_float_type_has_a_bound_in_every_preset(preset: str) -> None:
     missing = [d.name for d in ALL if d.kind in {"float", "complex"} and d.name not in PRESETS[preset]]
     assert missing == []
@@ -33,7 +33,7 @@ def test_exact_types_and_counts_have_no_tolerance(preset: str, dtype: str) -> No
     assert bound(preset, "float32", "nan") == (0, 0)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("preset", "dtype", "expected"),
     [
         ("default", "float32", (2e-5, 2.0**-30)),
@@ -85,7 +85,7 @@ OWN = {
 }
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.each("preset", PRESETS)
 def test_bounds_of_the_types_that_the_published_table_does_not_have(preset: str) -> None:
     expected = NOWHERE_ELSE | OWN.get(preset, {})
     assert {dtype: bound(preset, dtype, "max") for dtype in expected} == expected
@@ -93,14 +93,14 @@ def test_bounds_of_the_types_that_the_published_table_does_not_have(preset: str)
     assert expected.keys() | published == {d.name for d in ALL if d.kind in {"float", "complex"}}
 
 
-@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "float16", "bfloat16"])
+@pytest.mark.each("dtype", ["float8_e4m3fn", "float8_e5m2", "float16", "bfloat16"])
 def test_the_default_is_about_one_step_of_the_format(dtype: str) -> None:
     import ml_dtypes
 
     assert bound("default", dtype, "max")[0] == pytest.approx(float(ml_dtypes.finfo(dtype).eps), rel=0.03)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("preset", "dtype", "statistic", "expected"),
     [
         ("same", "float32", "avg", 5e-6),
@@ -117,7 +117,7 @@ def test_statistics_in_which_rounding_averages_out_have_bounds_of_their_own(
     assert bound(preset, dtype, statistic)[0] == expected
 
 
-@pytest.mark.parametrize("bounds", ["same", "other", "hf32"])
+@pytest.mark.each("bounds", ["same", "other", "hf32"])
 def test_the_default_gives_way_to_what_fits_and_a_named_preset_does_not(bounds: str) -> None:
     assert Tolerances().under(bounds).preset == bounds
     assert Tolerances("torch").under(bounds).preset == "torch"
@@ -145,8 +145,8 @@ def test_what_no_rule_covers_falls_to_the_preset() -> None:
     assert (decided.rtol, decided.source) == (1e-3, "preset default")
 
 
-@pytest.mark.parametrize("dtype", ["*", "*16", "?nt8", "[iu]nt8"])
-@pytest.mark.parametrize("exact", ["int8", "int16", "uint16", "bool", "-"])
+@pytest.mark.each("dtype", ["*", "*16", "?nt8", "[iu]nt8"])
+@pytest.mark.each("exact", ["int8", "int16", "uint16", "bool", "-"])
 def test_wildcards_never_loosen_integers(dtype: str, exact: str) -> None:
     assert Tolerances(rules=(rule(dtype=dtype),)).decide("a", exact, "max").rtol == 0
 
@@ -161,7 +161,7 @@ def test_counts_are_loosened_only_by_their_name() -> None:
     assert Tolerances(rules=(rule(statistic="nan"),)).decide("a", "float16", "nan").atol == 0.25
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("pattern", "layer", "reached"),
     [
         ("*", "anything", True),
@@ -213,7 +213,7 @@ def test_a_rule_for_a_statistic_is_about_the_tensors_that_have_it(
     assert Tolerances(rules=wrong).unmatched(projected, four) == wrong[2:]
 
 
-@pytest.mark.parametrize(("digest", "known"), [("md5:0", True), ("md5:0", False), ("", False)])
+@pytest.mark.each(("digest", "known"), [("md5:0", True), ("md5:0", False), ("", False)])
 def test_a_rule_for_max_is_about_tensors_of_hashes_and_elements_too(digest: str, *, known: bool) -> None:
     told = Stats(l2norm=1.0) if known else Stats()
     key = TensorKey("a", "output", 0)
@@ -233,7 +233,7 @@ def test_a_rule_describes_itself_with_reason_and_source() -> None:
     assert text == ("rtol=0.5 atol=0.25 layer=attn* statistic=max one_sided=above (marker: softmax is noisy)")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("glob", "op_type", "expected"),
     [
         ("MatMulV2", "MatMulV2", True),

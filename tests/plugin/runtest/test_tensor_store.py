@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import s3fs  # noqa: F401 - loaded once: what a session within a test imports first, its end unloads again
 
-from pytest_npudump.golden.objects.object_store import ObjectStore
+from pytest_npudump.golden.objects import ObjectStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

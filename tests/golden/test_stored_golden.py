@@ -13,7 +13,7 @@ import pytest
 from pytest_npudump.errors import GoldenError, StoreError
 from pytest_npudump.golden.approval_merge import merge
 from pytest_npudump.golden.census import faults
-from pytest_npudump.golden.objects.object_store import ObjectStore
+from pytest_npudump.golden.objects import ObjectStore
 from pytest_npudump.golden.revisions import Change, changes
 from pytest_npudump.golden.store import read_golden, source_layers
 from pytest_npudump.golden.stored_tensors import (

@@ -1,24 +1,27 @@
-"""Bounds that see nothing of a tensor: zeros in its place pass, by the very comparison that judges runs."""
+"""Bounds that see nothing of a tensor, and tensors of which nothing is finite."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from pytest_npudump.compare.stats.blind_bounds import BLIND, blind_keys, describe_blind
 from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.stats.unjudged import BLIND, blind_keys, describe_blind, describe_not_finite
 from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
+from pytest_npudump.dump.records import TensorKey, TensorRecord
+from pytest_npudump.dump.stats.tensor import tensor_stats
+from pytest_npudump.dump.table import StatsTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.dump.table import StatsTable
-
     Make = Callable[..., StatsTable]
+
 
 KEY = "conv:output.0"
 BASE = {"max": 2.0, "min": -1.0, "avg": 0.5, "l2norm": 4.0}
@@ -40,7 +43,7 @@ def tolerances(cell: str, *rules: Rule, widens: bool = True) -> Tolerances:
     return Tolerances("same", rules).with_measured(measured)
 
 
-@pytest.mark.parametrize(("dtype", "cell", "golden", "blind"), CASES)
+@pytest.mark.each(("dtype", "cell", "golden", "blind"), CASES)
 def test_what_lets_zeros_pass_sees_nothing(
     make_table: Make, dtype: str, cell: str, golden: dict[str, float], *, blind: bool
 ) -> None:
@@ -73,7 +76,7 @@ def test_a_rule_of_a_person_sees(make_table: Make) -> None:
     assert blind_keys(table, Tolerances("same", (Rule(9.0, 0.0, source="marker"),))) == []
 
 
-@pytest.mark.parametrize("whose", [{"layer": "conv"}, {"op_type": "Conv"}])
+@pytest.mark.each("whose", [{"layer": "conv"}, {"op_type": "Conv"}])
 def test_a_rule_of_a_person_for_projections_sees_by_layer_and_by_operator(
     make_table: Make, whose: dict[str, str]
 ) -> None:
@@ -92,3 +95,36 @@ def test_a_rule_of_a_person_for_projections_sees_by_layer_and_by_operator(
 def test_a_line_names_the_first() -> None:
     assert describe_blind(()) == ""
     assert describe_blind([KEY, "b:output.0"]).startswith(f"{BLIND}: 2 tensors (first: {KEY})")
+
+
+NAN, INF = np.nan, np.inf
+CONTENTS = {
+    (NAN, NAN): True,
+    (NAN, -INF): True,
+    (INF, INF): True,
+    (INF, -INF): True,
+    (-INF, -INF): False,
+    (NAN, 0.0): False,
+    (INF, 1.0): False,
+    (0.0, 0.0): False,
+    (): False,
+}
+WORDS = "1 of 2 tensors contain only NaN or infinities (first: odd:output.0): check the model and its inputs"
+
+
+def test_tensors_without_a_finite_value_are_named() -> None:
+    for acl in (False, True):
+        for values, named in CONTENTS.items():
+            arrays = {"good": np.ones(3, np.float32), "odd": np.array(values, np.float32)}
+            table = StatsTable.from_records(
+                TensorRecord(
+                    TensorKey(name, "output", 0),
+                    "",
+                    "float32",
+                    array.shape,
+                    Path(),
+                    stats=tensor_stats(array, acl=acl),
+                )
+                for name, array in arrays.items()
+            )
+            assert describe_not_finite(table) == (WORDS if named else ""), values

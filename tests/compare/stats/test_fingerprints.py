@@ -1,4 +1,4 @@
-"""Projections as a statistic: what they see, what they may differ by, and what is said of others."""
+"""Projections and hashes: what they see, what they may differ by, and what is said of others."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from pytest_npudump.compare.stats.allowances import allowances
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.rules import parse_rules
-from pytest_npudump.compare.tolerances.tolerance import Tolerances
-from pytest_npudump.dump.records import TensorKey, TensorRecord
+from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
+from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.stats.projections import project
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable, layer_of
@@ -27,6 +27,7 @@ from pytest_npudump.record.text import parse, render
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Comparison
+
 
 PATH = Path("golden/t.yaml")
 
@@ -55,15 +56,15 @@ def noise(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape, np.float32)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.int32])
-@pytest.mark.parametrize("size", [3, 5_000, 70_000])
+@pytest.mark.each("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.int32])
+@pytest.mark.each("size", [3, 5_000, 70_000])
 def test_what_repeats_is_identical_to_its_golden(dtype: type, size: int) -> None:
     array = (50 * noise(size)).astype(dtype)
     found = judged(array, array.copy())
     assert (found.ok, found.changed, found.identical, found.notes) == (True, 0, 1, ())
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.int32, np.bool_])
+@pytest.mark.each("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.int32, np.bool_])
 def test_rows_that_change_places_fail_by_projections_alone(dtype: type) -> None:
     array = (50 * noise(40, 60)).astype(dtype) if dtype != np.bool_ else noise(40, 60) > 0
     found = judged(array, array[[1, 0, *range(2, 40)]])
@@ -86,7 +87,7 @@ def test_the_reason_tells_how_far_the_elements_are_off() -> None:
     assert "preset same" in str(reason)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("dtype", "preset", "bound"),
     [
         ("float32", "same", 1.5e-5),
@@ -151,7 +152,7 @@ def test_elements_beside_nan_and_infinities_are_judged() -> None:
     assert judged(nan, nan).ok
 
 
-@pytest.mark.parametrize("dtype", [np.complex64, np.float64, ml_dtypes.float8_e4m3fn, np.uint8])
+@pytest.mark.each("dtype", [np.complex64, np.float64, ml_dtypes.float8_e4m3fn, np.uint8])
 def test_any_numeric_type_is_judged(dtype: type) -> None:
     array = np.abs(50 * noise(20, 30)).astype(dtype)
     assert judged(array, array).ok
@@ -243,7 +244,7 @@ def test_huge_values_are_no_false_alarm_and_infinite_sums_no_pass() -> None:
     assert compare_tables(approved(odd), StatsTable.from_records([odd]), Tolerances("same")).ok
 
 
-@pytest.mark.parametrize("odd", [-np.inf, np.inf, np.nan])
+@pytest.mark.each("odd", [-np.inf, np.inf, np.nan])
 def test_rows_of_a_mask_of_zeros_and_infinities_that_change_places_fail(odd: float) -> None:
     mask = np.where(noise(64, 64) > 0, np.float32(0), np.float32(odd))
     assert not judged(mask, mask[::-1]).ok
@@ -259,3 +260,129 @@ def test_a_mask_of_a_golden_that_knows_no_places_is_not_compared_and_a_note_says
     found = compare_tables(approved(old), StatsTable.from_records([now]), Tolerances("same"))
     assert (found.ok, found.changed) == (True, 0)
     assert any("an earlier version knows no places of NaN" in note for note in found.notes)
+
+
+STATS = Stats(max=2.0, min=1.0, avg=1.5)
+
+
+def _table(digest: str, stats: Stats | None, dtype: str = "float16") -> StatsTable:
+    key = TensorKey("conv", "output", 0)
+    record = TensorRecord(key, "Conv2D", dtype, (3,), Path("statistic.csv"), stats=stats, digest=digest)
+    return StatsTable.from_records([record])
+
+
+def _compare(
+    golden: str,
+    actual: str,
+    stats: Stats | None = None,
+    dtype: str = "float16",
+    tolerances: Tolerances | None = None,
+) -> Comparison:
+    sides = _table(golden, stats, dtype), _table(actual, stats, dtype)
+    return compare_tables(*sides, tolerances or Tolerances())
+
+
+def test_a_hash_that_differs_fails_a_tensor_of_which_nothing_else_is_known() -> None:
+    found = _compare("md5:aa", "md5:bb")
+    (verdict,) = found.failing
+    (reason,) = verdict.reasons
+    assert (reason.statistic, reason.golden, reason.actual) == ("md5", "aa", "bb")
+
+
+def test_equal_hashes_judge_a_tensor() -> None:
+    found = _compare("sha1:aa", "sha1:aa")
+    assert (found.failing, found.unjudged, found.notes) == ((), 0, ())
+
+
+def test_equal_hashes_leave_no_doubt_about_a_tensor_with_nan() -> None:
+    stats = Stats(max=float("nan"), min=float("nan"), avg=float("nan"), nan=3)
+    assert _compare("md5:aa", "md5:aa", stats).unjudged == 0
+    assert _compare("", "", stats).unjudged == 0
+    stats = Stats(max=float("nan"), min=float("nan"), avg=float("nan"), nan=1)
+    assert _compare("md5:aa", "md5:aa", stats).unjudged == 0
+    assert _compare("", "", stats).unjudged == 1
+
+
+def test_bits_may_differ_where_the_statistics_agree_within_tolerance_and_a_note_says_so() -> None:
+    found = _compare("md5:aa", "md5:bb", STATS)
+    assert found.failing == ()
+    assert "hashes differ, so that not all bits are equal" in found.notes[0]
+    assert "1 of 1 tensors (first: conv:output.0)" in found.notes[0]
+
+
+@pytest.mark.each(
+    ("dtype", "tolerances"),
+    [
+        ("int32", Tolerances()),
+        ("float16", Tolerances("exact")),
+        ("float16", Tolerances(rules=(Rule(0, 0, layer="conv"),))),
+    ],
+)
+def test_bits_may_not_differ_where_the_rule_asks_for_equality(dtype: str, tolerances: Tolerances) -> None:
+    (verdict,) = _compare("md5:aa", "md5:bb", STATS, dtype, tolerances).failing
+    assert verdict.reasons[0].statistic == "md5"
+
+
+def test_hashes_of_different_kinds_say_nothing() -> None:
+    found = _compare("md5:aa", "sha1:bb")
+    assert (found.failing, found.unjudged) == ((), 1)
+
+
+def test_one_of_two_hashes_that_differs_is_a_difference() -> None:
+    assert len(_compare("md5:aa sha1:cc", "md5:aa sha1:dd").failing) == 1
+    assert not _compare("md5:aa sha1:cc", "sha1:cc").failing
+
+
+def test_a_hash_that_only_the_golden_has_is_lost_where_other_tensors_of_the_dump_have_one() -> None:
+    def table(*digests: str) -> StatsTable:
+        return StatsTable.from_records(
+            TensorRecord(
+                TensorKey(f"conv{number}", "output", 0),
+                "Conv2D",
+                "int32",
+                (3,),
+                Path("statistic.csv"),
+                stats=Stats(max=3, min=1, avg=2.0),
+                digest=digest,
+            )
+            for number, digest in enumerate(digests)
+        )
+
+    (verdict,) = compare_tables(table("md5:aa", "md5:bb"), table("md5:aa", ""), Tolerances()).failing
+    assert (verdict.key.layer, verdict.reasons[0].statistic, verdict.reasons[0].actual) == (
+        "conv1",
+        "md5",
+        None,
+    )
+    none = compare_tables(table("md5:aa", "md5:bb"), table("", ""), Tolerances())
+    assert none.failing == ()
+    assert none.notes == ("not compared, as no tensor of this dump has it but the golden does: md5",)
+    other = compare_tables(table("md5:aa", "md5:bb"), table("sha1:aa", "sha1:bb"), Tolerances())
+    assert other.notes[1] == "not compared, as no tensor of the golden has it: sha1"
+
+
+def test_statistics_that_are_all_nan_are_nothing_beside_a_hash() -> None:
+    stats = Stats(max=float("nan"), min=float("nan"), avg=float("nan"), nan=1)
+    (verdict,) = _compare("md5:aa", "md5:bb", stats).failing
+    assert verdict.reasons[0].statistic == "md5"
+
+
+def test_a_type_that_the_golden_does_not_know_is_the_dumps() -> None:
+    sides = _table("md5:aa", STATS, "-"), _table("md5:bb", STATS)
+    assert compare_tables(*sides, Tolerances()).failing == ()
+
+
+def test_a_hash_that_one_row_of_the_golden_lacks_is_noted() -> None:
+    def table(*digests: str) -> StatsTable:
+        return StatsTable.from_records(
+            TensorRecord(
+                TensorKey(name, "output", 0), "", "int8", (3,), Path("x"), stats=STATS, digest=digest
+            )
+            for name, digest in zip("ab", digests, strict=True)
+        )
+
+    found = compare_tables(table("md5:aa", ""), table("md5:aa", "md5:bb"), Tolerances())
+    assert found.failing == ()
+    assert found.notes == (
+        "hash not compared, as the golden does not have it (1 tensors, first: b:output.0)",
+    )

@@ -1,9 +1,11 @@
-"""The projections of two tensors: eight sums each, whose differences tell how far apart the elements are.
+"""What tells all elements of a tensor apart: projections, and hashes where the producer computed them.
 
-The root mean square of the eight differences estimates the l2norm of the difference of the tensors, with a
-standard deviation of a quarter. It may be ``atol * sqrt(count) + rtol * scale``, which a tensor keeps whose
-elements are each off by ``atol + rtol`` of themselves; the scale is the golden's l2norm, or where NaN or
-infinities leave none the root mean square of its own projections, which estimates that of all other elements.
+Projections are eight sums, whose differences tell how far apart the elements are. The root mean square of the
+eight differences estimates the l2norm of the difference of the tensors, with a standard deviation of a
+quarter. It may be ``atol * sqrt(count) + rtol * scale``, which a tensor keeps whose elements are each off by
+``atol + rtol`` of themselves; the scale is the golden's l2norm, or where NaN or infinities leave none the
+root mean square of its own projections, which estimates that of all other elements. Hashes tell whether all
+bits are equal.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.compare.stats.pairs import Pairs
+    from pytest_npudump.compare.stats.numbers import Pairs
     from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
     from pytest_npudump.dump.table import StatsTable
 
@@ -63,7 +65,7 @@ def compare_projections(pairs: Pairs, tolerances: Tolerances) -> ProjectionFindi
         pairs: the m tensors.
         tolerances: the rules.
     """
-    here, there = told(pairs.golden)[pairs.here], told(pairs.actual)[pairs.there]
+    here, there = pairs.projected()
     if not here.any() and not there.any():
         return ProjectionFindings(here, here)
     judged = _judged(pairs)
@@ -76,7 +78,7 @@ def compare_projections(pairs: Pairs, tolerances: Tolerances) -> ProjectionFindi
             one_sided[row] = True
         elif not found.distance[row] <= allowed:
             reasons[row] = Reason(PROJECTIONS, 0.0, float(found.distance[row]), allowed, rule.describe())
-    computed = told(pairs.actual).any()
+    computed = pairs.actual.tells(PROJECTIONS).any()
     lost = np.flatnonzero(here & ~there & computed).tolist()
     reasons |= {row: Reason(PROJECTIONS, "known", None, None, _LOST) for row in lost}
     remarks = _remarks(
@@ -124,8 +126,10 @@ def strayed_projections(pairs: Pairs, tolerances: Tolerances) -> Strayed:
 
 def _judged(pairs: Pairs) -> NDArray[np.bool_]:
     """Pairs, (m,), of as many elements whose projections both sides tell."""
-    alike = np.array([before in (None, now) for before, now in _counts(pairs)], dtype=np.bool_)
-    return told(pairs.golden)[pairs.here] & told(pairs.actual)[pairs.there] & alike & ~_without_marks(pairs)
+    golden, actual = pairs.golden.counts, pairs.actual.counts
+    rows = zip(pairs.here.tolist(), pairs.there.tolist(), strict=True)
+    alike = np.array([golden[here] in (None, actual[there]) for here, there in rows], dtype=np.bool_)
+    return np.logical_and(*pairs.projected()) & alike & ~_without_marks(pairs)
 
 
 def _without_marks(pairs: Pairs) -> NDArray[np.bool_]:
@@ -148,17 +152,6 @@ def _remarks(pairs: Pairs, *found: tuple[str, NDArray[np.bool_]]) -> Iterator[st
         if rows.any():
             first = pairs.key(int(np.argmax(rows)))
             yield f"{text} ({int(rows.sum())} tensors, first: {first})"
-
-
-def told(table: StatsTable) -> NDArray[np.bool_]:
-    """Rows of a table, (n,), that have projections."""
-    return table.tells(PROJECTIONS)
-
-
-def _counts(pairs: Pairs) -> Iterator[tuple[int | None, int | None]]:
-    golden, actual = pairs.golden.counts, pairs.actual.counts
-    for here, there in zip(pairs.here.tolist(), pairs.there.tolist(), strict=True):
-        yield golden[here], actual[there]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +191,7 @@ def printed_distance(table: StatsTable) -> NDArray[np.float64]:
     """What the digits of a golden's projections may make of a distance, (n,)."""
     if table.projections is None:
         return np.zeros(len(table))
-    sums = np.where(told(table)[:, np.newaxis], table.projections, 0.0)
+    sums = np.where(table.tells(PROJECTIONS)[:, np.newaxis], table.projections, 0.0)
     return root_mean_square(_printed_half(sums, list(table.dtypes)))
 
 
@@ -224,3 +217,82 @@ def root_mean_square(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     divisor = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
     found = divisor * np.sqrt(np.square(rows / divisor[:, np.newaxis]).mean(axis=1))
     return np.asarray(found)
+
+
+_ALONE = "must be equal, as no finite max, min, avg or l2norm is on both sides"
+_HASH_LOST = "the golden has a hash, the dump has none"
+
+
+@dataclass(frozen=True, slots=True)
+class Digests:
+    """What the hashes of n pairs say.
+
+    Attributes:
+        equal: (n,), those with a hash on both sides of which none differs: all bits are equal.
+        differ: (n,), those with a hash that differs.
+        reasons: why some of these fail, by position.
+        remarks: which hashes were not compared.
+    """
+
+    equal: NDArray[np.bool_]
+    differ: NDArray[np.bool_]
+    reasons: Mapping[int, Reason]
+    remarks: tuple[str, ...] = ()
+
+
+def compare_digests(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerances) -> Digests:
+    """Compare hashes of one kind.
+
+    A hash that differs fails a tensor that has to be equal by its rule, and one that nothing else is known
+    of. Elsewhere bits may differ as long as the statistics agree within tolerance. A hash that only the
+    golden has fails its tensor, unless no tensor of the dump has one of that kind.
+
+    Args:
+        pairs: the n tensors.
+        judged: (n, 7), which statistics are compared.
+        tolerances: the rules.
+    """
+    equal, differ = np.zeros((2, len(pairs.here)), dtype=np.bool_)
+    reasons: dict[int, Reason] = {}
+    if not (pairs.golden.digests or pairs.actual.digests):
+        return Digests(equal, differ, reasons)
+    sides = [_parts(pairs.golden, pairs.here), _parts(pairs.actual, pairs.there)]
+    approved, computed = (frozenset[str]().union(*side) for side in sides)
+    finite = np.isfinite(pairs.golden.values[pairs.here])
+    measured: NDArray[np.bool_] = np.asarray((judged & finite)[:, :MEASURED].any(axis=1))
+    for row, (golden, actual) in enumerate(zip(*sides, strict=True)):
+        shared = golden.keys() & actual.keys()
+        different = sorted(name for name in shared if golden[name] != actual[name])
+        lost = sorted((golden.keys() & computed) - shared)
+        equal[row], differ[row] = bool(shared) and not different, bool(different)
+        if different:
+            name = different[0]
+            rule = pairs.rule(row, "max", tolerances)
+            if not measured[row] or not (rule.rtol or rule.atol):
+                words = rule.describe() if measured[row] else _ALONE
+                reasons[row] = Reason(name, golden[name], actual[name], None, words)
+        elif lost:
+            reasons[row] = Reason(lost[0], golden[lost[0]], None, None, _HASH_LOST)
+    bare = [
+        row
+        for row, (golden, actual) in enumerate(zip(*sides, strict=True))
+        if actual.keys() & approved - golden.keys()
+    ]
+    remarks = []
+    if names := ", ".join(sorted(approved - computed)):
+        remarks.append(f"not compared, as no tensor of this dump has it but the golden does: {names}")
+    if names := ", ".join(sorted(computed - approved)):
+        remarks.append(f"not compared, as no tensor of the golden has it: {names}")
+    if bare:
+        first = pairs.key(bare[0])
+        remarks.append(
+            f"hash not compared, as the golden does not have it ({len(bare)} tensors, first: {first})"
+        )
+    return Digests(equal, differ, reasons, tuple(remarks))
+
+
+def _parts(table: StatsTable, rows: NDArray[np.intp]) -> list[dict[str, str]]:
+    """Hashes by their kind, of each of the ``rows``."""
+    if not table.digests:
+        return [{} for _ in rows]
+    return [dict(part.split(":", 1) for part in table.digests[row].split()) for row in rows.tolist()]

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from pytest_npudump.errors import GoldenError, StoreError
-from pytest_npudump.golden.objects.object_store import ObjectStore
+from pytest_npudump.golden.objects import ObjectStore
 from pytest_npudump.golden.stored_tensors import TensorStore
-from pytest_npudump.record.pointer_lines import Pointer
+from pytest_npudump.record.rows import Pointer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -142,7 +142,7 @@ def test_a_store_that_holds_half_of_it_is_said_and_mended_by_a_push(
     assert elsewhere.fetch(pointer(VALUES))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("url", "words"),
     [
         ("", "no store is named: set npudump_tensor_store in pytest's ini file"),

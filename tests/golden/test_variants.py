@@ -1,0 +1,175 @@
+"""Which variant counts for a run: exactly one, or an error; and which runs may be written into it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.errors import GoldenError
+from pytest_npudump.golden.variants import (
+    Goldens,
+    choose,
+    names_variants,
+    not_calibrated,
+    not_recorded,
+    replaced_words,
+    variants_of,
+)
+from pytest_npudump.record.record import Record
+from pytest_npudump.record.text import render
+from pytest_npudump.request import DumpRequest
+
+
+def common(**variants: Any) -> Record:
+    table = StatsTable.from_records([])
+    producer = {"runtime": "acl", "soc": "A", "cann": "8.0"}
+    return Record("t.py::t", producer, table, Path("golden/t.yaml"), {"variants": variants})
+
+
+def facts(soc: str = "A", cann: str = "8.0", runtime: str = "acl") -> dict[str, str]:
+    return {"soc": soc, "cann": cann, "runtime": runtime, "driver": "25"}
+
+
+def test_the_one_whose_facts_the_run_has_counts_and_it_is_said_why() -> None:
+    found = choose(common(b={"soc": "B"}, e={"runtime": "emulator", "soc": "E"}), facts("B"))
+    assert found.name == "b"
+    assert found.why == "compared with the variant 'b', which t.yaml names for soc B"
+
+
+def test_none_counts_for_another_run_and_that_is_said() -> None:
+    found = choose(common(b={"soc": "B"}), facts("C"))
+    assert (found.name, found.foreign) == ("", "of soc A, and this run of soc C")
+    assert "none of its variants (b: soc B) is for soc C, cann 8.0, runtime acl" in found.why
+    assert choose(common(b={"soc": "B"}), facts("A")).foreign == ""
+
+
+def test_a_run_that_does_not_tell_a_fact_has_no_variant_by_it() -> None:
+    assert choose(common(b={"soc": "B"}), {"runtime": "acl"}).name == ""
+
+
+def test_the_more_special_one_counts_where_both_fit() -> None:
+    given = common(b={"soc": "B"}, b81={"soc": "B", "cann": "8.1"})
+    assert choose(given, facts("B", "8.1")).name == "b81"
+    assert choose(given, facts("B", "8.0")).name == "b"
+
+
+@pytest.mark.each(
+    ("one", "other"),
+    [
+        ({"soc": "B"}, {"cann": "8.1"}),
+        ({"soc": "B"}, {"soc": "B"}),
+        ({"soc": "B", "runtime": "acl"}, {"soc": "B", "cann": "8.1"}),
+    ],
+)
+def test_two_that_fit_one_run_are_an_error_for_every_run(one: dict[str, str], other: dict[str, str]) -> None:
+    for run in (facts("B", "8.1"), facts("A")):
+        with pytest.raises(GoldenError, match=r"the variants 'x' .* and 'y' .* fit one run"):
+            choose(common(x=one, y=other), run)
+
+
+@pytest.mark.each(
+    "bad",
+    [
+        {"a": {}},
+        {"a": {"driver": "25"}},
+        {"a": {"soc": 3}},
+        {"../a": {"soc": "B"}},
+        {"a": "B"},
+        {"a@b": {"soc": "B"}},
+    ],
+)
+def test_a_key_that_is_not_as_written_is_an_error(bad: dict[str, Any]) -> None:
+    with pytest.raises(GoldenError, match=r"variants is .* expected a mapping such as"):
+        variants_of(common(**bad))
+
+
+def test_the_head_of_a_file_tells_whether_it_names_variants(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    assert not names_variants(path)
+    path.write_text(render(common(b={"soc": "B"})), encoding="utf-8")
+    assert names_variants(path)
+    text = path.read_text(encoding="utf-8").replace("variants:", "others:")
+    path.write_text(f"{text}  variants:output.0\n", encoding="utf-8")
+    assert not names_variants(path)
+    path.write_text("a: " + "x" * 70_000 + "\nvariants: {b: {soc: B}}\ntensors: |\n", encoding="utf-8")
+    assert names_variants(path)
+
+
+TABLE = "columns: tensor dtype shape max min avg l2norm nan -inf +inf\ntensors: |\n"
+ROW = "  fc:output.0 float16 1x2 0.225464 -0.093811 0.0658264 - 0 0 0\n"
+DEVICE = {"runtime": "acl", "soc": "Ascend910B3", "cann": "9.1.0"}
+EMULATOR = {"runtime": "emulator", "soc": "Emulator"}
+
+
+def goldens(folder: Path, producer: dict[str, str], variant: str = "") -> Goldens:
+    path = folder / "test_b.yaml"
+    facts = ", ".join(f"{name}: {value}" for name, value in producer.items())
+    head = "npudump-golden: 1\ntest: test_a.py::test_b\n"
+    producer_line = f"producer: {{{facts}, scene: model, dump_mode: output}}\n"
+    path.write_text(head + producer_line + TABLE + ROW, encoding="utf-8")
+    own = folder / f"test_b@{variant}.yaml" if variant else None
+    return Goldens("test_a.py::test_b", DumpRequest(), path, own)
+
+
+@pytest.mark.each(
+    ("recorded", "run", "refused"),
+    [
+        (DEVICE, EMULATOR, True),
+        ({**DEVICE, "runtime": "mindspore"}, EMULATOR, True),
+        (EMULATOR, EMULATOR, False),
+        (EMULATOR, DEVICE, False),
+        (DEVICE, {**DEVICE, "cann": "9.2.0"}, False),
+        (DEVICE, {**DEVICE, "soc": "Ascend310P3"}, False),
+    ],
+)
+def test_the_emulators_run_replaces_no_devices_golden(
+    tmp_path: Path, recorded: dict[str, str], run: dict[str, str], *, refused: bool
+) -> None:
+    assert bool(not_recorded(goldens(tmp_path, recorded), run)) is refused
+
+
+def test_beside_a_devices_golden_the_emulator_may_have_one(tmp_path: Path) -> None:
+    assert not not_recorded(goldens(tmp_path, DEVICE, "emulated"), EMULATOR)
+
+
+@pytest.mark.each(
+    ("recorded", "run", "refused"),
+    [
+        (DEVICE, EMULATOR, True),
+        (EMULATOR, DEVICE, True),
+        (DEVICE, {**DEVICE, "soc": "Ascend310P3"}, True),
+        (DEVICE, {**DEVICE, "cann": "9.2.0"}, False),
+        (EMULATOR, EMULATOR, False),
+    ],
+)
+def test_noise_is_that_of_the_chip_that_recorded_the_golden(
+    tmp_path: Path, recorded: dict[str, str], run: dict[str, str], *, refused: bool
+) -> None:
+    assert bool(not_calibrated(goldens(tmp_path, recorded), run)) is refused
+
+
+def test_a_variant_that_is_not_there_lends_no_noise_to_the_common_golden(tmp_path: Path) -> None:
+    assert not_calibrated(goldens(tmp_path, DEVICE, "emulated"), EMULATOR)
+
+
+def test_what_another_chip_had_recorded_is_told(tmp_path: Path) -> None:
+    found = goldens(tmp_path, DEVICE)
+    golden = found.read_if_any()
+    (note,) = replaced_words(found, golden, {"runtime": "acl", "soc": "Ascend310P3"})
+    assert note.startswith(
+        "the golden was of runtime acl, soc Ascend910B3, and is of runtime acl, soc Ascend310P3"
+    )
+    assert replaced_words(found, golden, {**DEVICE, "cann": "9.2.0"}) == ()
+    assert replaced_words(found, golden, {"runtime": "acl"}) == ()
+    assert replaced_words(found, None, EMULATOR) == ()
+    beside = goldens(tmp_path, DEVICE, "b")
+    assert replaced_words(beside, beside.read_if_any(), {"runtime": "acl", "soc": "Ascend310P3"}) == ()
+
+
+def test_what_cannot_be_read_stands_in_no_updates_way(tmp_path: Path) -> None:
+    found = goldens(tmp_path, DEVICE)
+    found.common.write_text("<<<<<<< ours\n", encoding="utf-8")
+    assert not not_recorded(found, EMULATOR)

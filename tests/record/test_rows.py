@@ -1,0 +1,309 @@
+"""The lines of a golden: read back as they are written, and told by line where they are none."""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.errors import GoldenError
+from pytest_npudump.record import rows
+from pytest_npudump.record.record import Record
+from pytest_npudump.record.rows import (
+    COLUMNS,
+    Pointer,
+    RowError,
+    parse_rows,
+    parse_table,
+    read_pointers,
+    render_projections,
+)
+from pytest_npudump.record.text import check_edge_lines, parse, render
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+ROWS = 500
+FULL = (*COLUMNS, "count", "digits", "digest")
+DTYPES = ("int64", "float16", "int64")
+LINES = [
+    f"net/layer.{row}:output.0 {DTYPES[row % 3]} 1x{row % 7 + 1} {9007199254740993 + row} -1 0.5 - 0 0 0 "
+    f"{row} {row % 2 * 6} md5:{row:04x}\n"
+    for row in range(ROWS)
+]
+
+
+@pytest.fixture(autouse=True)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "_BATCH", 1000)
+
+
+@pytest.mark.each("rows", [0, 1, 11, ROWS])
+@pytest.mark.each("last", ["\n", ""])
+def test_a_table_in_batches_is_the_table_in_one_go(rows: int, last: str) -> None:
+    block = "".join(LINES[:rows]).removesuffix("\n") + (last if rows else "")
+    found, expected = parse_table(block, FULL, 0), parse_rows(block, FULL, 0)
+    for name in ("keys", "op_types", "dtypes", "shapes", "counts", "wide", "digests"):
+        assert getattr(found, name) == getattr(expected, name)
+    for name in ("values", "known", "digits"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), strict=True)
+
+
+@pytest.mark.each("row", [0, 250, ROWS - 1])
+def test_a_fault_is_in_the_row_of_the_whole_table(row: int) -> None:
+    lines = [*LINES[:row], "x\n", *LINES[row + 1 :]]
+    with pytest.raises(RowError, match=f"row {row}: 1 cells, expected 13"):
+        parse_table("".join(lines), FULL, 0)
+
+
+def test_a_tensor_that_occurs_again_in_a_later_batch_is_refused() -> None:
+    with pytest.raises(
+        RowError, match=r"row 500: the tensor net/layer\.3:output\.0 stands here a second time"
+    ):
+        parse_table("".join([*LINES, LINES[3]]), FULL, 0)
+
+
+def test_a_large_table_takes_less_memory_than_its_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    block = "".join(
+        f"net/layer.{row}:output.0 float16 1x8 0.123456 -0.5 0.1 0.2 0 0 0\n" for row in range(6_000)
+    )
+
+    def peak() -> int:
+        tracemalloc.start()
+        parse_table(block, COLUMNS, 6)
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    batched = peak()
+    monkeypatch.setattr(rows, "_BATCH", len(block))
+    assert batched < 0.7 * peak()
+
+
+PATH = Path("golden/test_a.yaml")
+HEAD = (
+    "npudump-golden: 1\ntest: test_a.py::test_a\nproducer: {runtime: acl}\n"
+    "columns: tensor dtype shape max min avg l2norm nan -inf +inf\ntensors: |\n"
+)
+ROW = "  {}:output.0 float32 2 1 1 1 - 0 0 0{}\n"
+
+
+def text(**ends: str) -> str:
+    return HEAD + "".join(ROW.format(layer, end) for layer, end in ends.items())
+
+
+@pytest.mark.each("stamp", ["2026-11-23", "2026-11-23 1f3a5c7e9b2d"])
+def test_a_stamp_is_of_its_tensor_and_written_as_it_was(stamp: str) -> None:
+    golden = parse(text(conv="", relu=f" # {stamp}", fc=""), PATH)
+    assert golden.changed == {"relu:output.0": stamp}
+    assert len(golden.table) == 3
+    assert render(golden) == text(conv="", relu=f" # {stamp}", fc="")
+
+
+def test_a_qualified_key_is_no_stamp() -> None:
+    line = "  conv#step=1:output.0 float32 2 1 1 1 - 0 0 0 # 2026-11-23\n"
+    golden = parse(HEAD + line, PATH)
+    assert golden.changed == {"conv#step=1:output.0": "2026-11-23"}
+    assert render(golden) == HEAD + line
+
+
+@pytest.mark.each("end", [" # looks better", " # ", " # 2026-11-23 main", " # 2026-11-23  1f3a5c7e"])
+def test_what_is_no_stamp_is_told_with_its_line(end: str) -> None:
+    with pytest.raises(GoldenError, match=r"line 7: .* is no day and commit"):
+        parse(text(conv="", relu=end), PATH)
+
+
+def record(layer: str, dtype: str, sums: Sequence[float] | None) -> TensorRecord:
+    stats = Stats(count=4, max=1.5, min=-1.5, avg=0.25, l2norm=2.5, nan=0, neg_inf=0, pos_inf=0)
+    if sums is not None:
+        stats = Stats(**{**{n: getattr(stats, n) for n in Stats.__slots__}, "projections": tuple(sums)})
+    return TensorRecord(TensorKey(layer, "output", 0), "", dtype, (4,), Path("f"), stats=stats)
+
+
+def golden(*records: TensorRecord) -> Record:
+    return Record("t", {"runtime": "acl"}, StatsTable.from_records(records), PATH)
+
+
+def test_a_line_a_tensor_stands_behind_the_table_under_its_key() -> None:
+    text = render(
+        golden(
+            record("conv1", "float32", [1 / 3, -2.0, 0.0, -0.0, 1e10 / 3, 1e-10 / 3, 5.0, 123456789.5]),
+            record("shape", "int32", [2**40 + 1, -7, 0, 0, 1, 2, 3, 4]),
+            record("none", "float32", None),
+        )
+    )
+    _, _, block = text.partition("projections: |\n")
+    assert block == (
+        "  conv1:output.0 0.333333333 -2 0 0 3.33333333e+09 3.33333333e-11 5 123456790\n"
+        "  shape:output.0 1099511627777 -7 0 0 1 2 3 4\n"
+    )
+
+
+def test_the_tables_lines_are_those_of_a_golden_without_the_block() -> None:
+    rows = [record("conv1", "float32", [1.0] * 8), record("fc", "float16", [2.0] * 8)]
+    text = render(golden(*rows))
+    bare = render(golden(record("conv1", "float32", None), record("fc", "float16", None)))
+    assert text.partition("projections: |\n")[0] == bare
+    assert parse(bare, PATH).table.projections is None
+
+
+@pytest.mark.each("dtype", ["float32", "float64", "int64"])
+def test_what_is_read_is_written_again_as_it_was(dtype: str) -> None:
+    values = np.random.default_rng(0).standard_normal((50, 8)) * 10.0 ** np.arange(-4, 4)
+    if dtype == "int64":
+        values = np.floor(values * 1e6)
+    values[3] = [math.nan, math.inf, -math.inf, 0, 0, 0, 0, 0]
+    text = render(golden(*(record(f"l{row}", dtype, sums) for row, sums in enumerate(values.tolist()))))
+    found = parse(text, PATH)
+    assert render(found) == text
+    assert found.table.projections is not None
+    np.testing.assert_allclose(found.table.projections, values, rtol=5e-9 if dtype != "int64" else 0)
+
+
+def test_a_tensor_without_projections_has_no_line_and_the_others_keep_theirs() -> None:
+    table = parse(render(golden(record("a", "float32", None), record("b", "float32", [1.0] * 8))), PATH).table
+    assert table.projected is not None
+    assert table.projected.tolist() == [False, True]
+    assert table.projections is not None
+    assert np.isnan(table.projections[0]).all()
+    assert render_projections(StatsTable.from_records([])) == ""
+
+
+@pytest.mark.each(
+    ("line", "reason"),
+    [
+        ("conv1:output.0 1 2 3", "3 projections, expected 8"),
+        ("conv1:output.0 1 2 3 4 5 6 7 1_0", "'1_0' among the projections is not a number"),
+        (
+            "conv1:output.0 1 2 3 4 5 6 7 1e999",
+            "'1e999' among the projections is beyond the range of float64",
+        ),
+        ("fc:output.0 1 2 3 4 5 6 7 8", "fc:output.0 has projections here, and no line among the tensors"),
+    ],
+)
+def test_a_line_that_is_none_is_told_by_its_number(line: str, reason: str) -> None:
+    text = render(golden(record("conv1", "float32", [1.0] * 8)))
+    damaged = text.replace(text.splitlines()[-1], f"  {line}")
+    with pytest.raises(GoldenError, match=f"line 8: .*{reason}"):
+        parse(damaged, PATH)
+
+
+def test_a_tensor_that_has_two_lines_is_refused() -> None:
+    text = render(golden(record("conv1", "float32", [1.0] * 8)))
+    with pytest.raises(
+        GoldenError, match=r"line 9: the tensor conv1:output\.0 has projections a second time"
+    ):
+        parse(text + text.splitlines()[-1] + "\n", PATH)
+
+
+TEXT = "x <\nconv1 < x:output.0 - ?\nrelu <\n"
+KEYS = ("x:output.0", "conv1:output.0", "conv1#turn=1:output.0", "relu:input.0", "relu:output.0")
+
+
+def test_lines_of_edges_are_good() -> None:
+    check_edge_lines(TEXT)
+    check_edge_lines("")
+    check_edge_lines(TEXT + "more < * a:b:output.1 c:output.0\n")
+
+
+@pytest.mark.each(
+    ("text", "row", "reason"),
+    [
+        (TEXT + "\n", 3, "is no edge"),
+        (TEXT + "conv x:output.0\n", 3, "is no edge"),
+        (TEXT + "< x:output.0\n", 3, "is no edge"),
+        (TEXT + "conv#turn=1 < x:output.0\n", 3, "is no edge"),
+        (TEXT + "conv < x\n", 3, "is no edge"),
+        (TEXT + "conv < x:input.0\n", 3, "is no edge"),
+        (TEXT + "conv < x#step=1:output.0\n", 3, "is no edge"),
+        (TEXT + "conv <  x:output.0\n", 3, "is no edge"),
+        (TEXT + "conv < x:output.0 \n", 3, "is no edge"),
+        (TEXT + "x < relu:output.0\n", 3, "'x' stands here a second time"),
+        (TEXT[:-1], 2, "the file ends within this line"),
+        (TEXT[:-6], 2, "is no edge"),
+    ],
+)
+def test_any_other_is_damage(text: str, row: int, reason: str) -> None:
+    with pytest.raises(RowError, match=reason) as caught:
+        check_edge_lines(text)
+    assert caught.value.row == row
+
+
+def test_a_golden_with_damaged_edges_is_refused_by_its_line(make_table: Callable[..., Any]) -> None:
+    table = make_table(*[(key, "float32", (4,), {"count": 4, "max": 1.0}) for key in KEYS])
+    path = Path("test_ocr.yaml")
+    golden = Record("t", {}, table, path, blocks={"edges": TEXT})
+    text = render(golden)
+    assert parse(text, path).blocks == {"edges": TEXT}
+    damaged = render(replace(golden, blocks={"edges": TEXT.replace("conv1 <", "conv1 >")}))
+    line = damaged.splitlines().index("  conv1 > x:output.0 - ?") + 1
+    with pytest.raises(
+        GoldenError, match=rf"test_ocr.yaml, line {line}: .* is no edge.*--npudump-update-golden"
+    ):
+        parse(damaged, path)
+
+
+DIGEST = "30c148aa6693ffd0a191f004de6bbf978acb6deca2cd429d8d27256a219042b3"
+LINE = f"fc:output.0 float32 1x4x6x6 sha256:{DIGEST} 576 0613f9d9"
+
+
+def test_a_line_is_read() -> None:
+    assert read_pointers(f"{LINE}\n") == {
+        "fc:output.0": Pointer("fc:output.0", "float32", (1, 4, 6, 6), DIGEST, 576, "0613f9d9")
+    }
+
+
+@given(
+    st.lists(st.integers(0, 9), max_size=5),
+    st.sampled_from(["float32", "bool", "float8_e4m3fn", "complex64"]),
+    st.binary(min_size=32, max_size=32),
+)
+def test_what_is_written_is_read_back(shape: list[int], dtype: str, digest: bytes) -> None:
+    size = 4
+    for dim in shape:
+        size *= dim
+    pointer = Pointer("a#2:input.1", dtype, tuple(shape), digest.hex(), size, "00000000")
+    assert read_pointers(pointer.line()) == {"a#2:input.1": pointer}
+
+
+@pytest.mark.each(
+    "line",
+    [
+        "",
+        "fc:output.0",
+        LINE.replace("sha256:", "md5:"),
+        LINE.replace(DIGEST, DIGEST.upper()),
+        LINE.replace(DIGEST, DIGEST[:-1]),
+        LINE.replace(DIGEST, f"../{DIGEST[3:]}"),
+        LINE.replace("1x4x6x6", "?"),
+        LINE.replace("1x4x6x6", "1x-4x6x6"),
+        LINE.replace("576", "-576"),
+        LINE.replace("576", "577"),
+        f"{LINE} more",
+        LINE.replace("float32", "Float32"),
+    ],
+)
+def test_what_is_no_line_is_refused_and_named(line: str) -> None:
+    with pytest.raises(RowError) as raised:
+        read_pointers(f"{LINE.replace('fc', 'other')}\n{line}\n")
+    assert raised.value.row == 1
+
+
+def test_a_tensor_that_stands_there_twice_is_refused() -> None:
+    with pytest.raises(RowError, match=r"fc:output\.0 stands here a second time"):
+        read_pointers(f"{LINE}\n{LINE}\n")
+
+
+def test_a_last_line_that_is_cut_is_refused() -> None:
+    with pytest.raises(RowError, match="ends within this line"):
+        read_pointers(LINE)
