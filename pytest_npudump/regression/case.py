@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.judge import BY_DEFAULT, EVERY, Terms
 from pytest_npudump.compare.tolerances.numerics import AUTO
 from pytest_npudump.errors import ConfigError, NpudumpError
+from pytest_npudump.regression.result import Origin
 from pytest_npudump.request import AUTO_LAYERS
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pytest_npudump.explain.reference import Reference
     from pytest_npudump.golden.variants import Goldens
     from pytest_npudump.ranks.exchange import Exchange
-    from pytest_npudump.ranks.rank import Rank
     from pytest_npudump.request import DumpRequest
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.settings import Settings
@@ -146,43 +146,6 @@ def delete_dumps(case: Case) -> None:
     """Delete the dumps, unless the user keeps all."""
     if case.settings.keep_dumps != "all":
         shutil.rmtree(case.directory, ignore_errors=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Which test a result is of, and what ran it: all that reports say of it besides what came of it.
-
-    Attributes:
-        test: its name: that of its file, relative to pytest's rootdir, and what the file calls it.
-        runtime: what ran its models.
-        directory: where its dumps and reports lie.
-        here: the folder in which pytest was started, or kept results are judged.
-        arguments: what a user types behind ``pytest`` in that folder to run the test alone.
-        rank: of a distributed run; None for a process of its own.
-        isolated: whether each run had a process of its own.
-        artifacts: whether its reports are kept for a CI.
-        lang: the language of its reports.
-        producer: facts of the run, as a golden records them.
-        models: files of the models that ran.
-        digests: their SHA-256, of ONNX models and where somebody may run these again; "" of one that was
-            written again after it was loaded.
-        reference, reference_map: the model it was compared with, and the names in it; None without.
-    """
-
-    test: str
-    runtime: str
-    directory: Path
-    here: Path
-    arguments: tuple[str, ...]
-    rank: Rank | None = None
-    isolated: bool = False
-    artifacts: bool = False
-    lang: str = ""
-    producer: Mapping[str, str] = field(default_factory=dict)
-    models: tuple[str, ...] = ()
-    digests: Mapping[str, str] = field(default_factory=dict)
-    reference: Path | None = None
-    reference_map: Path | None = None
 
 
 def origin_of(case: Case, *, with_digests: bool) -> Origin:

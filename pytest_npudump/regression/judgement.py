@@ -22,10 +22,10 @@ from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.graph.edges import edges_of_lines
 from pytest_npudump.record.record import EDGES, EMPTY
 from pytest_npudump.record.unwritten_entries import left_out_of
-from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression import result as status
 from pytest_npudump.regression.dataflow import sources_of
-from pytest_npudump.regression.outcome import Outcome
 from pytest_npudump.regression.recording import left_out_notes
+from pytest_npudump.regression.result import Result
 from pytest_npudump.regression.run_record import changed, notes_on, problems_of
 from pytest_npudump.request import AUTO_LAYERS
 
@@ -50,11 +50,11 @@ _NOTHING_JUDGED = (
 )
 
 
-def without_golden(run: Record) -> Outcome:
+def without_golden(run: Record) -> Result:
     """Return the outcome of a test that has no golden to be compared with."""
     problem = str(GoldenMissingError(f"no golden file {run.path}"))
     notes = tuple(filter(None, [describe_not_finite(run.table)]))
-    return Outcome(status.MISSING_GOLDEN, run.path, problems=(problem,), notes=notes, tensors=len(run.table))
+    return Result(status.MISSING_GOLDEN, run.path, problems=(problem,), notes=notes, tensors=len(run.table))
 
 
 def judge_run(
@@ -64,7 +64,7 @@ def judge_run(
     *,
     store: TensorStore | None = None,
     at_hand: Callable[[StatsTable], tuple[Edges, tuple[str, ...]]] | None = None,
-) -> Outcome:
+) -> Result:
     """Compare a run with its golden.
 
     Args:
@@ -122,7 +122,7 @@ def judge_run(
     sources, unread = sources_of(golden, comparison, at_hand)
     why = (terms.why,) if terms.why else ()
     notes = (why, run.notes, unsaid(golden), notes_on(golden, run.extra.get(EMPTY)))
-    return Outcome(
+    return Result(
         verdict,
         golden.path,
         comparison=comparison,

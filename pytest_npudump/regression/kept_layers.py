@@ -7,7 +7,7 @@ the golden names already, those of a run that failed last, and those of the chan
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.judge import judge
@@ -21,6 +21,7 @@ from pytest_npudump.graph.edges import SEVERAL, UNKNOWN, edges_of_lines
 from pytest_npudump.record.record import EDGES, Record
 from pytest_npudump.regression.case import terms_of
 from pytest_npudump.regression.dataflow import at_hand_of, edges_to_keep, sources_of
+from pytest_npudump.regression.result import KeptLayers
 from pytest_npudump.request import AUTO_LAYERS, is_glob
 
 if TYPE_CHECKING:
@@ -32,34 +33,6 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.case import Case
 
 _MOST_SOURCES = 16
-
-
-@dataclass(frozen=True, slots=True)
-class KeptLayers:
-    """Layers whose tensors are kept.
-
-    Attributes:
-        layers: names, as the run reported them, in the order of execution.
-        sources: those that are kept as sources of past failures, the latest first.
-        inherited: keys, as file names spell them, of tensors that an approval takes from the golden that it
-            replaces, as their statistics are that one's digit for digit.
-    """
-
-    layers: tuple[str, ...]
-    sources: tuple[str, ...] = ()
-    inherited: frozenset[str] = frozenset()
-
-    def lacking(self, dump: Dump) -> tuple[str, ...]:
-        """Return the layers of which neither a run's dump nor the golden has all tensors to keep."""
-        wanted = {*self.layers}
-        lacking = (
-            record.key.layer
-            for record in dump.records
-            if record.key.layer in wanted
-            and record.payload is None
-            and str(record.key.sanitised) not in self.inherited
-        )
-        return tuple(dict.fromkeys(lacking))
 
 
 def layers_to_keep(case: Case, golden: Record | None, dump: Dump) -> KeptLayers:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.explain.rounding import only_wide
 from pytest_npudump.graph.sources import find_sources
-from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression import result as status
 from pytest_npudump.regression.dataflow import edges_kept, edges_of_models
-from pytest_npudump.regression.outcome import Outcome
+from pytest_npudump.regression.result import Result
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.case import Case
 
 
-def with_reference(outcome: Outcome, result: ReferenceResult | None) -> Outcome:
+def with_reference(outcome: Result, result: ReferenceResult | None) -> Result:
     """Return ``outcome`` with what the comparison with the reference says: both must hold.
 
     Args:
@@ -42,8 +42,8 @@ def with_reference(outcome: Outcome, result: ReferenceResult | None) -> Outcome:
 
 
 def with_sources_off_reference(
-    case: Case, golden: Record | None, dump: Dump, table: StatsTable, outcome: Outcome
-) -> Outcome:
+    case: Case, golden: Record | None, dump: Dump, table: StatsTable, outcome: Result
+) -> Result:
     """Return the outcome with the sources of what differs from the reference, where the golden agrees.
 
     In formats of 16 bits and fewer all tensors differ by rounding: no change is followed among those that
@@ -71,7 +71,7 @@ def with_sources_off_reference(
 
 def by_reference_alone(
     path: Path, *, tensors: int, problems: tuple[str, ...], notes: tuple[str, ...]
-) -> Outcome:
+) -> Result:
     """Return the outcome of a test without a golden, before its reference is heard.
 
     Args:
@@ -82,14 +82,14 @@ def by_reference_alone(
     """
     said = f"there is no golden {path.name}: the layers were compared with the reference only"
     word = status.FAILED if problems else status.PASSED
-    return Outcome(word, path, problems=problems, notes=(*notes, said), tensors=tensors)
+    return Result(word, path, problems=problems, notes=(*notes, said), tensors=tensors)
 
 
-def not_recorded(path: Path, result: ReferenceResult, *, tensors: int) -> Outcome:
+def not_recorded(path: Path, result: ReferenceResult, *, tensors: int) -> Result:
     """Return the outcome of an update whose layers differ from the reference: nothing is approved."""
     problem = (
         f"nothing was recorded: the layers are not shown to agree with the reference {result.model.name}; "
         f"to record them all the same, take reference out of the marker or give it the tolerance"
     )
-    outcome = Outcome(status.FAILED, path, problems=(problem,), tensors=tensors)
+    outcome = Result(status.FAILED, path, problems=(problem,), tensors=tensors)
     return with_reference(outcome, result)

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.language.text import cut
-from pytest_npudump.regression.outcome import GOOD
+from pytest_npudump.regression.result import GOOD
 from pytest_npudump.report.result_json import small
 from pytest_npudump.report.summary import summary_line
 from pytest_npudump.report.verdicts import plain

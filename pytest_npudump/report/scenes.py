@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.ulps import OutputFault
     from pytest_npudump.regression.operator_checks import GivenTensor
-    from pytest_npudump.regression.outcome import SceneFinding
+    from pytest_npudump.regression.result import SceneFinding
     from pytest_npudump.regression.scenes.operator_tensors import OperatorTensor
 
 

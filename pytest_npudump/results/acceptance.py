@@ -79,7 +79,7 @@ class Pending:
     @property
     def comparison(self) -> Comparison | None:
         """The comparison with the golden; None where there is none."""
-        return self.judged.result.outcome.comparison if self.judged.result is not None else None
+        return self.judged.result.comparison if self.judged.result is not None else None
 
     def layers_named(self, patterns: Sequence[str]) -> set[str]:
         """Return the layers of golden and run that names and globs mean; without any of these all layers."""

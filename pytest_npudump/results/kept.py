@@ -26,10 +26,10 @@ from pytest_npudump.golden.stored_tensors import KeptTensors, content_of, naming
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.record import EMPTY, OP_TYPES
 from pytest_npudump.record.text import render
-from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, terms_of
 from pytest_npudump.regression.kept_layers import named_layers
-from pytest_npudump.regression.outcome import NOT_COMPARED, Escalation
+from pytest_npudump.regression.result import NOT_COMPARED, Escalation
 from pytest_npudump.regression.run_record import as_golden, problems_of
 from pytest_npudump.report.result_json import COUNTS, result_json
 from pytest_npudump.request import DumpRequest
@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from pytest_npudump.golden.tensors import Tensor
     from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.kept_layers import KeptLayers
-    from pytest_npudump.regression.outcome import FirstRun, Outcome, Result
+    from pytest_npudump.regression.result import KeptLayers, Result, Run
     from pytest_npudump.settings import Settings
 
 
@@ -76,22 +75,20 @@ class Kept:
     file_names: bool = False
 
 
-def keep(case: Case, result: Result, first: FirstRun, golden_root: Path) -> Kept:
+def keep(case: Case, result: Result, golden_root: Path) -> Kept:
     """Return what is kept of a test that has been judged.
 
     Args:
         case: the test.
         result: what became of it.
-        first: the run that decided.
         golden_root: the folder that golden files are named relative to.
     """
-    outcome = result.outcome
     told = result_json(result, None)
-    pending = pending_tensors(case, result, first)
+    pending = pending_tensors(case, result)
     tensors: dict[str, Tensor] = {}
     refused = pending.refusals if pending is not None else ()
     naming = None if pending is None or refused else partial(pending.named_by, found=tensors)
-    record, why = record_text(case, first, naming)
+    record, why = record_text(case, result.run, naming)
     file = case.goldens.path.relative_to(golden_root).as_posix()
     name = record_name(file, record) if record else ""
     rank = case.exchange.rank.number if case.exchange is not None else None
@@ -101,23 +98,23 @@ def keep(case: Case, result: Result, first: FirstRun, golden_root: Path) -> Kept
         "runtime": case.runtime.name,
         "isolated": case.isolated,
         "part": result.part,
-        "tensors": outcome.tensors,
+        "tensors": result.tensors,
         "counts": {name: told[name] for name in COUNTS if name in told},
         **{name: told.get(name) for name in _PLACES},
-        "problems": list(outcome.problems),
+        "problems": list(result.problems),
         "notes": told["notes"],
-        "numerics": _numerics(outcome),
+        "numerics": _numerics(result),
         "record": _record(name, record, tensors, pending) if record else None,
-        "snapshot": _snapshot(first),
-        "refusals": [*why, *refusals_of(case, result, first), *refused],
+        "snapshot": _snapshot(result.run),
+        "refusals": [*why, *refusals_of(case, result), *refused],
         "producer": dict(result.origin.producer),
         "tolerances": {"preset": case.tolerances.preset, "rules": rules},
     }
     line["options"] |= case.started
-    line["golden"] |= _judged_with(first, golden_root) | {"chosen": case.goldens.chosen}
-    dumped = first.dump.records if first.dump is not None and not record else ()
+    line["golden"] |= _judged_with(result.run, golden_root) | {"chosen": case.goldens.chosen}
+    dumped = result.run.records if not record else ()
     types = types_by_key(dumped) if case.tolerances.names_op_types else {}
-    file_names = first.dump is not None and not first.dump.raw_names
+    file_names = result.run.dump is not None and not result.run.dump.raw_names
     return Kept(line, {name: record} if record else {}, tensors, types, file_names)
 
 
@@ -218,20 +215,20 @@ def _others(given: Any, usual: Any, names: Iterable[str]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value != getattr(usual, name)}
 
 
-def _numerics(outcome: Outcome) -> dict[str, Any] | None:
-    numerics = outcome.numerics
+def _numerics(result: Result) -> dict[str, Any] | None:
+    numerics = result.numerics
     return None if numerics is None else numerics.to_json() | {"why": numerics.describe()}
 
 
-def _judged_with(first: FirstRun, golden_root: Path) -> dict[str, str | None]:
-    golden = first.judged_with
+def _judged_with(run: Run, golden_root: Path) -> dict[str, str | None]:
+    golden = run.golden
     if golden is None:
         return {"judged_with": None, "sha256": None}
     return {"judged_with": golden.path.relative_to(golden_root).as_posix(), "sha256": golden.digest}
 
 
-def _snapshot(first: FirstRun) -> dict[str, Any] | None:
-    run = first.record
+def _snapshot(left: Run) -> dict[str, Any] | None:
+    run = left.record
     if run is None:
         return None
     told = {"problems": [*run.problems], "notes": [*run.notes]}
@@ -243,16 +240,16 @@ _ARRAYS = ("values", "known", "digits", "projections", "projected")
 
 
 def record_text(
-    case: Case, first: FirstRun, name_tensors: Callable[[Record], Record] | None = None
+    case: Case, left: Run, name_tensors: Callable[[Record], Record] | None = None
 ) -> tuple[bytes | None, tuple[str, ...]]:
     """Return the text of what a run left, and why there is none.
 
     Args:
         case: the test.
-        first: its run.
+        left: what its run left.
         name_tensors: returns the record with the tensors that are kept with it; None where none are.
     """
-    run, before = first.record, first.judged_with
+    run, before = left.record, left.golden
     if run is None:
         return None, ()
     types = run.table.op_types
@@ -322,29 +319,27 @@ def _line(name: str) -> str:
 _UPDATE = "approve with --npudump-update-golden"
 
 
-def refusals_of(case: Case, result: Result, first: FirstRun) -> tuple[str, ...]:
+def refusals_of(case: Case, result: Result) -> tuple[str, ...]:
     """Return the reasons, in words; nothing where the run may be approved by what was kept of it.
 
     Args:
         case: the test.
         result: what became of the test.
-        first: the run that decided.
     """
-    return tuple(_reasons(case, result, first))
+    return tuple(_reasons(case, result))
 
 
-def _reasons(case: Case, result: Result, first: FirstRun) -> Iterator[str]:
-    outcome = result.outcome
-    if first.record is None:
-        if outcome.status not in status.GOOD:
+def _reasons(case: Case, result: Result) -> Iterator[str]:
+    if result.run.record is None:
+        if result.status not in status.GOOD:
             yield _unseen(case, result)
         return
-    yield from problems_of(terms_of(case), first.record)
-    if case.exchange is not None or first.part:
+    yield from problems_of(terms_of(case), result.run.record)
+    if case.exchange is not None or result.part:
         yield f"several ranks or devices have one golden, of which one was kept: {_UPDATE}"
-    if outcome.reference is not None and not outcome.reference.good:
-        yield f"its layers are not shown to agree with the reference {outcome.reference.model.name}"
-    if first.judged_with is None and first.record.facts.get("device_target") == "CPU":
+    if result.reference is not None and not result.reference.good:
+        yield f"its layers are not shown to agree with the reference {result.reference.model.name}"
+    if result.run.golden is None and result.run.record.facts.get("device_target") == "CPU":
         yield f"which outputs MindSpore's CPU kernels leave unwritten takes runs of its own: {_UPDATE}"
 
 
@@ -352,7 +347,7 @@ def _unseen(case: Case, result: Result) -> str:
     scene = case.request.scene
     if scene not in {"model", "op"}:
         return f"the scene {scene} is judged without statistics of its own"
-    return f"nothing was compared: {result.outcome.status}"
+    return f"nothing was compared: {result.status}"
 
 
 _WAITING = (status.FAILED, status.MISSING_GOLDEN)
@@ -390,22 +385,21 @@ class PendingTensors:
         return naming(record, arrays, facts, keep)
 
 
-def pending_tensors(case: Case, result: Result, first: FirstRun) -> PendingTensors | None:
+def pending_tensors(case: Case, result: Result) -> PendingTensors | None:
     """Return what can be kept of a test that waits for a decision; None where its golden keeps no tensors.
 
     Args:
         case: the test.
         result: what became of the test.
-        first: the run that decided.
     """
-    dump, run = first.dump, first.record
-    if not case.request.golden_tensors or run is None or result.outcome.status not in _WAITING:
+    dump, run = result.run.dump, result.run.record
+    if not case.request.golden_tensors or run is None or result.status not in _WAITING:
         return None
-    if dump is None or first.kept is None:
+    if dump is None or result.run.kept is None:
         return PendingTensors(refusals=(f"its golden keeps tensors, which only a run has: {_UPDATE}",))
     again = result.escalation or Escalation()
     try:
-        return _collected(case, first.kept, dump, again)
+        return _collected(case, result.run.kept, dump, again)
     except NpudumpError as error:
         return PendingTensors(refusals=(f"its golden tensors cannot be kept: {error}",))
 

@@ -16,10 +16,10 @@ from pytest_npudump.golden.variants import ASKED, Goldens
 from pytest_npudump.language.translation import mark, said
 from pytest_npudump.record.record import OP_TYPES, Record
 from pytest_npudump.record.text import parse
-from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.case import STARTED, Origin, arguments_of
+from pytest_npudump.regression import result as status
+from pytest_npudump.regression.case import STARTED, arguments_of
 from pytest_npudump.regression.judgement import judge_run, without_golden
-from pytest_npudump.regression.outcome import Outcome, Result
+from pytest_npudump.regression.result import Origin, Result
 from pytest_npudump.report.result_json import result_json
 from pytest_npudump.request import AUTO_LAYERS, DumpRequest
 from pytest_npudump.results.entry import SKIPPED, XFAILED, ResultsError
@@ -237,7 +237,7 @@ def rejudge(folder: ResultsFolder, entry: Entry, terms: Overrides) -> Rejudged:
         outcome = _judged(judging, golden, run, entry, goldens.store)
     except NpudumpError as error:
         return Rejudged(entry, None, UNJUDGED, str(error))
-    result = Result(terms.origin(entry), outcome, part=_whose(entry))
+    result = replace(outcome, origin=terms.origin(entry), part=_whose(entry))
     word = {status.PASSED: GOOD, status.FAILED: BAD}.get(outcome.status, UNJUDGED)
     if entry.data["outcome"] == XFAILED:
         return Rejudged(entry, result, LEFT_OUT, said("it is expected to fail"), golden)
@@ -288,12 +288,12 @@ def run_of(record: Record, entry: Entry) -> Record:
     )
 
 
-def _judged(judging: Terms, golden: Record | None, run: Record, entry: Entry, store: TensorStore) -> Outcome:
+def _judged(judging: Terms, golden: Record | None, run: Record, entry: Entry, store: TensorStore) -> Result:
     reference = entry.data["reference"]
     if golden is None and reference is not None:
         problems = (*entry.data["problems"], *_off_reference(reference))
         word = status.PASSED if reference["good"] and not problems else status.FAILED
-        return Outcome(word, run.path, problems=problems, tensors=len(run.table))
+        return Result(word, run.path, problems=problems, tensors=len(run.table))
     if golden is None:
         return without_golden(run)
     outcome = judge_run(judging, golden, run, store=store)

@@ -12,7 +12,7 @@ from pytest_npudump.graph.edges import Edges, edges_of_lines
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.record.record import EDGES
-from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression import result as status
 from pytest_npudump.report.html.page import page
 from pytest_npudump.report.result_json import COUNTS
 from pytest_npudump.report.terminal import full_lines, headline, ways_out
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from pytest_npudump.record.record import Record
-    from pytest_npudump.regression.outcome import Result
+    from pytest_npudump.regression.result import Result
     from pytest_npudump.results.entry import Entry
     from pytest_npudump.results.folder import ResultsFolder
     from pytest_npudump.results.rejudge import Overrides
@@ -70,9 +70,9 @@ def _test(folder: ResultsFolder, entry: Entry, terms: Overrides) -> TestView:
     notes = [*data["notes"]]
     if judged.why and not judged.why.startswith("as its run had it"):
         notes.append(judged.why)
-    if result is not None and result.outcome.comparison is not None:
+    if result is not None and result.comparison is not None:
         told = _compared(result, golden)
-        if word == GOOD and result.outcome.comparison.failing:
+        if word == GOOD and result.comparison.failing:
             notes.append(
                 _("the golden has changed since the test ran: tensors are judged by the one that is here")
             )
@@ -113,17 +113,16 @@ def _word(entry: Entry) -> str:
 
 
 def _headline(result: Result | None) -> str:
-    if result is None or result.outcome.good:
+    if result is None or result.good:
         return ""
     return headline(result).removeprefix("npudump: ")
 
 
 def _compared(result: Result, golden: Record | None) -> dict[str, Any]:
     """Return tensors, sources and the graph around these."""
-    outcome = result.outcome
-    comparison = outcome.comparison
+    comparison = result.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
-    keys = [source.key for source in outcome.sources.independent] if outcome.sources is not None else []
+    keys = [source.key for source in result.sources.independent] if result.sources is not None else []
     if not keys and comparison.first is not None and comparison.first.status == FAIL:
         keys = [comparison.first.key]
     tensors = tensor_views(comparison, comparison.tolerances, frozenset(keys))

@@ -12,15 +12,15 @@ import pytest
 from pytest_npudump.compare.tensors.describe import describe_tensor
 from pytest_npudump.compare.tensors.difference import TensorDifference, compare_tensors
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.outcome import Escalation, Finding
+from pytest_npudump.regression import result as status
+from pytest_npudump.regression.result import Escalation, Finding
 from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.result_json import full_json, result_json, write_details
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.regression.outcome import Result
+    from pytest_npudump.regression.result import Result
 
 
 def strict(text: str) -> Any:

@@ -13,7 +13,7 @@ from pytest_npudump.cli.common.output import emit, to_stderr, write_json
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext, spoken
-from pytest_npudump.regression.outcome import PASSED
+from pytest_npudump.regression.result import PASSED
 from pytest_npudump.report.result_json import full_json
 from pytest_npudump.report.summary import summary_line
 from pytest_npudump.report.terminal import verdict_lines
@@ -87,7 +87,7 @@ def _lines(judged: Sequence[Rejudged], *, verbose: bool) -> Iterator[str]:
         if one.word == GOOD and not one.why:
             continue
         result = None if one.is_doubtful else one.result
-        yield f"{one.entry.test}: {_(one.word if result is None else result.outcome.status)}"
+        yield f"{one.entry.test}: {_(one.word if result is None else result.status)}"
         if one.why:
             yield f"  {spoken(one.why)}"
         if result is not None and one.word != LEFT_OUT:

@@ -117,7 +117,7 @@ def _tensors(name: str, one: Rejudged, other: Rejudged) -> Alternative | None:
     """Return what becomes of a test's tensors; None where these are not compared, whatever the tolerances."""
     if one.result is None or other.result is None:
         return None
-    judged, tried = one.result.outcome.comparison, other.result.outcome.comparison
+    judged, tried = one.result.comparison, other.result.comparison
     if judged is None or tried is None:
         return None
     found = Alternative.of(name, judged, tried)

@@ -16,9 +16,9 @@ from pytest_npudump.dump.arrays.layouts import HOST_AXES, LayoutError, host_arra
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import DumpError, EmptyDumpError, RequestError
 from pytest_npudump.language.text import first_of
-from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression import result as status
 from pytest_npudump.regression.operator_checks import GivenTensor, OperatorChecks, WrongOperator
-from pytest_npudump.regression.outcome import Outcome
+from pytest_npudump.regression.result import Result
 from pytest_npudump.runtime.base import OperatorCall, OperatorRuntime
 
 if TYPE_CHECKING:
@@ -327,18 +327,18 @@ _NONE = (
 )
 
 
-def judge(case: Case, attempt: Attempt) -> Outcome:
+def judge(case: Case, attempt: Attempt) -> Result:
     """Fail a test whose body has ended well if a check of it was bad, or if there was none."""
     checks = attempt.checks
     found = examine(case, attempt)
     if not checks.begun:
-        return Outcome(status.FAILED, None, problems=(_NONE,))
+        return Result(status.FAILED, None, problems=(_NONE,))
     unfinished = checks.begun - checks.ended
     if found.good and not unfinished:
         return found
     counts = ((checks.failures, "failed"), (unfinished, "could not be made"))
     said = " and ".join(f"{count} of {checks.begun} checks {what}" for count, what in counts if count)
-    return Outcome(
+    return Result(
         status.FAILED,
         None,
         problems=(f"{said}, and the test went on: leave the errors of npu_dump.check_op to pytest",),
@@ -348,7 +348,7 @@ def judge(case: Case, attempt: Attempt) -> Outcome:
     )
 
 
-def examine(case: Case, attempt: Attempt | None) -> Outcome:
+def examine(case: Case, attempt: Attempt | None) -> Result:
     """Return the operator that was wrong last, which of hypothesis' examples is the smallest.
 
     Without one the status is ``passed``, which says nothing of whether any was checked.
@@ -356,9 +356,9 @@ def examine(case: Case, attempt: Attempt | None) -> Outcome:
     del case
     checks = OperatorChecks() if attempt is None else attempt.checks
     if not checks.failures:
-        return Outcome(status.PASSED, None, tensors=checks.ended)
+        return Result(status.PASSED, None, tensors=checks.ended)
     last = checks.wrong[-1]
     notes = [f"{checks.failures} of {checks.ended} checks failed; this is the last one"]
     if others := [one.dump.name for one in reversed(checks.wrong[:-1])]:
         notes.append(f"the dumps of failures before lie beside: {first_of(others, 3)}")
-    return Outcome(status.FAILED, None, notes=tuple(notes), tensors=checks.ended, findings=(last,))
+    return Result(status.FAILED, None, notes=tuple(notes), tensors=checks.ended, findings=(last,))

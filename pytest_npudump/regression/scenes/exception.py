@@ -18,9 +18,9 @@ from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.files.core import read_core
 from pytest_npudump.dump.tree.find import Tree, find_files
 from pytest_npudump.errors import DumpError, FormatError
-from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression import result as status
 from pytest_npudump.regression.diagnose import ran_under_dump, why_unshown
-from pytest_npudump.regression.outcome import Outcome
+from pytest_npudump.regression.result import Result
 from pytest_npudump.regression.scenes.operator_tensors import OperatorTensor, described
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _FALLBACK = (
 )
 
 
-def judge(case: Case, attempt: Attempt) -> Outcome:
+def judge(case: Case, attempt: Attempt) -> Result:
     """Fail the test if an operator failed, or if nothing shows that the dump was on while a model ran."""
     outcome = examine(case, attempt)
     activity = case.runtime.activity
@@ -50,7 +50,7 @@ def judge(case: Case, attempt: Attempt) -> Outcome:
         return replace(outcome, status=status.FAILED, problems=(_undumped(activity.evidence.failed),))
     if not outcome.good or ran_under_dump(activity):
         return outcome
-    return Outcome(status.ERROR, None, problems=(f"no operator failed, and {why_unshown(case, attempt)}",))
+    return Result(status.ERROR, None, problems=(f"no operator failed, and {why_unshown(case, attempt)}",))
 
 
 def _undumped(calls: Sequence[str]) -> str:
@@ -60,7 +60,7 @@ def _undumped(calls: Sequence[str]) -> str:
     )
 
 
-def examine(case: Case, attempt: Attempt | None) -> Outcome:
+def examine(case: Case, attempt: Attempt | None) -> Result:
     """Return the operators that failed in the last run of a test, whatever became of its process.
 
     Nothing is raised: what cannot be read is a problem of the outcome. Without findings and problems the
@@ -85,7 +85,7 @@ def examine(case: Case, attempt: Attempt | None) -> Outcome:
     if detail and findings and not any(one.kind == DETAIL for one in findings):
         notes.append(_FALLBACK)
     good = not findings and not problems
-    return Outcome(
+    return Result(
         status.PASSED if good else status.FAILED,
         None,
         problems=tuple(problems),

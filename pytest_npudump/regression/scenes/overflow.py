@@ -21,10 +21,10 @@ from pytest_npudump.dump.tree.find import find_files
 from pytest_npudump.errors import DumpError, FormatError, GoldenError
 from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.record.record import OVERFLOW, REASON
-from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression import result as status
 from pytest_npudump.regression.diagnose import not_dumped, ran_under_dump, why_unshown
-from pytest_npudump.regression.outcome import Outcome, recorded
 from pytest_npudump.regression.recording import golden_to_start_from
+from pytest_npudump.regression.result import Result, recorded
 from pytest_npudump.regression.run_record import unreadable
 from pytest_npudump.regression.scenes.operator_tensors import OperatorTensor, described
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _SEVERAL = 2
 
 
-def judge(case: Case, attempt: Attempt) -> Outcome:
+def judge(case: Case, attempt: Attempt) -> Result:
     """Hold the overflows of a run against those that the golden lists, or record them there."""
     path = case.goldens.path
     try:
@@ -52,7 +52,7 @@ def judge(case: Case, attempt: Attempt) -> Outcome:
         known = {} if case.settings.update_golden else known_overflows(golden)
         dump, tree = _read(case, attempt)
     except (DumpError, GoldenError) as error:
-        return Outcome(status.ERROR, path, problems=(str(error),))
+        return Result(status.ERROR, path, problems=(str(error),))
     found, problems = find_overflows([file.path for file in tree.overflow], dump.records)
     found += detected_by_mindspore(dump.records)
     gaps = not_dumped(case.runtime.activity)
@@ -64,7 +64,7 @@ def judge(case: Case, attempt: Attempt) -> Outcome:
         problems = (*foreign(golden, case.goldens.test, facts), *problems)
     new = tuple(one for one in found if not is_known(one, known))
     good = not new and not problems
-    return Outcome(
+    return Result(
         status.PASSED if good else status.FAILED,
         path,
         problems=problems,
@@ -193,7 +193,7 @@ def _notes(
 
 def _record(
     case: Case, golden: Record | None, found: Sequence[Overflow], problems: tuple[str, ...]
-) -> Outcome:
+) -> Result:
     """Write the overflows into the golden; a model without any gets no golden, and keeps none."""
     path = case.goldens.path
     nameless = tuple(
@@ -203,10 +203,10 @@ def _record(
         if not one.layer
     )
     if problems or nameless:
-        return Outcome(status.ERROR, path, problems=problems + nameless)
+        return Result(status.ERROR, path, problems=problems + nameless)
     lost = case.goldens.lost_by_update(golden)
     if golden is None and not found and not lost:
-        return Outcome(status.UNCHANGED, path)
+        return Result(status.UNCHANGED, path)
     kinds: defaultdict[str, list[str]] = defaultdict(list)
     for one in found:
         kinds[one.name] += [kind for kind in one.kinds if kind not in kinds[one.name]]
@@ -216,7 +216,7 @@ def _record(
     try:
         recording = case.goldens.record(golden, empty, case.runtime.producer(), known=known)
     except GoldenError as error:
-        return Outcome(status.ERROR, path, problems=(str(error),))
+        return Result(status.ERROR, path, problems=(str(error),))
     return recorded(recording, notes=lost)
 
 

@@ -23,8 +23,8 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import DumpError
 from pytest_npudump.language.text import first_of
-from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.outcome import Outcome
+from pytest_npudump.regression import result as status
+from pytest_npudump.regression.result import Result
 from pytest_npudump.regression.run_record import read_run, unreadable
 
 if TYPE_CHECKING:
@@ -94,17 +94,17 @@ class _Snapshot(NamedTuple):
     record: TensorRecord
 
 
-def judge(case: Case, attempt: Attempt) -> Outcome:
+def judge(case: Case, attempt: Attempt) -> Result:
     """Compare the snapshots of every watched output; nothing to compare is a failure, never a pass."""
     try:
         dump = read_run(case, attempt)
     except DumpError as error:
-        return Outcome(status.ERROR, None, problems=(str(error),))
+        return Result(status.ERROR, None, problems=(str(error),))
     findings, problems, compared = find_tramplings(dump, case.request)
     problems = (*unreadable(dump), *problems)
     good = not findings and not problems
     notes = (*dump.notes, *_left_out(case.request))
-    return Outcome(
+    return Result(
         status.PASSED if good else status.FAILED,
         None,
         problems=problems,

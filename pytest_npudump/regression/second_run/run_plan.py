@@ -13,10 +13,10 @@ from pytest_npudump.explain.operator_alone import UNKNOWN as NOT_JUDGED
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 from pytest_npudump.language.text import first_of
 from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
-from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression import result as status
 from pytest_npudump.regression.measured_noise import further_runs
-from pytest_npudump.regression.outcome import Escalation, FirstRun, ThirdRun
 from pytest_npudump.regression.recording import needs_processes
+from pytest_npudump.regression.result import Escalation, Result, ThirdRun
 from pytest_npudump.regression.second_run.suspected import (
     edges_of_device,
     edges_of_run,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump, TensorKey
     from pytest_npudump.graph.edges import Edges
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.outcome import FirstRun
+    from pytest_npudump.regression.result import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +81,17 @@ class Plan:
         return (self.measures or explaining) if self.runs else 0
 
 
-def plan_second_run(case: Case, first: FirstRun) -> Plan | None:
+def plan_second_run(case: Case, first: Result) -> Plan | None:
     """Decide whether the test runs again, and with which layers; None where there is nothing to find out."""
-    outcome, dump = first.outcome, first.dump
+    outcome, dump = first, first.run.dump
     if dump is None:
         return None
-    if first.to_measure:
-        return Plan((), measures=first.to_measure)
+    if first.run.to_measure:
+        return Plan((), measures=first.run.to_measure)
     if outcome.status == status.PENDING:
         if problem := needs_processes(case, dump):
             return Plan((), skipped=Escalation(problem=problem))
-        wanted = first.kept.layers if first.kept is not None else ()
+        wanted = first.run.kept.layers if first.run.kept is not None else ()
         plan = _plan(case, first, dump, wanted) if wanted else Plan(())
         if read_probe(case.directory) is not None or _tells_repetition(case, dump):
             plan = replace(plan, raw_layers=())  # what may be unwritten, or not repeat, is dumped too
@@ -103,24 +103,24 @@ def plan_second_run(case: Case, first: FirstRun) -> Plan | None:
     return _plan_explanation(case, first, dump)
 
 
-def _plan_explanation(case: Case, first: FirstRun, dump: Dump) -> Plan | None:
+def _plan_explanation(case: Case, first: Result, dump: Dump) -> Plan | None:
     """Plan for the layers that fail, those under suspicion first, and for what these read.
 
     Where none fails: for those whose tensors an approval of the run would keep.
     """
-    failing = failing_layers(first.outcome)
-    also = first.kept.lacking(dump) if first.kept is not None else ()
+    failing = failing_layers(first)
+    also = first.run.kept.lacking(dump) if first.run.kept is not None else ()
     if not failing:
         alone = case.exchange is None and not first.part  # what ranks share is not approved by what one left
         return _plan(case, first, dump, also) if also and alone else None
     edges = edges_of_run(case, first, dump)
-    suspects = suspects_of(first.outcome)
+    suspects = suspects_of(first)
     return plan_suspects(case, first, dump, suspects, failing, edges=edges, also=also)
 
 
 def plan_suspects(
     case: Case,
-    first: FirstRun,
+    first: Result,
     dump: Dump,
     suspects: tuple[TensorKey, ...],
     failing: tuple[str, ...],
@@ -169,7 +169,7 @@ def _nearest_first(
 
 def _plan(
     case: Case,
-    first: FirstRun,
+    first: Result,
     dump: Dump,
     wanted: tuple[str, ...],
     beside: frozenset[str] = frozenset(),
@@ -233,7 +233,7 @@ def _within_limit(
 
 
 def _raw_layers(
-    case: Case, first: FirstRun, dump: Dump, layers: tuple[str, ...]
+    case: Case, first: Result, dump: Dump, layers: tuple[str, ...]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the raw names to dump for ``layers``, and those that none is known for."""
     consumers, lonely = _consumers(dump, layers)
@@ -241,7 +241,7 @@ def _raw_layers(
     if dump.raw_names:
         return layers, lonely
     wanted = {sanitise(layer) for layer in layers}
-    keys = known_keys(first.outcome)
+    keys = known_keys(first)
     models = case.runtime.activity.models
     known: Mapping[str, Any] = {"request": case.request, "golden_keys": keys, "tree": dump.root}
     try:
@@ -272,7 +272,7 @@ _ONCE = "not run: pytest, or another plugin that runs the test, lets it run once
 _REPEATED = "not run: the test had failed by itself before, and another plugin repeated it"
 
 
-def agreed_plan(case: Case, first: FirstRun, *, repeated: bool, repeatable: bool) -> Plan | None:
+def agreed_plan(case: Case, first: Result, *, repeated: bool, repeatable: bool) -> Plan | None:
     """Decide whether the test runs again, and with which layers; None where there is nothing to find out.
 
     A model whose ranks wait for each other runs on all of them or on none: a rank with nothing to find out
@@ -305,7 +305,7 @@ _TWICE = 2
 """Value of ``escalate`` that asks for it."""
 
 
-def plan_third_run(case: Case, first: FirstRun, escalation: Escalation) -> Plan | None:
+def plan_third_run(case: Case, first: Result, escalation: Escalation) -> Plan | None:
     """Decide whether the test runs a third time, and with which layers; None where nothing is left to see.
 
     Suspects are what feeds an operator that was acquitted, as the change came in with that, and those whose
@@ -316,8 +316,8 @@ def plan_third_run(case: Case, first: FirstRun, escalation: Escalation) -> Plan 
         first: its first run.
         escalation: what the second run has found.
     """
-    dump = first.dump
-    if case.settings.escalate < _TWICE or case.exchange is not None or dump is None or first.outcome.good:
+    dump = first.run.dump
+    if case.settings.escalate < _TWICE or case.exchange is not None or dump is None or first.good:
         return None
     if escalation.problem or escalation.reproduced is False:
         return None

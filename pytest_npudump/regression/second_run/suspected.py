@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
     from pytest_npudump.graph.edges import Edges
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.outcome import Finding, FirstRun, Outcome
+    from pytest_npudump.regression.result import Finding, Result
 
 
-def suspects_of(outcome: Outcome) -> tuple[TensorKey, ...]:
+def suspects_of(outcome: Result) -> tuple[TensorKey, ...]:
     """Return the outputs to be judged by their inputs, in order of execution.
 
     They are each independent source and where its change begins; the first failure where no source is known.
@@ -37,13 +37,13 @@ def suspects_of(outcome: Outcome) -> tuple[TensorKey, ...]:
     return tuple(outputs if found else outputs[:1])
 
 
-def known_keys(outcome: Outcome) -> tuple[str, ...]:
+def known_keys(outcome: Result) -> tuple[str, ...]:
     """Return the texts of the keys that the golden and the reference know, with the raw names of layers."""
     found = (outcome.comparison, outcome.reference.comparison if outcome.reference is not None else None)
     return tuple(key for comparison in found if comparison is not None for key in comparison.golden.keys)
 
 
-def failing_layers(outcome: Outcome) -> tuple[str, ...]:
+def failing_layers(outcome: Result) -> tuple[str, ...]:
     """Layers with values to look at: a missing one has none, a new one has nothing to be compared with.
 
     Each is there once, under its raw name where the golden or the reference knows that.
@@ -56,7 +56,7 @@ def failing_layers(outcome: Outcome) -> tuple[str, ...]:
     return tuple(names.values())
 
 
-def failing_keys(outcome: Outcome) -> tuple[TensorKey, ...]:
+def failing_keys(outcome: Result) -> tuple[TensorKey, ...]:
     """Return the tensors that differ from the golden or from the reference, in execution order."""
     golden = outcome.comparison
     found = outcome.reference.comparison if outcome.reference is not None else None
@@ -70,13 +70,13 @@ def failing_keys(outcome: Outcome) -> tuple[TensorKey, ...]:
     return tuple(sorted(both, key=lambda key: order.get(str(key.sanitised), len(order))))
 
 
-def _keys(outcome: Outcome) -> list[TensorKey]:
+def _keys(outcome: Result) -> list[TensorKey]:
     assert outcome.comparison is not None  # noqa: S101 - the caller has failing tensors of it
     return [verdict.key for verdict in outcome.comparison.verdicts()]
 
 
 def with_reference(
-    case: Case, first: FirstRun, findings: Sequence[Finding], records: Mapping[str, TensorRecord]
+    case: Case, first: Result, findings: Sequence[Finding], records: Mapping[str, TensorRecord]
 ) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     """Add to the findings what the elements are off from the reference's.
 
@@ -91,13 +91,13 @@ def with_reference(
     Returns:
         The findings, and a note where the reference could not be computed.
     """
-    result = first.outcome.reference
+    result = first.reference
     if case.reference is None or result is None or result.comparison is None or not result.failing:
         return tuple(findings), ()
     failing = {str(verdict.key.sanitised) for verdict in result.comparison.failing}
     layers = {sanitise(verdict.key.layer) for verdict in result.comparison.failing}
     wanted = [record for record in records.values() if sanitise(record.key.layer) in layers]
-    dumped = first.dump.records if first.dump is not None else ()
+    dumped = first.run.records
     case.reference.settle(case.goldens.facts(case.runtime.producer()))  # this may be another process
     try:
         compared = case.reference.compare(wanted, dumped=dumped, patterns=SEARCHED)
@@ -116,23 +116,23 @@ def with_reference(
     return tuple(added), compared.notes
 
 
-def edges_of_device(case: Case, first: FirstRun, dump: Dump) -> Edges:
+def edges_of_device(case: Case, first: Result, dump: Dump) -> Edges:
     """Return which tensor feeds which in the first run, by what is at hand of what ran."""
     return edges_of_models(case, dump.root, _table(first, dump))[0]
 
 
-def edges_of_run(case: Case, first: FirstRun, dump: Dump) -> Edges:
+def edges_of_run(case: Case, first: Result, dump: Dump) -> Edges:
     """Return which tensor feeds which in the first run, by its golden and its reference too."""
     edges = edges_of_device(case, first, dump)
-    edges = edges.completed(edges_kept(first.judged_with, _table(first, dump)))
+    edges = edges.completed(edges_kept(first.run.golden, _table(first, dump)))
     if case.reference is not None:
         with suppress(NpudumpError):  # judging by it has told
             edges = edges.completed(read_onnx(case.reference.path))
     return edges
 
 
-def _table(first: FirstRun, dump: Dump) -> StatsTable:
-    comparison = first.outcome.comparison
+def _table(first: Result, dump: Dump) -> StatsTable:
+    comparison = first.comparison
     return StatsTable.from_records(dump.records) if comparison is None else comparison.actual
 
 

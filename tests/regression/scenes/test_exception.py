@@ -22,7 +22,7 @@ from pytest_npudump.emulator.dumps.exceptions import (
 )
 from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.ranks.rank import Rank
-from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression import result as status
 from pytest_npudump.regression.attempt import Attempt
 from pytest_npudump.regression.scenes.exception import FailedOperator, examine, judge, refused_environment
 from pytest_npudump.report.scenes import finding_details, finding_sentence
@@ -30,7 +30,7 @@ from pytest_npudump.request import DumpRequest
 from pytest_npudump.runtime.base import Evidence
 
 if TYPE_CHECKING:
-    from pytest_npudump.regression.outcome import Outcome
+    from pytest_npudump.regression.result import Result
 
 SAMPLE = Path(__file__).parents[2] / "data" / "trees" / "acl-exception" / "op.1.2"
 """Written by adump itself: operator "net/op.name 1", inputs float32 and bfloat16, one float32 output."""
@@ -92,7 +92,7 @@ def run(tmp_path: Path) -> Any:
     return found
 
 
-def failed(outcome: Outcome) -> list[FailedOperator]:
+def failed(outcome: Result) -> list[FailedOperator]:
     found = [one for one in outcome.findings if isinstance(one, FailedOperator)]
     assert len(found) == len(outcome.findings)
     return found

@@ -158,10 +158,10 @@ def test_what_a_source_reads_is_dumped_as_an_input_where_nothing_tells_which_out
     flow.record()
     case = flow.case()
     first = flow.first(case, REGRESSED)
-    assert first.dump is not None
+    assert first.run.dump is not None
     suspects = (TensorKey("net/Softmax@0", "output", 0),)
-    assert needs_inputs(case, Edges(), first.dump, suspects)
-    plan = plan_suspects(case, first, first.dump, suspects, BOTH[3:], edges=Edges())
+    assert needs_inputs(case, Edges(), first.run.dump, suspects)
+    plan = plan_suspects(case, first, first.run.dump, suspects, BOTH[3:], edges=Edges())
     assert (plan.inputs, plan.layers, plan.suspects) == (True, ("net/Softmax@0",), suspects)
 
 
@@ -171,11 +171,11 @@ def test_a_golden_that_keeps_edges_tells_what_is_upstream(flow: Flow) -> None:
     flow.golden.write_text(flow.golden.read_text() + "edges: |\n  " + "\n  ".join(kept) + "\n")
     case = flow.case()
     first = flow.first(case, REGRESSED)
-    assert first.dump is not None
+    assert first.run.dump is not None
     suspects = (TensorKey("net/Softmax@0", "output", 0),)
-    edges = edges_of_run(case, first, first.dump)
-    assert upstream_of(edges, first.dump, suspects) == ("net/MatMul@0", "net/Conv@19")
-    plan = plan_suspects(case, first, first.dump, suspects, BOTH[3:], edges=edges)
+    edges = edges_of_run(case, first, first.run.dump)
+    assert upstream_of(edges, first.run.dump, suspects) == ("net/MatMul@0", "net/Conv@19")
+    plan = plan_suspects(case, first, first.run.dump, suspects, BOTH[3:], edges=edges)
     assert (plan.inputs, plan.layers) == (False, ("net/Softmax@0", "net/MatMul@0", "net/Conv@19"))
 
 
