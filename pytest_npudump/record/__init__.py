@@ -4,4 +4,6 @@
 tensor, and what is told above and below these lines. ``rows`` are the lines of statistics, read many at once,
 told apart by their keys, with when they changed and their projections; ``noise`` is the column of what does
 not repeat. ``pointer_lines`` are tensors in a store, ``unwritten_entries`` outputs that nothing writes.
+
+``run_folder`` is what runs of a test leave as files, and where.
 """

@@ -1,7 +1,7 @@
 """The main flow of one marked test, without pytest: read ``session`` first.
 
-``case`` is what is fixed about the test, ``attempt`` one run of it under dump, ``result`` what has come of it:
-one value that all steps hand on, and that every report is made of.
+``case`` is what is fixed about the test, ``attempt`` one run of it under dump, ``result`` what has come of
+it: one value that all steps hand on, and that every report is made of.
 
 ``run_record`` is what any run left. What its dump does not tell: ``diagnose`` why it holds nothing,
 ``unwritten`` what no kernel wrote, ``dataflow`` which tensor feeds which. ``first_run`` settles what the

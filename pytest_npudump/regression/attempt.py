@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump, TensorRecord
 from pytest_npudump.errors import ConfigError, RequestError
+from pytest_npudump.record.run_folder import dump_folder
 from pytest_npudump.regression.operator_checks import OperatorChecks
 from pytest_npudump.request import RunRequest
 
@@ -54,7 +55,7 @@ class Attempt:
     @property
     def dump_path(self) -> Path:
         """Directory of the dump around the test, outside of any capture."""
-        return self.directory / "dump"
+        return dump_folder(self.directory)
 
     @property
     def part(self) -> str:
@@ -132,7 +133,7 @@ class Attempt:
 
     def _switch(self, runtime: Runtime, part: str) -> Path:
         runtime.stop()
-        directory = self.directory / f"dump-{part}"
+        directory = dump_folder(self.directory, part)
         runtime.start(self._configure(runtime, part, directory), resumed=True)
         return directory
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.judge import BY_DEFAULT, EVERY, Terms
 from pytest_npudump.compare.tolerances.numerics import AUTO
-from pytest_npudump.errors import ConfigError, NpudumpError
+from pytest_npudump.errors import NpudumpError
+from pytest_npudump.record.run_folder import RunFolder
 from pytest_npudump.regression.result import Origin
 from pytest_npudump.request import AUTO_LAYERS
 
@@ -71,6 +71,11 @@ class Case:
     probing: bool = False
     past_sources: tuple[str, ...] = ()
 
+    @property
+    def folder(self) -> RunFolder:
+        """Where its runs leave what they leave."""
+        return RunFolder(self.directory)
+
     def steps_of(self, what: str) -> Callable[[int, int], None] | None:
         """What is called with (steps done, steps in all) of one piece of work; None for nobody."""
         return None if self.progress is None else partial(self.progress, what)
@@ -127,25 +132,10 @@ def onnx_files(case: Case) -> list[Path]:
     return [file for file in dict.fromkeys(files) if file.is_file()]
 
 
-def make_folder(case: Case) -> None:
-    """Make the folder for the test's dumps, private to the user.
-
-    Raises:
-        ConfigError: it cannot be made.
-    """
-    try:
-        case.directory.mkdir(parents=True, mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"{case.directory}: the folder for the test's dumps cannot be made: {error.strerror}; choose "
-            f"another with --npudump-dump-dir"
-        ) from error
-
-
 def delete_dumps(case: Case) -> None:
     """Delete the dumps, unless the user keeps all."""
     if case.settings.keep_dumps != "all":
-        shutil.rmtree(case.directory, ignore_errors=True)
+        case.folder.delete()
 
 
 def origin_of(case: Case, *, with_digests: bool) -> Origin:

@@ -59,17 +59,10 @@ def edges_to_keep(
         table: what is recorded of it.
     """
     edges, notes = edges_of_models(case, dump.root, table)
-    if previous is not None and _same_layers(previous.table, table):
+    if previous is not None and same_layers(previous.table, table):
         edges = edges.completed(_told(previous))
     text = lines_of(edges, dict.fromkeys(map(layer_of, table.keys)))
     return ({EDGES: text} if text else {}), notes
-
-
-def edges_of(case: Case, previous: Record | None, dump: Dump, table: StatsTable) -> str:
-    """Return the lines of a run that may become the golden: at hand, or the golden's of the same layers."""
-    if previous is not None and _same_layers(previous.table, table):
-        return previous.blocks.get(EDGES, "")
-    return edges_to_keep(case, previous, dump, table)[0].get(EDGES, "")
 
 
 def sources_of(
@@ -91,7 +84,7 @@ def sources_of(
     if not comparison.count(FAIL):
         return None, ()
     edges, notes = _told(golden), tuple[str, ...]()
-    if at_hand is not None and (not edges.feeds or not _same_layers(golden.table, comparison.actual)):
+    if at_hand is not None and (not edges.feeds or not same_layers(golden.table, comparison.actual)):
         found, notes = at_hand(comparison.actual)
         edges = found if found.feeds else edges
     same = comparison.numerics is not None and comparison.numerics.bounds == SAME
@@ -106,7 +99,7 @@ def at_hand_of(case: Case, dump: Dump) -> Callable[[StatsTable], tuple[Edges, tu
 
 def edges_kept(golden: Record | None, table: StatsTable) -> Edges:
     """Return the edges that a golden keeps, if they are those of a run: none where that has other layers."""
-    return _told(golden) if golden is not None and _same_layers(golden.table, table) else Edges()
+    return _told(golden) if golden is not None and same_layers(golden.table, table) else Edges()
 
 
 def _told(golden: Record | None) -> Edges:
@@ -114,7 +107,8 @@ def _told(golden: Record | None) -> Edges:
     return edges_of_lines(text, golden.path.name) if golden is not None and text else Edges()
 
 
-def _same_layers(one: StatsTable, other: StatsTable) -> bool:
+def same_layers(one: StatsTable, other: StatsTable) -> bool:
+    """Whether two tables have the same layers, as file names spell them."""
     if one.keys == other.keys:
         return True
     here, there = ({sanitise(layer_of(key)) for key in table.keys} for table in (one, other))

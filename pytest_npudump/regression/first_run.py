@@ -45,8 +45,6 @@ from pytest_npudump.regression.shared_by_ranks import by_rank, judge_parts, shar
 from pytest_npudump.regression.unwritten import (
     NOT_LOOKED_FOR,
     depends_on_memory,
-    keep_probe,
-    read_probe,
 )
 from pytest_npudump.settings import ALL, FAILED, NEW
 
@@ -86,7 +84,7 @@ def probe(case: Case, attempt: Attempt) -> Result:
         table = StatsTable.from_records(collect(case, attempt, golden_to_start_from(case)).records)
     except (DumpError, GoldenError) as error:
         return Result(status.ERROR, None, problems=(str(error),))
-    keep_probe(case.directory, table)
+    case.folder.keep_probe(table)
     shutil.rmtree(attempt.directory, ignore_errors=True)
     return Result(status.UNCHANGED, None, tensors=len(table))
 
@@ -164,7 +162,7 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
 
 def _depends_on_memory(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> tuple[bool, Dump]:
     """Return whether the run differs from one in other memory, and its dump: a note says if none can tell."""
-    found = read_probe(case.directory)
+    found = case.folder.read_probe()
     if found is not None:
         return depends_on_memory(table, found, case.tolerances, golden), dump
     if case.runtime.producer().get("device_target") == "CPU":

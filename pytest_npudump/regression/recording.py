@@ -25,7 +25,6 @@ from pytest_npudump.regression.unwritten import (
     by_layer,
     find_unwritten,
     new_entries,
-    read_probe,
     without,
 )
 
@@ -162,7 +161,7 @@ def needs_processes(case: Case, dump: Dump) -> str:
 
 def leave_out_unwritten(case: Case, first: Result, again: Dump) -> tuple[Result, Dump]:
     """Return both runs without what nothing writes."""
-    probe = read_probe(case.directory)
+    probe = case.folder.read_probe()
     if probe is None or first.run.dump is None:
         return first, again
     found = find_unwritten(first.run.dump, probe, again, case.tolerances)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.errors import DumpError, GoldenError, NpudumpError
 from pytest_npudump.regression.attempt import Attempt
 from pytest_npudump.regression.calibration import conclude, fed, measure, unmeasured, unrecorded, vary
-from pytest_npudump.regression.case import delete_dumps, make_folder, origin_of
+from pytest_npudump.regression.case import delete_dumps, origin_of
 from pytest_npudump.regression.diagnose import full_words
 from pytest_npudump.regression.first_run import Settled, judge_settled, probe
 from pytest_npudump.regression.result import DIED, PENDING, Escalation, Result, ThirdRun
@@ -134,7 +134,7 @@ class CaseSession:
     def _begin(self) -> None:
         """Add a run: the first, or one that dumps what is planned."""
         number = 0 if self.case.probing else len(self.attempts) + 1
-        directory, request = self.case.directory / f"run{number}", self.case.request
+        directory, request = self.case.folder.run(number), self.case.request
         if self.plan is None or self.plan.accompanies or self.plan.measures:
             attempt = Attempt(number, directory, request)
         else:
@@ -148,7 +148,7 @@ class CaseSession:
         Raises:
             NpudumpError: the folder cannot be made, the configuration is refused, or the runtime cannot dump.
         """
-        make_folder(self.case)
+        self.case.folder.make()
         if not self.wants_second_run:  # another plugin repeats a test that was recorded
             self.discard()
         self._begin()

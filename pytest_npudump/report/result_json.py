@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING
 from pytest_npudump.language.text import cut
 from pytest_npudump.language.translation import speaking
+from pytest_npudump.record.run_folder import REPORT
 from pytest_npudump.regression.result import GOOD
 from pytest_npudump.report.origins import small_sources
 
@@ -141,7 +142,7 @@ def write_details(result: Result) -> ReportFiles:
     from pytest_npudump.report.files import ReportFiles  # noqa: PLC0415 - only for failures
     from pytest_npudump.report.terminal import full_lines  # noqa: PLC0415 - the same
 
-    files = ReportFiles.named(result.origin.directory, "report")
+    files = ReportFiles.named(result.origin.directory, REPORT)
     data = full_json(result)
     with speaking(result.origin.lang):
         lines = full_lines(result)

@@ -24,13 +24,13 @@ from pytest_npudump.errors import GoldenError, NpudumpError
 from pytest_npudump.golden.store import HASH, STORED, VARIANT, content_digest, facts_of, read_golden
 from pytest_npudump.golden.stored_tensors import KeptTensors, content_of, naming
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.record import EMPTY, OP_TYPES
+from pytest_npudump.record.record import EMPTY, OP_TYPES, Record
 from pytest_npudump.record.text import render
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, terms_of
 from pytest_npudump.regression.kept_layers import named_layers
 from pytest_npudump.regression.result import NOT_COMPARED, Escalation
-from pytest_npudump.regression.run_record import as_golden, problems_of
+from pytest_npudump.regression.run_record import problems_of
 from pytest_npudump.report.result_json import COUNTS, result_json
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.entry import TEST, VERSION
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.records import Dump, TensorRecord
     from pytest_npudump.golden.tensors import Tensor
-    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.result import KeptLayers, Result, Run
     from pytest_npudump.settings import Settings
@@ -88,7 +87,7 @@ def keep(case: Case, result: Result, golden_root: Path) -> Kept:
     tensors: dict[str, Tensor] = {}
     refused = pending.refusals if pending is not None else ()
     naming = None if pending is None or refused else partial(pending.named_by, found=tensors)
-    record, why = record_text(case, result.run, naming)
+    record, why = record_text(result.run, naming)
     file = case.goldens.path.relative_to(golden_root).as_posix()
     name = record_name(file, record) if record else ""
     rank = case.exchange.rank.number if case.exchange is not None else None
@@ -240,12 +239,11 @@ _ARRAYS = ("values", "known", "digits", "projections", "projected")
 
 
 def record_text(
-    case: Case, left: Run, name_tensors: Callable[[Record], Record] | None = None
+    left: Run, name_tensors: Callable[[Record], Record] | None = None
 ) -> tuple[bytes | None, tuple[str, ...]]:
     """Return the text of what a run left, and why there is none.
 
     Args:
-        case: the test.
         left: what its run left.
         name_tensors: returns the record with the tensors that are kept with it; None where none are.
     """
@@ -256,7 +254,8 @@ def record_text(
     alike = name_tensors is None and before is not None and _is_alike(run, before)
     if alike and before is not None and (text := _content(before)):
         return text + _block_of(types), ()
-    golden = as_golden(case, run, before)
+    extra = {EMPTY: run.extra[EMPTY]} if EMPTY in run.extra else {}
+    golden = Record(run.test, run.facts, run.table, run.path, extra, run.blocks)
     golden = golden if name_tensors is None else name_tensors(golden)
     lines = "".join([f"{_line(name)}\n" for name in types])
     try:

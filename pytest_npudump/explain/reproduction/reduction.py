@@ -20,8 +20,9 @@ from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.reference_model import constants_of, operators_behind
-from pytest_npudump.explain.reproduction.failure import REFERENCE, read_tensors
+from pytest_npudump.explain.reproduction.failure import REFERENCE
 from pytest_npudump.explain.reproduction.pieces import cut_piece, of_pieces
+from pytest_npudump.record.run_folder import read_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -186,7 +187,7 @@ def _inputs(failure: FailingTensor, model: ReferenceModel, archive: Path | None)
         except (OSError, ValueError) as error:
             raise RequestError(f"--inputs {archive}: is no npz of arrays: {error}") from error
     else:
-        records, _ = read_tensors(failure)
+        records, _ = read_tensors(failure.run, failure.key, failure.test)
         names = {sanitise(name): name for name in model.inputs}
         found = {
             names[layer]: load(record.payload, record.dtype, record.shape)

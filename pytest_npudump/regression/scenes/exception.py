@@ -18,6 +18,7 @@ from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.files.core import read_core
 from pytest_npudump.dump.tree.find import Tree, find_files
 from pytest_npudump.errors import DumpError, FormatError
+from pytest_npudump.record.run_folder import dump_folders
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.diagnose import ran_under_dump, why_unshown
 from pytest_npudump.regression.result import Result
@@ -291,7 +292,6 @@ ANOTHER = "another exception dump"
 """What sends a dump to the working directory where no variable does: torch_npu's own acl.json, for one."""
 _FOLDER = "data-dump"
 _BELOW = Path("extra-info", _FOLDER)
-_CAPTURE = "dump-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,8 +342,7 @@ def find_dumps(attempt: Attempt, environ: Mapping[str, str]) -> Iterator[Found]:
     """
     if not attempt.directory.is_dir():
         return
-    for folder in sorted(path for path in attempt.directory.iterdir() if path.is_dir()):
-        capture = folder.name.removeprefix(_CAPTURE) if folder.name.startswith(_CAPTURE) else ""
+    for capture, folder in dump_folders(attempt.directory):
         yield Found(folder, find_files(folder), capture)
     since = _began(attempt.directory)
     for variable, base in _bases(environ):

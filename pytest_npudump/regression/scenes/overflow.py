@@ -21,6 +21,7 @@ from pytest_npudump.dump.tree.find import find_files
 from pytest_npudump.errors import DumpError, FormatError, GoldenError
 from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.record.record import OVERFLOW, REASON
+from pytest_npudump.record.run_folder import dump_folders
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.diagnose import not_dumped, ran_under_dump, why_unshown
 from pytest_npudump.regression.recording import golden_to_start_from
@@ -134,10 +135,9 @@ def _read(case: Case, attempt: Attempt) -> tuple[Dump, Tree]:
 
 def _merge(directory: Path, *, one_run: bool) -> Dump:
     """Read the dumps around and in the captures of a run, those that hold nothing left out."""
-    folders = sorted(path for path in directory.iterdir() if path.is_dir())
     parts = [
-        (folder.name.partition("-")[2], read_dump(folder, stats=False, one_run=one_run))
-        for folder in folders
+        (capture, read_dump(folder, stats=False, one_run=one_run))
+        for capture, folder in dump_folders(directory)
         if any(path.is_file() for path in folder.rglob("*"))
     ]
     return Dump(

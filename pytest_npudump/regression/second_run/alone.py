@@ -24,6 +24,7 @@ from pytest_npudump.explain.operator_alone import (
 )
 from pytest_npudump.explain.reference_model import ReferenceModel
 from pytest_npudump.language.text import first_of
+from pytest_npudump.record.run_folder import calls_folder
 from pytest_npudump.regression.case import onnx_files
 from pytest_npudump.regression.second_run.suspected import edges_of_device, failing_keys
 from pytest_npudump.runtime.aten.kept_calls import CallKeepingRuntime, WantedOutput
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 _ADVICE = "reference= names the ONNX model by which an operator can be judged alone"
 _OFF = "off"
-_CALLS = "calls"
 _MOST = 8
 """Outputs that are judged by their calls, at most: each call is computed several times."""
 
@@ -205,7 +205,7 @@ def _by_call(
         return (), []
     hf32 = case.runtime.producer().get("hf32")
     allowed = frozenset(hf32.split("+")) if hf32 is not None else frozenset({"matmul", "conv"})
-    archive = CallArchive(folder / _CALLS, case.settings.dump_limit)
+    archive = CallArchive(calls_folder(folder), case.settings.dump_limit)
     bench = CallBench(case.runtime.kept_calls(), case.settings.recompute, allowed, archive)
     report = case.steps_of("recomputing calls on the CPU")
     found = bench.isolate(_calls_among(first, suspects, healthy), records, report)

@@ -30,7 +30,6 @@ from pytest_npudump.regression.second_run.suspected import (
     suspects_of,
     upstream_of,
 )
-from pytest_npudump.regression.unwritten import read_probe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -93,7 +92,7 @@ def plan_second_run(case: Case, first: Result) -> Plan | None:
             return Plan((), skipped=Escalation(problem=problem))
         wanted = first.run.kept.layers if first.run.kept is not None else ()
         plan = _plan(case, first, dump, wanted) if wanted else Plan(())
-        if read_probe(case.directory) is not None or _tells_repetition(case, dump):
+        if case.folder.read_probe() is not None or _tells_repetition(case, dump):
             plan = replace(plan, raw_layers=())  # what may be unwritten, or not repeat, is dumped too
         if plan.omitted and plan.runs:
             plan = replace(plan, skipped=Escalation(omitted=plan.omitted, problem=plan.notes[0]))
