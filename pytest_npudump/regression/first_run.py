@@ -20,18 +20,18 @@ from pytest_npudump.golden.variants import not_recorded as why_not_recorded
 from pytest_npudump.onnxmodels.random_operators import drawing_words
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import terms_of
-from pytest_npudump.regression.dataflow import at_hand_of
+from pytest_npudump.regression.dataflow import at_hand_of, layers_to_keep, with_inherited
 from pytest_npudump.regression.diagnose import full_words, notes_of
-from pytest_npudump.regression.judgement import judge_run, without_golden
-from pytest_npudump.regression.kept_layers import layers_to_keep, with_inherited
-from pytest_npudump.regression.measured_noise import further_runs, once
-from pytest_npudump.regression.recording import drawing_alike, golden_to_start_from, record
-from pytest_npudump.regression.reference_outcome import (
+from pytest_npudump.regression.judgement import (
     by_reference_alone,
+    judge_run,
     not_recorded,
     with_reference,
     with_sources_off_reference,
+    without_golden,
 )
+from pytest_npudump.regression.measured_noise import further_runs, once
+from pytest_npudump.regression.recording import drawing_alike, golden_to_start_from, record
 from pytest_npudump.regression.result import Result, Run
 from pytest_npudump.regression.run_record import (
     collect,

@@ -16,9 +16,8 @@ from pytest_npudump.onnxmodels.random_operators import EAGER, drawing_words, ran
 from pytest_npudump.record.record import EMPTY, REASON, UNWRITTEN
 from pytest_npudump.record.unwritten_entries import entries_of
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.dataflow import edges_to_keep
-from pytest_npudump.regression.kept_layers import named_layers
-from pytest_npudump.regression.reference_outcome import with_reference
+from pytest_npudump.regression.dataflow import edges_to_keep, named_layers
+from pytest_npudump.regression.judgement import left_out_notes, with_reference
 from pytest_npudump.regression.result import Escalation, KeptLayers, Result, recorded
 from pytest_npudump.regression.run_record import empty_operators
 from pytest_npudump.regression.unwritten import (
@@ -29,7 +28,7 @@ from pytest_npudump.regression.unwritten import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from pytest_npudump.dump.records import Dump, TensorRecord
@@ -223,17 +222,6 @@ def disagreement_words(first: Result, disagreements: Iterable[str]) -> str:
     names = {str(record.key.sanitised): str(record.key) for record in dumped}
     keys = first_of((names.get(key, key) for key in disagreements), _SHOWN)
     return f"two runs of the test disagree in {keys}; make it deterministic first"
-
-
-def left_out_notes(layers: Sequence[str]) -> tuple[str, ...]:
-    """Say of which layers a golden has no tensors, as the recording could not tell them apart."""
-    if not layers:
-        return ()
-    note = (
-        f"no golden tensors of {first_of(layers, _SHOWN)}, only statistics: several layers go by this "
-        f"file name, and the second run cannot tell which is which"
-    )
-    return (note,)
 
 
 def _not_dumped(

@@ -322,6 +322,19 @@ class Result:
         """What was measured with the golden; None where nothing was, or nothing was compared."""
         return self.comparison.tolerances.measured if self.comparison is not None else None
 
+    @property
+    def failing_keys(self) -> tuple[TensorKey, ...]:
+        """The tensors that differ from the golden or from the reference, in execution order."""
+        golden, found = self.comparison, self.reference.comparison if self.reference is not None else None
+        here = [v.key for v in golden.failing if v.status == "fail"] if golden else []
+        there = [v.key for v in found.failing if v.status == "fail"] if found else []
+        if golden is None or not here or not there:
+            return (*here, *there)
+        order = {str(verdict.key.sanitised): place for place, verdict in enumerate(golden.verdicts())}
+        known = {str(key.sanitised) for key in here}
+        both = [*here, *(key for key in there if str(key.sanitised) not in known)]
+        return tuple(sorted(both, key=lambda key: order.get(str(key.sanitised), len(order))))
+
     def with_run(self, **changes: Any) -> Result:
         """Return the result with more, or other, of what its run left."""
         return replace(self, run=replace(self.run, **changes))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_npudump.compare.ulps import INFINITY, NAN
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, spoken
-from pytest_npudump.regression.operator_checks import WrongOperator
+from pytest_npudump.regression.attempt import WrongOperator
 from pytest_npudump.regression.scenes.exception import ANOTHER, NORM, FailedOperator
 from pytest_npudump.regression.scenes.overflow import Overflow
 from pytest_npudump.regression.scenes.watcher import Trampling
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_npudump.compare.ulps import OutputFault
-    from pytest_npudump.regression.operator_checks import GivenTensor
+    from pytest_npudump.regression.attempt import GivenTensor
     from pytest_npudump.regression.result import SceneFinding
     from pytest_npudump.regression.scenes.operator_tensors import OperatorTensor
 

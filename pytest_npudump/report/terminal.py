@@ -12,7 +12,6 @@ from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, ngettext, spoken
 from pytest_npudump.onnxmodels.random_operators import drawing_words, draws_random
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.second_run.suspected import failing_keys
 from pytest_npudump.report.explanations import (
     finding_lines,
     isolated_lines,
@@ -222,7 +221,7 @@ def _escalation_lines(result: Result, escalation: Escalation, limit: int | None)
     if escalation.problem:
         return [_("second run: {problem}").format(problem=spoken(escalation.problem))]
     findings = escalation.findings
-    if not findings and not failing_keys(result):
+    if not findings and not result.failing_keys:
         words = _("second run: {layers} dumped as tensors, for an approval to keep with the golden")
         return [words.format(layers=_layers(escalation)), *_listed(mark("note"), escalation.notes, limit)]
     lines = [

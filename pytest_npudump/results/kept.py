@@ -28,7 +28,7 @@ from pytest_npudump.record.record import EMPTY, OP_TYPES, Record
 from pytest_npudump.record.text import render
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, terms_of
-from pytest_npudump.regression.kept_layers import named_layers
+from pytest_npudump.regression.dataflow import named_layers
 from pytest_npudump.regression.result import NOT_COMPARED, Escalation
 from pytest_npudump.regression.run_record import problems_of
 from pytest_npudump.report.result_json import COUNTS, result_json

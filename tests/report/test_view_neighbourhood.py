@@ -10,7 +10,7 @@ from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.graph.edges import Edges, Port
-from pytest_npudump.report.figures.operator_graph import graph_svg
+from pytest_npudump.report.charts import graph_svg
 from pytest_npudump.report.view import ABREAST, Neighbourhood, neighbourhoods, tensor_views
 
 

@@ -17,7 +17,7 @@ from pytest_npudump.plugin.paths import golden_root, keeps_results, results_path
 from pytest_npudump.plugin.reported import ITEM_OF_REPORT
 from pytest_npudump.plugin.terminal.progress import progress_of
 from pytest_npudump.regression.case import Case, arguments_of
-from pytest_npudump.regression.kept_layers import source_names
+from pytest_npudump.regression.dataflow import source_names
 from pytest_npudump.regression.session import CaseSession
 from pytest_npudump.request import AUTO_LAYERS
 from pytest_npudump.runtime.base import RearrangingRuntime

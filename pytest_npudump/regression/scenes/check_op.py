@@ -17,7 +17,7 @@ from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import DumpError, EmptyDumpError, RequestError
 from pytest_npudump.language.text import first_of
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.operator_checks import GivenTensor, OperatorChecks, WrongOperator
+from pytest_npudump.regression.attempt import GivenTensor, OperatorChecks, WrongOperator
 from pytest_npudump.regression.result import Result
 from pytest_npudump.runtime.base import OperatorCall, OperatorRuntime
 

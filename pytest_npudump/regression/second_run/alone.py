@@ -26,7 +26,7 @@ from pytest_npudump.explain.reference_model import ReferenceModel
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.run_folder import calls_folder
 from pytest_npudump.regression.case import onnx_files
-from pytest_npudump.regression.second_run.suspected import edges_of_device, failing_keys
+from pytest_npudump.regression.dataflow import edges_of_device
 from pytest_npudump.runtime.aten.kept_calls import CallKeepingRuntime, WantedOutput
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _calls_among(
     """Return the outputs of calls to judge: the suspects, and others that fail, as any may be a source."""
     if not suspects:
         return ()
-    failing = (key for key in failing_keys(first) if key.io == "output")
+    failing = (key for key in first.failing_keys if key.io == "output")
     wanted = (key for key in dict.fromkeys((*suspects, *failing)) if str(key.sanitised) not in healthy)
     return tuple(islice((key for key in wanted if is_eager(key.layer)), _MOST))
 
@@ -172,7 +172,7 @@ def _by_model(
             further: tuple[JudgedOperator, ...] = ()
             if reference is not None and not {one.alone.verdict for one in judged} & {CONVICTED, ACQUITTED}:
                 known = {one.key for one in judged}
-                failing = failing_keys(first)
+                failing = first.failing_keys
                 others = [key for key in failing if key.io == "output" and key not in known]
                 further = bench.isolate(others[:UPSTREAM], here, layers, changed)
             found += (*judged, *(one for one in further if one.alone.verdict == CONVICTED))

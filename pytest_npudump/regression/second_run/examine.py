@@ -23,7 +23,7 @@ from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.selection import alike_layers, by_file_names, with_raw_names
 from pytest_npudump.dump.table import JUDGED, StatsTable
 from pytest_npudump.dump.tree.mindspore import under_first_keys
-from pytest_npudump.errors import DumpError, GoldenError
+from pytest_npudump.errors import DumpError, GoldenError, NpudumpError
 from pytest_npudump.golden.stored_tensors import read_tensors
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.calibration import fed, fed_otherwise, fed_words
@@ -37,7 +37,6 @@ from pytest_npudump.regression.recording import (
 )
 from pytest_npudump.regression.result import Escalation, Finding, Result
 from pytest_npudump.regression.second_run.alone import isolate_suspects
-from pytest_npudump.regression.second_run.suspected import failing_keys, with_reference
 from pytest_npudump.regression.shared_by_ranks import by_rank
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ def _explained(case: Case, first: Result, plan: Plan, attempt: Attempt) -> Escal
     tensors = read_tensors(golden, case.goldens.store) if golden is not None else {}
     findings = _findings(case, first, plan, second.records, tensors)
     findings = with_patterns(findings, second.records, tensors)
-    findings, notes = with_reference(case, first, findings, second.records)
+    findings, notes = _against_reference(case, first, findings, second.records)
     lost = {str(finding.key.sanitised) for finding in findings if finding.healthy}
     records = [*second.records.values()]
     isolated, told = isolate_suspects(
@@ -199,7 +198,7 @@ def _findings(
     tensors: Mapping[str, np.ndarray],
 ) -> tuple[Finding, ...]:
     layers = {sanitise(layer) for layer in plan.layers}
-    failing = [key for key in failing_keys(first) if sanitise(key.layer) in layers]
+    failing = [key for key in first.failing_keys if sanitise(key.layer) in layers]
     disagreements = _disagreements(case, first, failing, records)
     numerics = first.numerics
     tolerances = _tolerances(case, first)
@@ -360,3 +359,44 @@ def _loaded(record: TensorRecord) -> np.ndarray | None:
         return load(record.payload, record.dtype, record.shape)
     except DumpError:
         return None  # a note of the finding says so
+
+
+def _against_reference(
+    case: Case, first: Result, findings: Sequence[Finding], records: Mapping[str, TensorRecord]
+) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+    """Add to the findings what the elements are off from the reference's.
+
+    The reference runs again, on what the second run was fed, for just these layers.
+
+    Args:
+        case: the test.
+        first: its first run.
+        findings: one a failing tensor.
+        records: the second run's tensors by sanitised key.
+
+    Returns:
+        The findings, and a note where the reference could not be computed.
+    """
+    result = first.reference
+    if case.reference is None or result is None or result.comparison is None or not result.failing:
+        return tuple(findings), ()
+    failing = {str(verdict.key.sanitised) for verdict in result.comparison.failing}
+    layers = {sanitise(verdict.key.layer) for verdict in result.comparison.failing}
+    wanted = [record for record in records.values() if sanitise(record.key.layer) in layers]
+    dumped = first.run.records
+    case.reference.settle(case.goldens.facts(case.runtime.producer()))  # this may be another process
+    try:
+        compared = case.reference.compare(wanted, dumped=dumped, patterns=SEARCHED)
+    except NpudumpError as error:
+        return tuple(findings), (f"the second run was not compared with the reference: {error}",)
+    found = {str(e.actual.key.sanitised): e for e in compared.expected}
+    added = []
+    for finding in findings:
+        key = str(finding.key.sanitised)
+        expected = found.get(key) if key in failing else None
+        if expected is not None and expected.elements is not None:
+            told = replace(finding, reference=expected.elements.difference)
+            added.append(replace(told, reference_pattern=expected.pattern))
+        else:
+            added.append(replace(finding, reference=None))
+    return tuple(added), compared.notes

@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import resolve_raw_names
 from pytest_npudump.errors import DumpError
-from pytest_npudump.explain.operator_alone import ACQUITTED
+from pytest_npudump.explain.operator_alone import ACQUITTED, UPSTREAM, nearest_first
 from pytest_npudump.explain.operator_alone import UNKNOWN as NOT_JUDGED
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 from pytest_npudump.language.text import first_of
 from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
 from pytest_npudump.regression import result as status
+from pytest_npudump.regression.dataflow import edges_of_device, edges_of_run
 from pytest_npudump.regression.measured_noise import further_runs
 from pytest_npudump.regression.recording import needs_processes
 from pytest_npudump.regression.result import Escalation, Result, ThirdRun
-from pytest_npudump.regression.second_run.suspected import (
-    edges_of_device,
-    edges_of_run,
-    failing_layers,
-    feeders_of,
-    known_keys,
-    largest_of,
-    needs_inputs,
-    sizes_of,
-    sizes_with_inputs,
-    suspects_of,
-    upstream_of,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_npudump.dump.records import Dump, TensorKey
     from pytest_npudump.graph.edges import Edges
@@ -380,3 +369,122 @@ def joined(second: Escalation, third: Escalation) -> Escalation:
         notes=(*second.notes, *third.notes, f"a third run (--npudump-escalate=twice) dumped {names}"),
         third=told,
     )
+
+
+def suspects_of(outcome: Result) -> tuple[TensorKey, ...]:
+    """Return the outputs to be judged by their inputs, in order of execution.
+
+    They are each independent source and where its change begins; the first failure where no source is known.
+    """
+    found: list[TensorKey] = []
+    for source in outcome.sources.independent if outcome.sources is not None else ():
+        found += [source.key] if source.begins is None else [source.key, source.begins]
+    outputs = [key for key in dict.fromkeys(found or outcome.failing_keys) if key.io == "output"]
+    return tuple(outputs if found else outputs[:1])
+
+
+def known_keys(outcome: Result) -> tuple[str, ...]:
+    """Return the texts of the keys that the golden and the reference know, with the raw names of layers."""
+    found = (outcome.comparison, outcome.reference.comparison if outcome.reference is not None else None)
+    return tuple(key for comparison in found if comparison is not None for key in comparison.golden.keys)
+
+
+def failing_layers(outcome: Result) -> tuple[str, ...]:
+    """Layers with values to look at: a missing one has none, a new one has nothing to be compared with.
+
+    Each is there once, under its raw name where the golden or the reference knows that.
+    """
+    names: dict[str, str] = {}
+    for key in outcome.failing_keys:
+        plain = sanitise(key.layer)
+        if names.get(plain, plain) == plain:
+            names[plain] = key.layer
+    return tuple(names.values())
+
+
+def feeders_of(edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> tuple[str, ...]:
+    """Return the layers whose outputs are what the suspects read, as far as that is known, nearest first.
+
+    Args:
+        edges: of the first run.
+        dump: that run's; what it has not dumped is left out.
+        suspects: the outputs under suspicion.
+    """
+    dumped = {sanitise(record.key.layer): record.key.layer for record in dump.records}
+    ports = (port for key in suspects for port in edges.feeds.get(sanitise(key.layer), ()))
+    layers = (sanitise(port.layer) for port in ports if port not in (None, UNKNOWN, SEVERAL))
+    return tuple(dict.fromkeys(dumped[layer] for layer in layers if layer in dumped))
+
+
+def upstream_of(edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> tuple[str, ...]:
+    """Return the layers that the suspects depend on, nearest first: what feeds them, and a number beyond.
+
+    Args:
+        edges: of the first run.
+        dump: that run's; what it has not dumped is looked through, and left out.
+        suspects: the outputs under suspicion.
+    """
+    dumped = {sanitise(record.key.layer): record.key.layer for record in dump.records}
+    starts = list(dict.fromkeys(sanitise(key.layer) for key in suspects))
+
+    def feeding(layer: str) -> Sequence[str]:
+        ports = edges.feeds.get(layer, ())
+        return [sanitise(port.layer) for port in ports if port is not None and port.slot >= 0]
+
+    direct = {layer for start in starts for layer in feeding(start)}.intersection(dumped) - {*starts}
+    every = nearest_first("", lambda layer: feeding(layer) if layer else starts)
+    found = (dumped[layer] for layer in every if layer in dumped and layer not in starts)
+    return tuple(islice(found, len(direct) + UPSTREAM))
+
+
+def needs_inputs(case: Case, edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> bool:
+    """Whether a suspect reads what no dumped output is known to be: it is dumped as an input, then.
+
+    Args:
+        case: the test.
+        edges: of its first run.
+        dump: that run's.
+        suspects: the outputs under suspicion.
+    """
+    if (case.request.scene, case.request.dump_mode) != ("model", "output"):
+        return False
+    sizes = _output_sizes(dump)
+    return any(size is None for key in suspects for size in _input_sizes(key.layer, edges, sizes))
+
+
+def _output_sizes(dump: Dump) -> dict[tuple[str, int], int]:
+    """Return the bytes of each output that was dumped, by its layer as file names spell it, and its slot."""
+    return {
+        (sanitise(record.key.layer), record.key.slot): record.size or 0
+        for record in dump.records
+        if record.key.io == "output"
+    }
+
+
+def _input_sizes(layer: str, edges: Edges, outputs: Mapping[tuple[str, int], int]) -> tuple[int | None, ...]:
+    """Return the bytes of what a layer reads, constants left out; None where no dumped one is known."""
+    ports = edges.feeds.get(sanitise(layer), (UNKNOWN,))
+    return tuple(outputs.get((sanitise(port.layer), port.slot)) for port in ports if port is not None)
+
+
+def sizes_of(dump: Dump) -> dict[str, int]:
+    """Return the bytes that a dump has of each layer, as file names spell it."""
+    sizes: dict[str, int] = {}
+    for record in dump.records:
+        layer = sanitise(record.key.layer)
+        sizes[layer] = sizes.get(layer, 0) + (record.size or 0)
+    return sizes
+
+
+def largest_of(dump: Dump) -> int:
+    """Return the bytes of the largest tensor of a dump, which stand for those of a tensor that it lacks."""
+    return max((record.size or 0 for record in dump.records), default=0)
+
+
+def sizes_with_inputs(edges: Edges, dump: Dump, wanted: Iterable[str]) -> dict[str, int]:
+    """Return the bytes of layers by file names, what they read included, as far as the dump tells."""
+    sizes, unknown, outputs = sizes_of(dump), largest_of(dump), _output_sizes(dump)
+    for layer in wanted:
+        read = (unknown if size is None else size for size in _input_sizes(layer, edges, outputs))
+        sizes[sanitise(layer)] = sizes.get(sanitise(layer), unknown) + sum(read)
+    return sizes

@@ -11,8 +11,13 @@ from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
 from pytest_npudump.explain.operator_alone import UPSTREAM
 from pytest_npudump.graph.edges import Edges, Port
 from pytest_npudump.graph.edges import GraphNode as Node
-from pytest_npudump.regression.second_run.run_plan import plan_second_run, plan_suspects
-from pytest_npudump.regression.second_run.suspected import edges_of_run, needs_inputs, upstream_of
+from pytest_npudump.regression.dataflow import edges_of_run
+from pytest_npudump.regression.second_run.run_plan import (
+    needs_inputs,
+    plan_second_run,
+    plan_suspects,
+    upstream_of,
+)
 from tests.regression.conftest import BOTH, HEALTHY, PRINTED, REGRESSED, Flow
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import numpy as np
 from PIL import Image
 
 from pytest_npudump.compare.tensors.picture import draw, draw_alone
-from pytest_npudump.report.figures.colours import NOT_A_NUMBER, SAME, cell_colour
-from pytest_npudump.report.figures.error_map import axes_words, map_uri
+from pytest_npudump.report.charts import NOT_A_NUMBER, SAME, axes_words, cell_colour, map_uri
 
 
 def test_a_pixel_is_a_cell_in_the_colour_of_its_error() -> None:

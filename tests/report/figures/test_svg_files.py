@@ -9,7 +9,7 @@ import numpy as np
 
 from pytest_npudump.compare.tensors.picture import draw
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.report.figures.svg_files import write_figures
+from pytest_npudump.report.charts import write_figures
 from pytest_npudump.report.view import IDENTICAL, SOURCE, TensorView
 
 if TYPE_CHECKING:
