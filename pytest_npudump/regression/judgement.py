@@ -1,4 +1,4 @@
-"""A run against its golden and its reference: the judgement that the plugin makes, which can be made again."""
+"""A run against its golden and its reference: the judgement that the plugin makes, and that is repeatable."""
 
 from __future__ import annotations
 
