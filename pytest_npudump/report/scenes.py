@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.ulps import OutputFault
     from pytest_npudump.regression.attempt import GivenTensor
     from pytest_npudump.regression.result import SceneFinding
-    from pytest_npudump.regression.scenes.operator_tensors import OperatorTensor
+    from pytest_npudump.regression.scenes.findings import OperatorTensor
 
 
 def finding_sentence(finding: SceneFinding) -> str:

@@ -35,11 +35,12 @@ from pytest_npudump.report.result_json import COUNTS, result_json
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.entry import TEST, VERSION
 from pytest_npudump.results.folder import record_name
+from pytest_npudump.scene import SCENES
 from pytest_npudump.settings import default_settings
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -88,8 +89,18 @@ def keep(case: Case, result: Result, golden_root: Path) -> Kept:
     refused = pending.refusals if pending is not None else ()
     naming = None if pending is None or refused else partial(pending.named_by, found=tensors)
     record, why = record_text(result.run, naming)
+    run, golden, numerics = result.run.record, result.run.golden, result.numerics
+    snapshot: dict[str, Any] | None = None
+    told_record: dict[str, Any] | None = None
+    if run is not None:
+        snapshot = {"problems": [*run.problems], "notes": [*run.notes]}
+        snapshot |= {"has_tensors": bool(run.tensors), "file_names": run.file_names}
     file = case.goldens.path.relative_to(golden_root).as_posix()
     name = record_name(file, record) if record else ""
+    if record:
+        told_record = {"file": name, "sha256": sha256(record).hexdigest()}
+        told_record |= {"tensors": [*tensors]} if tensors else {}
+        told_record |= {"inherited": [*pending.inherited]} if pending and pending.inherited else {}
     rank = case.exchange.rank.number if case.exchange is not None else None
     rules = [asdict(rule) for rule in case.tolerances.rules]
     line = blank_line(case.nodeid, case.request, case.settings, file, rank) | {
@@ -102,27 +113,22 @@ def keep(case: Case, result: Result, golden_root: Path) -> Kept:
         **{name: told.get(name) for name in _PLACES},
         "problems": list(result.problems),
         "notes": told["notes"],
-        "numerics": _numerics(result),
-        "record": _record(name, record, tensors, pending) if record else None,
-        "snapshot": _snapshot(result.run),
-        "refusals": [*why, *refusals_of(case, result), *refused],
+        "numerics": None if numerics is None else numerics.to_json() | {"why": numerics.describe()},
+        "record": told_record,
+        "snapshot": snapshot,
+        "refusals": [*why, *_refusals(case, result), *refused],
         "producer": dict(result.origin.producer),
         "tolerances": {"preset": case.tolerances.preset, "rules": rules},
     }
     line["options"] |= case.started
-    line["golden"] |= _judged_with(result.run, golden_root) | {"chosen": case.goldens.chosen}
-    dumped = result.run.records if not record else ()
-    types = types_by_key(dumped) if case.tolerances.names_op_types else {}
+    line["golden"] |= {"chosen": case.goldens.chosen}
+    if golden is not None:
+        judged_with = golden.path.relative_to(golden_root).as_posix()
+        line["golden"] |= {"judged_with": judged_with, "sha256": golden.digest}
+    dumped = result.run.records if not record and case.tolerances.names_op_types else ()
+    types = {str(one.key.sanitised): one.op_type for one in dumped if one.op_type}
     file_names = result.run.dump is not None and not result.run.dump.raw_names
     return Kept(line, {name: record} if record else {}, tensors, types, file_names)
-
-
-def _record(
-    name: str, content: bytes, tensors: Mapping[str, Tensor], pending: PendingTensors | None
-) -> dict[str, Any]:
-    told: dict[str, Any] = {"file": name, "sha256": sha256(content).hexdigest()}
-    told |= {"tensors": [*tensors]} if tensors else {}
-    return told | ({"inherited": [*pending.inherited]} if pending is not None and pending.inherited else {})
 
 
 def blank_line(
@@ -190,7 +196,8 @@ def with_golden(kept: Kept, golden: Path) -> Kept:
         whole = read_golden(golden)
         if is_variant:
             content, judged = render(whole).encode(), whole.digest
-        content += types_block(whole, kept.op_types) if kept.op_types else b""
+        if kept.op_types:
+            content += _block_of(kept.op_types.get(sanitised_key(key), "") for key in whole.table.keys)
     digest = sha256(content).hexdigest()
     name = record_name(file, content)
     tensors = kept.line["request"].get("dump_data") == "tensor"
@@ -212,26 +219,6 @@ def _others(given: Any, usual: Any, names: Iterable[str]) -> dict[str, Any]:
     """Return the fields in which something is not as usual."""
     values = {name: getattr(given, name) for name in names}
     return {name: value for name, value in values.items() if value != getattr(usual, name)}
-
-
-def _numerics(result: Result) -> dict[str, Any] | None:
-    numerics = result.numerics
-    return None if numerics is None else numerics.to_json() | {"why": numerics.describe()}
-
-
-def _judged_with(run: Run, golden_root: Path) -> dict[str, str | None]:
-    golden = run.golden
-    if golden is None:
-        return {"judged_with": None, "sha256": None}
-    return {"judged_with": golden.path.relative_to(golden_root).as_posix(), "sha256": golden.digest}
-
-
-def _snapshot(left: Run) -> dict[str, Any] | None:
-    run = left.record
-    if run is None:
-        return None
-    told = {"problems": [*run.problems], "notes": [*run.notes]}
-    return {**told, "has_tensors": bool(run.tensors), "file_names": run.file_names}
 
 
 _COLUMNS = ("keys", "dtypes", "shapes", "counts", "wide", "digests")
@@ -262,21 +249,6 @@ def record_text(
         return render(replace(golden, blocks={**golden.blocks, OP_TYPES: lines})).encode(), ()
     except GoldenError as error:
         return None, (str(error),)
-
-
-def types_by_key(records: Iterable[TensorRecord]) -> dict[str, str]:
-    """Return the types of operators by sanitised key, of those that are known."""
-    return {str(record.key.sanitised): record.op_type for record in records if record.op_type}
-
-
-def types_block(golden: Record, types: Mapping[str, str]) -> bytes:
-    """Return the block of types for the end of a golden's file.
-
-    Args:
-        golden: as it is in the file.
-        types: as :func:`types_by_key` has them.
-    """
-    return _block_of(types.get(sanitised_key(key), "") for key in golden.table.keys)
 
 
 def _block_of(names: Iterable[str]) -> bytes:
@@ -318,35 +290,22 @@ def _line(name: str) -> str:
 _UPDATE = "approve with --npudump-update-golden"
 
 
-def refusals_of(case: Case, result: Result) -> tuple[str, ...]:
-    """Return the reasons, in words; nothing where the run may be approved by what was kept of it.
-
-    Args:
-        case: the test.
-        result: what became of the test.
-    """
-    return tuple(_reasons(case, result))
-
-
-def _reasons(case: Case, result: Result) -> Iterator[str]:
-    if result.run.record is None:
-        if result.status not in status.GOOD:
-            yield _unseen(case, result)
+def _refusals(case: Case, result: Result) -> Iterator[str]:
+    """Yield why the run may not be approved by what was kept of it, in words."""
+    run = result.run.record
+    if run is None:
+        if result.status not in status.GOOD and SCENES[case.request.scene].statistics:
+            yield f"nothing was compared: {result.status}"
+        elif result.status not in status.GOOD:
+            yield f"the scene {case.request.scene} is judged without statistics of its own"
         return
-    yield from problems_of(terms_of(case), result.run.record)
+    yield from problems_of(terms_of(case), run)
     if case.exchange is not None or result.part:
         yield f"several ranks or devices have one golden, of which one was kept: {_UPDATE}"
     if result.reference is not None and not result.reference.good:
         yield f"its layers are not shown to agree with the reference {result.reference.model.name}"
-    if result.run.golden is None and result.run.record.facts.get("device_target") == "CPU":
+    if result.run.golden is None and run.facts.get("device_target") == "CPU":
         yield f"which outputs MindSpore's CPU kernels leave unwritten takes runs of its own: {_UPDATE}"
-
-
-def _unseen(case: Case, result: Result) -> str:
-    scene = case.request.scene
-    if scene not in {"model", "op"}:
-        return f"the scene {scene} is judged without statistics of its own"
-    return f"nothing was compared: {result.status}"
 
 
 _WAITING = (status.FAILED, status.MISSING_GOLDEN)
@@ -423,15 +382,12 @@ def _collected(case: Case, kept: KeptLayers, dump: Dump, again: Escalation) -> P
         else:
             lacking.append(str(record.key))
     if lacking:
-        return PendingTensors(refusals=(_lacking(lacking, again.problem),))
+        why = f" ({again.problem})" if again.problem else ""
+        refusal = (
+            f"its golden keeps tensors, and neither the run nor its second run has that of "
+            f"{first_of(dict.fromkeys(lacking))}{why}: {_UPDATE}"
+        )
+        return PendingTensors(refusals=(refusal,))
     tensors = KeptTensors.of(found, dict.fromkeys(left_out), kept.sources)
     tensors.refuse_beyond(case.settings.tensor_budget)
     return PendingTensors(tensors, tuple(inherited))
-
-
-def _lacking(keys: Sequence[str], problem: str) -> str:
-    why = f" ({problem})" if problem else ""
-    return (
-        f"its golden keeps tensors, and neither the run nor its second run has that of "
-        f"{first_of(dict.fromkeys(keys))}{why}: {_UPDATE}"
-    )

@@ -130,7 +130,10 @@ class Overrides:
         )
 
     def _tolerances(self, given: Mapping[str, Any]) -> Tolerances:
-        rules = [_rule(rule) for rule in given["rules"]]
+        rules = [
+            Rule(**{**rule, "producer": tuple((str(n), str(g)) for n, g in rule.get("producer", ()))})
+            for rule in given["rules"]
+        ]
         preset = str(given["preset"])
         if self.tolerances is not None:
             rules = [*self.tolerances.rules, *(rule for rule in rules if rule.source in _MARKER)]
@@ -168,11 +171,6 @@ def _find_root(entries: Iterable[Entry], start: Path) -> Path:
 def _known(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
     """Return what this version knows; a field of another version is left out."""
     return {name: value for name, value in given.items() if name in names}
-
-
-def _rule(given: Mapping[str, Any]) -> Rule:
-    producer = tuple((str(name), str(glob)) for name, glob in given.get("producer", ()))
-    return Rule(**{**given, "producer": producer})
 
 
 def _senseless(entry: Entry, error: Exception) -> ResultsError:
@@ -237,7 +235,9 @@ def rejudge(folder: ResultsFolder, entry: Entry, terms: Overrides) -> Rejudged:
         outcome = _judged(judging, golden, run, entry, goldens.store)
     except NpudumpError as error:
         return Rejudged(entry, None, UNJUDGED, str(error))
-    result = replace(outcome, origin=terms.origin(entry), part=_whose(entry))
+    rank = entry.data["rank"]
+    part = str(entry.data["part"]) or ("" if rank is None else f"rank {rank}")
+    result = replace(outcome, origin=terms.origin(entry), part=part)
     word = {status.PASSED: GOOD, status.FAILED: BAD}.get(outcome.status, UNJUDGED)
     if entry.data["outcome"] == XFAILED:
         return Rejudged(entry, result, LEFT_OUT, said("it is expected to fail"), golden)
@@ -342,8 +342,3 @@ def _standing(entry: Entry) -> Rejudged:
     if word == GOOD and entry.data["incomplete"] not in {None, "it was not compared"}:
         word = UNJUDGED
     return Rejudged(entry, None, word, f"as its run had it: {why}")
-
-
-def _whose(entry: Entry) -> str:
-    rank = entry.data["rank"]
-    return str(entry.data["part"]) or ("" if rank is None else f"rank {rank}")

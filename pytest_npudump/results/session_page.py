@@ -79,15 +79,18 @@ def _test(folder: ResultsFolder, entry: Entry, terms: Overrides) -> TestView:
     if word != GOOD:
         told["elements"], problem = _elements(entry)
         notes += [problem] if problem else []
+    before = golden.facts if golden is not None else {}
+    actual = {str(fact): str(value) for fact, value in data["producer"].items()}
     whose = data["part"] or ("" if data["rank"] is None else _("rank {rank}").format(rank=data["rank"]))
     preset, numerics = data["tolerances"]["preset"], (data["numerics"] or {}).get("bounds", "")
+    words = headline(result).removeprefix("npudump: ") if result is not None and not result.good else ""
     fallback = next(iter(data["problems"]), "") or str(data["incomplete"] or "")
     return TestView(
         name=f"{entry.test} ({whose})" if whose else entry.test,
         word=word,
         status=entry.status,
         runtime=str(data["runtime"]),
-        headline="" if word == GOOD else _headline(result) or fallback,
+        headline="" if word == GOOD else words or fallback,
         ways_out=tuple(ways_out(result)) if result is not None and word != GOOD else (),
         text=tuple(full_lines(result))
         if result is not None and word != GOOD
@@ -99,7 +102,7 @@ def _test(folder: ResultsFolder, entry: Entry, terms: Overrides) -> TestView:
         if numerics and preset == "default"
         else str(preset),
         when=str(data["time"]),
-        producers=_producers(golden, data["producer"]),
+        producers=tuple((fact, before.get(fact), actual.get(fact)) for fact in {**before, **actual}),
         **told,
     )
 
@@ -110,12 +113,6 @@ def _word(entry: Entry) -> str:
     if entry.status in status.GOOD:
         return BAD if entry.data["outcome"] == FAILED else GOOD
     return BAD if entry.status in {status.FAILED, status.MISSING_GOLDEN} or entry.data["problems"] else OPEN
-
-
-def _headline(result: Result | None) -> str:
-    if result is None or result.good:
-        return ""
-    return headline(result).removeprefix("npudump: ")
 
 
 def _compared(result: Result, golden: Record | None) -> dict[str, Any]:
@@ -146,12 +143,6 @@ def _elements(entry: Entry) -> tuple[Any, str]:
     found, problem = read_elements(Path(str(details)).with_name("report.json"), entry.test)
     telling = tuple(one for one in found if one.picture or one.measures or one.reproduced is False)
     return telling, problem.replace(str(details), shown(Path(str(details))))
-
-
-def _producers(golden: Record | None, producer: Any) -> tuple[tuple[str, str | None, str | None], ...]:
-    actual = {str(name): str(value) for name, value in dict(producer).items()}
-    before = golden.facts if golden is not None else {}
-    return tuple((name, before.get(name), actual.get(name)) for name in dict.fromkeys([*before, *actual]))
 
 
 INDEX = "index.html"

@@ -1,6 +1,6 @@
 """Scenes that need no comparison of statistics: each has a judge and findings of its own.
 
-They share ``operator_tensors``: each tensor of an operator described by itself.
+They share ``findings``: the result that is made of them, and each tensor of an operator described by itself.
 """
 
 from __future__ import annotations

@@ -22,10 +22,10 @@ from pytest_npudump.record.run_folder import dump_folders
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.diagnose import ran_under_dump, why_unshown
 from pytest_npudump.regression.result import Result
-from pytest_npudump.regression.scenes.operator_tensors import OperatorTensor, described
+from pytest_npudump.regression.scenes.findings import OperatorTensor, described, grouped, result_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from pytest_npudump.dump.files.container import ContainerTensor
     from pytest_npudump.dump.files.core import Core
@@ -48,17 +48,14 @@ def judge(case: Case, attempt: Attempt) -> Result:
     outcome = examine(case, attempt)
     activity = case.runtime.activity
     if outcome.good and activity.evidence.failed:
-        return replace(outcome, status=status.FAILED, problems=(_undumped(activity.evidence.failed),))
+        problem = (
+            f"{' and '.join(activity.evidence.failed)}, an error of the device, and yet no exception dump "
+            f"was left; look into the CANN log for [Dump][Exception], and whether the disk is full"
+        )
+        return replace(outcome, status=status.FAILED, problems=(problem,))
     if not outcome.good or ran_under_dump(activity):
         return outcome
     return Result(status.ERROR, None, problems=(f"no operator failed, and {why_unshown(case, attempt)}",))
-
-
-def _undumped(calls: Sequence[str]) -> str:
-    return (
-        f"{' and '.join(calls)}, an error of the device, and yet no exception dump was left; look into the "
-        f"CANN log for [Dump][Exception], and whether the disk is full"
-    )
 
 
 def examine(case: Case, attempt: Attempt | None) -> Result:
@@ -73,7 +70,12 @@ def examine(case: Case, attempt: Attempt | None) -> Result:
     try:
         for tree in find_dumps(attempt, os.environ) if attempt is not None else ():
             foreign = dumps_of_others(tree, _used_by_others(case))
-            notes += [_left_out(tree, foreign)] if foreign else []
+            if foreign:
+                parts = {path.relative_to(tree.root).parts[0] for path in foreign}
+                devices = ", ".join(sorted(parts, key=int))
+                notes.append(
+                    f"exception dumps of device {devices} in {tree.root} are left to the ranks that use it"
+                )
             found = tree.without(foreign)
             read, unreadable = _read(found)
             failed += read
@@ -81,19 +83,11 @@ def examine(case: Case, attempt: Attempt | None) -> Result:
             notes += () if found.outside else found.tree.notes
     except (DumpError, OSError) as error:
         problems.append(f"the exception dumps cannot be looked for: {error}")
-    findings = _grouped(failed)
+    findings = grouped(failed, lambda one: one.identity)
     detail = case.request.dump_scene == "aic_err_detail_dump"
     if detail and findings and not any(one.kind == DETAIL for one in findings):
         notes.append(_FALLBACK)
-    good = not findings and not problems
-    return Result(
-        status.PASSED if good else status.FAILED,
-        None,
-        problems=tuple(problems),
-        notes=tuple(notes),
-        tensors=sum(len(one.tensors) for one in findings),
-        findings=findings,
-    )
+    return result_of(findings, problems, notes, tensors=sum(len(one.tensors) for one in findings))
 
 
 def _used_by_others(case: Case) -> Callable[[int], bool]:
@@ -104,11 +98,6 @@ def _used_by_others(case: Case) -> Callable[[int], bool]:
     if given is not None:
         return lambda device: device != given
     return lambda device: device != rank.local and (device < rank.local_size or not rank.local_size)
-
-
-def _left_out(found: Found, foreign: Collection[Path]) -> str:
-    devices = ", ".join(sorted({path.relative_to(found.root).parts[0] for path in foreign}, key=int))
-    return f"exception dumps of device {devices} in {found.root} are left to the ranks that use it"
 
 
 def _read(found: Found) -> tuple[list[FailedOperator], list[str]]:
@@ -128,17 +117,6 @@ def _read(found: Found) -> tuple[list[FailedOperator], list[str]]:
         beside = tuple(path for path in found.others if path.parent == file.path.parent)
         failed.append(replace(one, attached=beside))
     return failed, problems
-
-
-def _grouped(failed: Sequence[FailedOperator]) -> tuple[FailedOperator, ...]:
-    """Return one finding an operator, the first of its dumps, in the order of time."""
-    groups: dict[tuple[object, ...], FailedOperator] = {}
-    for one in failed:
-        first = groups.get(one.identity)
-        groups[one.identity] = (
-            one if first is None else replace(first, executions=first.executions + one.executions)
-        )
-    return tuple(groups.values())
 
 
 NORM, BRIEF, CALLBACK, CUSTOM, DETAIL = "norm", "brief", "callback", "custom", "detail"

@@ -27,14 +27,19 @@ from pytest_npudump.regression.diagnose import not_dumped, ran_under_dump, why_u
 from pytest_npudump.regression.recording import golden_to_start_from
 from pytest_npudump.regression.result import Result, recorded
 from pytest_npudump.regression.run_record import unreadable
-from pytest_npudump.regression.scenes.operator_tensors import OperatorTensor, described
+from pytest_npudump.regression.scenes.findings import (
+    OperatorTensor,
+    described,
+    grouped,
+    place_of,
+    result_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.dump.places import Place
-    from pytest_npudump.dump.records import TensorKey, TensorRecord
+    from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.dump.tree.find import Tree
     from pytest_npudump.record.record import Record
     from pytest_npudump.regression.attempt import Attempt
@@ -64,15 +69,8 @@ def judge(case: Case, attempt: Attempt) -> Result:
         facts = case.goldens.facts(case.runtime.producer())
         problems = (*foreign(golden, case.goldens.test, facts), *problems)
     new = tuple(one for one in found if not is_known(one, known))
-    good = not new and not problems
-    return Result(
-        status.PASSED if good else status.FAILED,
-        path,
-        problems=problems,
-        notes=(*(unsaid(golden) if golden else ()), *_notes(found, new, known)),
-        tensors=len(dump.records),
-        findings=new,
-    )
+    notes = (*(unsaid(golden) if golden else ()), *_notes(found, new, known))
+    return result_of(new, problems, notes, tensors=len(dump.records), golden=path)
 
 
 def is_known(one: Overflow, known: Mapping[str, Sequence[str]]) -> bool:
@@ -160,14 +158,13 @@ def _with_models(dump: Dump, tree: Tree, activity: Activity) -> Dump:
     ran = {*map(str, activity.models), *activity.evidence.models}
     if len(ran) < _SEVERAL and len({place.model for place in places.values()} - {""}) < _SEVERAL:
         return dump
-    return replace(dump, records=tuple(_with_model(record, places) for record in dump.records))
-
-
-def _with_model(record: TensorRecord, places: Mapping[Path, Place]) -> TensorRecord:
-    place = places.get(record.path)
-    if record.key.model or place is None:
-        return record
-    return replace(record, key=replace(record.key, model=place.model))
+    records = tuple(
+        replace(one, key=replace(one.key, model=places[one.path].model))
+        if one.path in places and not one.key.model
+        else one
+        for one in dump.records
+    )
+    return replace(dump, records=records)
 
 
 def _notes(
@@ -296,8 +293,9 @@ def find_overflows(
             operators = _operators(unit, path, dumped)
             named.update(operators)
             found.append(_overflow(unit, path, operators))
-    found += _without_record(record for record in dumped if record.path not in named)
-    return _grouped(found), tuple(problems)
+    others = (one for one in dumped if one.path not in named and not _is_mindspore(one))
+    found += [_found(operator, _NO_RECORD) for operator in _executions(others)]
+    return grouped(found, _identity), tuple(problems)
 
 
 def detected_by_mindspore(dumped: Iterable[TensorRecord]) -> tuple[Overflow, ...]:
@@ -306,12 +304,11 @@ def detected_by_mindspore(dumped: Iterable[TensorRecord]) -> tuple[Overflow, ...
     Its synchronous dump (``op_debug_mode`` 3) leaves their inputs and outputs as npy files, and no record.
     """
     by_mindspore = (record for record in dumped if _is_mindspore(record) and record.op_type != "Parameter")
-    return _grouped(_found(operator, _BY_MINDSPORE) for operator in _executions(by_mindspore))
+    return grouped((_found(operator, _BY_MINDSPORE) for operator in _executions(by_mindspore)), _identity)
 
 
-def _without_record(dumped: Iterable[TensorRecord]) -> Iterator[Overflow]:
-    of_cann = (record for record in dumped if not _is_mindspore(record))
-    return (_found(operator, _NO_RECORD) for operator in _executions(of_cann))
+def _identity(one: Overflow) -> object:
+    return (one.name, one.kinds, *(() if one.layer else (one.task, one.stream)))
 
 
 def _is_mindspore(record: TensorRecord) -> bool:
@@ -323,16 +320,6 @@ def _executions(dumped: Iterable[TensorRecord]) -> Iterable[Sequence[TensorRecor
     for record in dumped:
         executions[replace(record.key, io="", slot=0)].append(record)
     return executions.values()
-
-
-def _grouped(found: Iterable[Overflow]) -> tuple[Overflow, ...]:
-    """Return one finding an operator, place and kind: the first, with the number of executions."""
-    groups: dict[tuple[object, ...], Overflow] = {}
-    for one in found:
-        key = (one.name, one.kinds, *(() if one.layer else (one.task, one.stream)))
-        earlier = groups.get(key)
-        groups[key] = one if earlier is None else replace(earlier, executions=earlier.executions + 1)
-    return tuple(groups.values())
 
 
 def _records(path: Path) -> Iterator[tuple[OverflowUnit, ...]]:
@@ -355,7 +342,6 @@ def _overflow(unit: OverflowUnit, path: Path, operators: Mapping[Path, Sequence[
 
 def _found(operator: Sequence[TensorRecord], kinds: tuple[str, ...]) -> Overflow:
     first = operator[0]
-    _, sign, qualifiers = _head(first.key).partition("#")
     return Overflow(
         first.key.layer,
         first.op_type,
@@ -363,14 +349,10 @@ def _found(operator: Sequence[TensorRecord], kinds: tuple[str, ...]) -> Overflow
         first.task or 0,
         first.stream or 0,
         first.path,
-        qualifiers if sign else "",
+        place_of(first.key),
         tuple(map(_tensor, operator)),
-        name=_head(replace(first.key, turn=0, step=0, load=0)),
+        name=str(replace(first.key, turn=0, step=0, load=0)).rpartition(":")[0],
     )
-
-
-def _head(key: TensorKey) -> str:
-    return str(key).rpartition(":")[0]
 
 
 def _operators(
