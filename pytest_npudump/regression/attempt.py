@@ -80,12 +80,9 @@ class WrongOperator:
         for value in values:
             for name in ("there", "got", "expected"):
                 if isinstance(value.get(name), float):
-                    value[name] = _plain(value[name])
+                    number = value[name]
+                    value[name] = number if number - number == 0 else str(number)
         return found
-
-
-def _plain(value: float) -> float | str:
-    return value if value - value == 0 else str(value)
 
 
 @dataclass(slots=True)

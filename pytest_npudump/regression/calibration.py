@@ -111,7 +111,13 @@ def fed_otherwise(
             alike = Counter(each.digest for each in here) & Counter(each.digest for each in there)
             here, there = _without(here, alike), _without(there, alike)
         known = all(each.stats is not None for each in (*here, *there))
-        before, after = (StatsTable.from_records(_numbered(run)) for run in (here, there))
+        before, after = (
+            StatsTable.from_records(
+                replace(each, key=replace(each.key, step=number), digest="")
+                for number, each in enumerate(run)
+            )
+            for run in (here, there)
+        )
         if not known or judge_tables(before, after, tolerances, RUN).failing:
             names.add(name)
     return frozenset(names)
@@ -156,11 +162,6 @@ def _without(run: Sequence[TensorRecord], digests: Counter[str]) -> list[TensorR
         else:
             rest.append(each)
     return rest
-
-
-def _numbered(run: Sequence[TensorRecord]) -> Iterator[TensorRecord]:
-    for number, each in enumerate(run):
-        yield replace(each, key=replace(each.key, step=number), digest="")
 
 
 def measure(case: Case, first: Result, attempt: Attempt, member: int) -> Member | str:
@@ -274,10 +275,19 @@ def conclude(case: Case, first: Result, members: Sequence[Member]) -> Result:
     strayed = [member.strayed for member in members]
     held = hold_out(strayed)
     if held.factor is None:
-        return unrecorded(first, _not_calibrated(held))
+        shown = first_of(held.sensitive, separator="; ")
+        problem = (
+            f"not calibrated: bounds made from all members but one do not hold for that one, even with "
+            f"factor {FACTORS[-1]:g}. Most sensitive: {shown}. Take more members, give these layers a rule "
+            f"of their own, or leave them out with layers"
+        )
+        return unrecorded(first, problem)
     varied = varied_words(member.variation for member in members)
     measured = calibrated(strayed, alike, held.factor, varied, filtered=bool(case.request.layers))
-    notes = (*_told(members, held, varied), *_not_varied(case, members, varied), *measured.notes)
+    words = f"calibrated with {len(members)} members, varied: {', '.join(varied)}; factor {held.factor:g}"
+    if held.factor != FACTOR:
+        words += f", raised from {FACTOR:g} as members that were held out did not pass with less"
+    notes = (words, *_not_varied(case, members, varied), *measured.notes)
     measured = replace(measured, notes=notes)
     if first.status == status.PENDING:
         return _recorded(case, first, measured)
@@ -317,22 +327,6 @@ def unrecorded(first: Result, problem: str) -> Result:
     pending = first.status == status.PENDING
     word, lost = (status.PENDING, "nothing was recorded: ") if pending else (status.ERROR, "")
     return replace(first, status=word, problems=(f"{lost}{problem}",))
-
-
-def _not_calibrated(held: HeldOut) -> str:
-    shown = first_of(held.sensitive, separator="; ")
-    return (
-        f"not calibrated: bounds made from all members but one do not hold for that one, even with factor "
-        f"{FACTORS[-1]:g}. Most sensitive: {shown}. Take more members, give these layers a rule of their "
-        f"own, or leave them out with layers"
-    )
-
-
-def _told(members: Sequence[Member], held: HeldOut, varied: tuple[str, ...]) -> tuple[str, ...]:
-    notes = [f"calibrated with {len(members)} members, varied: {', '.join(varied)}; factor {held.factor:g}"]
-    if held.factor != FACTOR:
-        notes[0] += f", raised from {FACTOR:g} as members that were held out did not pass with less"
-    return tuple(notes)
 
 
 def _not_varied(case: Case, members: Sequence[Member], varied: tuple[str, ...]) -> Iterator[str]:
@@ -375,20 +369,15 @@ def _calibrated(case: Case, first: Result, measured: Measured) -> Result:
         recording = case.goldens.calibrate(golden, measured.cells, measured.head)
     except GoldenError as error:
         return unrecorded(first, f"not calibrated: {error}")
-    notes = (*measured.notes, *_change_notes(first), *_blind_notes(case, measured, golden.table))
+    notes, comparison = measured.notes, first.comparison
+    if comparison is not None and comparison.changed:
+        note = (
+            f"measured around this run, in which {comparison.changed} tensors changed within tolerance "
+            f"(first {comparison.first_within}): the measured bounds allow for none of that change"
+        )
+        notes = (*notes, note)
+    notes += _blind_notes(case, measured, golden.table)
     return replace(first, notes=first.notes + notes, recording=recording)
-
-
-def _change_notes(first: Result) -> tuple[str, ...]:
-    """Say that what lies between the golden and the run that was calibrated is no noise."""
-    comparison = first.comparison
-    if comparison is None or not comparison.changed:
-        return ()
-    note = (
-        f"measured around this run, in which {comparison.changed} tensors changed within tolerance (first "
-        f"{comparison.first_within}): the measured bounds allow for none of that change"
-    )
-    return (note,)
 
 
 def _blind_notes(case: Case, measured: Measured, table: StatsTable) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from pytest_npudump.regression.result import KeptLayers
 from pytest_npudump.request import AUTO_LAYERS, is_glob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.compare.stats.verdict import Comparison
@@ -149,7 +149,9 @@ def layers_to_keep(case: Case, golden: Record | None, dump: Dump) -> KeptLayers:
     table = StatsTable.from_records(dump.records)
     told = golden_sources(golden)
     names = (*_sources_of_change(case, golden, dump, table), *case.past_sources, *told)
-    sources = _known(names, ran)[:_MOST_SOURCES]
+    spelt = {sanitise(layer): layer for layer in ran}
+    known = (spelt.get(sanitise(name)) for name in names)
+    sources = tuple(dict.fromkeys(name for name in known if name is not None))[:_MOST_SOURCES]
     wanted |= {*sources, *_outputs(case, golden, dump, table, tuple(ran))}
     return KeptLayers(tuple(layer for layer in ran if layer in wanted), sources)
 
@@ -187,13 +189,6 @@ def source_names(comparison: Comparison, sources: Sources | None) -> tuple[str, 
     if sources is not None and sources.independent:
         return tuple(dict.fromkeys(source.key.layer for source in sources.independent))
     return (comparison.first.key.layer,) if comparison.first is not None else ()
-
-
-def _known(names: Iterable[str], ran: Iterable[str]) -> tuple[str, ...]:
-    """Return the layers that ran of these names, as the run spells them."""
-    spelt = {sanitise(layer): layer for layer in ran}
-    found = (spelt.get(sanitise(name)) for name in names)
-    return tuple(dict.fromkeys(name for name in found if name is not None))
 
 
 def _sources_of_change(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> tuple[str, ...]:

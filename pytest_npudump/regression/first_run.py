@@ -231,7 +231,8 @@ def judge_settled(case: Case, attempt: Attempt) -> tuple[Result, Settled]:
         if mode != ALL or names_variants(case.goldens.common):
             return _error(case, str(error))
     if mode in {FAILED, NEW} and case.exchange is not None:
-        return _refused(case, f"--npudump-update-golden={mode} is for one process, and this run has ranks")
+        problem = f"--npudump-update-golden={mode} is for one process, and this run has ranks"
+        return _error(case, f"{problem}: approve with --npudump-update-golden, some tests by their names")
     if mode == NEW:
         mode = "" if _has_golden(case) else ALL
     if problem := _unwritable(case, mode, facts):
@@ -276,10 +277,6 @@ def _why(outcome: Result) -> str:
     else:
         words = next(iter(outcome.problems), "the reference or the scene")
     return f"the golden was written anew because the run differed from it: {words}"
-
-
-def _refused(case: Case, problem: str) -> tuple[Result, Settled]:
-    return _error(case, f"{problem}: approve with --npudump-update-golden, some tests by their names")
 
 
 def _error(case: Case, problem: str) -> tuple[Result, Settled]:

@@ -32,7 +32,7 @@ from pytest_npudump.regression.run_record import changed, notes_on, problems_of
 from pytest_npudump.request import AUTO_LAYERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.compare.judge import Terms
@@ -89,9 +89,19 @@ def judge_run(
     doubtful: tuple[str, ...] = ()
     lacking: tuple[str, ...] = ()
     if kept:
-        lost = _lost_tensors(golden, missing_tensors(golden, stored, terms.kept))
+        if missing := missing_tensors(golden, stored, terms.kept):
+            first = f"{missing[0]}" + (f" and {len(missing) - 1} more" if missing[1:] else "")
+            problem = (
+                f"golden tensors named in the marker are not beside {golden.path.name}: {first}; restore the "
+                f"safetensors file from version control, or approve anew with --npudump-update-golden"
+            )
+            lost = (problem,)
         if AUTO_LAYERS in terms.kept and not stored:
-            lost = (*lost, _nothing_kept(golden))
+            problem = (
+                f"golden_tensors is 'auto', and {golden.path.name} keeps no tensors: restore it from version "
+                f"control, or approve anew with --npudump-update-golden"
+            )
+            lost = (*lost, problem)
         doubtful = left_out_notes(left_out(golden))
     try:
         if at_hand is not None:
@@ -167,25 +177,6 @@ def _idle_rules(terms: Terms, comparison: Comparison) -> tuple[str, ...]:
     return tuple(rule.describe() for rule in of_files.unmatched(told_by_both(comparison)[1]))
 
 
-def _lost_tensors(golden: Record, missing: tuple[str, ...]) -> tuple[str, ...]:
-    """Say which tensors the marker wants kept and the golden has not, lost or never recorded."""
-    if not missing:
-        return ()
-    first = f"{missing[0]}" + (f" and {len(missing) - 1} more" if missing[1:] else "")
-    problem = (
-        f"golden tensors named in the marker are not beside {golden.path.name}: {first}; restore the "
-        f"safetensors file from version control, or approve anew with --npudump-update-golden"
-    )
-    return (problem,)
-
-
-def _nothing_kept(golden: Record) -> str:
-    return (
-        f"golden_tensors is 'auto', and {golden.path.name} keeps no tensors: restore it from version "
-        f"control, or approve anew with --npudump-update-golden"
-    )
-
-
 def _changes(comparison: Comparison, changes: Changes) -> tuple[str, ...]:
     """Return the problem that values within tolerance are, where the run is to fail for any change."""
     if not changes.found:
@@ -225,16 +216,12 @@ def changes_of(comparison: Comparison, golden: Record) -> Changes:
     judged = judge_tables(comparison.golden, comparison.actual, Tolerances(_EXACT))
     passing = {verdict.key for verdict in comparison.verdicts() if verdict.changed}
     changed = tuple(verdict for verdict in judged.failing if verdict.key in passing)
-    wavering = _layers(comparison, comparison.within_noise | comparison.unsteady & comparison.differing)
+    strays = comparison.within_noise | comparison.unsteady & comparison.differing
+    every = enumerate(comparison.verdicts())
+    wavering = {sanitise(verdict.key.layer) for at, verdict in every if at in strays}
     following = _following(golden, wavering)
     found = tuple(verdict for verdict in changed if sanitise(verdict.key.layer) not in following)
     return Changes(found, len(changed) - len(found))
-
-
-def _layers(comparison: Comparison, positions: Iterable[int]) -> set[str]:
-    wanted = frozenset(positions)
-    every = enumerate(comparison.verdicts())
-    return {sanitise(verdict.key.layer) for at, verdict in every if at in wanted}
 
 
 def _following(golden: Record, layers: set[str]) -> set[str]:

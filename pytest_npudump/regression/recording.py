@@ -108,7 +108,11 @@ def record(
         blocks, unread = edges_to_keep(case, golden, first.run.dump, table)
         lost += unread
     try:
-        known = {**measured.head, **_known_of_run(case, golden, first)}
+        known = dict(measured.head)
+        empty = empty_operators(case, first.run.dump) if first.run.dump is not None else None
+        known |= {} if empty is None else {EMPTY: empty}
+        unwritten = by_layer(new_entries(golden, first.run.unwritten))
+        known |= {UNWRITTEN: unwritten} if unwritten else {}
         known |= {REASON: case.settings.reason} if case.settings.reason else {}
         recording = case.goldens.record(golden, measured.on(table), producer, tensors, known, blocks=blocks)
     except GoldenError as error:
@@ -118,13 +122,6 @@ def record(
     notes += tuple(filter(None, [describe_not_finite(table)]))
     result = recorded(recording, notes=(*lost, *notes, *measured.notes), tensors=len(table))
     return replace(result, part=first.part, run=first.run)
-
-
-def _known_of_run(case: Case, golden: Record | None, first: Result) -> dict[str, object]:
-    """Return what the golden says of tensors that have no row in it."""
-    empty = empty_operators(case, first.run.dump) if first.run.dump is not None else None
-    unwritten = by_layer(new_entries(golden, first.run.unwritten))
-    return ({} if empty is None else {EMPTY: empty}) | ({UNWRITTEN: unwritten} if unwritten else {})
 
 
 def _random_notes(case: Case, dump: Dump) -> tuple[str, ...]:

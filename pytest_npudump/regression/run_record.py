@@ -142,7 +142,9 @@ def record_of_run(case: Case, golden: Record | None, dump: Dump, table: StatsTab
         *runs_without_order(dump.records, evidence.runners),
     )
     elements = bool(case.request.golden_tensors)
-    named = _named(table, raw_names(case, golden, dump))
+    raw = raw_names(case, golden, dump)
+    single = {name: names[0] for name, names in raw.items() if len(names) == 1 and names[0] != name}
+    named = table if not single else replace(table, keys=tuple([_renamed(key, single) for key in table.keys]))
     empty = empty_operators(case, dump)
     known = golden is not None and same_layers(golden.table, named)  # and edges of a run take time
     edges = {} if known else edges_to_keep(case, golden, dump, named)[0]
@@ -158,14 +160,6 @@ def record_of_run(case: Case, golden: Record | None, dump: Dump, table: StatsTab
         problems=unreadable(dump) + threads,
         notes=dump.notes,
     )
-
-
-def _named(table: StatsTable, raw: Mapping[str, tuple[str, ...]]) -> StatsTable:
-    """Return the table under raw names, where a layer has exactly one that is not its own."""
-    single = {name: names[0] for name, names in raw.items() if len(names) == 1 and names[0] != name}
-    if not single:
-        return table
-    return replace(table, keys=tuple([_renamed(key, single) for key in table.keys]))
 
 
 def _renamed(text: str, names: Mapping[str, str]) -> str:

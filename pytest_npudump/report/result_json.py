@@ -14,7 +14,7 @@ from pytest_npudump.report.origins import small_sources
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_npudump.regression.result import Origin, Result
+    from pytest_npudump.regression.result import Result
     from pytest_npudump.report.files import ReportFiles
 
 _NOTES = 5
@@ -64,7 +64,9 @@ def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
         told["operator"] = finding_operator(result.findings[0])
     if escalation is not None:
         told["reproduced"] = None if escalation.problem else escalation.reproduced
-    told["notes"] = _notes(result)
+    # The notes on all runs, alike in every session: without the name of the folder of the dumps.
+    notes = result.notes + (escalation.notes if escalation is not None else ())
+    told["notes"] = [*dict.fromkeys(note.replace(f"{result.origin.directory}/", "") for note in notes)]
     if details is not None:
         from pytest_npudump.report.terminal import headline, ways_out  # noqa: PLC0415 - only for failures
 
@@ -91,23 +93,25 @@ def _cut_within(value: Any) -> Any:
     return [*map(_cut_within, value)] if isinstance(value, list | tuple) else value
 
 
-def _notes(result: Result) -> list[str]:
-    """Return the notes on all runs, alike in every session: without the name of the folder of the dumps."""
-    notes = result.notes + (result.escalation.notes if result.escalation is not None else ())
-    return list(dict.fromkeys(note.replace(f"{result.origin.directory}/", "") for note in notes))
-
-
 def full_json(result: Result) -> dict[str, Any]:
     """Return everything that is known of a test's runs."""
+    origin, measured = result.origin, result.measured
     return {
         "test": result.origin.test,
         "status": result.status,
-        "origin": _origin(result.origin),
+        "origin": {
+            "runtime": origin.runtime,
+            "producer": dict(origin.producer),
+            "models": list(origin.models),
+            "digests": dict(origin.digests),
+            "reference": str(origin.reference) if origin.reference else None,
+            "reference_map": str(origin.reference_map) if origin.reference_map else None,
+        },
         "golden": str(result.golden) if result.golden else None,
         "problems": list(result.problems),
         "notes": list(result.notes),
         "numerics": result.numerics.to_json() if result.numerics else None,
-        "measured": _measured(result),
+        "measured": None if measured is None else {**measured.to_json(), "bounds": result.measured_bounds},
         "environment": {name: list(pair) for name, pair in result.environment.items()},
         "findings": [finding.to_json() for finding in result.findings],
         "comparison": result.comparison.to_json() if result.comparison else None,
@@ -116,24 +120,6 @@ def full_json(result: Result) -> dict[str, Any]:
         "reference": result.reference.to_json() if result.reference else None,
         "escalation": result.escalation.to_json() if result.escalation else None,
         "runs": [*map(str, result.runs)],
-    }
-
-
-def _measured(result: Result) -> dict[str, Any] | None:
-    if result.measured is None:
-        return None
-    return {**result.measured.to_json(), "bounds": result.measured_bounds}
-
-
-def _origin(origin: Origin) -> dict[str, Any]:
-    """Return what ran, for those who want to run it again."""
-    return {
-        "runtime": origin.runtime,
-        "producer": dict(origin.producer),
-        "models": list(origin.models),
-        "digests": dict(origin.digests),
-        "reference": str(origin.reference) if origin.reference else None,
-        "reference_map": str(origin.reference_map) if origin.reference_map else None,
     }
 
 

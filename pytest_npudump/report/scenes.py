@@ -131,22 +131,16 @@ def _failed_details(finding: FailedOperator) -> list[str]:
     if finding.message and finding.kind != NORM:
         lines.append(_("log:        {line}").format(line=finding.message.splitlines()[0]))
     if finding.outside:
+        words = _("{outside} was on") if finding.outside == ANOTHER else _("{outside} is set")
+        sent_by = words.format(outside=finding.outside)
         lines.append(
             _(
                 "outside:    the dump is not in the test's own directory, as {sent_by}; it is newer than "
                 "the run, and may be another process's"
-            ).format(sent_by=_sent_by(finding))
+            ).format(sent_by=sent_by)
         )
     lines += [_("attached:   {path}").format(path=path) for path in finding.attached]
     return [*lines, _("dump:       {dump} ({kind})").format(dump=finding.dump, kind=finding.kind)]
-
-
-def _sent_by(finding: FailedOperator) -> str:
-    return (
-        _("{outside} was on").format(outside=finding.outside)
-        if finding.outside == ANOTHER
-        else _("{outside} is set").format(outside=finding.outside)
-    )
 
 
 def wrong_text(wrong: WrongOperator) -> str:

@@ -24,11 +24,10 @@ from pytest_npudump.report.scenes import can_be_approved, finding_details, findi
 from pytest_npudump.report.verdicts import COLUMNS, deciding_rule, plain, row, sentence, shown, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from pytest_npudump.compare.stats.verdict import Verdict
-    from pytest_npudump.graph.sources import Sources
-    from pytest_npudump.regression.result import Escalation, Finding, Result, SceneFinding
+    from pytest_npudump.regression.result import Escalation, Result, SceneFinding
     from pytest_npudump.report.files import ReportFiles
 
 
@@ -51,13 +50,9 @@ way."""
 
 def headline(result: Result) -> str:
     """Return the first line, which is also the line of pytest's short summary."""
-    return f"npudump: {_whose(result)}{_what(result)}"
-
-
-def _whose(result: Result) -> str:
-    """Return which rank the failure is of, "" where there is only one."""
     ranks = [spoken(str(result.origin.rank))] if result.origin.rank is not None else []
-    return "".join(f"{name}: " for name in [*ranks, result.part] if name)
+    whose = "".join(f"{name}: " for name in [*ranks, result.part] if name)
+    return f"npudump: {whose}{_what(result)}"
 
 
 def _what(result: Result) -> str:
@@ -230,7 +225,10 @@ def _escalation_lines(result: Result, escalation: Escalation, limit: int | None)
         )
     ]
     lines += isolated_lines(escalation.isolated, brief=limit is not None)
-    for finding in _most_telling(findings, result.sources)[:limit]:
+    # Tensors that did not reproduce come first, then sources, else in the order of execution.
+    named = {source.key for source in result.sources.independent} if result.sources is not None else set()
+    telling = sorted(findings, key=lambda one: (one.reproduced is not False, one.key not in named))
+    for finding in telling[:limit]:
         lines += finding_lines(finding, worst=1 if limit else 5)
     lines += _listed(mark("note"), escalation.notes, limit)
     place = shown(escalation.directory, result.origin.here)
@@ -272,12 +270,6 @@ def _reproduction(result: Result, escalation: Escalation) -> str:
 def _layers(escalation: Escalation) -> str:
     count = len(escalation.layers)
     return ngettext("{count} layer", "{count} layers", count).format(count=count)
-
-
-def _most_telling(findings: Iterable[Finding], sources: Sources | None) -> list[Finding]:
-    """Put tensors that did not reproduce first, then sources, else keep execution order."""
-    named = {source.key for source in sources.independent} if sources is not None else set()
-    return sorted(findings, key=lambda finding: (finding.reproduced is not False, finding.key not in named))
 
 
 def ways_out(result: Result) -> list[str]:

@@ -84,7 +84,10 @@ def answer_of(question: Question) -> tuple[Expected, ...]:
     Raises:
         RequestError: it returns no arrays, or not as many as there are ``dtypes``, or values beyond them.
     """
-    given = [_widened(array) if question.widen else array.copy() for array in question.inputs]
+    given = [
+        array.astype(np.float64) if question.widen and is_float(array.dtype) else array.copy()
+        for array in question.inputs
+    ]
     with np.errstate(all="ignore"):
         found = arrays_of(question.reference(*given), "reference")
     if not found:
@@ -101,10 +104,6 @@ def answer_of(question: Question) -> tuple[Expected, ...]:
         )
     pairs = zip(found, dtypes, strict=True)
     return tuple(_expected(question.operator, array, dtype) for array, dtype in pairs)
-
-
-def _widened(array: Array) -> Array:
-    return array.astype(np.float64) if is_float(array.dtype) else array.copy()
 
 
 def _expected(operator: str, array: Array, dtype: np.dtype[Any]) -> Expected:
@@ -276,12 +275,13 @@ def problem_of_dump(directory: Path, operator: str, outputs: Sequence[NDArray[An
         ran = dict.fromkeys(f"{record.op_type} ({record.key.layer})" for record in dump.records)
         return f"it was not dumped: the dump of this example holds {first_of([*ran], 5)}, and no {operator}"
     dumped = [record for record in dump.records if record.key.io == "output"]
+    held = [f"{one.op_type} {one.dtype} {list(one.shape or ())}" for one in dumped]
     for index, output in enumerate(outputs):
         if not any(_holds(record, output) for record in dumped):
             return (
                 f"output {index} is not what was dumped: {output.dtype} {list(output.shape)} was returned, "
-                f"and the dump has {_outputs(dumped) or 'no output'}, none with these values; return what "
-                f"the operator gave, only moved to the host"
+                f"and the dump has {first_of(held, 5) if held else 'no output'}, none with these values; "
+                f"return what the operator gave, only moved to the host"
             )
     return ""
 
@@ -314,11 +314,6 @@ def _on_host(record: TensorRecord, payload: Payload) -> Iterator[NDArray[Any]]:
     for layout in ("ND", *HOST_AXES) if is_private(record) else ("ND",):
         with suppress(LayoutError):
             yield host_array(values, record, layout)
-
-
-def _outputs(records: Sequence[TensorRecord]) -> str:
-    found = [f"{one.op_type} {one.dtype} {list(one.shape or ())}" for one in records]
-    return first_of(found, 5) if found else ""
 
 
 _NONE = (

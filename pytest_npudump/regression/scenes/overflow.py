@@ -122,31 +122,24 @@ def _read(case: Case, attempt: Attempt) -> tuple[Dump, Tree]:
     activity = case.runtime.activity
     tree = find_files(attempt.directory)
     if tree.overflow or tree.files or tree.problems:
-        dump = _merge(attempt.directory, one_run=case.runtime.name == "mindspore")
-        return _with_models(dump, tree, activity), tree
+        one_run = case.runtime.name == "mindspore"
+        parts = [
+            (capture, read_dump(folder, stats=False, one_run=one_run))
+            for capture, folder in dump_folders(attempt.directory)
+            if any(path.is_file() for path in folder.rglob("*"))
+        ]
+        records = tuple(
+            replace(record, key=replace(record.key, capture=name))
+            for name, part in parts
+            for record in part.records
+        )
+        problems = tuple(problem for _, part in parts for problem in part.problems)
+        return _with_models(Dump(attempt.directory, records, problems), tree, activity), tree
     if activity.evidence.blind:
         raise DumpError(f"no overflow is recorded, and none could be: {'; '.join(activity.evidence.blind)}")
     if ran_under_dump(activity):
         return Dump(attempt.directory, ()), tree
     raise DumpError(f"no overflow is recorded, and {why_unshown(case, attempt)}")
-
-
-def _merge(directory: Path, *, one_run: bool) -> Dump:
-    """Read the dumps around and in the captures of a run, those that hold nothing left out."""
-    parts = [
-        (capture, read_dump(folder, stats=False, one_run=one_run))
-        for capture, folder in dump_folders(directory)
-        if any(path.is_file() for path in folder.rglob("*"))
-    ]
-    return Dump(
-        directory,
-        tuple(
-            replace(record, key=replace(record.key, capture=name))
-            for name, part in parts
-            for record in part.records
-        ),
-        tuple(problem for _, part in parts for problem in part.problems),
-    )
 
 
 def _with_models(dump: Dump, tree: Tree, activity: Activity) -> Dump:

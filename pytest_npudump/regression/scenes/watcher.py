@@ -103,7 +103,14 @@ def judge(case: Case, attempt: Attempt) -> Result:
         return Result(status.ERROR, None, problems=(str(error),))
     findings, problems, compared = find_tramplings(dump, case.request)
     problems = (*unreadable(dump), *problems)
-    return result_of(findings, problems, (*dump.notes, *_left_out(case.request)), tensors=compared)
+    notes, both = dump.notes, [name for name in case.request.layers if name in case.request.watcher_nodes]
+    if both:
+        note = (
+            f"layers: CANN dumps no other output after a watched operator, so that nothing was compared "
+            f"after {first_of(both)}"
+        )
+        notes = (*notes, note)
+    return result_of(findings, problems, notes, tensors=compared)
 
 
 def find_tramplings(dump: Dump, request: DumpRequest) -> tuple[tuple[Trampling, ...], tuple[str, ...], int]:
@@ -223,15 +230,6 @@ def _why_not(layer: str, node: str, *, dumped: bool) -> str:
     if dumped:
         return f"{layer!r} runs before {node!r} and cannot trample its output: name operators behind it"
     return f"there is no snapshot of {node!r} after {layer!r}: {_EXACT}; after a collective one it has none"
-
-
-def _left_out(request: DumpRequest) -> Iterator[str]:
-    both = [name for name in request.layers if name in request.watcher_nodes]
-    if both:
-        yield (
-            f"layers: CANN dumps no other output after a watched operator, so that nothing was compared "
-            f"after {first_of(both)}"
-        )
 
 
 _EXACT = "CANN takes exact operator names of the model as built, and watches operators of static graphs only"

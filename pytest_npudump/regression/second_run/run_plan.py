@@ -81,7 +81,8 @@ def plan_second_run(case: Case, first: Result) -> Plan | None:
             return Plan((), skipped=Escalation(problem=problem))
         wanted = first.run.kept.layers if first.run.kept is not None else ()
         plan = _plan(case, first, dump, wanted) if wanted else Plan(())
-        if case.folder.read_probe() is not None or _tells_repetition(case, dump):
+        repeats = further_runs(case) > 0 and sum(sizes_of(dump).values()) <= case.settings.dump_limit
+        if repeats or case.folder.read_probe() is not None:
             plan = replace(plan, raw_layers=())  # what may be unwritten, or not repeat, is dumped too
         if plan.omitted and plan.runs:
             plan = replace(plan, skipped=Escalation(omitted=plan.omitted, problem=plan.notes[0]))
@@ -137,11 +138,6 @@ def plan_suspects(
         if plan.raw_layers and {key.layer for key in suspects} <= set(plan.layers):
             return replace(plan, suspects=suspects, inputs=True)
     return replace(_plan(case, first, dump, wanted, beside), suspects=suspects)
-
-
-def _tells_repetition(case: Case, dump: Dump) -> bool:
-    """Whether the run that dumps the golden's tensors can dump all others too, to see whether they repeat."""
-    return further_runs(case) > 0 and sum(sizes_of(dump).values()) <= case.settings.dump_limit
 
 
 def _nearest_first(
