@@ -231,12 +231,7 @@ def _variation(case: Case, member: int) -> Variation:
 
 
 def _under_golden(strayed: Deviations, comparison: Comparison) -> Deviations:
-    """Return what was measured against the first run for the golden's tensors, in their order.
-
-    Args:
-        strayed: a later run against the first.
-        comparison: the first run against the golden.
-    """
+    """Return what was measured against the first run for the golden's tensors, in their order."""
     alignment, golden = comparison.alignment, comparison.golden
     order = np.empty(len(golden), dtype=np.intp)
     order[alignment.golden] = alignment.actual

@@ -45,11 +45,6 @@ def edges_of_models(case: Case, root: Path, table: StatsTable) -> tuple[Edges, t
     """Return what is known of which tensor of a run feeds which, and why of some it is not.
 
     Files of models count that are what they were when they were loaded.
-
-    Args:
-        case: the test.
-        root: the dump path.
-        table: the run's tensors.
     """
     activity = case.runtime.activity
     models = [path for path in activity.models if activity.evidence.files.keeps_graph(path)]

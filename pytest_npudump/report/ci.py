@@ -246,9 +246,6 @@ def junit_properties(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return a test's properties: :data:`WHOLE`, whose texts are bounded, and those with a value.
 
     There are at most 8 of these, each of at most 300 characters.
-
-    Args:
-        result: as :func:`pytest_npudump.report.result_json.result_json` makes it.
     """
     shown = {
         "status": result["status"],

@@ -59,10 +59,6 @@ def node_data(name: str, tensors: Sequence[TensorView]) -> dict[str, Any]:
 def write_node_data(view: SessionView, folder: Path) -> list[Path]:
     """Write a file for each test whose tensors were compared.
 
-    Args:
-        view: the session.
-        folder: made where it lacks.
-
     Raises:
         NpudumpError: a file cannot be written.
     """

@@ -168,10 +168,6 @@ def strip_columns(tensors: Sequence[TensorView], most: int = COLUMNS) -> tuple[C
     """Return the columns of a strip, at most ``most``, each of as many tensors or one fewer.
 
     A source shows whatever else is in its column, and a failing tensor before one that passes.
-
-    Args:
-        tensors: in order of execution.
-        most: number of columns.
     """
     count = min(most, len(tensors))
     found = []

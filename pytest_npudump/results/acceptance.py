@@ -107,13 +107,7 @@ class Pending:
 
 
 def pending_of(folder: ResultsFolder, results: Results, terms: Overrides) -> list[Pending]:
-    """Return the runs that wait for a decision, the largest change first; those without a golden come last.
-
-    Args:
-        folder: of the results.
-        results: what it holds.
-        terms: where the goldens are.
-    """
+    """Return the runs that wait for a decision, the largest change first; without a golden last."""
     found = [_pending(folder, entry, terms) for entry in results.entries if entry.is_open]
     waiting = [one for one in found if one.judged.word != GOOD]
     return sorted(waiting, key=lambda one: (-bool(one.incomparable), -one.largest))

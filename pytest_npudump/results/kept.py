@@ -181,10 +181,6 @@ def blank_line(
 def with_golden(kept: Kept, golden: Path) -> Kept:
     """Return what is kept of a run that has been recorded: its golden file is the record.
 
-    Args:
-        kept: of the run.
-        golden: the file.
-
     Raises:
         OSError: it cannot be read.
         GoldenError: the same, of a variant.

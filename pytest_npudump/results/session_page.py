@@ -151,10 +151,6 @@ INDEX = "index.html"
 def write_page(view: SessionView, target: Path) -> None:
     """Write the page of a session, whole or not at all; folders that lack are made.
 
-    Args:
-        view: the session.
-        target: the file.
-
     Raises:
         MissingExtraError: jinja2 is not installed.
         ResultsError: it cannot be written.

@@ -11,6 +11,7 @@ import pytest
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.session import CaseSession
+from pytest_npudump.results.kept import keep
 from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
 from tests.regression.conftest import HEALTHY, REGRESSED, Flow, run
 
@@ -198,3 +199,19 @@ def test_the_operator_that_failed_decides_about_a_body_that_failed(flow: Flow) -
     assert (session.judge_failed_body(), session.judged) == (False, None)
     session.die(1, "was ended by SIGABRT")
     assert session.result.status == status.DIED
+
+
+def test_what_is_kept_of_a_run_is_the_same_whatever_golden_there_was(flow: Flow) -> None:
+    texts = []
+    for recorded in (True, False):
+        if recorded:
+            flow.record()
+            approved = flow.golden.read_text().replace("columns:", "mine: 1\ncolumns:")
+            flow.golden.write_text(f"{approved}edges: |\n  net/Softmax@0 < net/MatMul@0:output.0\n")
+        else:
+            flow.golden.unlink()
+        session = flow.session(flow.case(), REGRESSED)
+        run(session)
+        texts += keep(session.case, session.result, flow.golden.parent).records.values()
+    assert texts[0] == texts[1]
+    assert b"mine" not in texts[0]

@@ -368,12 +368,6 @@ def _against_reference(
 
     The reference runs again, on what the second run was fed, for just these layers.
 
-    Args:
-        case: the test.
-        first: its first run.
-        findings: one a failing tensor.
-        records: the second run's tensors by sanitised key.
-
     Returns:
         The findings, and a note where the reference could not be computed.
     """

@@ -434,14 +434,7 @@ def upstream_of(edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> tu
 
 
 def needs_inputs(case: Case, edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> bool:
-    """Whether a suspect reads what no dumped output is known to be: it is dumped as an input, then.
-
-    Args:
-        case: the test.
-        edges: of its first run.
-        dump: that run's.
-        suspects: the outputs under suspicion.
-    """
+    """Whether a suspect reads what no dumped output is known to be: it is dumped as an input, then."""
     if (case.request.scene, case.request.dump_mode) != ("model", "output"):
         return False
     sizes = _output_sizes(dump)

@@ -113,9 +113,6 @@ _OPEN = 3
 def page(session: SessionView) -> str:
     """Return the page, complete in itself: style, script and data are inside of it.
 
-    Args:
-        session: what it shows.
-
     Raises:
         MissingExtraError: jinja2 is not installed.
     """
