@@ -54,9 +54,6 @@ def run(*records: TensorRecord, request: DumpRequest = REQUEST) -> Any:
 
 NO_SNAPSHOT = "there is no snapshot of 'c.0' after {!r}: "
 BEFORE = "'a/1' runs before 'c.0' and cannot trample its output: name operators behind it"
-    "there is no snapshot of 'c.0' after {!r}: ",
-    "'a/1' runs before 'c.0' and cannot trample its",
-)
 ABSENT = "watched operator 'c.0' is not in the dump: "
 C, A, B = "c.0", "a/1_To_c.0", "b_To_c.0"
 DUMPS: dict[str, tuple[str, Any, int, tuple[str, ...]]] = {
