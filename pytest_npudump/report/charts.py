@@ -330,9 +330,8 @@ def _short(text: str, letters: int) -> str:
 _LETTERS = 110
 """Of a title."""
 _HEAD, _LINE, _ABREAST = 46, 20, 3
-_APART = 24
 _WIDE = (WIDTH - (_ABREAST - 1) * _APART) // _ABREAST
-_TALL = _WIDE * _DOWN // _ACROSS
+_HIGH = _WIDE * _DOWN // _ACROSS
 
 
 def write_figures(
@@ -382,17 +381,17 @@ def run_svg(tensors: Sequence[TensorView], title: str) -> str:
 
 def elements_svg(picture: Picture, title: str, rank: int) -> str:
     """Return the values of two tensors of ``rank`` axes, their errors, and where these are."""
-    across, down = (_WIDE + _APART, 2 * (_WIDE + _APART)), _HEAD + _LINE + _TALL
+    across, down = (_WIDE + _APART, 2 * (_WIDE + _APART)), _HEAD + _LINE + _HIGH
     parts = [
         _text(0, _HEAD + 12, _("values: the golden's as an area, the run's as a line")),
-        _placed(values_svg(picture), 0, _HEAD + _LINE, _WIDE, _TALL),
+        _placed(values_svg(picture), 0, _HEAD + _LINE, _WIDE, _HIGH),
         _text(across[0], _HEAD + 12, _("errors by tolerance")),
-        _placed(errors_svg(picture), across[0], _HEAD + _LINE, _WIDE, _TALL),
+        _placed(errors_svg(picture), across[0], _HEAD + _LINE, _WIDE, _HIGH),
     ]
     if uri := map_uri(picture):
         rows, columns = axes_words(picture, rank)
         words = _("where the errors are: {rows} down, {columns} across").format(rows=rows, columns=columns)
-        place = f'x="{across[1]}" y="{_HEAD + _LINE}" width="{_WIDE}" height="{_TALL}"'
+        place = f'x="{across[1]}" y="{_HEAD + _LINE}" width="{_WIDE}" height="{_HIGH}"'
         stretched = 'preserveAspectRatio="none" style="image-rendering: pixelated"'
         parts += [
             _text(across[1], _HEAD + 12, words),
