@@ -13,7 +13,7 @@ from pytest_npudump.compare.tolerances.presets import PRESETS
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext, spoken
-from pytest_npudump.regression.outcome import PASSED
+from pytest_npudump.regression.result import PASSED
 from pytest_npudump.report.result_json import full_json
 from pytest_npudump.report.summary import summary_line
 from pytest_npudump.report.terminal import verdict_lines
@@ -86,7 +86,7 @@ def _lines(judged: Sequence[Rejudged], *, verbose: bool) -> Iterator[str]:
         if one.word == GOOD and not one.why:
             continue
         result = None if one.is_doubtful else one.result
-        yield f"{one.entry.test}: {_(one.word if result is None else result.outcome.status)}"
+        yield f"{one.entry.test}: {_(one.word if result is None else result.status)}"
         if one.why:
             yield f"  {spoken(one.why)}"
         if result is not None and one.word != LEFT_OUT:
@@ -155,7 +155,7 @@ class OtherVerdicts:
         counted = [pair for pair in zip(judged, others, strict=True) if pair[0].word != LEFT_OUT]
         failing, missed, caught = 0, [], []
         for one, other in counted:
-            both = [result.outcome.comparison for result in (one.result, other.result) if result is not None]
+            both = [result.comparison for result in (one.result, other.result) if result is not None]
             if len(both) == 2 and both[0] is not None and both[1] is not None:  # noqa: PLR2004 - each of the two
                 found = Alternative.of(name, both[0], both[1])
                 failing += found.failing
@@ -185,7 +185,7 @@ class OtherVerdicts:
 
 def idle_lines(judged: Sequence[Rejudged]) -> Iterator[str]:
     """Name the rules of files that decide about no tensor of any of the judged tests."""
-    outcomes = [one.result.outcome for one in judged if one.result is not None]
+    outcomes = [one.result for one in judged if one.result is not None]
     idle = [outcome.idle_rules for outcome in outcomes if outcome.comparison is not None]
     for rule in idle[0] if idle else ():
         if all(rule in others for others in idle):

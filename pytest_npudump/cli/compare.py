@@ -107,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _draw(arguments: argparse.Namespace, result: SidesComparison) -> list[str]:
     """Write the pictures of a comparison, and say where they are."""
-    from pytest_npudump.report.figures.svg_files import write_figures  # noqa: PLC0415 - only where asked for
+    from pytest_npudump.report.charts import write_figures  # noqa: PLC0415 - only where asked for
     from pytest_npudump.report.view import tensor_views  # noqa: PLC0415 - the same
 
     comparison = result.comparison

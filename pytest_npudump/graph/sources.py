@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pytest_npudump.compare.stats.alignment import ABSENT
 from pytest_npudump.compare.stats.fingerprints import norms, root_mean_square
 from pytest_npudump.compare.stats.numbers import Pairs, half_unit, scales
 from pytest_npudump.compare.stats.verdict import FAIL, GRAPH_INPUT, aligned_keys

@@ -14,8 +14,7 @@ from pytest_npudump.compare.tolerances.rules import load_tolerances, undecided
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.errors import DumpError
 from pytest_npudump.notebook.session_results import framed, table
-from pytest_npudump.report.figures.colours import WORDS
-from pytest_npudump.report.figures.strip import strip_svg
+from pytest_npudump.report.charts import WORDS, strip_svg
 from pytest_npudump.report.verdicts import COLUMNS, plain, row, sentence
 from pytest_npudump.report.view import STATES, tensor_views
 

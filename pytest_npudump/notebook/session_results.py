@@ -7,8 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.report.figures.colours import STYLE
-from pytest_npudump.report.figures.strip import strip_svg
+from pytest_npudump.report.charts import STYLE, strip_svg
 from pytest_npudump.report.verdicts import plain
 from pytest_npudump.report.view import BAD, GOOD, LEFT_OUT
 from pytest_npudump.results.folder import ResultsFolder

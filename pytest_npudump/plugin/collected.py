@@ -110,4 +110,6 @@ class _Describer:
             base = Path(given).absolute() if given else Path(root, "pytest-N")
             settings = settings._replace(dump_dir=str(base / "npudump"))
         folder = Paths(self._config, settings).dumps(str(Identity.of(item)))
-        return folder / "run1" / "dump"
+        from pytest_npudump.record.run_folder import RunFolder, dump_folder  # noqa: PLC0415 - seldom needed
+
+        return dump_folder(RunFolder(folder).run(1))

@@ -66,7 +66,7 @@ def check(
         np.ascontiguousarray(array).reshape(np.shape(array)) for array in arrays_of(inputs, "test")
     )
     question = Question(operator, arrays, reference, call, **how)
-    wrong = check_operator(test.case, test.state.attempt, question)
+    wrong = check_operator(test.case, test.attempt, question)
     if wrong is not None:
         raise OperatorMismatchError(wrong_text(wrong))
 
@@ -102,7 +102,7 @@ class ProgramRun:
             self._refuse_second_run(words)
             self._refuse_environment(words)
             self.test.case.runtime.hand_over(f"{words[0]} (with {self.target})", models)
-            attempt = self.test.state.attempt
+            attempt = self.test.attempt
             files = self.test.case.runtime.activity.evidence.files
             looked = [files.look(model) for model in models]  # before the program can write one again
             with placed(self.target, attempt.config) as place:
@@ -167,7 +167,7 @@ class ProgramRun:
     def _has_dumped(self) -> bool:
         """Whether the dump of the part under way holds a file."""
         self.test.case.runtime.release()
-        config = json.loads(self.test.state.attempt.config.read_text(encoding="utf-8"))
+        config = json.loads(self.test.attempt.config.read_text(encoding="utf-8"))
         folder = Path(config["dump"]["dump_path"])
         return any(path.is_file() for path in folder.rglob("*"))
 
@@ -211,7 +211,7 @@ class NpuDump:
         files.add(looked)
         if test.case.reference is None:
             return session
-        return test.case.reference.inputs.watch(session, file, test.state.attempt.part)
+        return test.case.reference.inputs.watch(session, file, test.attempt.part)
 
     def reference_inputs(self, inputs: Mapping[str, ArrayLike]) -> None:
         """Say what an execution of the model was given, for the ONNX model of the marker's ``reference``.
@@ -230,7 +230,7 @@ class NpuDump:
             raise RequestError(
                 "npu_dump.reference_inputs(): the marker names no reference: add reference='model.onnx'"
             )
-        test.case.reference.inputs.give(inputs, test.state.attempt.part)
+        test.case.reference.inputs.give(inputs, test.attempt.part)
 
     @property
     def runtime(self) -> str:
@@ -246,7 +246,7 @@ class NpuDump:
         reads the file by itself, here and in processes that the test starts.
         """
         self._test.case.runtime.release()
-        return self._test.state.attempt.config
+        return self._test.attempt.config
 
     def check_op(
         self,
@@ -377,7 +377,7 @@ class NpuDump:
         Raises:
             RequestError: ``name`` is not a plain name, or was used before in this test.
         """
-        with self._test.state.attempt.capture(self._test.case.runtime, name) as directory:
+        with self._test.attempt.capture(self._test.case.runtime, name) as directory:
             yield directory
 
     @property
@@ -388,7 +388,7 @@ class NpuDump:
             DumpError: nothing has been dumped yet where a healthy run dumps something, or it cannot be read.
         """
         try:
-            dump = self._test.state.attempt.read(projections=False)
+            dump = self._test.attempt.read(projections=False)
         except EmptyDumpError:
             if self._test.case.request.scene in {"overflow", "exception"}:
                 return ()

@@ -11,7 +11,7 @@ from pytest_npudump.plugin.paths import golden_root, keeps_results, results_path
 from pytest_npudump.plugin.runtest.conclusion import why_incomplete
 from pytest_npudump.plugin.runtest.item_case import ITEM, KEPT
 from pytest_npudump.plugin.terminal.reporter import UNKEPT
-from pytest_npudump.regression.outcome import RECORDED, UNCHANGED
+from pytest_npudump.regression.result import RECORDED, UNCHANGED
 from pytest_npudump.results.entry import (
     FAILED,
     PASSED,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.plugin import _compat
-from pytest_npudump.regression.outcome import RECORDED, UNCHANGED
+from pytest_npudump.regression.result import RECORDED, UNCHANGED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

@@ -4,4 +4,6 @@
 tensor, and what is told above and below these lines. ``rows`` are the lines of statistics, read many at once,
 told apart by their keys, with when they changed, their projections and their places in a store; ``noise`` is
 the column of what does not repeat.
+
+``run_folder`` is what runs of a test leave as files, and where.
 """

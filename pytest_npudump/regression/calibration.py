@@ -22,10 +22,10 @@ from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, PLAIN, THREADS, Variation
 from pytest_npudump.record.noise import CALIBRATION, FACTOR, LARGEST_FACTOR, MEASURABLE
-from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression import result as status
+from pytest_npudump.regression.judgement import with_reference
 from pytest_npudump.regression.measured_noise import calibrated, further_runs, once, repeated
 from pytest_npudump.regression.recording import golden_to_start_from, record
-from pytest_npudump.regression.reference_outcome import with_reference
 from pytest_npudump.regression.run_record import collect, told_by_raw_names, unreadable, without_unwritten
 from pytest_npudump.regression.shared_by_ranks import by_rank
 from pytest_npudump.runtime.base import VaryingRuntime
@@ -33,7 +33,6 @@ from pytest_npudump.runtime.base import VaryingRuntime
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from pytest_npudump.compare.stats.allowances import Deviations
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import TensorRecord
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.measured_noise import Measured
-    from pytest_npudump.regression.outcome import FirstRun
+    from pytest_npudump.regression.result import Result
 
 
 _BY_TENSOR = ("largest", "floor", "differs", "uncountable", "compared", "exact")
@@ -109,7 +108,13 @@ def fed_otherwise(
             alike = Counter(each.digest for each in here) & Counter(each.digest for each in there)
             here, there = _without(here, alike), _without(there, alike)
         known = all(each.stats is not None for each in (*here, *there))
-        before, after = (StatsTable.from_records(_numbered(run)) for run in (here, there))
+        before, after = (
+            StatsTable.from_records(
+                replace(each, key=replace(each.key, step=number), digest="")
+                for number, each in enumerate(run)
+            )
+            for run in (here, there)
+        )
         if not known or judge_tables(before, after, tolerances, RUN).failing:
             names.add(name)
     return frozenset(names)
@@ -156,12 +161,7 @@ def _without(run: Sequence[TensorRecord], digests: Counter[str]) -> list[TensorR
     return rest
 
 
-def _numbered(run: Sequence[TensorRecord]) -> Iterator[TensorRecord]:
-    for number, each in enumerate(run):
-        yield replace(each, key=replace(each.key, step=number), digest="")
-
-
-def measure(case: Case, first: FirstRun, attempt: Attempt, member: int) -> Member | str:
+def measure(case: Case, first: Result, attempt: Attempt, member: int) -> Member | str:
     """Read the dump of one of these runs, measure it, and delete it unless all are kept.
 
     Args:
@@ -179,20 +179,20 @@ def measure(case: Case, first: FirstRun, attempt: Attempt, member: int) -> Membe
     """
     golden = golden_to_start_from(case)
     table = _table(case, first, attempt, golden)
-    before = StatsTable.from_records(first.dump.records if first.dump is not None else ())
-    bounds = first.outcome.numerics.bounds if first.outcome.numerics is not None else ""
+    before = StatsTable.from_records(first.run.records)
+    bounds = first.numerics.bounds if first.numerics is not None else ""
     tolerances = case.tolerances.under(bounds) if bounds else case.tolerances
     variation = _variation(case, member)
     again = judge_tables(before, table, tolerances)
     if difference := structural_difference(again):
         return difference
     strayed = deviations(again, tolerances)
-    if first.outcome.status != status.PENDING and golden is not None:
+    if first.status != status.PENDING and golden is not None:
         strayed = _under_golden(strayed, judge_tables(golden.table, before, tolerances))
     if case.settings.keep_dumps != "all":
         shutil.rmtree(attempt.directory, ignore_errors=True)
     differing = fed_otherwise if variation.plain else _begun_otherwise
-    unlike = differing(first.fed, fed(case), tolerances)
+    unlike = differing(first.run.fed, fed(case), tolerances)
     if member == 1 or not isinstance(case.runtime, VaryingRuntime):
         return Member(variation, strayed, fed_otherwise=unlike)
     left = case.runtime.varying
@@ -200,7 +200,7 @@ def measure(case: Case, first: FirstRun, attempt: Attempt, member: int) -> Membe
     return Member(variation, strayed, unperturbed, unreached, unlike)
 
 
-def _table(case: Case, first: FirstRun, attempt: Attempt, golden: Record | None) -> StatsTable:
+def _table(case: Case, first: Result, attempt: Attempt, golden: Record | None) -> StatsTable:
     undumped = case.runtime.activity.evidence.undumped
     if undumped:
         raise DumpError(f"not all that it ran is in its dump: {'; '.join(undumped)}")
@@ -210,7 +210,7 @@ def _table(case: Case, first: FirstRun, attempt: Attempt, golden: Record | None)
     if first.part:
         dump = by_rank(dump).get(first.part, dump)
     table = StatsTable.from_records(dump.records)
-    if golden is not None and first.outcome.status != status.PENDING:
+    if golden is not None and first.status != status.PENDING:
         comparison = judge_tables(golden.table, table, case.tolerances)
         if comparison.count(EXTRA):
             table = StatsTable.from_records(told_by_raw_names(case, golden, dump).records)
@@ -228,12 +228,7 @@ def _variation(case: Case, member: int) -> Variation:
 
 
 def _under_golden(strayed: Deviations, comparison: Comparison) -> Deviations:
-    """Return what was measured against the first run for the golden's tensors, in their order.
-
-    Args:
-        strayed: a later run against the first.
-        comparison: the first run against the golden.
-    """
+    """Return what was measured against the first run for the golden's tensors, in their order."""
     alignment, golden = comparison.alignment, comparison.golden
     order = np.empty(len(golden), dtype=np.intp)
     order[alignment.golden] = alignment.actual
@@ -243,7 +238,7 @@ def _under_golden(strayed: Deviations, comparison: Comparison) -> Deviations:
     return replace(strayed, keys=golden.keys, **rows)
 
 
-def unmeasured(case: Case, first: FirstRun, reason: str) -> FirstRun:
+def unmeasured(case: Case, first: Result, reason: str) -> Result:
     """Return the first run where it is the only one: recorded with that said, or not calibrated.
 
     Args:
@@ -256,7 +251,7 @@ def unmeasured(case: Case, first: FirstRun, reason: str) -> FirstRun:
     return _recorded(case, first, once(reason))
 
 
-def conclude(case: Case, first: FirstRun, members: Sequence[Member]) -> FirstRun:
+def conclude(case: Case, first: Result, members: Sequence[Member]) -> Result:
     """Return the first run with the outcome of all: recorded, calibrated, or neither, with the reason.
 
     Args:
@@ -272,24 +267,33 @@ def conclude(case: Case, first: FirstRun, members: Sequence[Member]) -> FirstRun
     strayed = [member.strayed for member in members]
     held = hold_out(strayed)
     if held.factor is None:
-        return unrecorded(first, _not_calibrated(held))
+        shown = first_of(held.sensitive, separator="; ")
+        problem = (
+            f"not calibrated: bounds made from all members but one do not hold for that one, even with "
+            f"factor {FACTORS[-1]:g}. Most sensitive: {shown}. Take more members, give these layers a rule "
+            f"of their own, or leave them out with layers"
+        )
+        return unrecorded(first, problem)
     varied = varied_words(member.variation for member in members)
     measured = calibrated(strayed, alike, held.factor, varied, filtered=bool(case.request.layers))
-    notes = (*_told(members, held, varied), *_not_varied(case, members, varied), *measured.notes)
+    words = f"calibrated with {len(members)} members, varied: {', '.join(varied)}; factor {held.factor:g}"
+    if held.factor != FACTOR:
+        words += f", raised from {FACTOR:g} as members that were held out did not pass with less"
+    notes = (words, *_not_varied(case, members, varied), *measured.notes)
     measured = replace(measured, notes=notes)
-    if first.outcome.status == status.PENDING:
+    if first.status == status.PENDING:
         return _recorded(case, first, measured)
     return _calibrated(case, first, measured)
 
 
-def _fed_otherwise(first: FirstRun, members: Sequence[Member]) -> str:
+def _fed_otherwise(first: Result, members: Sequence[Member]) -> str:
     """Say which inputs of a model differ between runs by more than their tolerance; "" for none.
 
     What follows from these is no noise, and bounds made of it would hide faults. An input that differs
     between runs alike, in whose dumps nothing differs, is of no account where no dump differs: nothing dumped
     may depend on it.
     """
-    records = first.dump.records if first.dump is not None else ()
+    records = first.run.records
     given = {str(record.key.sanitised) for record in records if record.op_type == GRAPH_INPUT}
     alike = [member for member in members if member.variation.plain]
     names = {
@@ -310,28 +314,11 @@ def _fed_otherwise(first: FirstRun, members: Sequence[Member]) -> str:
     return fed_words(names) if names else ""
 
 
-def unrecorded(first: FirstRun, problem: str) -> FirstRun:
+def unrecorded(first: Result, problem: str) -> Result:
     """Return the first run where nothing is recorded, and nothing calibrated, for this problem."""
-    outcome = first.outcome
-    pending = outcome.status == status.PENDING
+    pending = first.status == status.PENDING
     word, lost = (status.PENDING, "nothing was recorded: ") if pending else (status.ERROR, "")
-    return replace(first, outcome=replace(outcome, status=word, problems=(f"{lost}{problem}",)))
-
-
-def _not_calibrated(held: HeldOut) -> str:
-    shown = first_of(held.sensitive, separator="; ")
-    return (
-        f"not calibrated: bounds made from all members but one do not hold for that one, even with factor "
-        f"{FACTORS[-1]:g}. Most sensitive: {shown}. Take more members, give these layers a rule of their "
-        f"own, or leave them out with layers"
-    )
-
-
-def _told(members: Sequence[Member], held: HeldOut, varied: tuple[str, ...]) -> tuple[str, ...]:
-    notes = [f"calibrated with {len(members)} members, varied: {', '.join(varied)}; factor {held.factor:g}"]
-    if held.factor != FACTOR:
-        notes[0] += f", raised from {FACTOR:g} as members that were held out did not pass with less"
-    return tuple(notes)
+    return replace(first, status=word, problems=(f"{lost}{problem}",))
 
 
 def _not_varied(case: Case, members: Sequence[Member], varied: tuple[str, ...]) -> Iterator[str]:
@@ -359,15 +346,14 @@ def _why_only_repeated(case: Case) -> str:
     return f"the plugin saw no input with floating-point values ({case.runtime.seen_as_inputs})"
 
 
-def _recorded(case: Case, first: FirstRun, measured: Measured) -> FirstRun:
-    table = StatsTable.from_records(first.dump.records if first.dump is not None else ())
-    outcome = record(case, golden_to_start_from(case), first, table, measured=measured)
+def _recorded(case: Case, first: Result, measured: Measured) -> Result:
+    table = StatsTable.from_records(first.run.records)
+    recorded = record(case, golden_to_start_from(case), first, table, measured=measured)
     blind = _blind_notes(case, measured, measured.on(table))
-    outcome = replace(outcome, notes=first.outcome.notes + outcome.notes + blind)
-    return replace(first, outcome=with_reference(outcome, first.outcome.reference))
+    return with_reference(replace(recorded, notes=first.notes + recorded.notes + blind), first.reference)
 
 
-def _calibrated(case: Case, first: FirstRun, measured: Measured) -> FirstRun:
+def _calibrated(case: Case, first: Result, measured: Measured) -> Result:
     """Put the column and its keys into the golden that the first run agrees with."""
     try:
         golden = golden_to_start_from(case)
@@ -375,21 +361,15 @@ def _calibrated(case: Case, first: FirstRun, measured: Measured) -> FirstRun:
         recording = case.goldens.calibrate(golden, measured.cells, measured.head)
     except GoldenError as error:
         return unrecorded(first, f"not calibrated: {error}")
-    notes = (*measured.notes, *_change_notes(first), *_blind_notes(case, measured, golden.table))
-    outcome = replace(first.outcome, notes=first.outcome.notes + notes, recording=recording)
-    return replace(first, outcome=outcome)
-
-
-def _change_notes(first: FirstRun) -> tuple[str, ...]:
-    """Say that what lies between the golden and the run that was calibrated is no noise."""
-    comparison = first.outcome.comparison
-    if comparison is None or not comparison.changed:
-        return ()
-    note = (
-        f"measured around this run, in which {comparison.changed} tensors changed within tolerance (first "
-        f"{comparison.first_within}): the measured bounds allow for none of that change"
-    )
-    return (note,)
+    notes, comparison = measured.notes, first.comparison
+    if comparison is not None and comparison.changed:
+        note = (
+            f"measured around this run, in which {comparison.changed} tensors changed within tolerance "
+            f"(first {comparison.first_within}): the measured bounds allow for none of that change"
+        )
+        notes = (*notes, note)
+    notes += _blind_notes(case, measured, golden.table)
+    return replace(first, notes=first.notes + notes, recording=recording)
 
 
 def _blind_notes(case: Case, measured: Measured, table: StatsTable) -> tuple[str, ...]:

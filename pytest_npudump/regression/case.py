@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.judge import BY_DEFAULT, EVERY, Terms
 from pytest_npudump.compare.tolerances.numerics import AUTO
-from pytest_npudump.errors import ConfigError, NpudumpError
+from pytest_npudump.errors import NpudumpError
+from pytest_npudump.record.run_folder import RunFolder
+from pytest_npudump.regression.result import Origin
 from pytest_npudump.request import AUTO_LAYERS
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pytest_npudump.explain.reference import Reference
     from pytest_npudump.golden.variants import Goldens
     from pytest_npudump.ranks.exchange import Exchange
-    from pytest_npudump.ranks.rank import Rank
     from pytest_npudump.request import DumpRequest
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.settings import Settings
@@ -70,6 +70,11 @@ class Case:
     isolated: bool = False
     probing: bool = False
     past_sources: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> RunFolder:
+        """Where its runs leave what they leave."""
+        return RunFolder(self.directory)
 
     def steps_of(self, what: str) -> Callable[[int, int], None] | None:
         """What is called with (steps done, steps in all) of one piece of work; None for nobody."""
@@ -127,62 +132,10 @@ def onnx_files(case: Case) -> list[Path]:
     return [file for file in dict.fromkeys(files) if file.is_file()]
 
 
-def make_folder(case: Case) -> None:
-    """Make the folder for the test's dumps, private to the user.
-
-    Raises:
-        ConfigError: it cannot be made.
-    """
-    try:
-        case.directory.mkdir(parents=True, mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"{case.directory}: the folder for the test's dumps cannot be made: {error.strerror}; choose "
-            f"another with --npudump-dump-dir"
-        ) from error
-
-
 def delete_dumps(case: Case) -> None:
     """Delete the dumps, unless the user keeps all."""
     if case.settings.keep_dumps != "all":
-        shutil.rmtree(case.directory, ignore_errors=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Which test a result is of, and what ran it: all that reports say of it besides what came of it.
-
-    Attributes:
-        test: its name: that of its file, relative to pytest's rootdir, and what the file calls it.
-        runtime: what ran its models.
-        directory: where its dumps and reports lie.
-        here: the folder in which pytest was started, or kept results are judged.
-        arguments: what a user types behind ``pytest`` in that folder to run the test alone.
-        rank: of a distributed run; None for a process of its own.
-        isolated: whether each run had a process of its own.
-        artifacts: whether its reports are kept for a CI.
-        lang: the language of its reports.
-        producer: facts of the run, as a golden records them.
-        models: files of the models that ran.
-        digests: their SHA-256, of ONNX models and where somebody may run these again; "" of one that was
-            written again after it was loaded.
-        reference, reference_map: the model it was compared with, and the names in it; None without.
-    """
-
-    test: str
-    runtime: str
-    directory: Path
-    here: Path
-    arguments: tuple[str, ...]
-    rank: Rank | None = None
-    isolated: bool = False
-    artifacts: bool = False
-    lang: str = ""
-    producer: Mapping[str, str] = field(default_factory=dict)
-    models: tuple[str, ...] = ()
-    digests: Mapping[str, str] = field(default_factory=dict)
-    reference: Path | None = None
-    reference_map: Path | None = None
+        case.folder.delete()
 
 
 def origin_of(case: Case, *, with_digests: bool) -> Origin:

@@ -1,39 +1,50 @@
-"""Which tensor feeds which in a test: written into its golden, and asked where it fails."""
+"""Which tensor feeds which in a test: written into its golden, and asked where it fails.
+
+Which layers keep tensors with a golden depends on it: those that the marker names, or (``auto``) those that
+tell most, the outputs of the graph and the sources of past failures. Outputs are the layers that feed no
+other one. Where it is not known what feeds each layer, that is the last one that ran. Sources are those that
+the golden names already, those of a run that failed last, and those of the change that an update approves.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pytest_npudump.compare.judge import judge
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.table import layer_of
-from pytest_npudump.graph.edges import Edges, edges_of_lines, lines_of
-from pytest_npudump.graph.model_files import edges_at_hand
+from pytest_npudump.dump.selection import layers_meant
+from pytest_npudump.dump.table import StatsTable, layer_of, sanitised_key
+from pytest_npudump.errors import NpudumpError
+from pytest_npudump.golden.origin import changed_tensors
+from pytest_npudump.golden.store import source_layers
+from pytest_npudump.golden.stored_tensors import stored_tensors
+from pytest_npudump.graph.edges import SEVERAL, UNKNOWN, Edges, edges_of_lines, lines_of
+from pytest_npudump.graph.model_files import edges_at_hand, read_onnx
 from pytest_npudump.graph.sources import find_sources
-from pytest_npudump.record.record import EDGES
+from pytest_npudump.record.record import EDGES, Record
+from pytest_npudump.regression.case import terms_of
+from pytest_npudump.regression.result import KeptLayers
+from pytest_npudump.request import AUTO_LAYERS, is_glob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.dump.records import Dump
-    from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.graph.sources import Sources
-    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
+    from pytest_npudump.regression.result import Result
 
 
 def edges_of_models(case: Case, root: Path, table: StatsTable) -> tuple[Edges, tuple[str, ...]]:
     """Return what is known of which tensor of a run feeds which, and why of some it is not.
 
     Files of models count that are what they were when they were loaded.
-
-    Args:
-        case: the test.
-        root: the dump path.
-        table: the run's tensors.
     """
     activity = case.runtime.activity
     models = [path for path in activity.models if activity.evidence.files.keeps_graph(path)]
@@ -59,17 +70,10 @@ def edges_to_keep(
         table: what is recorded of it.
     """
     edges, notes = edges_of_models(case, dump.root, table)
-    if previous is not None and _same_layers(previous.table, table):
+    if previous is not None and same_layers(previous.table, table):
         edges = edges.completed(_told(previous))
     text = lines_of(edges, dict.fromkeys(map(layer_of, table.keys)))
     return ({EDGES: text} if text else {}), notes
-
-
-def edges_of(case: Case, previous: Record | None, dump: Dump, table: StatsTable) -> str:
-    """Return the lines of a run that may become the golden: at hand, or the golden's of the same layers."""
-    if previous is not None and _same_layers(previous.table, table):
-        return previous.blocks.get(EDGES, "")
-    return edges_to_keep(case, previous, dump, table)[0].get(EDGES, "")
 
 
 def sources_of(
@@ -91,7 +95,7 @@ def sources_of(
     if not comparison.count(FAIL):
         return None, ()
     edges, notes = _told(golden), tuple[str, ...]()
-    if at_hand is not None and (not edges.feeds or not _same_layers(golden.table, comparison.actual)):
+    if at_hand is not None and (not edges.feeds or not same_layers(golden.table, comparison.actual)):
         found, notes = at_hand(comparison.actual)
         edges = found if found.feeds else edges
     same = comparison.numerics is not None and comparison.numerics.bounds == SAME
@@ -106,7 +110,7 @@ def at_hand_of(case: Case, dump: Dump) -> Callable[[StatsTable], tuple[Edges, tu
 
 def edges_kept(golden: Record | None, table: StatsTable) -> Edges:
     """Return the edges that a golden keeps, if they are those of a run: none where that has other layers."""
-    return _told(golden) if golden is not None and _same_layers(golden.table, table) else Edges()
+    return _told(golden) if golden is not None and same_layers(golden.table, table) else Edges()
 
 
 def _told(golden: Record | None) -> Edges:
@@ -114,8 +118,110 @@ def _told(golden: Record | None) -> Edges:
     return edges_of_lines(text, golden.path.name) if golden is not None and text else Edges()
 
 
-def _same_layers(one: StatsTable, other: StatsTable) -> bool:
+def same_layers(one: StatsTable, other: StatsTable) -> bool:
+    """Whether two tables have the same layers, as file names spell them."""
     if one.keys == other.keys:
         return True
     here, there = ({sanitise(layer_of(key)) for key in table.keys} for table in (one, other))
     return here == there
+
+
+_MOST_SOURCES = 16
+
+
+def layers_to_keep(case: Case, golden: Record | None, dump: Dump) -> KeptLayers:
+    """Return the layers whose tensors a recording keeps.
+
+    Args:
+        case: the test.
+        golden: what the recording is to replace; None where there is none that can be read.
+        dump: of the run that is recorded.
+    """
+    ran = dict.fromkeys(record.key.layer for record in dump.records)
+    wanted = layers_meant((name for name in case.request.golden_tensors if name != AUTO_LAYERS), ran)
+    if AUTO_LAYERS not in case.request.golden_tensors:
+        return KeptLayers(tuple(layer for layer in ran if layer in wanted))
+    table = StatsTable.from_records(dump.records)
+    told = golden_sources(golden)
+    names = (*_sources_of_change(case, golden, dump, table), *case.past_sources, *told)
+    spelt = {sanitise(layer): layer for layer in ran}
+    known = (spelt.get(sanitise(name)) for name in names)
+    sources = tuple(dict.fromkeys(name for name in known if name is not None))[:_MOST_SOURCES]
+    wanted |= {*sources, *_outputs(case, golden, dump, table, tuple(ran))}
+    return KeptLayers(tuple(layer for layer in ran if layer in wanted), sources)
+
+
+def with_inherited(case: Case, golden: Record, kept: KeptLayers, now: StatsTable) -> KeptLayers:
+    """Return the layers with what an approval of a run would take from its golden.
+
+    Args:
+        case: the test.
+        golden: what the run was compared with.
+        kept: the layers.
+        now: the run's statistics.
+
+    Raises:
+        GoldenError: the golden's tensors cannot be read.
+    """
+    changed = set(changed_tensors(now, golden.table))
+    same = {sanitised_key(key) for key in now.keys if key not in changed}
+    return replace(kept, inherited=frozenset(same & stored_tensors(golden, store=case.goldens.store).keys()))
+
+
+def named_layers(case: Case) -> frozenset[str]:
+    """Return the layers, as file names spell them, that the marker wants the tensors of by their names."""
+    patterns = case.request.golden_tensors
+    return frozenset(sanitise(pattern) for pattern in patterns if not is_glob(pattern))
+
+
+def golden_sources(golden: Record | None) -> tuple[str, ...]:
+    """Return the layers that a golden names as sources of past failures."""
+    return () if golden is None else source_layers(golden)
+
+
+def source_names(comparison: Comparison, sources: Sources | None) -> tuple[str, ...]:
+    """Return the layers in which a failure begins; where that is not known, the first one that fails."""
+    if sources is not None and sources.independent:
+        return tuple(dict.fromkeys(source.key.layer for source in sources.independent))
+    return (comparison.first.key.layer,) if comparison.first is not None else ()
+
+
+def _sources_of_change(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> tuple[str, ...]:
+    if golden is None:
+        return ()
+    run = replace(Record.of(table), producer=case.goldens.facts(case.runtime.producer()))
+    comparison = judge(golden, run, terms_of(case))
+    return source_names(comparison, sources_of(golden, comparison, at_hand_of(case, dump))[0])
+
+
+def _outputs(
+    case: Case, golden: Record | None, dump: Dump, table: StatsTable, ran: Sequence[str]
+) -> tuple[str, ...]:
+    blocks, _ = edges_to_keep(case, golden, dump, table)
+    edges = edges_of_lines(blocks.get(EDGES, ""), "the run")
+    ports = [port for fed in edges.feeds.values() for port in fed if port is not None and port != SEVERAL]
+    feeding = {sanitise(port.layer) for port in ports}
+    whole = edges.feeds.keys() >= {sanitise(layer) for layer in ran} and UNKNOWN not in ports
+    if not whole:
+        return tuple(ran[-1:])
+    return tuple(layer for layer in ran if sanitise(layer) not in feeding)
+
+
+def edges_of_device(case: Case, first: Result, dump: Dump) -> Edges:
+    """Return which tensor feeds which in the first run, by what is at hand of what ran."""
+    return edges_of_models(case, dump.root, _table_of(first, dump))[0]
+
+
+def edges_of_run(case: Case, first: Result, dump: Dump) -> Edges:
+    """Return which tensor feeds which in the first run, by its golden and its reference too."""
+    edges = edges_of_device(case, first, dump)
+    edges = edges.completed(edges_kept(first.run.golden, _table_of(first, dump)))
+    if case.reference is not None:
+        with suppress(NpudumpError):  # judging by it has told
+            edges = edges.completed(read_onnx(case.reference.path))
+    return edges
+
+
+def _table_of(first: Result, dump: Dump) -> StatsTable:
+    comparison = first.comparison
+    return StatsTable.from_records(dump.records) if comparison is None else comparison.actual

@@ -18,21 +18,21 @@ from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden.variants import names_variants, not_calibrated
 from pytest_npudump.golden.variants import not_recorded as why_not_recorded
 from pytest_npudump.onnxmodels.graph import drawing_words
-from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import terms_of
-from pytest_npudump.regression.dataflow import at_hand_of
+from pytest_npudump.regression.dataflow import at_hand_of, layers_to_keep, with_inherited
 from pytest_npudump.regression.diagnose import full_words, notes_of
-from pytest_npudump.regression.judgement import judge_run, without_golden
-from pytest_npudump.regression.kept_layers import layers_to_keep, with_inherited
-from pytest_npudump.regression.measured_noise import further_runs, once
-from pytest_npudump.regression.outcome import FirstRun, Outcome
-from pytest_npudump.regression.recording import drawing_alike, golden_to_start_from, record
-from pytest_npudump.regression.reference_outcome import (
+from pytest_npudump.regression.judgement import (
     by_reference_alone,
+    judge_run,
     not_recorded,
     with_reference,
     with_sources_off_reference,
+    without_golden,
 )
+from pytest_npudump.regression.measured_noise import further_runs, once
+from pytest_npudump.regression.recording import drawing_alike, golden_to_start_from, record
+from pytest_npudump.regression.result import Result, Run
 from pytest_npudump.regression.run_record import (
     collect,
     problems_of,
@@ -42,7 +42,7 @@ from pytest_npudump.regression.run_record import (
 )
 from pytest_npudump.regression.scenes import JUDGES
 from pytest_npudump.regression.shared_by_ranks import by_rank, judge_parts, shared
-from pytest_npudump.regression.unwritten import NOT_LOOKED_FOR, depends_on_memory, keep_probe, read_probe
+from pytest_npudump.regression.unwritten import NOT_LOOKED_FOR, depends_on_memory
 from pytest_npudump.settings import ALL, FAILED, NEW
 
 if TYPE_CHECKING:
@@ -54,95 +54,89 @@ if TYPE_CHECKING:
     from pytest_npudump.record.record import Record
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.kept_layers import KeptLayers
+    from pytest_npudump.regression.result import KeptLayers
 
 
 _KEEPING = (status.PENDING, status.FAILED, status.MISSING_GOLDEN)
 
 
-def judge(case: Case, attempt: Attempt) -> FirstRun:
+def judge(case: Case, attempt: Attempt) -> Result:
     """Read the dump of a first run, and record it, compare it or have its scene judge it.
 
     Whatever cannot be read or decided is an outcome that fails the test, never an exception.
     """
     undumped = tuple(case.runtime.activity.evidence.undumped)
-    failed = Outcome(status.ERROR, case.goldens.path, problems=undumped)
-    first = FirstRun(failed) if undumped else _judged(case, attempt)
+    failed = Result(status.ERROR, case.goldens.path, problems=undumped)
+    first = failed if undumped else _judged(case, attempt)
     # What has passed has all that the golden lists.
-    full = full_words(case.directory) if first.outcome.status != status.PASSED else ""
-    told = "\n".join(first.outcome.problems)
-    return _noted(first, tuple(note for note in (*notes_of(case), full) if note and note not in told))
+    full = full_words(case.directory) if first.status != status.PASSED else ""
+    told = "\n".join(first.problems)
+    notes = [note for note in (*notes_of(case), full) if note and note not in told]
+    return replace(first, notes=(*first.notes, *notes))
 
 
-def _noted(first: FirstRun, notes: tuple[str, ...]) -> FirstRun:
-    return replace(first, outcome=replace(first.outcome, notes=first.outcome.notes + notes))
-
-
-def probe(case: Case, attempt: Attempt) -> Outcome:
+def probe(case: Case, attempt: Attempt) -> Result:
     """Keep the statistics of a run in other memory, for the run that is recorded; its dump is deleted."""
     try:
         table = StatsTable.from_records(collect(case, attempt, golden_to_start_from(case)).records)
     except (DumpError, GoldenError) as error:
-        return Outcome(status.ERROR, None, problems=(str(error),))
-    keep_probe(case.directory, table)
+        return Result(status.ERROR, None, problems=(str(error),))
+    case.folder.keep_probe(table)
     shutil.rmtree(attempt.directory, ignore_errors=True)
-    return Outcome(status.UNCHANGED, None, tensors=len(table))
+    return Result(status.UNCHANGED, None, tensors=len(table))
 
 
-def _judged(case: Case, attempt: Attempt) -> FirstRun:
+def _judged(case: Case, attempt: Attempt) -> Result:
     scene = JUDGES.get(case.request.scene)
     if scene is not None:
-        return FirstRun(scene(case, attempt))
+        return scene(case, attempt)
     try:
         golden = golden_to_start_from(case)
         dump = collect(case, attempt, golden)
         table = StatsTable.from_records(dump.records)
     except (DumpError, GoldenError) as error:
-        return FirstRun(Outcome(status.ERROR, case.goldens.path, problems=(str(error),)))
+        return Result(status.ERROR, case.goldens.path, problems=(str(error),))
     reference = case.reference
     written = without_unwritten(case, dump, golden).records
     compared = reference.judge(written, case.request) if reference is not None else None
     if case.settings.update_golden and compared is not None and not compared.good:
-        return FirstRun(not_recorded(case.goldens.path, compared, tensors=len(table)), dump)
+        return not_recorded(case.goldens.path, compared, tensors=len(table)).with_run(dump=dump)
     try:
         first = _judge_ranks(case, golden, dump, table)
-        outcome = with_reference(first.outcome, compared)
-        outcome = with_sources_off_reference(case, golden, dump, table, outcome)
-        first = replace(first, outcome=outcome)
-        return replace(first, kept=_kept(case, golden, first))
+        first = with_reference(first, compared)
+        first = with_sources_off_reference(case, golden, dump, table, first)
+        return first.with_run(kept=_kept(case, golden, first))
     except GoldenError as error:
         if case.settings.update_golden:
             raise
-        return FirstRun(Outcome(status.ERROR, case.goldens.path, problems=(str(error),)), dump)
+        return Result(status.ERROR, case.goldens.path, problems=(str(error),), run=Run(dump))
 
 
-def _kept(case: Case, golden: Record | None, first: FirstRun) -> KeptLayers | None:
+def _kept(case: Case, golden: Record | None, first: Result) -> KeptLayers | None:
     """Return the layers whose tensors are to be kept of a run that is recorded, or that may be approved."""
-    if first.dump is None or not case.request.golden_tensors or first.outcome.status not in _KEEPING:
+    if first.run.dump is None or not case.request.golden_tensors or first.status not in _KEEPING:
         return None
-    kept = layers_to_keep(case, golden, first.dump)
-    if first.record is None or first.outcome.status == status.PENDING:
+    kept = layers_to_keep(case, golden, first.run.dump)
+    if first.run.record is None or first.status == status.PENDING:
         return kept
-    if first.judged_with is None:
+    if first.run.golden is None:
         return kept
-    run, _ = seen_by(first.judged_with, first.record, terms_of(case))
-    return with_inherited(case, first.judged_with, kept, run.table)
+    run, _ = seen_by(first.run.golden, first.run.record, terms_of(case))
+    return with_inherited(case, first.run.golden, kept, run.table)
 
 
-def _judge_ranks(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> FirstRun:
+def _judge_ranks(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Result:
     """Record or compare the dump: rank by rank where it holds several that share a golden."""
     parts = by_rank(dump) if case.request.ranks == "same" else {}
     if len(parts) > 1 and case.settings.calibrate:
         problem = f"not calibrated: {', '.join(parts)} have one golden, and only one of them can be measured"
-        return FirstRun(
-            Outcome(status.ERROR, case.goldens.path, problems=(problem,), tensors=len(table)), dump
-        )
+        return Result(status.ERROR, case.goldens.path, problems=(problem,), tensors=len(table), run=Run(dump))
     if len(parts) > 1:
         return judge_parts(case, golden, parts, _compare, _record)
     return (_record if case.settings.update_golden else _compare)(case, golden, dump, table)
 
 
-def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> FirstRun:
+def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Result:
     run = record_of_run(case, golden, dump, table)
     if golden is None and case.reference is not None:
         problems = problems_of(terms_of(case), run)
@@ -160,12 +154,12 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
         dump = replace(dump, records=under_golden_keys(dump.records, comparison.own_keys))
     calibrates = comparison is not None and outcome.good
     further = case.settings.calibrate if calibrates else 0
-    return FirstRun(outcome, dump, record=run, judged_with=golden, to_measure=further)
+    return replace(outcome, run=Run(dump, run, golden, to_measure=further))
 
 
 def _depends_on_memory(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> tuple[bool, Dump]:
     """Return whether the run differs from one in other memory, and its dump: a note says if none can tell."""
-    found = read_probe(case.directory)
+    found = case.folder.read_probe()
     if found is not None:
         return depends_on_memory(table, found, case.tolerances, golden), dump
     if case.runtime.producer().get("device_target") == "CPU":
@@ -173,28 +167,28 @@ def _depends_on_memory(case: Case, golden: Record | None, dump: Dump, table: Sta
     return False, dump
 
 
-def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> FirstRun:
+def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Result:
     path, count = case.goldens.path, len(table)
     problems = problems_of(terms_of(case), record_of_run(case, golden, dump, table))
     if problems:
-        return FirstRun(Outcome(status.ERROR, path, problems=problems, tensors=count), dump)
+        return Result(status.ERROR, path, problems=problems, tensors=count, run=Run(dump))
     if (outcome := shared(case, table)) is not None:
-        return FirstRun(outcome, dump)
+        return outcome.with_run(dump=dump)
     depends, dump = _depends_on_memory(case, golden, dump, table)
     tensors = bool(case.request.golden_tensors)
     needing = "the golden tensors need" if tensors else "unwritten outputs need" if depends else "it needs"
     waiting = f"nothing was recorded: {needing} a second run, which did not take place"
-    first = FirstRun(Outcome(status.PENDING, path, problems=(waiting,), tensors=count), dump)
+    first = Result(status.PENDING, path, problems=(waiting,), tensors=count, run=Run(dump))
     if (tensors or depends) and case.settings.calibrate:
         problem = f"not calibrated: {needing} a run of its own; record first, and calibrate behind that"
-        return replace(first, outcome=replace(first.outcome, status=status.ERROR, problems=(problem,)))
+        return replace(first, status=status.ERROR, problems=(problem,))
     if tensors or depends:
         return first
     further = further_runs(case)
     if further and (case.settings.calibrate or not (alike := drawing_alike(case, dump))):
-        return replace(first, to_measure=further)
+        return first.with_run(to_measure=further)
     reason = f"{drawing_words(alike)}, alike in all runs of one process" if further else ""
-    return replace(first, outcome=record(case, golden, first, table, measured=once(reason)))
+    return record(case, golden, first, table, measured=once(reason))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +211,7 @@ class Settled:
         return replace(case, goldens=self.goldens, settings=settings, tolerances=self.tolerances)
 
 
-def judge_settled(case: Case, attempt: Attempt) -> tuple[FirstRun, Settled]:
+def judge_settled(case: Case, attempt: Attempt) -> tuple[Result, Settled]:
     """Settle what a first run is judged by, and judge it.
 
     Args:
@@ -234,7 +228,8 @@ def judge_settled(case: Case, attempt: Attempt) -> tuple[FirstRun, Settled]:
         if mode != ALL or names_variants(case.goldens.common):
             return _error(case, str(error))
     if mode in {FAILED, NEW} and case.exchange is not None:
-        return _refused(case, f"--npudump-update-golden={mode} is for one process, and this run has ranks")
+        problem = f"--npudump-update-golden={mode} is for one process, and this run has ranks"
+        return _error(case, f"{problem}: approve with --npudump-update-golden, some tests by their names")
     if mode == NEW:
         mode = "" if _has_golden(case) else ALL
     if problem := _unwritable(case, mode, facts):
@@ -245,18 +240,16 @@ def judge_settled(case: Case, attempt: Attempt) -> tuple[FirstRun, Settled]:
     return _judge_or_record(case, attempt, facts)
 
 
-def _judge_or_record(case: Case, attempt: Attempt, facts: Mapping[str, str]) -> tuple[FirstRun, Settled]:
+def _judge_or_record(case: Case, attempt: Attempt, facts: Mapping[str, str]) -> tuple[Result, Settled]:
     compares = Settled(case.goldens, "", case.tolerances)
     compared = judge(compares.applied(case), attempt)
-    if compared.outcome.status != status.FAILED:
+    if compared.status != status.FAILED:
         return compared, compares
     if problem := _unwritable(case, ALL, facts):
-        notes = (*compared.outcome.notes, problem)
-        return replace(compared, outcome=replace(compared.outcome, notes=notes)), compares
+        return replace(compared, notes=(*compared.notes, problem)), compares
     settled = Settled(case.goldens, ALL, case.tolerances)
     first = judge(settled.applied(case), attempt)
-    outcome = replace(first.outcome, notes=(_why(compared.outcome), *first.outcome.notes))
-    return replace(first, outcome=outcome), settled
+    return replace(first, notes=(_why(compared), *first.notes)), settled
 
 
 def _unwritable(case: Case, mode: str, facts: Mapping[str, str]) -> str:
@@ -274,7 +267,7 @@ def _has_golden(case: Case) -> bool:
         return True  # the comparison says what is wrong with it
 
 
-def _why(outcome: Outcome) -> str:
+def _why(outcome: Result) -> str:
     comparison = outcome.comparison
     if comparison is not None and comparison.first is not None:
         words = f"{len(comparison.failing)} of {comparison.expected} tensors, first {comparison.first.key}"
@@ -283,10 +276,6 @@ def _why(outcome: Outcome) -> str:
     return f"the golden was written anew because the run differed from it: {words}"
 
 
-def _refused(case: Case, problem: str) -> tuple[FirstRun, Settled]:
-    return _error(case, f"{problem}: approve with --npudump-update-golden, some tests by their names")
-
-
-def _error(case: Case, problem: str) -> tuple[FirstRun, Settled]:
-    outcome = Outcome(status.ERROR, case.goldens.path, problems=(problem,))
-    return FirstRun(outcome), Settled(case.goldens, "", case.tolerances)
+def _error(case: Case, problem: str) -> tuple[Result, Settled]:
+    result = Result(status.ERROR, case.goldens.path, problems=(problem,))
+    return result, Settled(case.goldens, "", case.tolerances)

@@ -1,4 +1,4 @@
-"""A run against its golden: the judgement that the plugin makes, and that can be made again."""
+"""A run against its golden and its reference: the judgement that the plugin makes, and that is repeatable."""
 
 from __future__ import annotations
 
@@ -8,35 +8,41 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.judge import judge, judge_tables
 from pytest_npudump.compare.stats.allowances import bounds_by_measurement, told_by_both
 from pytest_npudump.compare.stats.unjudged import describe_not_finite
-from pytest_npudump.compare.stats.verdict import key_at
+from pytest_npudump.compare.stats.verdict import FAIL, key_at
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import GOLDEN as AGAINST_GOLDEN
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, GoldenMissingError
+from pytest_npudump.explain.rounding import only_wide
 from pytest_npudump.golden.store import left_out
 from pytest_npudump.golden.stored_tensors import fetch_tensors, missing_tensors, stored_tensors
 from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.graph.edges import edges_of_lines
+from pytest_npudump.graph.sources import find_sources
+from pytest_npudump.language.text import first_of
 from pytest_npudump.record.record import EDGES, EMPTY, left_out_of
-from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.dataflow import sources_of
-from pytest_npudump.regression.outcome import Outcome
-from pytest_npudump.regression.recording import left_out_notes
+from pytest_npudump.regression import result as status
+from pytest_npudump.regression.dataflow import edges_kept, edges_of_models, sources_of
+from pytest_npudump.regression.result import Result
 from pytest_npudump.regression.run_record import changed, notes_on, problems_of
 from pytest_npudump.request import AUTO_LAYERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from pytest_npudump.compare.judge import Terms
     from pytest_npudump.compare.stats.verdict import Comparison, Verdict
+    from pytest_npudump.dump.records import Dump
     from pytest_npudump.dump.table import StatsTable
+    from pytest_npudump.explain.reference import ReferenceResult
     from pytest_npudump.golden.stored_tensors import TensorStore
     from pytest_npudump.golden.tensors import GoldenTensor
     from pytest_npudump.graph.edges import Edges
     from pytest_npudump.record.record import Record
+    from pytest_npudump.regression.case import Case
 
 
 CHANGE = "change"
@@ -48,11 +54,11 @@ _NOTHING_JUDGED = (
 )
 
 
-def without_golden(run: Record) -> Outcome:
+def without_golden(run: Record) -> Result:
     """Return the outcome of a test that has no golden to be compared with."""
     problem = str(GoldenMissingError(f"no golden file {run.path}"))
     notes = tuple(filter(None, [describe_not_finite(run.table)]))
-    return Outcome(status.MISSING_GOLDEN, run.path, problems=(problem,), notes=notes, tensors=len(run.table))
+    return Result(status.MISSING_GOLDEN, run.path, problems=(problem,), notes=notes, tensors=len(run.table))
 
 
 def judge_run(
@@ -62,7 +68,7 @@ def judge_run(
     *,
     store: TensorStore | None = None,
     at_hand: Callable[[StatsTable], tuple[Edges, tuple[str, ...]]] | None = None,
-) -> Outcome:
+) -> Result:
     """Compare a run with its golden.
 
     Args:
@@ -81,9 +87,19 @@ def judge_run(
     doubtful: tuple[str, ...] = ()
     lacking: tuple[str, ...] = ()
     if kept:
-        lost = _lost_tensors(golden, missing_tensors(golden, stored, terms.kept))
+        if missing := missing_tensors(golden, stored, terms.kept):
+            first = f"{missing[0]}" + (f" and {len(missing) - 1} more" if missing[1:] else "")
+            problem = (
+                f"golden tensors named in the marker are not beside {golden.path.name}: {first}; restore the "
+                f"safetensors file from version control, or approve anew with --npudump-update-golden"
+            )
+            lost = (problem,)
         if AUTO_LAYERS in terms.kept and not stored:
-            lost = (*lost, _nothing_kept(golden))
+            problem = (
+                f"golden_tensors is 'auto', and {golden.path.name} keeps no tensors: restore it from version "
+                f"control, or approve anew with --npudump-update-golden"
+            )
+            lost = (*lost, problem)
         doubtful = left_out_notes(left_out(golden))
     try:
         if at_hand is not None:
@@ -120,7 +136,7 @@ def judge_run(
     sources, unread = sources_of(golden, comparison, at_hand)
     why = (terms.why,) if terms.why else ()
     notes = (why, run.notes, unsaid(golden), notes_on(golden, run.extra.get(EMPTY)))
-    return Outcome(
+    return Result(
         verdict,
         golden.path,
         comparison=comparison,
@@ -157,25 +173,6 @@ def _idle_rules(terms: Terms, comparison: Comparison) -> tuple[str, ...]:
     if not of_files.rules:
         return ()
     return tuple(rule.describe() for rule in of_files.unmatched(told_by_both(comparison)[1]))
-
-
-def _lost_tensors(golden: Record, missing: tuple[str, ...]) -> tuple[str, ...]:
-    """Say which tensors the marker wants kept and the golden has not, lost or never recorded."""
-    if not missing:
-        return ()
-    first = f"{missing[0]}" + (f" and {len(missing) - 1} more" if missing[1:] else "")
-    problem = (
-        f"golden tensors named in the marker are not beside {golden.path.name}: {first}; restore the "
-        f"safetensors file from version control, or approve anew with --npudump-update-golden"
-    )
-    return (problem,)
-
-
-def _nothing_kept(golden: Record) -> str:
-    return (
-        f"golden_tensors is 'auto', and {golden.path.name} keeps no tensors: restore it from version "
-        f"control, or approve anew with --npudump-update-golden"
-    )
 
 
 def _changes(comparison: Comparison, changes: Changes) -> tuple[str, ...]:
@@ -217,16 +214,12 @@ def changes_of(comparison: Comparison, golden: Record) -> Changes:
     judged = judge_tables(comparison.golden, comparison.actual, Tolerances(_EXACT))
     passing = {verdict.key for verdict in comparison.verdicts() if verdict.changed}
     changed = tuple(verdict for verdict in judged.failing if verdict.key in passing)
-    wavering = _layers(comparison, comparison.within_noise | comparison.unsteady & comparison.differing)
+    strays = comparison.within_noise | comparison.unsteady & comparison.differing
+    every = enumerate(comparison.verdicts())
+    wavering = {sanitise(verdict.key.layer) for at, verdict in every if at in strays}
     following = _following(golden, wavering)
     found = tuple(verdict for verdict in changed if sanitise(verdict.key.layer) not in following)
     return Changes(found, len(changed) - len(found))
-
-
-def _layers(comparison: Comparison, positions: Iterable[int]) -> set[str]:
-    wanted = frozenset(positions)
-    every = enumerate(comparison.verdicts())
-    return {sanitise(verdict.key.layer) for at, verdict in every if at in wanted}
 
 
 def _following(golden: Record, layers: set[str]) -> set[str]:
@@ -245,3 +238,87 @@ def _following(golden: Record, layers: set[str]) -> set[str]:
         found |= new
         waiting += new
     return found
+
+
+def left_out_notes(layers: Sequence[str]) -> tuple[str, ...]:
+    """Say of which layers a golden has no tensors, as the recording could not tell them apart."""
+    if not layers:
+        return ()
+    note = (
+        f"no golden tensors of {first_of(layers, 3)}, only statistics: several layers go by this "
+        f"file name, and the second run cannot tell which is which"
+    )
+    return (note,)
+
+
+def with_reference(outcome: Result, result: ReferenceResult | None) -> Result:
+    """Return ``outcome`` with what the comparison with the reference says: both must hold.
+
+    Args:
+        outcome: of the comparison with the golden, or of its recording.
+        result: None where the test names no reference.
+    """
+    if result is None:
+        return outcome
+    failed = outcome.good and not result.good
+    return replace(
+        outcome,
+        status=status.FAILED if failed else outcome.status,
+        problems=outcome.problems + result.problems,
+        notes=outcome.notes + result.notes,
+        reference=result,
+    )
+
+
+def with_sources_off_reference(
+    case: Case, golden: Record | None, dump: Dump, table: StatsTable, outcome: Result
+) -> Result:
+    """Return the outcome with the sources of what differs from the reference, where the golden agrees.
+
+    In formats of 16 bits and fewer all tensors differ by rounding: no change is followed among those that
+    pass.
+
+    Args:
+        case: the test.
+        golden: what the run was compared with; None without one.
+        dump: of the run.
+        table: its statistics.
+        outcome: of both comparisons.
+    """
+    result = outcome.reference
+    if result is None or result.comparison is None or result.tolerances is None:
+        return outcome
+    differs = outcome.comparison is not None and outcome.comparison.count(FAIL)
+    if differs or not result.comparison.count(FAIL):
+        return outcome
+    edges, notes = edges_kept(golden, table), tuple[str, ...]()
+    if not edges.feeds:
+        edges, notes = edges_of_models(case, dump.root, table)
+    found = find_sources(result.comparison, edges, result.tolerances, walks=only_wide(table.dtypes))
+    return replace(outcome, sources=found, notes=outcome.notes + notes)
+
+
+def by_reference_alone(
+    path: Path, *, tensors: int, problems: tuple[str, ...], notes: tuple[str, ...]
+) -> Result:
+    """Return the outcome of a test without a golden, before its reference is heard.
+
+    Args:
+        path: where the golden would be.
+        tensors: number of tensors that were dumped and selected.
+        problems: what is wrong with the dump; any of them fails the test.
+        notes: of the dump's reader.
+    """
+    said = f"there is no golden {path.name}: the layers were compared with the reference only"
+    word = status.FAILED if problems else status.PASSED
+    return Result(word, path, problems=problems, notes=(*notes, said), tensors=tensors)
+
+
+def not_recorded(path: Path, result: ReferenceResult, *, tensors: int) -> Result:
+    """Return the outcome of an update whose layers differ from the reference: nothing is approved."""
+    problem = (
+        f"nothing was recorded: the layers are not shown to agree with the reference {result.model.name}; "
+        f"to record them all the same, take reference out of the marker or give it the tolerance"
+    )
+    outcome = Result(status.FAILED, path, problems=(problem,), tensors=tensors)
+    return with_reference(outcome, result)

@@ -9,14 +9,7 @@ import numpy as np
 
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.noise import (
-    CALIBRATION,
-    REPEATS,
-    Calibration,
-    Noise,
-    Repeats,
-    columns_text,
-)
+from pytest_npudump.record.noise import CALIBRATION, REPEATS, Calibration, Noise, Repeats, columns_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +20,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
+
 
 _INPUT = "input"
 
@@ -104,7 +98,13 @@ def repeated(alike: Sequence[Deviations], *, filtered: bool = False) -> Measured
     """
     cells = columns_text(_noise(alike, alike))
     repeats = _repeats(alike, filtered=filtered)
-    return Measured(cells, {REPEATS: repeats.to_head()}, _repeat_notes(alike, repeats, _unseeded(alike)))
+    unseeded = _beyond(alike, exact=False).any()
+    advice = (
+        "later runs will fail for it: give the test a seed, or measure its bounds with "
+        "--npudump-update-golden --npudump-calibrate N"
+    )
+    notes = _repeat_notes(alike, repeats, advice if unseeded else "")
+    return Measured(cells, {REPEATS: repeats.to_head()}, notes)
 
 
 def calibrated(
@@ -176,16 +176,6 @@ def culprits(alike: Sequence[Deviations], *, filtered: bool = False) -> tuple[st
         found.insert(0, keys[first].layer)
     order = {key.layer: row for row, key in reversed([*enumerate(keys)])}
     return tuple(sorted(dict.fromkeys(found), key=order.__getitem__))
-
-
-def _unseeded(alike: Sequence[Deviations]) -> str:
-    """Say what becomes of tensors that stray further than they may; "" where there are none."""
-    if not _beyond(alike, exact=False).any():
-        return ""
-    return (
-        "later runs will fail for it: give the test a seed, or measure its bounds with "
-        "--npudump-update-golden --npudump-calibrate N"
-    )
 
 
 def _beyond(alike: Sequence[Deviations], *, exact: bool) -> NDArray[np.bool_]:

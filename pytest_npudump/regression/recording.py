@@ -14,16 +14,15 @@ from pytest_npudump.golden.variants import replaced_words
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.graph import EAGER, drawing_words
 from pytest_npudump.record.record import EMPTY, REASON, UNWRITTEN, entries_of
-from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.dataflow import edges_to_keep
-from pytest_npudump.regression.kept_layers import KeptLayers, named_layers
-from pytest_npudump.regression.outcome import Escalation, FirstRun, Outcome, recorded
-from pytest_npudump.regression.reference_outcome import with_reference
+from pytest_npudump.regression import result as status
+from pytest_npudump.regression.dataflow import edges_to_keep, named_layers
+from pytest_npudump.regression.judgement import left_out_notes, with_reference
+from pytest_npudump.regression.result import Escalation, KeptLayers, Result, recorded
 from pytest_npudump.regression.run_record import empty_operators
-from pytest_npudump.regression.unwritten import by_layer, find_unwritten, new_entries, read_probe, without
+from pytest_npudump.regression.unwritten import by_layer, find_unwritten, new_entries, without
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from pytest_npudump.dump.records import Dump, TensorRecord
@@ -76,12 +75,12 @@ def golden_to_start_from(case: Case) -> Record | None:
 def record(
     case: Case,
     golden: Record | None,
-    first: FirstRun,
+    first: Result,
     table: StatsTable,
     tensors: KeptTensors | None = None,
     *,
     measured: Measured,
-) -> Outcome:
+) -> Result:
     """Record the first run's statistics; a file that cannot be written fails the test.
 
     Args:
@@ -94,30 +93,29 @@ def record(
     """
     if not len(table):
         problem = "nothing was recorded: no kernel writes any of the tensors that were dumped"
-        return Outcome(status.ERROR, case.goldens.path, problems=(problem,))
+        return Result(status.ERROR, case.goldens.path, problems=(problem,), part=first.part, run=first.run)
     measured = measured.with_calibration_of(golden, table)
     producer = case.runtime.producer()
     lost = case.goldens.lost_by_update(golden) + replaced_words(case.goldens, golden, producer)
     blocks: Mapping[str, str] = {}
-    if first.dump is not None:
-        blocks, unread = edges_to_keep(case, golden, first.dump, table)
+    if first.run.dump is not None:
+        blocks, unread = edges_to_keep(case, golden, first.run.dump, table)
         lost += unread
     try:
-        known = {**measured.head, **_known_of_run(case, golden, first)}
+        known = dict(measured.head)
+        empty = empty_operators(case, first.run.dump) if first.run.dump is not None else None
+        known |= {} if empty is None else {EMPTY: empty}
+        unwritten = by_layer(new_entries(golden, first.run.unwritten))
+        known |= {UNWRITTEN: unwritten} if unwritten else {}
         known |= {REASON: case.settings.reason} if case.settings.reason else {}
         recording = case.goldens.record(golden, measured.on(table), producer, tensors, known, blocks=blocks)
     except GoldenError as error:
-        return Outcome(status.ERROR, case.goldens.path, problems=(str(error),), tensors=len(table))
-    notes = (*first.dump.notes, *_random_notes(case, first.dump)) if first.dump else ()
+        failed = Result(status.ERROR, case.goldens.path, problems=(str(error),), tensors=len(table))
+        return replace(failed, part=first.part, run=first.run)
+    notes = (*first.run.dump.notes, *_random_notes(case, first.run.dump)) if first.run.dump else ()
     notes += tuple(filter(None, [describe_not_finite(table)]))
-    return recorded(recording, notes=(*lost, *notes, *measured.notes), tensors=len(table))
-
-
-def _known_of_run(case: Case, golden: Record | None, first: FirstRun) -> dict[str, object]:
-    """Return what the golden says of tensors that have no row in it."""
-    empty = empty_operators(case, first.dump) if first.dump is not None else None
-    unwritten = by_layer(new_entries(golden, first.unwritten))
-    return ({} if empty is None else {EMPTY: empty}) | ({UNWRITTEN: unwritten} if unwritten else {})
+    result = recorded(recording, notes=(*lost, *notes, *measured.notes), tensors=len(table))
+    return replace(result, part=first.part, run=first.run)
 
 
 def _random_notes(case: Case, dump: Dump) -> tuple[str, ...]:
@@ -155,24 +153,24 @@ def needs_processes(case: Case, dump: Dump) -> str:
     )
 
 
-def leave_out_unwritten(case: Case, first: FirstRun, again: Dump) -> tuple[FirstRun, Dump]:
+def leave_out_unwritten(case: Case, first: Result, again: Dump) -> tuple[Result, Dump]:
     """Return both runs without what nothing writes."""
-    probe = read_probe(case.directory)
-    if probe is None or first.dump is None:
+    probe = case.folder.read_probe()
+    if probe is None or first.run.dump is None:
         return first, again
-    found = find_unwritten(first.dump, probe, again, case.tolerances)
+    found = find_unwritten(first.run.dump, probe, again, case.tolerances)
     entries = new_entries(golden_to_start_from(case), found.left_out)
-    dump = replace(without(first.dump, entries), notes=first.dump.notes + found.notes)
-    return replace(first, dump=dump, unwritten=found.left_out), without(again, entries)
+    dump = replace(without(first.run.dump, entries), notes=first.run.dump.notes + found.notes)
+    return first.with_run(dump=dump, unwritten=found.left_out), without(again, entries)
 
 
 def record_with_tensors(
     case: Case,
-    first: FirstRun,
+    first: Result,
     second: SecondRun,
     problem: str,
     measured: Measured,
-) -> tuple[FirstRun, Escalation]:
+) -> tuple[Result, Escalation]:
     """Write the second run's tensors and the first run's statistics, if the two runs agree.
 
     Args:
@@ -188,7 +186,7 @@ def record_with_tensors(
     if problem:
         return _not_recorded(first, second, problem)
     golden = golden_to_start_from(case)
-    kept = first.kept or KeptLayers(())
+    kept = first.run.kept or KeptLayers(())
     left_out, lost = _not_dumped(case, first, second, kept)
     if lost or (case.request.golden_tensors and not second.records):
         problem = (
@@ -198,7 +196,7 @@ def record_with_tensors(
         return _not_recorded(first, second, problem)
     tensors = None
     try:
-        table = StatsTable.from_records(first.dump.records if first.dump is not None else ())
+        table = StatsTable.from_records(first.run.records)
         if case.request.golden_tensors:
             tensors = KeptTensors.of(second.records.values(), left_out, kept.sources)
             tensors.refuse_beyond(case.settings.tensor_budget)
@@ -210,45 +208,32 @@ def record_with_tensors(
     if not outcome.good:
         return _not_recorded(first, second, outcome.problems[0])
     outcome = replace(outcome, notes=outcome.notes + left_out_notes(left_out))
-    run = replace(first, outcome=with_reference(outcome, first.outcome.reference))
-    return run, second.escalation()
+    return with_reference(outcome, first.reference), second.escalation()
 
 
-def disagreement_words(first: FirstRun, disagreements: Iterable[str]) -> str:
+def disagreement_words(first: Result, disagreements: Iterable[str]) -> str:
     """Say in which tensors two runs disagree, by their sanitised keys."""
-    dumped = first.dump.records if first.dump is not None else ()
+    dumped = first.run.records
     names = {str(record.key.sanitised): str(record.key) for record in dumped}
     keys = first_of((names.get(key, key) for key in disagreements), _SHOWN)
     return f"two runs of the test disagree in {keys}; make it deterministic first"
 
 
-def left_out_notes(layers: Sequence[str]) -> tuple[str, ...]:
-    """Say of which layers a golden has no tensors, as the recording could not tell them apart."""
-    if not layers:
-        return ()
-    note = (
-        f"no golden tensors of {first_of(layers, _SHOWN)}, only statistics: several layers go by this "
-        f"file name, and the second run cannot tell which is which"
-    )
-    return (note,)
-
-
 def _not_dumped(
-    case: Case, first: FirstRun, second: SecondRun, kept: KeptLayers
+    case: Case, first: Result, second: SecondRun, kept: KeptLayers
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return layers that globs want and that cannot be told apart, and keys that the second run lacks."""
-    if first.dump is None or not kept.layers:
+    if first.run.dump is None or not kept.layers:
         return (), ()
     wanted = {*kept.layers}
     held = {key for key, record in second.records.items() if record.payload is not None}
-    keys = [record.key for record in first.dump.records if record.key.layer in wanted]
+    keys = [record.key for record in first.run.dump.records if record.key.layer in wanted]
     missing = [key for key in keys if str(key.sanitised) not in held]
     doubtful = [key for key in missing if sanitise(key.layer) in set(second.alike) - named_layers(case)]
     left_out = tuple(dict.fromkeys(sanitise(key.layer) for key in doubtful))
     return left_out, tuple(str(key) for key in missing if key not in doubtful)
 
 
-def _not_recorded(first: FirstRun, second: SecondRun, problem: str) -> tuple[FirstRun, Escalation]:
+def _not_recorded(first: Result, second: SecondRun, problem: str) -> tuple[Result, Escalation]:
     words = f"nothing was recorded: {problem}"
-    outcome = replace(first.outcome, problems=(words,))
-    return replace(first, outcome=outcome), replace(second.escalation(), problem=words)
+    return replace(first, problems=(words,)), replace(second.escalation(), problem=words)

@@ -30,10 +30,11 @@ from pytest_npudump.dump.selection import (
 from pytest_npudump.dump.table import layer_of, shape_text
 from pytest_npudump.errors import DumpError, EmptyDumpError
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.record import EDGES, EMPTY, UNWRITTEN, Record, left_out_of
-from pytest_npudump.regression.dataflow import edges_of
+from pytest_npudump.record.record import EMPTY, Record, left_out_of
+from pytest_npudump.record.run_folder import capture_of
+from pytest_npudump.regression.dataflow import edges_to_keep, same_layers
 from pytest_npudump.regression.diagnose import explain_empty
-from pytest_npudump.regression.unwritten import by_layer, new_entries, without
+from pytest_npudump.regression.unwritten import without
 from pytest_npudump.request import AUTO_LAYERS
 from pytest_npudump.runtime.base import RecordingRuntime
 from pytest_npudump.runtime.concurrency import loads_without_order, runs_without_order
@@ -125,16 +126,6 @@ def unreadable(dump: Dump) -> tuple[str, ...]:
     return tuple(f"unreadable file in the dump: {problem}" for problem in dump.problems)
 
 
-def as_golden(case: Case, run: Record, previous: Record | None) -> Record:
-    """Return the golden that a run would be, with what the earlier one holds besides statistics."""
-    known = {EMPTY: run.extra[EMPTY]} if EMPTY in run.extra else {}
-    if previous is not None and UNWRITTEN in previous.extra:
-        judged = by_layer(new_entries(previous, ()))
-        entries = previous.extra[UNWRITTEN] if left_out_of(previous, run.facts) else judged
-        known |= {UNWRITTEN: entries} if entries else {}
-    return case.goldens.successor(previous, run.table, run.facts, known, run.blocks)
-
-
 def record_of_run(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Record:
     """Return what a run left.
 
@@ -150,28 +141,24 @@ def record_of_run(case: Case, golden: Record | None, dump: Dump, table: StatsTab
         *runs_without_order(dump.records, evidence.runners),
     )
     elements = bool(case.request.golden_tensors)
-    named = _named(table, raw_names(case, golden, dump))
-    empty, edges = empty_operators(case, dump), edges_of(case, golden, dump, named)
+    raw = raw_names(case, golden, dump)
+    single = {name: names[0] for name, names in raw.items() if len(names) == 1 and names[0] != name}
+    named = table if not single else replace(table, keys=tuple([_renamed(key, single) for key in table.keys]))
+    empty = empty_operators(case, dump)
+    known = golden is not None and same_layers(golden.table, named)  # and edges of a run take time
+    edges = {} if known else edges_to_keep(case, golden, dump, named)[0]
     return Record(
         case.goldens.test,
         case.goldens.facts(case.runtime.producer()),
         named,
         case.goldens.path,
         {} if empty is None else {EMPTY: empty},
-        {EDGES: edges} if edges else {},
+        edges,
         tensors=dump.records if elements and any(one.payload is not None for one in dump.records) else (),
         file_names=not dump.raw_names,
         problems=unreadable(dump) + threads,
         notes=dump.notes,
     )
-
-
-def _named(table: StatsTable, raw: Mapping[str, tuple[str, ...]]) -> StatsTable:
-    """Return the table under raw names, where a layer has exactly one that is not its own."""
-    single = {name: names[0] for name, names in raw.items() if len(names) == 1 and names[0] != name}
-    if not single:
-        return table
-    return replace(table, keys=tuple([_renamed(key, single) for key in table.keys]))
 
 
 def _renamed(text: str, names: Mapping[str, str]) -> str:
@@ -223,8 +210,6 @@ def _nothing_told(table: StatsTable) -> tuple[str, ...]:
 
 _SHOWN = 3
 _SLOT = ":output.0"
-_CAPTURE = "dump-"
-"""Begins the directory of a capture's dump, which ends in the capture's name."""
 
 
 def empty_operators(case: Case, dump: Dump) -> dict[str, list[str]] | None:
@@ -241,12 +226,12 @@ def empty_operators(case: Case, dump: Dump) -> dict[str, list[str]] | None:
     for execution in case.runtime.dumped():
         directory = Path(execution.directory)
         if directory.is_relative_to(run):
-            parts[directory.relative_to(run).parts[0].removeprefix(_CAPTURE)].append(execution)
+            parts[capture_of(directory.relative_to(run).parts[0])].append(execution)
     if not parts:
         return None
     found: dict[str, list[str]] = {}
     for part, executions in parts.items():
-        found |= _in_part("" if part == "dump" else part, executions)
+        found |= _in_part(part, executions)
     layers = (*map(_layer, found), *(record.key.layer for record in dump.records))
     wanted = layers_meant(case.request.layers or ["*"], layers)
     return {name: shapes for name, shapes in found.items() if _layer(name) in wanted}

@@ -1,7 +1,7 @@
 """The main flow of one marked test.
 
     start    the dump is switched on, before the test's fixtures: models load under it
-    judge    behind the body: the dump is recorded, or compared with the golden -> verdicts
+    judge    behind the body: the dump is recorded, or compared with the golden -> the result
     plan     all good: done; else: which layers does a second run dump as tensors?
     start    the test runs again: under a dump of just those layers, or as it did, to be measured
     explain  did the failure reproduce, and where in the tensors is it? or: record the golden's tensors; where
@@ -11,62 +11,136 @@
     done     the dumps are deleted, unless somebody needs them
 
 The plugin calls :meth:`CaseSession.start` before a test's fixtures are set up, :meth:`CaseSession.finish`
-behind its body, and does both again as often as the state wants another run. Each step takes what the ones
-before it returned; only :attr:`CaseSession.state` keeps it.
+behind its body, and does both again as often as the session wants another run. Each step makes a new result
+of the one before it.
+
+A body that failed, a dump that cannot be ended and a process that died compare nothing. In the scenes of
+failures what was found before still decides: of ``exception`` the operators that failed on the device, whose
+dumps are there whatever became of the run, of ``check_op`` those that were wrong.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import DumpError, GoldenError, NpudumpError
-from pytest_npudump.regression.abnormal_end import after_death, after_failed_body, after_unended_dump
+from pytest_npudump.regression.attempt import Attempt
 from pytest_npudump.regression.calibration import conclude, fed, measure, unmeasured, unrecorded, vary
-from pytest_npudump.regression.case import delete_dumps, make_folder
-from pytest_npudump.regression.case_state import CaseState
-from pytest_npudump.regression.first_run import judge_settled, probe
-from pytest_npudump.regression.outcome import PENDING, FirstRun, Result
+from pytest_npudump.regression.case import delete_dumps, origin_of
+from pytest_npudump.regression.diagnose import full_words
+from pytest_npudump.regression.first_run import Settled, judge_settled, probe
+from pytest_npudump.regression.result import DIED, PENDING, Escalation, Result, ThirdRun
+from pytest_npudump.regression.scenes import EXAMINERS
 from pytest_npudump.regression.second_run.alone import keep_suspected
 from pytest_npudump.regression.second_run.examine import examine_second_run
-from pytest_npudump.regression.second_run.run_plan import agreed_plan, joined, plan_third_run
+from pytest_npudump.regression.second_run.run_plan import Plan, agreed_plan, joined, plan_third_run
 from pytest_npudump.runtime.concurrency import OtherProcesses
+from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_npudump.golden.store import Recording
+    from pytest_npudump.regression.calibration import Member
     from pytest_npudump.regression.case import Case
+
+
+_BLANK = {"judged": None, "plan": None, "recording": None, "_members": (), "_settled": None}
+"""What a session knows before its first run, by name."""
 
 
 class CaseSession:
     """A test with the marker, through all of its runs.
 
     Attributes:
-        state: what has become of it so far.
+        attempts: its runs so far; the last one may be under way.
+        judged: what has come of it so far; None before its body has ended well.
+        plan: what a second run is to dump; None where there is nothing to find out.
+        recording: what was recorded and does not count yet; None without it.
     """
 
     def __init__(self, case: Case) -> None:
         self._case = case
         self._others = OtherProcesses()
-        self.state = CaseState()
+        self._settled: Settled | None = None
+        self._members: tuple[Member, ...] = ()
+        self.attempts: tuple[Attempt, ...] = ()
+        self.judged: Result | None = None
+        self.plan: Plan | None = None
+        self.recording: Recording | None = None
 
     @property
     def case(self) -> Case:
         """The test, with what its first run has settled."""
-        settled = self.state.settled
-        return self._case if settled is None else settled.applied(self._case)
+        return self._case if self._settled is None else self._settled.applied(self._case)
+
+    @property
+    def attempt(self) -> Attempt:
+        """The run under way, or the last one."""
+        return self.attempts[-1]
 
     @property
     def result(self) -> Result:
         """What became of the test, for the reports; only behind a judgement."""
-        return self.state.result(self.case)
+        judged = self._judged
+        explained = judged.escalation is not None and bool(judged.escalation.directory)
+        origin = origin_of(self.case, with_digests=explained)
+        return replace(judged, origin=origin, runs=tuple(attempt.directory for attempt in self.attempts))
+
+    @property
+    def _judged(self) -> Result:
+        assert self.judged is not None  # noqa: S101 - the caller asks of what has been judged
+        return self.judged
 
     @property
     def good(self) -> bool:
         """Whether the test may pass; it may not before it has been judged."""
-        return self.state.good
+        return self.judged is not None and self.judged.good
 
-    def resume(self, state: CaseState) -> None:
-        """Go on from what a first run has come to in another process."""
-        self.state = state.taken_over(self.case)
+    @property
+    def repeated(self) -> bool:
+        """Whether the run under way, or the last one, is not the first."""
+        return len(self.attempts) > 1
+
+    @property
+    def measures(self) -> bool:
+        """Whether further runs measure how far the test strays, rather than explain a failure."""
+        return self.plan is not None and self.plan.measures > 0
+
+    @property
+    def wants_second_run(self) -> bool:
+        """Whether the test has to run again: with tensors in its dump, or to be measured once more."""
+        further = self.plan.further if self.plan is not None else 0
+        explained = self.judged is not None and self.judged.escalation is not None
+        return not explained and 0 < len(self.attempts) <= further
+
+    def handed_over(self) -> Mapping[str, Any]:
+        """Return what another process needs to go on, which has no part in the runs of this one."""
+        return {name: getattr(self, name) for name in _BLANK}
+
+    def resume(self, handed_over: Mapping[str, Any]) -> None:
+        """Go on from what the runs of another process have come to."""
+        self.__dict__.update({**_BLANK, **handed_over})
+        self._take_over_runs()
+
+    def _take_over_runs(self) -> None:
+        """Count the runs of other processes."""
+        third = self.plan is not None and self.plan.earlier is not None
+        self.attempts = ()
+        for _ in range(1 + len(self._members) + third):
+            self._begin()
+
+    def _begin(self) -> None:
+        """Add a run: the first, or one that dumps what is planned."""
+        number = 0 if self.case.probing else len(self.attempts) + 1
+        directory, request = self.case.folder.run(number), self.case.request
+        if self.plan is None or self.plan.accompanies or self.plan.measures:
+            attempt = Attempt(number, directory, request)
+        else:
+            request = replace(request, dump_mode="all") if self.plan.inputs else request
+            attempt = Attempt(number, directory, request, "tensor", self.plan.raw_layers)
+        self.attempts = (*self.attempts, attempt)
 
     def start(self) -> None:
         """Switch the dump on for the next run: before the test's fixtures, so that models load under it.
@@ -74,16 +148,15 @@ class CaseSession:
         Raises:
             NpudumpError: the folder cannot be made, the configuration is refused, or the runtime cannot dump.
         """
-        make_folder(self.case)
-        if not self.state.wants_second_run:  # another plugin repeats a test that was recorded
+        self.case.folder.make()
+        if not self.wants_second_run:  # another plugin repeats a test that was recorded
             self.discard()
-        self.state = self.state.begin(self.case)
+        self._begin()
         if self.case.reference is not None:
             self.case.reference.start_run()
-        plan = self.state.plan
-        vary(self.case, len(self.state.attempts) - 1 if plan is not None and plan.measures else 0)
-        keep_suspected(self.case, self.state.first, plan)
-        self.state.attempt.start(self.case.runtime)
+        vary(self.case, len(self.attempts) - 1 if self.measures else 0)
+        keep_suspected(self.case, self.judged, self.plan)
+        self.attempt.start(self.case.runtime)
         self._others.watch(self.case.runtime.activity.evidence.others)
 
     def stop(self) -> None:
@@ -110,76 +183,117 @@ class CaseSession:
         try:
             self.stop()
         except NpudumpError as error:
-            known = after_unended_dump(self.case, self.state, str(error))
-            if known is None:
+            found = self._examined()
+            if found is None or not found.findings:
                 raise
-            self.state = known
+            self.judged = replace(found, problems=(*found.problems, str(error)))
             return
         if self.case.probing:
-            self.state = self.state.with_first(FirstRun(probe(self.case, self.state.attempt)))
-        elif self.state.plan is None:
+            self._take(probe(self.case, self.attempt))
+        elif self.plan is None:
             self._judge(repeatable=repeatable)
-        elif self.state.plan.measures:
-            self._measure()
-        elif not self.state.plan.accompanies:
-            self._explain()
+        elif self.plan.measures:
+            self._measure(self.plan.measures)
+        elif not self.plan.accompanies:
+            self._explain(self.plan)
+
+    def _take(self, result: Result) -> None:
+        """Keep a result, and what it has recorded."""
+        self.judged = result
+        self.recording = result.recording if self.recording is None else self.recording
 
     def _judge(self, *, repeatable: bool) -> None:
-        first, settled = judge_settled(self._case, self.state.attempt)
-        first = replace(first, fed=fed(self.case))
-        self.state = replace(self.state, settled=settled)
-        plan = agreed_plan(self.case, first, repeated=self.state.repeated, repeatable=repeatable)
-        if first.to_measure and plan is not None and plan.skipped is not None:
-            first, plan = unmeasured(self.case, first, plan.skipped.problem), None
-        self.state = self.state.with_judgement(first, plan)
+        first, self._settled = judge_settled(self._case, self.attempt)
+        first = first.with_run(fed=fed(self.case))
+        plan = agreed_plan(self.case, first, repeated=self.repeated, repeatable=repeatable)
+        skipped = plan.skipped if plan is not None else None
+        if skipped is not None and first.run.to_measure:
+            first, plan, skipped = unmeasured(self.case, first, skipped.problem), None, None
+        if skipped is not None and first.status == PENDING:
+            first = replace(first, problems=(f"nothing was recorded: {skipped.problem}",))
+        self.plan = plan
+        self._take(replace(first, escalation=skipped))
 
-    def _measure(self) -> None:
-        first, plan, number = self.state.first, self.state.plan, len(self.state.members) + 1
-        assert first is not None  # noqa: S101 - a plan is made of a first run
-        assert plan is not None  # noqa: S101 - the caller has looked
+    def _measure(self, runs: int) -> None:
+        first, number = self._judged, len(self._members) + 1
         try:
-            member = measure(self.case, first, self.state.attempt, number)
+            member = measure(self.case, first, self.attempt, number)
         except (DumpError, GoldenError) as error:
             self.abandon_second_run(f"what run {number + 1} dumped cannot be measured: {error}")
             return
         if isinstance(member, str):
             problem = f"run {number + 1} has other tensors than the first: {member}"
-            self.state = self.state.measured_no_further(unrecorded(first, problem))
+            self._measured_no_further(unrecorded(first, problem))
             return
-        members = (*self.state.members, member)
-        self.state = replace(self.state, members=members)
-        if len(members) == plan.measures:
-            self.state = self.state.with_first(conclude(self.case, first, members))
+        self._members = (*self._members, member)
+        if len(self._members) == runs:
+            self._take(conclude(self.case, first, self._members))
 
-    def _explain(self) -> None:
-        first, plan = self.state.first, self.state.plan
-        assert first is not None  # noqa: S101 - a plan is made of a first run
-        assert plan is not None  # noqa: S101 - the caller has looked
-        first, escalation = examine_second_run(self.case, first, plan, self.state.attempt)
+    def _measured_no_further(self, result: Result) -> None:
+        self.plan = None
+        self._take(result)
+
+    def _explain(self, plan: Plan) -> None:
+        first, escalation = examine_second_run(self.case, self._judged, plan, self.attempt)
         if plan.earlier is not None:
-            self.state = replace(self.state, escalation=joined(plan.earlier, escalation))
+            self.judged = replace(first, escalation=joined(plan.earlier, escalation))
             return
         third = plan_third_run(self.case, first, escalation)
-        self.state = replace(
-            self.state.with_first(first), plan=third or plan, escalation=None if third else escalation
-        )
+        self._take(first if third is not None else replace(first, escalation=escalation))
+        self.plan = third or plan
+
+    def _examined(self) -> Result | None:
+        """Return the operators that failed in the last run, of a scene that looks for these; else None."""
+        if not SCENES[self.case.request.scene].of_failures:
+            return None
+        return EXAMINERS[self.case.request.scene](self.case, self.attempts[-1] if self.attempts else None)
 
     def judge_failed_body(self) -> bool:
         """Let the operators that failed on the device decide about a body that failed; False without any."""
-        self.state = after_failed_body(self.case, self.state)
-        return self.state.first is not None and not self.good
+        found = self._examined()
+        if found is not None and not found.good:
+            self.judged = found
+        return self.judged is not None and not self.good
 
     def die(self, run: int, why: str) -> None:
-        """Record that the process of a run ended before the run did."""
-        self.state = after_death(self.case, self.state, run, why)
+        """Record that the process of a run ended before the run did; what its body had come to stands too.
+
+        Args:
+            run: its number.
+            why: how its process ended, behind "the test's process".
+        """
+        if run > 1 and (self.judged is None or self.judged.escalation is None):
+            self._without_second_run(f"its process {why}")
+            return
+        self._take_over_runs()
+        words, died = f"the test's process {why}", self.judged
+        if died is None:
+            problems = (f"{words}; nothing was compared", *filter(None, [full_words(self.case.directory)]))
+            died = Result(DIED, None, problems=problems)
+        else:
+            pending = died.status == PENDING
+            if self.case.settings.approves and (died.good or pending):
+                words += "; nothing was recorded"
+            died = replace(died, status=DIED, problems=(words, *(() if pending else died.problems)))
+        if (found := self._examined()) is not None:
+            died = replace(found, status=DIED, problems=died.problems + found.problems)
+        self.judged = died
 
     def abandon_second_run(self, reason: str) -> None:
         """Record that the second run came to nothing, because its body failed or it never started."""
-        first, plan = self.state.first, self.state.plan
-        if plan is not None and plan.measures and first is not None:
-            self.state = self.state.measured_no_further(unmeasured(self.case, first, reason))
+        if self.measures and self.judged is not None:
+            self._measured_no_further(unmeasured(self.case, self.judged, reason))
         else:
-            self.state = self.state.without_second_run(reason)
+            self._without_second_run(reason)
+
+    def _without_second_run(self, reason: str) -> None:
+        accompanies = self.plan is not None and self.plan.accompanies
+        if self.judged is None or self.judged.escalation is not None or accompanies:
+            return
+        escalation = Escalation(problem=reason)
+        if self.plan is not None and self.plan.earlier is not None:
+            escalation = replace(self.plan.earlier, third=ThirdRun(problem=reason))
+        self.judged = replace(self.judged, escalation=escalation)
 
     def commit(self) -> None:
         """Let what was recorded count, as all of the test has passed.
@@ -188,26 +302,25 @@ class CaseSession:
             MisplacedTensorsError: it counts, and the tensors of the golden are not in their place.
             GoldenError: it cannot be put in the golden's place, which is as it was.
         """
-        recording, self.state = self.state.recording, replace(self.state, recording=None)
+        recording, self.recording = self.recording, None
         if recording is not None:
             recording.commit()
 
     def discard(self) -> None:
         """Remove what was recorded; the golden stays as it is."""
-        recording, self.state = self.state.recording, replace(self.state, recording=None)
+        recording, self.recording = self.recording, None
         if recording is not None:
             recording.discard()
 
     def withdraw(self, problem: str) -> None:
         """Record that nothing was recorded, as a part of the test did not pass."""
-        if self.state.first is not None:
-            self.state = self.state.with_status(PENDING, (problem,))
+        if self.judged is not None:
+            self.judged = replace(self.judged, status=PENDING, problems=(problem,))
 
     @property
     def done(self) -> bool:
         """Whether nobody needs the dumps any more."""
-        judged = self.state.first is not None
-        return self.good if judged else not self.case.runtime.activity.programs
+        return self.good if self.judged is not None else not self.case.runtime.activity.programs
 
     def clean_up(self) -> None:
         """Delete the dumps, unless the test failed or the user keeps all."""

@@ -10,8 +10,8 @@ from pytest_npudump.errors import GoldenError
 from pytest_npudump.language.text import first_of
 from pytest_npudump.ranks.agreement import stand_aside
 from pytest_npudump.ranks.shared_golden import differing, nothing_recorded, why_not_shared
-from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.outcome import FirstRun, Outcome
+from pytest_npudump.regression import result as status
+from pytest_npudump.regression.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
 
-    Judge = Callable[[Case, Record | None, Dump, StatsTable], FirstRun]
+    Judge = Callable[[Case, Record | None, Dump, StatsTable], Result]
 
 _FEW = 8
 
@@ -40,7 +40,7 @@ def by_rank(dump: Dump) -> dict[str, Dump]:
     return {name: replace(dump, records=tuple(records)) for name, records in parts.items()}
 
 
-def shared(case: Case, table: StatsTable) -> Outcome | None:
+def shared(case: Case, table: StatsTable) -> Result | None:
     """Judge an update by the golden that all ranks share, which rank 0 records if it holds for each.
 
     Args:
@@ -61,17 +61,17 @@ def shared(case: Case, table: StatsTable) -> Outcome | None:
         stand_aside(exchange, case.nodeid, why)
     if why:
         problems = (nothing_recorded(why),)
-        return Outcome(status.ERROR, case.goldens.path, problems=problems, tensors=len(table))
+        return Result(status.ERROR, case.goldens.path, problems=problems, tensors=len(table))
     if exchange.rank.number == 0:
         return None
     held = "it was not compared with this rank's values" if alone else "it holds for this rank"
     note = f"{exchange.rank}: rank 0 records the golden that all ranks share; {held}"
-    return Outcome(status.UNCHANGED, case.goldens.path, notes=(note,), tensors=len(table))
+    return Result(status.UNCHANGED, case.goldens.path, notes=(note,), tensors=len(table))
 
 
 def judge_parts(
     case: Case, golden: Record | None, parts: Mapping[str, Dump], compare: Judge, record: Judge
-) -> FirstRun:
+) -> Result:
     """Judge each rank, or device, of a dump by the golden they share; the first that fails is reported.
 
     Args:
@@ -90,17 +90,16 @@ def judge_parts(
         name: compare(case, golden, dump, StatsTable.from_records(dump.records))
         for name, dump in parts.items()
     }
-    bad = [name for name, run in runs.items() if not run.outcome.good]
-    compared = {name: run.outcome.comparison for name, run in runs.items()}
+    bad = [name for name, run in runs.items() if not run.good]
+    compared = {name: run.comparison for name, run in runs.items()}
     changed = [name for name, comparison in compared.items() if comparison is not None and comparison.changed]
     shown = (bad or changed or [*runs])[0]
-    outcome = runs[shown].outcome
     differing_ranks = f"{first_of(bad, _FEW)} of {len(parts)} differ; shown is {shown}"
     note = differing_ranks if bad else f"{len(parts)} ranks agree"
-    return replace(runs[shown], outcome=replace(outcome, notes=(note, *outcome.notes)), part=shown)
+    return replace(runs[shown], notes=(note, *runs[shown].notes), part=shown)
 
 
-def _record(case: Case, golden: Record | None, parts: Mapping[str, Dump], record: Judge) -> FirstRun:
+def _record(case: Case, golden: Record | None, parts: Mapping[str, Dump], record: Judge) -> Result:
     """Record the first rank, if every other one passes a comparison with it."""
     (first, dump), *others = parts.items()
     table = StatsTable.from_records(dump.records)
@@ -109,5 +108,5 @@ def _record(case: Case, golden: Record | None, parts: Mapping[str, Dump], record
         if why:
             problem = nothing_recorded(why)
             path = case.goldens.path
-            return FirstRun(Outcome(status.ERROR, path, problems=(problem,), tensors=len(table)))
+            return Result(status.ERROR, path, problems=(problem,), tensors=len(table))
     return replace(record(case, golden, dump, table), part=first)

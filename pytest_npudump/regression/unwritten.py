@@ -19,11 +19,9 @@ from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import StatsTable, sanitised_key
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.record import JUDGED, LEFT_OUT, UNWRITTEN, entries_of
-from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Dump
@@ -37,7 +35,6 @@ NOT_LOOKED_FOR = (
     "such outputs, the test fails by chance"
 )
 
-_PROBE = "other-memory.stats"
 _PERTURB = "MALLOC_PERTURB_"
 
 
@@ -84,17 +81,6 @@ def other_memory(environment: Mapping[str, str]) -> dict[str, str]:
     37 makes of it -3e16 as float32 and -219 as float16, 165 makes 1.5e16 and 203.
     """
     return {**environment, _PERTURB: "165" if environment.get(_PERTURB) == "37" else "37"}
-
-
-def keep_probe(directory: Path, table: StatsTable) -> None:
-    """Keep the statistics of a run in other memory for the run that is recorded."""
-    (directory / _PROBE).write_bytes(dump_bytes(table))
-
-
-def read_probe(directory: Path) -> StatsTable | None:
-    """Return what :func:`keep_probe` kept; None where no such run came to its end."""
-    path = directory / _PROBE
-    return load_bytes(path.read_bytes()) if path.exists() else None
 
 
 def depends_on_memory(

@@ -1,9 +1,9 @@
 """Results to text and data, a module a medium: words are made here. Knows nothing of pytest.
 
 ``terminal`` is a failed test's screenful; ``verdicts``, ``origins``, ``explanations`` and ``scenes`` are its
-parts. ``result_json`` is the same as data, written by ``json_text``; ``files`` are the two beside the dump,
-``summary`` the line of a session. ``ci`` is for the services that run tests.
+parts. ``result_json`` is the same as data; ``files`` are the two beside the dump, ``summary`` the line of a
+session. ``ci`` is for the services that run tests.
 
-``view`` is what charts show; ``figures/`` draws it for ``html/``, the page of a session, for notebooks and
-for files; ``model_explorer`` colours a model with it.
+``view`` is what charts show; ``charts`` draws it for ``html/``, the page of a session, for notebooks and for
+files; ``model_explorer`` colours a model with it.
 """

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.language.text import cut
-from pytest_npudump.regression.outcome import GOOD
+from pytest_npudump.regression.result import GOOD
 from pytest_npudump.report.result_json import small
 from pytest_npudump.report.summary import summary_line
 from pytest_npudump.report.verdicts import plain
@@ -107,22 +107,18 @@ def markdown_summary(
     parts += ["\n".join(f"- {code(problem)}" for problem in problems)] if problems else []
     if failing:
         header = ("test", "status", "source", "first change", "tensors")
-        parts.append(_table(header, map(_failing_row, failing[:_FAILING]), len(failing) - _FAILING))
+        rows = [
+            (one.test, one.status, sources_of(one.result), one.result.get("first_change") or "", counts)
+            for one in failing[:_FAILING]
+            for counts in (counts_of(one.result),)
+        ]
+        parts.append(_table(header, rows, len(failing) - _FAILING))
         parts += [_details(test, artifacts) for test in failing[:_FAILING]]
     if good:
-        rows = _table(("test", "status", "tensors"), map(_good_row, good[:_GOOD]), len(good) - _GOOD)
-        parts.append(_folded(f"{len(good)} good", rows))
+        passed = [(one.test, one.status, counts_of(one.result)) for one in good[:_GOOD]]
+        body = _table(("test", "status", "tensors"), passed, len(good) - _GOOD)
+        parts.append(_folded(f"{len(good)} good", body))
     return "\n\n".join(parts) + "\n"
-
-
-def _failing_row(test: Judged) -> tuple[str, ...]:
-    result = test.result
-    first = result.get("first_change") or ""
-    return test.test, test.status, sources_of(result), str(first), counts_of(result)
-
-
-def _good_row(test: Judged) -> tuple[str, ...]:
-    return test.test, test.status, counts_of(test.result)
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
@@ -250,9 +246,6 @@ def junit_properties(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return a test's properties: :data:`WHOLE`, whose texts are bounded, and those with a value.
 
     There are at most 8 of these, each of at most 300 characters.
-
-    Args:
-        result: as :func:`pytest_npudump.report.result_json.result_json` makes it.
     """
     shown = {
         "status": result["status"],

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pytest_npudump.explain.operator_alone import JudgedOperator
     from pytest_npudump.explain.reference import ReferenceResult
     from pytest_npudump.graph.sources import Sources
-    from pytest_npudump.regression.outcome import Finding, Outcome
+    from pytest_npudump.regression.result import Finding, Result
 
 
 def _disagreement(name: str, first: object, second: object) -> str:
@@ -280,10 +280,11 @@ def _first(result: ReferenceResult, sources: Sources | None) -> str:
     return explain_first(comparison, feeds_seen=feeds_are_seen(sources, first))
 
 
-def way_out(outcome: Outcome) -> str:
+def way_out(result: Result) -> str:
     """Return how a difference from the reference is accepted; "" where there is none."""
-    result = outcome.reference
-    first = result.comparison.first if result is not None and result.comparison is not None else None
+    reference = result.reference
+    found = reference.comparison if reference is not None else None
+    first = found.first if found is not None else None
     if first is None:
         return ""
     return _(

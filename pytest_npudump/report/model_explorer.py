@@ -14,8 +14,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.report.figures.colours import COLOURS
-from pytest_npudump.report.json_text import json_text
+from pytest_npudump.report.charts import COLOURS
+from pytest_npudump.report.files import json_text
 from pytest_npudump.report.view import HIGHEST, STATES
 from pytest_npudump.storage.atomic import write_whole
 
@@ -58,10 +58,6 @@ def node_data(name: str, tensors: Sequence[TensorView]) -> dict[str, Any]:
 
 def write_node_data(view: SessionView, folder: Path) -> list[Path]:
     """Write a file for each test whose tensors were compared.
-
-    Args:
-        view: the session.
-        folder: made where it lacks.
 
     Raises:
         NpudumpError: a file cannot be written.

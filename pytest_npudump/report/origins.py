@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Comparison, Verdict
     from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.graph.sources import Source, Sources
-    from pytest_npudump.regression.outcome import Outcome
+    from pytest_npudump.regression.result import Result
 
 _SHOWN = 3
 _SEVERAL = 2
@@ -89,17 +89,17 @@ def _traced(source: Source) -> str:
     )
 
 
-def first_change(outcome: Outcome) -> list[str]:
+def first_change(result: Result) -> list[str]:
     """Return where values begin to differ at all, if that is before what is outside of its tolerance.
 
     That tells something of runs of the same numerics, if the golden is known to repeat; others differ
     everywhere, or anywhere.
     """
-    comparison = outcome.comparison
+    comparison = result.comparison
     if comparison is None:
         return []
     change, first = comparison.first_change, comparison.first
-    same = outcome.numerics is not None and outcome.numerics.bounds == SAME
+    same = result.numerics is not None and result.numerics.bounds == SAME
     if not same or not comparison.repeats or change is None:
         return []
     if first is None or first.status != FAIL or change == first.key:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING
 from pytest_npudump.language.text import cut
 from pytest_npudump.language.translation import speaking
+from pytest_npudump.record.run_folder import REPORT
+from pytest_npudump.regression.result import GOOD
 from pytest_npudump.report.origins import small_sources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_npudump.regression.case import Origin
-    from pytest_npudump.regression.outcome import Outcome, Result
+    from pytest_npudump.regression.result import Result
     from pytest_npudump.report.files import ReportFiles
 
 _NOTES = 5
@@ -27,43 +28,45 @@ COUNTS = (*_TOLD, FAIL, MISSING, EXTRA)
 
 def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
     """Return what reaches the controller and JUnit: small, whatever the number of failing layers."""
-    outcome, escalation = result.outcome, result.escalation
+    escalation = result.escalation
     told: dict[str, Any] = {
         "test": result.origin.test,
-        "status": outcome.status if result.good or not outcome.good else "error",
+        "status": result.status if result.good or result.status not in GOOD else "error",
         "runtime": result.origin.runtime,
-        "golden": str(outcome.golden) if outcome.golden else None,
-        "tensors": outcome.tensors,
+        "golden": str(result.golden) if result.golden else None,
+        "tensors": result.tensors,
         "attempts": len(result.runs),
     }
-    if outcome.comparison is not None:
-        comparison = outcome.comparison
+    if result.comparison is not None:
+        comparison = result.comparison
         told |= {name: getattr(comparison, name) for name in _TOLD}
         told |= {name: comparison.count(name) for name in (FAIL, MISSING, EXTRA)}
-        told |= {"idle_rules": list(outcome.idle_rules)} if outcome.idle_rules else {}
+        told |= {"idle_rules": list(result.idle_rules)} if result.idle_rules else {}
         first = comparison.first
         told["first"] = str(first.key) if first else None
         told["first_change"] = str(comparison.first_change) if comparison.differing else None
         told["first_within"] = str(comparison.first_within) if comparison.changed else None
-    if outcome.sources is not None:
-        told["sources"] = small_sources(outcome.sources)
-    if outcome.measured is not None and outcome.measured.widens:
-        told["calibrated"] = outcome.measured_bounds
-    if outcome.numerics is not None and not outcome.numerics.preset:
-        told["bounds"] = outcome.numerics.bounds
-    if outcome.reference is not None:
-        told["reference"] = outcome.reference.summary()
+    if result.sources is not None:
+        told["sources"] = small_sources(result.sources)
+    if result.measured is not None and result.measured.widens:
+        told["calibrated"] = result.measured_bounds
+    if result.numerics is not None and not result.numerics.preset:
+        told["bounds"] = result.numerics.bounds
+    if result.reference is not None:
+        told["reference"] = result.reference.summary()
         told["first"] = told.get("first") or told["reference"]["first"]
     if result.origin.rank is not None:
         told["rank"] = result.origin.rank.number
-    if outcome.findings:
+    if result.findings:
         from pytest_npudump.report.scenes import finding_operator  # noqa: PLC0415 - only for some scenes
 
-        told["findings"] = len(outcome.findings)
-        told["operator"] = finding_operator(outcome.findings[0])
+        told["findings"] = len(result.findings)
+        told["operator"] = finding_operator(result.findings[0])
     if escalation is not None:
         told["reproduced"] = None if escalation.problem else escalation.reproduced
-    told["notes"] = _notes(result)
+    # The notes on all runs, alike in every session: without the name of the folder of the dumps.
+    notes = result.notes + (escalation.notes if escalation is not None else ())
+    told["notes"] = [*dict.fromkeys(note.replace(f"{result.origin.directory}/", "") for note in notes)]
     if details is not None:
         from pytest_npudump.report.terminal import headline, ways_out  # noqa: PLC0415 - only for failures
 
@@ -90,50 +93,33 @@ def _cut_within(value: Any) -> Any:
     return [*map(_cut_within, value)] if isinstance(value, list | tuple) else value
 
 
-def _notes(result: Result) -> list[str]:
-    """Return the notes on all runs, alike in every session: without the name of the folder of the dumps."""
-    notes = result.outcome.notes + (result.escalation.notes if result.escalation is not None else ())
-    return list(dict.fromkeys(note.replace(f"{result.origin.directory}/", "") for note in notes))
-
-
 def full_json(result: Result) -> dict[str, Any]:
     """Return everything that is known of a test's runs."""
-    outcome = result.outcome
+    origin, measured = result.origin, result.measured
     return {
         "test": result.origin.test,
-        "status": outcome.status,
-        "origin": _origin(result.origin),
-        "golden": str(outcome.golden) if outcome.golden else None,
-        "problems": list(outcome.problems),
-        "notes": list(outcome.notes),
-        "numerics": outcome.numerics.to_json() if outcome.numerics else None,
-        "measured": _measured(outcome),
-        "environment": {name: list(pair) for name, pair in outcome.environment.items()},
-        "findings": [finding.to_json() for finding in outcome.findings],
-        "comparison": outcome.comparison.to_json() if outcome.comparison else None,
-        "changes": [verdict.to_json() for verdict in outcome.changes],
-        "sources": outcome.sources.to_json() if outcome.sources else None,
-        "reference": outcome.reference.to_json() if outcome.reference else None,
+        "status": result.status,
+        "origin": {
+            "runtime": origin.runtime,
+            "producer": dict(origin.producer),
+            "models": list(origin.models),
+            "digests": dict(origin.digests),
+            "reference": str(origin.reference) if origin.reference else None,
+            "reference_map": str(origin.reference_map) if origin.reference_map else None,
+        },
+        "golden": str(result.golden) if result.golden else None,
+        "problems": list(result.problems),
+        "notes": list(result.notes),
+        "numerics": result.numerics.to_json() if result.numerics else None,
+        "measured": None if measured is None else {**measured.to_json(), "bounds": result.measured_bounds},
+        "environment": {name: list(pair) for name, pair in result.environment.items()},
+        "findings": [finding.to_json() for finding in result.findings],
+        "comparison": result.comparison.to_json() if result.comparison else None,
+        "changes": [verdict.to_json() for verdict in result.changes],
+        "sources": result.sources.to_json() if result.sources else None,
+        "reference": result.reference.to_json() if result.reference else None,
         "escalation": result.escalation.to_json() if result.escalation else None,
         "runs": [*map(str, result.runs)],
-    }
-
-
-def _measured(outcome: Outcome) -> dict[str, Any] | None:
-    if outcome.measured is None:
-        return None
-    return {**outcome.measured.to_json(), "bounds": outcome.measured_bounds}
-
-
-def _origin(origin: Origin) -> dict[str, Any]:
-    """Return what ran, for those who want to run it again."""
-    return {
-        "runtime": origin.runtime,
-        "producer": dict(origin.producer),
-        "models": list(origin.models),
-        "digests": dict(origin.digests),
-        "reference": str(origin.reference) if origin.reference else None,
-        "reference_map": str(origin.reference_map) if origin.reference_map else None,
     }
 
 
@@ -142,7 +128,7 @@ def write_details(result: Result) -> ReportFiles:
     from pytest_npudump.report.files import ReportFiles  # noqa: PLC0415 - only for failures
     from pytest_npudump.report.terminal import full_lines  # noqa: PLC0415 - the same
 
-    files = ReportFiles.named(result.origin.directory, "report")
+    files = ReportFiles.named(result.origin.directory, REPORT)
     data = full_json(result)
     with speaking(result.origin.lang):
         lines = full_lines(result)

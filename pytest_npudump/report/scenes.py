@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_npudump.compare.ulps import INFINITY, NAN
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, spoken
-from pytest_npudump.regression.operator_checks import WrongOperator
+from pytest_npudump.regression.attempt import WrongOperator
 from pytest_npudump.regression.scenes.exception import ANOTHER, NORM, FailedOperator
 from pytest_npudump.regression.scenes.overflow import Overflow
 from pytest_npudump.regression.scenes.watcher import Trampling
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_npudump.compare.ulps import OutputFault
-    from pytest_npudump.regression.operator_checks import GivenTensor
-    from pytest_npudump.regression.outcome import SceneFinding
-    from pytest_npudump.regression.scenes.operator_tensors import OperatorTensor
+    from pytest_npudump.regression.attempt import GivenTensor
+    from pytest_npudump.regression.result import SceneFinding
+    from pytest_npudump.regression.scenes.findings import OperatorTensor
 
 
 def finding_sentence(finding: SceneFinding) -> str:
@@ -131,22 +131,16 @@ def _failed_details(finding: FailedOperator) -> list[str]:
     if finding.message and finding.kind != NORM:
         lines.append(_("log:        {line}").format(line=finding.message.splitlines()[0]))
     if finding.outside:
+        words = _("{outside} was on") if finding.outside == ANOTHER else _("{outside} is set")
+        sent_by = words.format(outside=finding.outside)
         lines.append(
             _(
                 "outside:    the dump is not in the test's own directory, as {sent_by}; it is newer than "
                 "the run, and may be another process's"
-            ).format(sent_by=_sent_by(finding))
+            ).format(sent_by=sent_by)
         )
     lines += [_("attached:   {path}").format(path=path) for path in finding.attached]
     return [*lines, _("dump:       {dump} ({kind})").format(dump=finding.dump, kind=finding.kind)]
-
-
-def _sent_by(finding: FailedOperator) -> str:
-    return (
-        _("{outside} was on").format(outside=finding.outside)
-        if finding.outside == ANOTHER
-        else _("{outside} is set").format(outside=finding.outside)
-    )
 
 
 def wrong_text(wrong: WrongOperator) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext
-from pytest_npudump.regression.outcome import GOOD
+from pytest_npudump.regression.result import GOOD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

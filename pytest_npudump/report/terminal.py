@@ -11,8 +11,7 @@ from pytest_npudump.language.text import cut, typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, ngettext, spoken
 from pytest_npudump.onnxmodels.graph import drawing_words, draws_random
-from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.second_run.suspected import failing_keys
+from pytest_npudump.regression import result as status
 from pytest_npudump.report.explanations import (
     finding_lines,
     isolated_lines,
@@ -25,11 +24,10 @@ from pytest_npudump.report.scenes import can_be_approved, finding_details, findi
 from pytest_npudump.report.verdicts import COLUMNS, deciding_rule, plain, row, sentence, shown, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from pytest_npudump.compare.stats.verdict import Verdict
-    from pytest_npudump.graph.sources import Sources
-    from pytest_npudump.regression.outcome import Escalation, Finding, Outcome, Result, SceneFinding
+    from pytest_npudump.regression.result import Escalation, Result, SceneFinding
     from pytest_npudump.report.files import ReportFiles
 
 
@@ -52,26 +50,21 @@ way."""
 
 def headline(result: Result) -> str:
     """Return the first line, which is also the line of pytest's short summary."""
-    return f"npudump: {_whose(result)}{_what(result)}"
-
-
-def _whose(result: Result) -> str:
-    """Return which rank the failure is of, "" where there is only one."""
     ranks = [spoken(str(result.origin.rank))] if result.origin.rank is not None else []
-    return "".join(f"{name}: " for name in [*ranks, result.part] if name)
+    whose = "".join(f"{name}: " for name in [*ranks, result.part] if name)
+    return f"npudump: {whose}{_what(result)}"
 
 
 def _what(result: Result) -> str:
-    outcome = result.outcome
-    if outcome.comparison is not None and outcome.comparison.first is not None:
-        first = outcome.comparison.first
-        return sentence(first) + more_sources(outcome.sources, first.key)
-    if outcome.findings:
-        return finding_sentence(outcome.findings[0])
-    if outcome.problems:
-        return spoken(outcome.problems[0])
-    if outcome.reference is not None and outcome.reference.failing:
-        return reference_sentence(outcome.reference, outcome.sources)
+    if result.comparison is not None and result.comparison.first is not None:
+        first = result.comparison.first
+        return sentence(first) + more_sources(result.sources, first.key)
+    if result.findings:
+        return finding_sentence(result.findings[0])
+    if result.problems:
+        return spoken(result.problems[0])
+    if result.reference is not None and result.reference.failing:
+        return reference_sentence(result.reference, result.sources)
     return spoken(result.escalation.problem) if result.escalation else ""
 
 
@@ -127,17 +120,17 @@ def _body(result: Result, room: int | None) -> list[str]:
 
 
 def _with_findings(result: Result, findings: int | None) -> list[str]:
-    outcome, brief = result.outcome, findings is not None
+    brief = findings is not None
     limit = _LISTED if brief else None
-    shown = 0 if (outcome.comparison and outcome.comparison.failing) or outcome.findings else 1
-    head = [headline(result), *_listed(mark("also"), outcome.problems[shown:], limit)]
-    head += _scene_lines(outcome.findings, ROWS if brief else None)
-    tail = _listed(mark("note"), outcome.notes, limit)
+    shown = 0 if (result.comparison and result.comparison.failing) or result.findings else 1
+    head = [headline(result), *_listed(mark("also"), result.problems[shown:], limit)]
+    head += _scene_lines(result.findings, ROWS if brief else None)
+    tail = _listed(mark("note"), result.notes, limit)
     if result.escalation is not None:
         tail = _escalation_lines(result, result.escalation, findings) + tail
-    tail = _reference_lines(outcome, LINES - _FIXED - len(head) - len(tail) if brief else None) + tail
-    if outcome.comparison is None or not outcome.comparison.failing:
-        return head + _change_lines(outcome.changes, brief=brief) + tail
+    tail = _reference_lines(result, LINES - _FIXED - len(head) - len(tail) if brief else None) + tail
+    if result.comparison is None or not result.comparison.failing:
+        return head + _change_lines(result.changes, brief=brief) + tail
     room = LINES - _FIXED - len(head) - len(tail)
     rows = max(_FEWEST_ROWS, min(ROWS, room)) if brief else MOST_ROWS
     return head + _comparison_lines(result, rows, brief=brief) + tail
@@ -154,15 +147,15 @@ def _change_lines(changes: Sequence[Verdict], *, brief: bool) -> list[str]:
     return lines
 
 
-def _reference_lines(outcome: Outcome, room: int | None) -> list[str]:
+def _reference_lines(result: Result, room: int | None) -> list[str]:
     """Return what differs from the reference: briefly where the golden has its own table above."""
-    differs = outcome.comparison is not None and outcome.comparison.failing
-    sources = None if differs else outcome.sources
+    differs = result.comparison is not None and result.comparison.failing
+    sources = None if differs else result.sources
     if room is None:
-        return reference_lines(outcome.reference, None, sources)
+        return reference_lines(result.reference, None, sources)
     if differs:
-        return reference_lines(outcome.reference, _FEWEST_ROWS, brief=True)
-    return reference_lines(outcome.reference, max(_FEWEST_ROWS, min(ROWS, room)), sources)
+        return reference_lines(result.reference, _FEWEST_ROWS, brief=True)
+    return reference_lines(result.reference, max(_FEWEST_ROWS, min(ROWS, room)), sources)
 
 
 def _scene_lines(findings: Sequence[SceneFinding], limit: int | None) -> list[str]:
@@ -188,23 +181,23 @@ def _listed(label: str, items: Sequence[str], limit: int | None) -> list[str]:
 
 
 def _comparison_lines(result: Result, rows: int, *, brief: bool) -> list[str]:
-    outcome, comparison = result.outcome, result.outcome.comparison
+    comparison = result.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
     failing = comparison.failing
-    feeds_seen = feeds_are_seen(outcome.sources, comparison.first)
+    feeds_seen = feeds_are_seen(result.sources, comparison.first)
     lines = [
         _("first:      {words}").format(words=explain_first(comparison, feeds_seen=feeds_seen)),
         _("golden:     {count} of {expected} tensors fail against {golden}").format(
             count=len(failing),
             expected=comparison.expected,
-            golden=shown(outcome.golden, result.origin.here),
+            golden=shown(result.golden, result.origin.here),
         ),
     ]
-    lines[1:1] = [*origin_lines(outcome.sources, comparison, brief=brief), *first_change(outcome)]
-    if outcome.numerics is not None:
-        lines.append(_("bounds:     {numerics}").format(numerics=outcome.numerics.describe()))
-    if outcome.measured is not None and outcome.measured.noise:
-        measured = outcome.measured.describe(outcome.measured_bounds)
+    lines[1:1] = [*origin_lines(result.sources, comparison, brief=brief), *first_change(result)]
+    if result.numerics is not None:
+        lines.append(_("bounds:     {numerics}").format(numerics=result.numerics.describe()))
+    if result.measured is not None and result.measured.noise:
+        measured = result.measured.describe(result.measured_bounds)
         lines.append(_("measured:   {measured}").format(measured=measured))
     lines += table([row(verdict) for verdict in failing[:rows]], COLUMNS)
     if len(failing) > rows:
@@ -218,12 +211,12 @@ def _comparison_lines(result: Result, rows: int, *, brief: bool) -> list[str]:
 
 
 def _escalation_lines(result: Result, escalation: Escalation, limit: int | None) -> list[str]:
-    if escalation.problem in result.outcome.problems:
+    if escalation.problem in result.problems:
         return []  # the headline says it
     if escalation.problem:
         return [_("second run: {problem}").format(problem=spoken(escalation.problem))]
     findings = escalation.findings
-    if not findings and not failing_keys(result.outcome):
+    if not findings and not result.failing_keys:
         words = _("second run: {layers} dumped as tensors, for an approval to keep with the golden")
         return [words.format(layers=_layers(escalation)), *_listed(mark("note"), escalation.notes, limit)]
     lines = [
@@ -232,7 +225,10 @@ def _escalation_lines(result: Result, escalation: Escalation, limit: int | None)
         )
     ]
     lines += isolated_lines(escalation.isolated, brief=limit is not None)
-    for finding in _most_telling(findings, result.outcome.sources)[:limit]:
+    # Tensors that did not reproduce come first, then sources, else in the order of execution.
+    named = {source.key for source in result.sources.independent} if result.sources is not None else set()
+    telling = sorted(findings, key=lambda one: (one.reproduced is not False, one.key not in named))
+    for finding in telling[:limit]:
         lines += finding_lines(finding, worst=1 if limit else 5)
     lines += _listed(mark("note"), escalation.notes, limit)
     place = shown(escalation.directory, result.origin.here)
@@ -257,7 +253,7 @@ def _reproduction(result: Result, escalation: Escalation) -> str:
     if escalation.reproduced is None:
         return _("it has none of the failing tensors, so it says nothing of them")
     rest = _(", but for {unseen} tensors it did not dump").format(unseen=unseen) if unseen else ""
-    comparison = result.outcome.comparison
+    comparison = result.comparison
     first = comparison.first if comparison is not None else None
     if first is not None and draws_random(first.op_type) and not result.origin.isolated:
         return _("it agrees{rest}, as runs of one process do whose random numbers come from one seed").format(
@@ -276,27 +272,20 @@ def _layers(escalation: Escalation) -> str:
     return ngettext("{count} layer", "{count} layers", count).format(count=count)
 
 
-def _most_telling(findings: Iterable[Finding], sources: Sources | None) -> list[Finding]:
-    """Put tensors that did not reproduce first, then sources, else keep execution order."""
-    named = {source.key for source in sources.independent} if sources is not None else set()
-    return sorted(findings, key=lambda finding: (finding.reproduced is not False, finding.key not in named))
-
-
 def ways_out(result: Result) -> list[str]:
     """Return the command that creates or approves the golden, where one would."""
-    outcome = result.outcome
     command = typed("pytest", "--npudump-update-golden", *result.origin.arguments)
-    if outcome.status == status.MISSING_GOLDEN:
+    if result.status == status.MISSING_GOLDEN:
         return [_("to create:  {command}").format(command=command)]
-    lines = [found] if (found := way_out(outcome)) else []
-    known = any(map(can_be_approved, outcome.findings))
-    comparison = outcome.comparison
+    lines = [found] if (found := way_out(result)) else []
+    known = any(map(can_be_approved, result.findings))
+    comparison = result.comparison
     beside = comparison is not None and comparison.failing
-    if outcome.reference is not None and not outcome.reference.good and not beside:
+    if result.reference is not None and not result.reference.good and not beside:
         return lines
-    if outcome.status == status.FAILED and (comparison is not None or known):
+    if result.status == status.FAILED and (comparison is not None or known):
         words = _("to approve: {command}")
-        if outcome.environment.get("runtime", ("", ""))[1] == "emulator":
+        if result.environment.get("runtime", ("", ""))[1] == "emulator":
             words = _("to approve on the device: {command}")
         lines.append(words.format(command=command))
     return lines

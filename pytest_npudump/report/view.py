@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -17,8 +16,8 @@ from pytest_npudump.compare.tensors.picture import BINS, SIDE, Picture
 from pytest_npudump.graph.sources import TensorGraph
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark
+from pytest_npudump.record.run_folder import read_report
 from pytest_npudump.report.verdicts import deciding_rule, worst
-from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -169,10 +168,6 @@ def strip_columns(tensors: Sequence[TensorView], most: int = COLUMNS) -> tuple[C
     """Return the columns of a strip, at most ``most``, each of as many tensors or one fewer.
 
     A source shows whatever else is in its column, and a failing tensor before one that passes.
-
-    Args:
-        tensors: in order of execution.
-        most: number of columns.
     """
     count = min(most, len(tensors))
     found = []
@@ -354,12 +349,12 @@ def read_elements(report: Path, test: str) -> tuple[tuple[ElementsView, ...], st
         test: its name; a report of another test, left by a later session, is none of this one's.
     """
     try:
-        data = json.loads(read_regular(report))
+        data = read_report(report)
     except OSError:
         return (), _("{report} is not there: pictures of elements need the dumps' folder").format(
             report=report
         )
-    except (ValueError, RecursionError):
+    except ValueError:
         return (), _("{report} is no JSON").format(report=report)
     if not isinstance(data, dict) or data.get("test") != test:
         return (), _("{report} is of another test").format(report=report)

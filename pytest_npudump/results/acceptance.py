@@ -28,8 +28,19 @@ from pytest_npudump.graph.edges import edges_of_lines, lines_of
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import said
 from pytest_npudump.record.noise import CALIBRATION, REPEATS, Repeats, repeats_of
-from pytest_npudump.record.record import EDGES, OP_TYPES, POINTERS, REASON, rows_of
+from pytest_npudump.record.record import (
+    EDGES,
+    EMPTY,
+    OP_TYPES,
+    POINTERS,
+    REASON,
+    UNWRITTEN,
+    left_out_of,
+    rows_of,
+)
+from pytest_npudump.regression.dataflow import same_layers
 from pytest_npudump.regression.measured_noise import same_values
+from pytest_npudump.regression.unwritten import by_layer, new_entries
 from pytest_npudump.report.verdicts import excess, worst
 from pytest_npudump.results.entry import ACCEPTED, REJECTED, Entry, ResultsError, file_digest
 from pytest_npudump.results.rejudge import GOOD, read_record, rejudge, run_of
@@ -79,7 +90,7 @@ class Pending:
     @property
     def comparison(self) -> Comparison | None:
         """The comparison with the golden; None where there is none."""
-        return self.judged.result.outcome.comparison if self.judged.result is not None else None
+        return self.judged.result.comparison if self.judged.result is not None else None
 
     def layers_named(self, patterns: Sequence[str]) -> set[str]:
         """Return the layers of golden and run that names and globs mean; without any of these all layers."""
@@ -104,13 +115,7 @@ class Pending:
 
 
 def pending_of(folder: ResultsFolder, results: Results, terms: Overrides) -> list[Pending]:
-    """Return the runs that wait for a decision, the largest change first; those without a golden come last.
-
-    Args:
-        folder: of the results.
-        results: what it holds.
-        terms: where the goldens are.
-    """
+    """Return the runs that wait for a decision, the largest change first; without a golden last."""
     found = [_pending(folder, entry, terms) for entry in results.entries if entry.is_open]
     waiting = [one for one in found if one.judged.word != GOOD]
     return sorted(waiting, key=lambda one: (-bool(one.incomparable), -one.largest))
@@ -201,7 +206,7 @@ def approve(pending: Pending, layers: Sequence[str] = (), reason: str = "") -> A
     """
     if pending.refusals or pending.record is None or pending.goldens is None:
         raise ResultsError(f"{pending.entry.test}: refused: {'; '.join(pending.refusals)}")
-    golden, notes = _approved(pending, pending.record, layers, reason)
+    golden, notes = _approved(pending, pending.record, pending.goldens, layers, reason)
     replacing = pending.golden.file_digest if pending.golden and pending.golden.path == pending.path else ""
     wanted = pending.layers_named(layers)
     chosen = {key for key in golden.table.keys if layer_of(key) in wanted}
@@ -240,7 +245,7 @@ def reject(pending: Pending) -> Entry:
 
 
 def _approved(
-    pending: Pending, record: Record, layers: Sequence[str], reason: str
+    pending: Pending, record: Record, goldens: Goldens, layers: Sequence[str], reason: str
 ) -> tuple[Record, tuple[str, ...]]:
     """Return the golden that is written, and notes on what it does not know."""
     before = pending.golden
@@ -254,9 +259,7 @@ def _approved(
         golden = replace(before, table=table, path=pending.path, blocks=_blocks(before, table))
         golden, notes = after_some_rows(golden, before, [at for at, row in enumerate(rows) if row[0]])
     else:
-        base = before.base if before is not None and before.path == pending.path else None
-        golden = replace(record, path=pending.path, base=base)
-        golden, notes = after_all_rows(golden, before)
+        golden, notes = after_all_rows(_successor(goldens, record, before), before)
     other = before is not None and before.path != pending.path
     left = {KEY, REASON, *([VARIANTS] if other else [])}
     extra = {name: value for name, value in golden.extra.items() if name not in left}
@@ -264,6 +267,19 @@ def _approved(
     golden = replace(golden, extra=extra | ({REASON: reason} if reason else {}), blocks=blocks)
     notes += tuple(filter(None, [describe_not_finite(golden.table)]))
     return stamped(golden, None if other else before, Stamp.today(pending.entry.data["revision"])), notes
+
+
+def _successor(goldens: Goldens, record: Record, before: Record | None) -> Record:
+    """Return a run in the place of a golden, with what people have written into that."""
+    known = {EMPTY: record.extra[EMPTY]} if EMPTY in record.extra else {}
+    edges = record.blocks.get(EDGES, "")
+    if before is not None:
+        left_out = left_out_of(before, record.facts)
+        entries = before.extra[UNWRITTEN] if left_out else by_layer(new_entries(before, ()))
+        known |= {UNWRITTEN: entries} if entries else {}
+        if not edges and same_layers(before.table, record.table):
+            edges = before.blocks.get(EDGES, "")
+    return goldens.successor(before, record.table, record.facts, known, {EDGES: edges} if edges else {})
 
 
 def _blocks(golden: Record, table: StatsTable) -> dict[str, str]:

@@ -61,7 +61,7 @@ class Entry:
 
     @property
     def status(self) -> str:
-        """What the run came to, one of the constants of :mod:`pytest_npudump.regression.outcome`."""
+        """What the run came to, one of the constants of :mod:`pytest_npudump.regression.result`."""
         return str(self.data["status"])
 
     @property

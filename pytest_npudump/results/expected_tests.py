@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.text import first_of, typed
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.regression.outcome import FAILED, PASSED
+from pytest_npudump.regression.result import FAILED, PASSED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -24,32 +24,31 @@ from pytest_npudump.errors import GoldenError, NpudumpError
 from pytest_npudump.golden.store import HASH, STORED, VARIANT, content_digest, facts_of, read_golden
 from pytest_npudump.golden.stored_tensors import KeptTensors, content_of, naming
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.record import EMPTY, OP_TYPES
+from pytest_npudump.record.record import EMPTY, OP_TYPES, Record
 from pytest_npudump.record.text import render
-from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, terms_of
-from pytest_npudump.regression.kept_layers import named_layers
-from pytest_npudump.regression.outcome import NOT_COMPARED, Escalation
-from pytest_npudump.regression.run_record import as_golden, problems_of
+from pytest_npudump.regression.dataflow import named_layers
+from pytest_npudump.regression.result import NOT_COMPARED, Escalation
+from pytest_npudump.regression.run_record import problems_of
 from pytest_npudump.report.result_json import COUNTS, result_json
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.entry import TEST, VERSION
 from pytest_npudump.results.folder import record_name
+from pytest_npudump.scene import SCENES
 from pytest_npudump.settings import default_settings
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from pytest_npudump.dump.records import Dump, TensorRecord
     from pytest_npudump.golden.tensors import Tensor
-    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.kept_layers import KeptLayers
-    from pytest_npudump.regression.outcome import FirstRun, Outcome, Result
+    from pytest_npudump.regression.result import KeptLayers, Result, Run
     from pytest_npudump.settings import Settings
 
 
@@ -76,24 +75,32 @@ class Kept:
     file_names: bool = False
 
 
-def keep(case: Case, result: Result, first: FirstRun, golden_root: Path) -> Kept:
+def keep(case: Case, result: Result, golden_root: Path) -> Kept:
     """Return what is kept of a test that has been judged.
 
     Args:
         case: the test.
         result: what became of it.
-        first: the run that decided.
         golden_root: the folder that golden files are named relative to.
     """
-    outcome = result.outcome
     told = result_json(result, None)
-    pending = pending_tensors(case, result, first)
+    pending = pending_tensors(case, result)
     tensors: dict[str, Tensor] = {}
     refused = pending.refusals if pending is not None else ()
     naming = None if pending is None or refused else partial(pending.named_by, found=tensors)
-    record, why = record_text(case, first, naming)
+    record, why = record_text(result.run, naming)
+    run, golden, numerics = result.run.record, result.run.golden, result.numerics
+    snapshot: dict[str, Any] | None = None
+    told_record: dict[str, Any] | None = None
+    if run is not None:
+        snapshot = {"problems": [*run.problems], "notes": [*run.notes]}
+        snapshot |= {"has_tensors": bool(run.tensors), "file_names": run.file_names}
     file = case.goldens.path.relative_to(golden_root).as_posix()
     name = record_name(file, record) if record else ""
+    if record:
+        told_record = {"file": name, "sha256": sha256(record).hexdigest()}
+        told_record |= {"tensors": [*tensors]} if tensors else {}
+        told_record |= {"inherited": [*pending.inherited]} if pending and pending.inherited else {}
     rank = case.exchange.rank.number if case.exchange is not None else None
     rules = [asdict(rule) for rule in case.tolerances.rules]
     line = blank_line(case.nodeid, case.request, case.settings, file, rank) | {
@@ -101,32 +108,27 @@ def keep(case: Case, result: Result, first: FirstRun, golden_root: Path) -> Kept
         "runtime": case.runtime.name,
         "isolated": case.isolated,
         "part": result.part,
-        "tensors": outcome.tensors,
+        "tensors": result.tensors,
         "counts": {name: told[name] for name in COUNTS if name in told},
         **{name: told.get(name) for name in _PLACES},
-        "problems": list(outcome.problems),
+        "problems": list(result.problems),
         "notes": told["notes"],
-        "numerics": _numerics(outcome),
-        "record": _record(name, record, tensors, pending) if record else None,
-        "snapshot": _snapshot(first),
-        "refusals": [*why, *refusals_of(case, result, first), *refused],
+        "numerics": None if numerics is None else numerics.to_json() | {"why": numerics.describe()},
+        "record": told_record,
+        "snapshot": snapshot,
+        "refusals": [*why, *_refusals(case, result), *refused],
         "producer": dict(result.origin.producer),
         "tolerances": {"preset": case.tolerances.preset, "rules": rules},
     }
     line["options"] |= case.started
-    line["golden"] |= _judged_with(first, golden_root) | {"chosen": case.goldens.chosen}
-    dumped = first.dump.records if first.dump is not None and not record else ()
-    types = types_by_key(dumped) if case.tolerances.names_op_types else {}
-    file_names = first.dump is not None and not first.dump.raw_names
+    line["golden"] |= {"chosen": case.goldens.chosen}
+    if golden is not None:
+        judged_with = golden.path.relative_to(golden_root).as_posix()
+        line["golden"] |= {"judged_with": judged_with, "sha256": golden.digest}
+    dumped = result.run.records if not record and case.tolerances.names_op_types else ()
+    types = {str(one.key.sanitised): one.op_type for one in dumped if one.op_type}
+    file_names = result.run.dump is not None and not result.run.dump.raw_names
     return Kept(line, {name: record} if record else {}, tensors, types, file_names)
-
-
-def _record(
-    name: str, content: bytes, tensors: Mapping[str, Tensor], pending: PendingTensors | None
-) -> dict[str, Any]:
-    told: dict[str, Any] = {"file": name, "sha256": sha256(content).hexdigest()}
-    told |= {"tensors": [*tensors]} if tensors else {}
-    return told | ({"inherited": [*pending.inherited]} if pending is not None and pending.inherited else {})
 
 
 def blank_line(
@@ -179,10 +181,6 @@ def blank_line(
 def with_golden(kept: Kept, golden: Path) -> Kept:
     """Return what is kept of a run that has been recorded: its golden file is the record.
 
-    Args:
-        kept: of the run.
-        golden: the file.
-
     Raises:
         OSError: it cannot be read.
         GoldenError: the same, of a variant.
@@ -194,7 +192,8 @@ def with_golden(kept: Kept, golden: Path) -> Kept:
         whole = read_golden(golden)
         if is_variant:
             content, judged = render(whole).encode(), whole.digest
-        content += types_block(whole, kept.op_types) if kept.op_types else b""
+        if kept.op_types:
+            content += _block_of(kept.op_types.get(sanitised_key(key), "") for key in whole.table.keys)
     digest = sha256(content).hexdigest()
     name = record_name(file, content)
     tensors = kept.line["request"].get("dump_data") == "tensor"
@@ -218,69 +217,34 @@ def _others(given: Any, usual: Any, names: Iterable[str]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value != getattr(usual, name)}
 
 
-def _numerics(outcome: Outcome) -> dict[str, Any] | None:
-    numerics = outcome.numerics
-    return None if numerics is None else numerics.to_json() | {"why": numerics.describe()}
-
-
-def _judged_with(first: FirstRun, golden_root: Path) -> dict[str, str | None]:
-    golden = first.judged_with
-    if golden is None:
-        return {"judged_with": None, "sha256": None}
-    return {"judged_with": golden.path.relative_to(golden_root).as_posix(), "sha256": golden.digest}
-
-
-def _snapshot(first: FirstRun) -> dict[str, Any] | None:
-    run = first.record
-    if run is None:
-        return None
-    told = {"problems": [*run.problems], "notes": [*run.notes]}
-    return {**told, "has_tensors": bool(run.tensors), "file_names": run.file_names}
-
-
 _COLUMNS = ("keys", "dtypes", "shapes", "counts", "wide", "digests")
 _ARRAYS = ("values", "known", "digits", "projections", "projected")
 
 
 def record_text(
-    case: Case, first: FirstRun, name_tensors: Callable[[Record], Record] | None = None
+    left: Run, name_tensors: Callable[[Record], Record] | None = None
 ) -> tuple[bytes | None, tuple[str, ...]]:
     """Return the text of what a run left, and why there is none.
 
     Args:
-        case: the test.
-        first: its run.
+        left: what its run left.
         name_tensors: returns the record with the tensors that are kept with it; None where none are.
     """
-    run, before = first.record, first.judged_with
+    run, before = left.record, left.golden
     if run is None:
         return None, ()
     types = run.table.op_types
     alike = name_tensors is None and before is not None and _is_alike(run, before)
     if alike and before is not None and (text := _content(before)):
         return text + _block_of(types), ()
-    golden = as_golden(case, run, before)
+    extra = {EMPTY: run.extra[EMPTY]} if EMPTY in run.extra else {}
+    golden = Record(run.test, run.facts, run.table, run.path, extra, run.blocks)
     golden = golden if name_tensors is None else name_tensors(golden)
     lines = "".join([f"{_line(name)}\n" for name in types])
     try:
         return render(replace(golden, blocks={**golden.blocks, OP_TYPES: lines})).encode(), ()
     except GoldenError as error:
         return None, (str(error),)
-
-
-def types_by_key(records: Iterable[TensorRecord]) -> dict[str, str]:
-    """Return the types of operators by sanitised key, of those that are known."""
-    return {str(record.key.sanitised): record.op_type for record in records if record.op_type}
-
-
-def types_block(golden: Record, types: Mapping[str, str]) -> bytes:
-    """Return the block of types for the end of a golden's file.
-
-    Args:
-        golden: as it is in the file.
-        types: as :func:`types_by_key` has them.
-    """
-    return _block_of(types.get(sanitised_key(key), "") for key in golden.table.keys)
 
 
 def _block_of(names: Iterable[str]) -> bytes:
@@ -322,37 +286,22 @@ def _line(name: str) -> str:
 _UPDATE = "approve with --npudump-update-golden"
 
 
-def refusals_of(case: Case, result: Result, first: FirstRun) -> tuple[str, ...]:
-    """Return the reasons, in words; nothing where the run may be approved by what was kept of it.
-
-    Args:
-        case: the test.
-        result: what became of the test.
-        first: the run that decided.
-    """
-    return tuple(_reasons(case, result, first))
-
-
-def _reasons(case: Case, result: Result, first: FirstRun) -> Iterator[str]:
-    outcome = result.outcome
-    if first.record is None:
-        if outcome.status not in status.GOOD:
-            yield _unseen(case, result)
+def _refusals(case: Case, result: Result) -> Iterator[str]:
+    """Yield why the run may not be approved by what was kept of it, in words."""
+    run = result.run.record
+    if run is None:
+        if result.status not in status.GOOD and SCENES[case.request.scene].statistics:
+            yield f"nothing was compared: {result.status}"
+        elif result.status not in status.GOOD:
+            yield f"the scene {case.request.scene} is judged without statistics of its own"
         return
-    yield from problems_of(terms_of(case), first.record)
-    if case.exchange is not None or first.part:
+    yield from problems_of(terms_of(case), run)
+    if case.exchange is not None or result.part:
         yield f"several ranks or devices have one golden, of which one was kept: {_UPDATE}"
-    if outcome.reference is not None and not outcome.reference.good:
-        yield f"its layers are not shown to agree with the reference {outcome.reference.model.name}"
-    if first.judged_with is None and first.record.facts.get("device_target") == "CPU":
+    if result.reference is not None and not result.reference.good:
+        yield f"its layers are not shown to agree with the reference {result.reference.model.name}"
+    if result.run.golden is None and run.facts.get("device_target") == "CPU":
         yield f"which outputs MindSpore's CPU kernels leave unwritten takes runs of its own: {_UPDATE}"
-
-
-def _unseen(case: Case, result: Result) -> str:
-    scene = case.request.scene
-    if scene not in {"model", "op"}:
-        return f"the scene {scene} is judged without statistics of its own"
-    return f"nothing was compared: {result.outcome.status}"
 
 
 _WAITING = (status.FAILED, status.MISSING_GOLDEN)
@@ -390,22 +339,21 @@ class PendingTensors:
         return naming(record, arrays, facts, keep)
 
 
-def pending_tensors(case: Case, result: Result, first: FirstRun) -> PendingTensors | None:
+def pending_tensors(case: Case, result: Result) -> PendingTensors | None:
     """Return what can be kept of a test that waits for a decision; None where its golden keeps no tensors.
 
     Args:
         case: the test.
         result: what became of the test.
-        first: the run that decided.
     """
-    dump, run = first.dump, first.record
-    if not case.request.golden_tensors or run is None or result.outcome.status not in _WAITING:
+    dump, run = result.run.dump, result.run.record
+    if not case.request.golden_tensors or run is None or result.status not in _WAITING:
         return None
-    if dump is None or first.kept is None:
+    if dump is None or result.run.kept is None:
         return PendingTensors(refusals=(f"its golden keeps tensors, which only a run has: {_UPDATE}",))
     again = result.escalation or Escalation()
     try:
-        return _collected(case, first.kept, dump, again)
+        return _collected(case, result.run.kept, dump, again)
     except NpudumpError as error:
         return PendingTensors(refusals=(f"its golden tensors cannot be kept: {error}",))
 
@@ -430,15 +378,12 @@ def _collected(case: Case, kept: KeptLayers, dump: Dump, again: Escalation) -> P
         else:
             lacking.append(str(record.key))
     if lacking:
-        return PendingTensors(refusals=(_lacking(lacking, again.problem),))
+        why = f" ({again.problem})" if again.problem else ""
+        refusal = (
+            f"its golden keeps tensors, and neither the run nor its second run has that of "
+            f"{first_of(dict.fromkeys(lacking))}{why}: {_UPDATE}"
+        )
+        return PendingTensors(refusals=(refusal,))
     tensors = KeptTensors.of(found, dict.fromkeys(left_out), kept.sources)
     tensors.refuse_beyond(case.settings.tensor_budget)
     return PendingTensors(tensors, tuple(inherited))
-
-
-def _lacking(keys: Sequence[str], problem: str) -> str:
-    why = f" ({problem})" if problem else ""
-    return (
-        f"its golden keeps tensors, and neither the run nor its second run has that of "
-        f"{first_of(dict.fromkeys(keys))}{why}: {_UPDATE}"
-    )

@@ -16,10 +16,10 @@ from pytest_npudump.golden.variants import ASKED, Goldens
 from pytest_npudump.language.translation import mark, said
 from pytest_npudump.record.record import OP_TYPES, Record
 from pytest_npudump.record.text import parse
-from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.case import STARTED, Origin, arguments_of
+from pytest_npudump.regression import result as status
+from pytest_npudump.regression.case import STARTED, arguments_of
 from pytest_npudump.regression.judgement import judge_run, without_golden
-from pytest_npudump.regression.outcome import Outcome, Result
+from pytest_npudump.regression.result import Origin, Result
 from pytest_npudump.report.result_json import result_json
 from pytest_npudump.request import AUTO_LAYERS, DumpRequest
 from pytest_npudump.results.entry import SKIPPED, XFAILED, ResultsError
@@ -130,7 +130,10 @@ class Overrides:
         )
 
     def _tolerances(self, given: Mapping[str, Any]) -> Tolerances:
-        rules = [_rule(rule) for rule in given["rules"]]
+        rules = [
+            Rule(**{**rule, "producer": tuple((str(n), str(g)) for n, g in rule.get("producer", ()))})
+            for rule in given["rules"]
+        ]
         preset = str(given["preset"])
         if self.tolerances is not None:
             rules = [*self.tolerances.rules, *(rule for rule in rules if rule.source in _MARKER)]
@@ -168,11 +171,6 @@ def _find_root(entries: Iterable[Entry], start: Path) -> Path:
 def _known(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
     """Return what this version knows; a field of another version is left out."""
     return {name: value for name, value in given.items() if name in names}
-
-
-def _rule(given: Mapping[str, Any]) -> Rule:
-    producer = tuple((str(name), str(glob)) for name, glob in given.get("producer", ()))
-    return Rule(**{**given, "producer": producer})
 
 
 def _senseless(entry: Entry, error: Exception) -> ResultsError:
@@ -237,7 +235,9 @@ def rejudge(folder: ResultsFolder, entry: Entry, terms: Overrides) -> Rejudged:
         outcome = _judged(judging, golden, run, entry, goldens.store)
     except NpudumpError as error:
         return Rejudged(entry, None, UNJUDGED, str(error))
-    result = Result(terms.origin(entry), outcome, part=_whose(entry))
+    rank = entry.data["rank"]
+    part = str(entry.data["part"]) or ("" if rank is None else f"rank {rank}")
+    result = replace(outcome, origin=terms.origin(entry), part=part)
     word = {status.PASSED: GOOD, status.FAILED: BAD}.get(outcome.status, UNJUDGED)
     if entry.data["outcome"] == XFAILED:
         return Rejudged(entry, result, LEFT_OUT, said("it is expected to fail"), golden)
@@ -288,12 +288,12 @@ def run_of(record: Record, entry: Entry) -> Record:
     )
 
 
-def _judged(judging: Terms, golden: Record | None, run: Record, entry: Entry, store: TensorStore) -> Outcome:
+def _judged(judging: Terms, golden: Record | None, run: Record, entry: Entry, store: TensorStore) -> Result:
     reference = entry.data["reference"]
     if golden is None and reference is not None:
         problems = (*entry.data["problems"], *_off_reference(reference))
         word = status.PASSED if reference["good"] and not problems else status.FAILED
-        return Outcome(word, run.path, problems=problems, tensors=len(run.table))
+        return Result(word, run.path, problems=problems, tensors=len(run.table))
     if golden is None:
         return without_golden(run)
     outcome = judge_run(judging, golden, run, store=store)
@@ -342,8 +342,3 @@ def _standing(entry: Entry) -> Rejudged:
     if word == GOOD and entry.data["incomplete"] not in {None, "it was not compared"}:
         word = UNJUDGED
     return Rejudged(entry, None, word, f"as its run had it: {why}")
-
-
-def _whose(entry: Entry) -> str:
-    rank = entry.data["rank"]
-    return str(entry.data["part"]) or ("" if rank is None else f"rank {rank}")

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from pytest_npudump.results.folder import Results, ResultsFolder
     from pytest_npudump.results.rejudge import Overrides
 
-_ORIGIN = ("runtime", "revision")
-"""What a line tells of a run's origin beside the facts of its producer."""
-
 
 @dataclass(frozen=True, slots=True)
 class ResultPair:
@@ -67,7 +64,8 @@ def pair_results(
             producers of the two runs say.
         rules: rules that go before all others.
     """
-    ours, theirs = _by_test(first[1].entries), _by_test(second[1].entries)
+    # Goldens of other variants are other files of the same test.
+    ours, theirs = ({name_of(entry): entry for entry in results.entries} for _, results in (first, second))
     for name in dict.fromkeys([*ours, *theirs]):
         one, other = ours.get(name), theirs.get(name)
         if one is None or other is None:
@@ -89,11 +87,6 @@ def shared_origins(pairs: Iterable[ResultPair]) -> dict[str, tuple[str, str]]:
     }
 
 
-def _by_test(entries: Iterable[Entry]) -> dict[str, Entry]:
-    """Return results by test and rank; goldens of other variants are other files of the same test."""
-    return {name_of(entry): entry for entry in entries}
-
-
 def name_of(entry: Entry) -> str:
     """Return the name of a test, with the rank that ran it where there are several."""
     rank = entry.data["rank"]
@@ -107,7 +100,14 @@ def _pair(
     overrides: Overrides,
     rules: Sequence[Rule],
 ) -> ResultPair:
-    origins = _differences(_origin(one[1]), _origin(other[1]))
+    # Revision first, then the facts of each producer.
+    ours, theirs = (
+        {fact: str(data[fact]) for fact in ("revision", "runtime") if data[fact]}
+        | {fact: str(value) for fact, value in data["producer"].items()}
+        for data in (one[1].data, other[1].data)
+    )
+    pairs = {fact: (ours.get(fact, UNKNOWN), theirs.get(fact, UNKNOWN)) for fact in {**ours, **theirs}}
+    origins = {fact: (here, there) for fact, (here, there) in pairs.items() if here != there}
     lacking = [*_lacking(*one), *_lacking(*other)]
     if lacking:
         return ResultPair(name, origins, problems=tuple(lacking))
@@ -123,20 +123,6 @@ def _pair(
     if comparison.nothing_judged:
         problems.append("the two runs share no value that could be judged")
     return ResultPair(name, origins, comparison, tuple(problems))
-
-
-def _origin(entry: Entry) -> dict[str, str]:
-    """Return what is known of where a run comes from: revision first, then the facts of its producer."""
-    told = {name: entry.data[name] for name in reversed(_ORIGIN) if entry.data[name]}
-    return {name: str(value) for name, value in (told | dict(entry.data["producer"])).items()}
-
-
-def _differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    pairs = {
-        name: (str(ours.get(name, UNKNOWN)), str(theirs.get(name, UNKNOWN)))
-        for name in dict.fromkeys([*ours, *theirs])
-    }
-    return {name: (one, other) for name, (one, other) in pairs.items() if one != other}
 
 
 def _lacking(folder: ResultsFolder, entry: Entry) -> Iterator[str]:

@@ -12,7 +12,7 @@ from pytest_npudump.graph.edges import Edges, edges_of_lines
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.record.record import EDGES
-from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression import result as status
 from pytest_npudump.report.html.page import page
 from pytest_npudump.report.result_json import COUNTS
 from pytest_npudump.report.terminal import full_lines, headline, ways_out
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from pytest_npudump.record.record import Record
-    from pytest_npudump.regression.outcome import Result
+    from pytest_npudump.regression.result import Result
     from pytest_npudump.results.entry import Entry
     from pytest_npudump.results.folder import ResultsFolder
     from pytest_npudump.results.rejudge import Overrides
@@ -70,24 +70,27 @@ def _test(folder: ResultsFolder, entry: Entry, terms: Overrides) -> TestView:
     notes = [*data["notes"]]
     if judged.why and not judged.why.startswith("as its run had it"):
         notes.append(judged.why)
-    if result is not None and result.outcome.comparison is not None:
+    if result is not None and result.comparison is not None:
         told = _compared(result, golden)
-        if word == GOOD and result.outcome.comparison.failing:
+        if word == GOOD and result.comparison.failing:
             notes.append(
                 _("the golden has changed since the test ran: tensors are judged by the one that is here")
             )
     if word != GOOD:
         told["elements"], problem = _elements(entry)
         notes += [problem] if problem else []
+    before = golden.facts if golden is not None else {}
+    actual = {str(fact): str(value) for fact, value in data["producer"].items()}
     whose = data["part"] or ("" if data["rank"] is None else _("rank {rank}").format(rank=data["rank"]))
     preset, numerics = data["tolerances"]["preset"], (data["numerics"] or {}).get("bounds", "")
+    words = headline(result).removeprefix("npudump: ") if result is not None and not result.good else ""
     fallback = next(iter(data["problems"]), "") or str(data["incomplete"] or "")
     return TestView(
         name=f"{entry.test} ({whose})" if whose else entry.test,
         word=word,
         status=entry.status,
         runtime=str(data["runtime"]),
-        headline="" if word == GOOD else _headline(result) or fallback,
+        headline="" if word == GOOD else words or fallback,
         ways_out=tuple(ways_out(result)) if result is not None and word != GOOD else (),
         text=tuple(full_lines(result))
         if result is not None and word != GOOD
@@ -99,7 +102,7 @@ def _test(folder: ResultsFolder, entry: Entry, terms: Overrides) -> TestView:
         if numerics and preset == "default"
         else str(preset),
         when=str(data["time"]),
-        producers=_producers(golden, data["producer"]),
+        producers=tuple((fact, before.get(fact), actual.get(fact)) for fact in {**before, **actual}),
         **told,
     )
 
@@ -112,18 +115,11 @@ def _word(entry: Entry) -> str:
     return BAD if entry.status in {status.FAILED, status.MISSING_GOLDEN} or entry.data["problems"] else OPEN
 
 
-def _headline(result: Result | None) -> str:
-    if result is None or result.outcome.good:
-        return ""
-    return headline(result).removeprefix("npudump: ")
-
-
 def _compared(result: Result, golden: Record | None) -> dict[str, Any]:
     """Return tensors, sources and the graph around these."""
-    outcome = result.outcome
-    comparison = outcome.comparison
+    comparison = result.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
-    keys = [source.key for source in outcome.sources.independent] if outcome.sources is not None else []
+    keys = [source.key for source in result.sources.independent] if result.sources is not None else []
     if not keys and comparison.first is not None and comparison.first.status == FAIL:
         keys = [comparison.first.key]
     tensors = tensor_views(comparison, comparison.tolerances, frozenset(keys))
@@ -149,21 +145,11 @@ def _elements(entry: Entry) -> tuple[Any, str]:
     return telling, problem.replace(str(details), shown(Path(str(details))))
 
 
-def _producers(golden: Record | None, producer: Any) -> tuple[tuple[str, str | None, str | None], ...]:
-    actual = {str(name): str(value) for name, value in dict(producer).items()}
-    before = golden.facts if golden is not None else {}
-    return tuple((name, before.get(name), actual.get(name)) for name in dict.fromkeys([*before, *actual]))
-
-
 INDEX = "index.html"
 
 
 def write_page(view: SessionView, target: Path) -> None:
     """Write the page of a session, whole or not at all; folders that lack are made.
-
-    Args:
-        view: the session.
-        target: the file.
 
     Raises:
         MissingExtraError: jinja2 is not installed.

@@ -11,7 +11,7 @@ from pytest_npudump.cli import main
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.golden.stored_tensors import TensorStore, read_tensors
 from pytest_npudump.regression import first_run
-from pytest_npudump.regression.kept_layers import layers_to_keep
+from pytest_npudump.regression.dataflow import layers_to_keep
 
 if TYPE_CHECKING:
     from pathlib import Path

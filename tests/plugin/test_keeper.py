@@ -98,7 +98,7 @@ def judged_again(kept: Path, root: Path) -> dict[str, Any]:
     (entry,) = folder.read().entries
     found = rejudge(folder, entry, Overrides(root))
     assert found.result is not None
-    return found.told() | {"problems": [*found.result.outcome.problems]}
+    return found.told() | {"problems": [*found.result.problems]}
 
 
 @pytest.mark.parametrize("change", [0.0, 0.01], ids=["passing", "failing"])

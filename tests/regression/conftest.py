@@ -21,7 +21,7 @@ from pytest_npudump.runtime.base import Evidence
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pytest_npudump.regression.outcome import FirstRun
+    from pytest_npudump.regression.result import Result
     from pytest_npudump.request import RunRequest
     from pytest_npudump.settings import Settings
 
@@ -123,19 +123,19 @@ class Flow:
         self.runtime.samples = [(sample, unchanged) for sample in samples[:-1]] + [(samples[-1], change)]
         return CaseSession(case)
 
-    def first(self, case: Case, sample: Path, *, change: Callable[[Path], None] = unchanged) -> FirstRun:
+    def first(self, case: Case, sample: Path, *, change: Callable[[Path], None] = unchanged) -> Result:
         """Judge a first run that left ``sample``."""
         session = self.session(case, sample, change=change)
         session.start()
-        return judge(case, session.state.attempt)
+        return judge(case, session.attempt)
 
     def record(self, sample: Path = HEALTHY, **given: Any) -> None:
         """Record the golden of ``sample``, with a second run where one is asked for."""
         session = self.session(self.case(update_golden="all", **given), sample, sample)
         run(session)
-        if session.state.wants_second_run:
+        if session.wants_second_run:
             run(session)
-        assert session.good, session.result.outcome.problems
+        assert session.good, session.result.problems
         session.commit()
         session.clean_up()
 

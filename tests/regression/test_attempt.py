@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import pytest
 
@@ -13,9 +13,6 @@ from pytest_npudump.errors import ConfigError, DumpError, RequestError
 from pytest_npudump.regression.attempt import Attempt
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.runtime.acl import AclJson
-
-if TYPE_CHECKING:
-    from pytest_npudump.runtime.base import Runtime
 
 SAMPLE = Path(__file__).parents[1] / "data" / "emulator" / "mixed-dtypes.csv"
 
@@ -47,12 +44,16 @@ class Recorder(AclJson):
 
 
 @pytest.fixture
-def recorder() -> Recorder:
+def recorder() -> Any:
     return Recorder()
 
 
-def runtime(recorder: Recorder) -> Runtime:
-    return cast("Runtime", recorder)
+@pytest.fixture
+def run(tmp_path: Path, recorder: Any) -> Attempt:
+    """A run whose dump is on."""
+    found = attempt(tmp_path)
+    found.start(recorder)
+    return found
 
 
 def attempt(tmp_path: Path, **arguments: Any) -> Attempt:
@@ -64,9 +65,9 @@ def layers(run: Attempt) -> list[tuple[str, str]]:
     return list(dict.fromkeys((key.capture, key.layer) for key in keys))
 
 
-def test_start_writes_the_configuration_and_hands_it_over(tmp_path: Path, recorder: Recorder) -> None:
+def test_start_writes_the_configuration_and_hands_it_over(tmp_path: Path, recorder: Any) -> None:
     run = attempt(tmp_path)
-    config = run.start(runtime(recorder))
+    config = run.start(recorder)
     assert recorder.calls == [("acl.json", False)]
     assert json.loads(config.read_text()) == {
         "dump": {
@@ -78,56 +79,48 @@ def test_start_writes_the_configuration_and_hands_it_over(tmp_path: Path, record
     }
 
 
-def test_everything_it_makes_is_private(tmp_path: Path, recorder: Recorder) -> None:
-    run = attempt(tmp_path)
-    run.start(runtime(recorder))
-    with run.capture(runtime(recorder), "first"):
+def test_everything_it_makes_is_private(run: Attempt, recorder: Any) -> None:
+    with run.capture(recorder, "first"):
         pass
     made = [run.directory, *run.directory.iterdir()]
     assert [oct(path.stat().st_mode & 0o077) for path in made] == ["0o0"] * len(made)
     assert len(made) == 7
 
 
-def test_second_attempt_dumps_tensors_of_the_layers_it_is_given(tmp_path: Path, recorder: Recorder) -> None:
+def test_second_attempt_dumps_tensors_of_the_layers_it_is_given(tmp_path: Path, recorder: Any) -> None:
     run = attempt(tmp_path, dump_data="tensor", layers=("net/conv.1",))
-    dump = json.loads(run.start(runtime(recorder)).read_text())["dump"]
+    dump = json.loads(run.start(recorder).read_text())["dump"]
     assert dump["dump_data"] == "tensor"
     assert dump["dump_list"] == [{"layer": ["net/conv.1"]}]
 
 
-def test_directory_that_exists_is_never_used_again(tmp_path: Path, recorder: Recorder) -> None:
-    attempt(tmp_path).start(runtime(recorder))
+def test_directory_that_exists_is_never_used_again(tmp_path: Path, recorder: Any) -> None:
+    attempt(tmp_path).start(recorder)
     with pytest.raises(ConfigError, match="run1: the dump cannot be prepared: File exists"):
-        attempt(tmp_path).start(runtime(recorder))
+        attempt(tmp_path).start(recorder)
 
 
-def test_path_that_cann_would_not_use_starts_no_dump(tmp_path: Path, recorder: Recorder) -> None:
+def test_path_that_cann_would_not_use_starts_no_dump(tmp_path: Path, recorder: Any) -> None:
     run = Attempt(1, tmp_path / "run 1", DumpRequest())
     with pytest.raises(ConfigError, match="spaces"):
-        run.start(runtime(recorder))
+        run.start(recorder)
     assert recorder.calls == []
 
 
-def test_without_captures_the_dump_is_read_under_no_name(tmp_path: Path, recorder: Recorder) -> None:
-    run = attempt(tmp_path)
-    run.start(runtime(recorder))
+def test_without_captures_the_dump_is_read_under_no_name(run: Attempt, recorder: Any) -> None:
     recorder.run("conv")
     assert layers(run) == [("", "conv")]
 
 
-def test_dump_of_nothing_is_an_error(tmp_path: Path, recorder: Recorder) -> None:
-    run = attempt(tmp_path)
-    run.start(runtime(recorder))
+def test_dump_of_nothing_is_an_error(run: Attempt) -> None:
     with pytest.raises(DumpError, match="holds nothing"):
         run.read()
 
 
-def test_captures_get_a_dump_of_their_own_each(tmp_path: Path, recorder: Recorder) -> None:
-    run = attempt(tmp_path)
-    run.start(runtime(recorder))
+def test_captures_get_a_dump_of_their_own_each(run: Attempt, recorder: Any) -> None:
     recorder.run("before")
     for name in ("first", "second"):
-        with run.capture(runtime(recorder), name) as directory:
+        with run.capture(recorder, name) as directory:
             recorder.run("conv")
             assert directory == run.directory / f"dump-{name}"
         recorder.run("between")
@@ -151,31 +144,23 @@ def test_captures_get_a_dump_of_their_own_each(tmp_path: Path, recorder: Recorde
     ]
 
 
-def test_only_captures_count_where_nothing_ran_around_them(tmp_path: Path, recorder: Recorder) -> None:
-    run = attempt(tmp_path)
-    run.start(runtime(recorder))
-    with run.capture(runtime(recorder), "only"):
+def test_only_captures_count_where_nothing_ran_around_them(run: Attempt, recorder: Any) -> None:
+    with run.capture(recorder, "only"):
         recorder.run("conv")
     assert layers(run) == [("only", "conv")]
 
 
-def test_capture_that_dumped_nothing_is_an_error_although_others_did(
-    tmp_path: Path, recorder: Recorder
-) -> None:
-    run = attempt(tmp_path)
-    run.start(runtime(recorder))
+def test_capture_that_dumped_nothing_is_an_error_although_others_did(run: Attempt, recorder: Any) -> None:
     recorder.run("conv")
-    with run.capture(runtime(recorder), "empty"):
+    with run.capture(recorder, "empty"):
         pass
     with pytest.raises(DumpError, match="dump-empty holds nothing"):
         run.read()
 
 
-def test_unreadable_file_of_one_capture_is_a_problem_of_the_whole(tmp_path: Path, recorder: Recorder) -> None:
-    run = attempt(tmp_path)
-    run.start(runtime(recorder))
+def test_unreadable_file_of_one_capture_is_a_problem_of_the_whole(run: Attempt, recorder: Any) -> None:
     recorder.run("conv")
-    with run.capture(runtime(recorder), "broken") as directory:
+    with run.capture(recorder, "broken") as directory:
         recorder.run("conv")
         next(directory.rglob("*.csv")).write_text("Input/Output,Index\n")
     dump = run.read()
@@ -183,47 +168,32 @@ def test_unreadable_file_of_one_capture_is_a_problem_of_the_whole(tmp_path: Path
     assert {record.key.capture for record in dump.records} == {""}
 
 
-def test_dump_is_switched_back_when_the_block_fails(tmp_path: Path, recorder: Recorder) -> None:
-    run = attempt(tmp_path)
-    run.start(runtime(recorder))
-    with pytest.raises(ZeroDivisionError), run.capture(runtime(recorder), "first"):
+def test_dump_is_switched_back_when_the_block_fails(run: Attempt, recorder: Any) -> None:
+    with pytest.raises(ZeroDivisionError), run.capture(recorder, "first"):
         raise ZeroDivisionError
     assert recorder.calls[-1] == ("acl-after-first.json", True)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "..", "ü", "a\n", "x" * 65, "after-a", "a.b"])
 def test_name_that_is_not_plain_is_refused_before_anything_is_switched(
-    tmp_path: Path, recorder: Recorder, name: str
+    run: Attempt, recorder: Any, name: str
 ) -> None:
-    run = attempt(tmp_path)
-    run.start(runtime(recorder))
-    with pytest.raises(RequestError, match="expected up to 64 letters"), run.capture(runtime(recorder), name):
+    with pytest.raises(RequestError, match="expected up to 64 letters"), run.capture(recorder, name):
         pass
     assert recorder.calls == [("acl.json", False)]
 
 
-def test_name_that_was_used_before_is_refused(tmp_path: Path, recorder: Recorder) -> None:
-    run = attempt(tmp_path)
-    run.start(runtime(recorder))
-    with run.capture(runtime(recorder), "first"):
-        pass
-    with (
-        pytest.raises(RequestError, match="has a capture of that name already"),
-        run.capture(runtime(recorder), "first"),
-    ):
-        pass
-
-
-def test_capture_inside_another_is_refused(tmp_path: Path, recorder: Recorder) -> None:
-    run = attempt(tmp_path)
-    run.start(runtime(recorder))
-    with run.capture(runtime(recorder), "outer"):
+def test_capture_inside_another_or_of_a_name_that_was_used_is_refused(run: Attempt, recorder: Any) -> None:
+    with run.capture(recorder, "outer"):
         with (
             pytest.raises(RequestError, match=r"inside capture\('outer'\), end that one first"),
-            run.capture(runtime(recorder), "inner"),
+            run.capture(recorder, "inner"),
         ):
             pass
         recorder.run("conv")
-    with run.capture(runtime(recorder), "inner"):
+    with run.capture(recorder, "inner"):
         recorder.run("conv")
+    again = pytest.raises(RequestError, match="has a capture of that name already")
+    with again, run.capture(recorder, "outer"):
+        pass
     assert layers(run) == [("outer", "conv"), ("inner", "conv")]

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from pytest_npudump.dump.table import PROJECTIONS
-from pytest_npudump.regression import outcome as status
-from tests.regression.conftest import BOTH, HEALTHY, PRINTED, REGRESSED, Flow, float16_at_end
+from pytest_npudump.golden.store import read_golden, write_golden
+from pytest_npudump.regression import result as status
+from tests.regression.conftest import BOTH, HEALTHY, PRINTED, REGRESSED, Flow, float16_at_end, run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from pytest_npudump.regression.result import Result
+
+KEPT: dict[str, Any] = {"golden_tensors": ("net/MatMul@0",)}
+STATS: dict[str, Any] = {"layers": (), "dump_data": "stats"}
+WIDE = {"rtol": 1, "atol": 1, "reason": "other weights"}
+TIGHT = {"rtol": 0, "atol": 0}
+HERE, ELSEWHERE = {"soc": "Ascend310P*"}, {"soc": "Ascend910B*"}
 
 
 def _file(dump: Path, name: str) -> Path:
@@ -32,10 +43,29 @@ def _mirrored(dump: Path) -> None:
     path.write_bytes(content[:-64] + np.frombuffer(content[-64:], np.float16)[::-1].tobytes())
 
 
+def failing(result: Result) -> set[tuple[str, str]]:
+    assert result.comparison is not None
+    return {(verdict.key.layer, verdict.status) for verdict in result.comparison.failing}
+
+
+def result_of(flow: Flow, *rules: dict[str, Any], sample: Any = REGRESSED, **given: Any) -> Result:
+    """Return what becomes of a run with these rules in its marker, the second run included."""
+    session = flow.session(flow.case(tolerances=rules, **given), sample, sample)
+    run(session)
+    if session.wants_second_run:
+        run(session)
+    return session.result
+
+
+def types_of(result: Result) -> set[str]:
+    assert result.comparison is not None
+    return {verdict.op_type for verdict in result.comparison.failing}
+
+
 def test_a_run_that_is_as_its_golden_says_passes(flow: Flow) -> None:
     flow.record()
-    outcome = flow.first(flow.case(), HEALTHY).outcome
-    assert (outcome.status, outcome.problems, outcome.tensors) == (status.PASSED, (), 9)
+    result = flow.first(flow.case(), HEALTHY)
+    assert (result.status, result.problems, result.tensors) == (status.PASSED, (), 9)
 
 
 def test_a_changed_weight_fails_and_names_the_first_operator_that_differs(flow: Flow) -> None:
@@ -43,136 +73,85 @@ def test_a_changed_weight_fails_and_names_the_first_operator_that_differs(flow: 
         float16_at_end(HEALTHY, "net/MatMul@0", 2), float16_at_end(REGRESSED, "net/MatMul@0", 2)
     )
     flow.record()
-    outcome = flow.first(flow.case(), REGRESSED).outcome
-    assert (outcome.status, outcome.good) == (status.FAILED, False)
-    assert outcome.comparison is not None
-    assert outcome.comparison.first is not None
-    assert outcome.comparison.first.key.layer == "net/MatMul@0"
-    assert {verdict.key.layer for verdict in outcome.comparison.failing} == {"net/MatMul@0", "net/Softmax@0"}
+    result = flow.first(flow.case(), REGRESSED)
+    assert (result.status, result.good) == (status.FAILED, False)
+    assert result.comparison is not None
+    assert result.comparison.first is not None
+    assert result.comparison.first.key.layer == "net/MatMul@0"
+    assert failing(result) == {("net/MatMul@0", "fail"), ("net/Softmax@0", "fail")}
 
 
 def test_what_only_one_of_golden_and_run_has_fails(flow: Flow) -> None:
     flow.record(layers=())
-    comparison = flow.first(flow.case(layers=()), REGRESSED).outcome.comparison
-    assert comparison is not None
-    told = {(verdict.key.layer, verdict.status) for verdict in comparison.failing}
-    assert ("net/Conv@13", "missing") in told
-    assert ("net/Conv@22", "extra") in told
+    told = failing(flow.first(flow.case(layers=()), REGRESSED))
+    assert {("net/Conv@13", "missing"), ("net/Conv@22", "extra")} <= told
 
 
-def test_no_golden_is_a_failure_that_names_the_file(flow: Flow) -> None:
-    outcome = flow.first(flow.case(), HEALTHY).outcome
-    assert outcome.status == status.MISSING_GOLDEN
-    assert str(flow.golden) in outcome.problems[0]
-
-
-def test_a_recording_counts_once_it_is_committed(flow: Flow) -> None:
-    outcome = flow.first(flow.case(update_golden="all"), HEALTHY).outcome
-    assert (outcome.status, flow.golden.exists()) == (status.RECORDED, False)
-    assert outcome.recording is not None
-    outcome.recording.commit()
-    assert flow.golden.exists()
-
-
-def test_a_recording_that_is_discarded_leaves_the_golden_as_it_was(flow: Flow) -> None:
+def test_a_recording_counts_once_it_is_committed_and_leaves_nothing_if_discarded(
+    flow: Flow,
+) -> None:
+    missing = flow.first(flow.case(), HEALTHY)
+    assert (missing.status, str(flow.golden) in missing.problems[0]) == (status.MISSING_GOLDEN, True)
+    recorded = flow.first(flow.case(update_golden="all"), HEALTHY)
+    assert (recorded.status, flow.golden.exists()) == (status.RECORDED, False)
+    assert recorded.recording is not None
+    recorded.recording.commit()
+    before = flow.golden.read_bytes(), flow.golden.stat().st_mtime_ns, flow.golden.stat().st_ino
+    again = flow.first(flow.case(update_golden="all"), REGRESSED)
+    assert again.status == status.RECORDED
+    assert again.recording is not None
+    again.recording.discard()
     flow.record()
-    before = flow.golden.read_bytes()
-    outcome = flow.first(flow.case(update_golden="all"), REGRESSED).outcome
-    assert outcome.status == status.RECORDED
-    assert outcome.recording is not None
-    outcome.recording.discard()
-    assert flow.golden.read_bytes() == before
+    assert (flow.golden.read_bytes(), flow.golden.stat().st_mtime_ns, flow.golden.stat().st_ino) == before
     assert [path.name for path in flow.golden.parent.iterdir() if path.suffix != ".lock"] == ["test.yaml"]
-
-
-def test_an_update_with_the_same_values_is_unchanged(flow: Flow) -> None:
-    flow.record()
-    before = flow.golden.stat().st_mtime_ns, flow.golden.stat().st_ino
-    flow.record()
-    assert (flow.golden.stat().st_mtime_ns, flow.golden.stat().st_ino) == before
-    assert flow.first(flow.case(update_golden="all"), HEALTHY).outcome.status == status.UNCHANGED
+    assert flow.first(flow.case(update_golden="all"), HEALTHY).status == status.UNCHANGED
 
 
 @pytest.mark.parametrize("update", ["", "all"])
-def test_a_layer_that_the_dump_has_not_is_a_problem_with_a_suggestion(flow: Flow, update: bool) -> None:  # noqa: FBT001 - a parameter
-    flow.record()
-    case = flow.case(layers=(*BOTH, "net/Softmaxx@0"), update_golden=update)
-    outcome = flow.first(case, HEALTHY).outcome
-    assert not outcome.good
-    (problem,) = [problem for problem in outcome.problems if "net/Softmaxx@0" in problem]
-    assert "net/Softmax@0" in problem.split(";")[1]
-
-
-def test_a_dump_with_none_of_the_layers_is_an_error(flow: Flow) -> None:
-    outcome = flow.first(flow.case(layers=("net/Nothing",)), HEALTHY).outcome
-    assert outcome.status == status.ERROR
-    assert "has none of the layers that the marker names ('net/Nothing')" in outcome.problems[0]
-
-
-@pytest.mark.parametrize("update", ["", "all"])
-def test_an_empty_dump_is_an_error_that_names_the_likely_cause(flow: Flow, update: bool) -> None:  # noqa: FBT001 - a parameter
-    flow.record()
-    flow.runtime.activity.initialised = False
-    empty = flow.folder / "empty"
-    empty.mkdir()
-    outcome = flow.first(flow.case(layers=(), update_golden=update), empty).outcome
-    assert outcome.status == status.ERROR
-    assert "the dump holds nothing" in outcome.problems[0]
-    assert "ACL was never initialised" in outcome.problems[0]
-
-
-@pytest.mark.parametrize("update", ["", "all"])
-def test_a_file_that_was_cut_off_fails_and_is_named(flow: Flow, update: bool) -> None:  # noqa: FBT001 - a parameter
+def test_a_dump_that_lacks_something_fails_and_records_nothing(flow: Flow, update: str) -> None:
     flow.record()
     before = flow.golden.read_bytes()
-    outcome = flow.first(flow.case(update_golden=update), HEALTHY, change=_cut).outcome
-    assert not outcome.good
-    assert any("net_MatMul@0" in problem for problem in outcome.problems)
-    assert (outcome.recording, flow.golden.read_bytes()) == (None, before)
+    named = flow.first(flow.case(layers=(*BOTH, "net/Softmaxx@0"), update_golden=update), HEALTHY)
+    (problem,) = [problem for problem in named.problems if "net/Softmaxx@0" in problem]
+    assert (named.good, "net/Softmax@0" in problem.split(";")[1]) == (False, True)
+    none = flow.first(flow.case(layers=("net/Nothing",), update_golden=update), HEALTHY)
+    assert none.status == status.ERROR
+    assert "has none of the layers that the marker names ('net/Nothing')" in none.problems[0]
+    cut = flow.first(flow.case(update_golden=update), HEALTHY, change=_cut)
+    assert (cut.good, cut.recording) == (False, None)
+    assert any("net_MatMul@0" in problem for problem in cut.problems)
+    flow.runtime.activity.initialised = False
+    (flow.folder / "empty").mkdir()
+    empty = flow.first(flow.case(layers=(), update_golden=update), flow.folder / "empty")
+    assert empty.status == status.ERROR
+    assert "the dump holds nothing" in empty.problems[0]
+    assert "ACL was never initialised" in empty.problems[0]
+    assert flow.golden.read_bytes() == before
 
 
-def test_a_damaged_golden_is_an_error_and_an_update_replaces_it(flow: Flow) -> None:
-    flow.record()
-    text = flow.golden.read_text()
-    flow.golden.write_text(text.replace("net/Softmax@0:output.0", "net/Softmax@0:output.0 x", 1))
-    outcome = flow.first(flow.case(), HEALTHY).outcome
-    assert outcome.status == status.ERROR
-    line = text[: text.index("net/Softmax@0:output.0")].count("\n") + 1
-    assert f"test.yaml, line {line}" in outcome.problems[0]
-    flow.record()
-    assert flow.golden.read_text() == text
+ANOTHER = [
+    (
+        ("test: test.py::test", "test: test.py::test_other"),
+        "test.yaml is the golden of 'test.py::test_other', this test is 'test.py::test': if it has",
+    ),
+    (("scene: model", "scene: op"), "was recorded with scene 'op', this test asks for 'model': approve anew"),
+    (
+        ("dump_mode: output", "dump_mode: all"),
+        "was recorded with dump_mode 'all', this test asks for 'output': approve anew",
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "message"),
-    [
-        (
-            "test: test.py::test",
-            "test: test.py::test_other",
-            "test.yaml is the golden of 'test.py::test_other', this test is 'test.py::test': if it has",
-        ),
-        (
-            "scene: model",
-            "scene: op",
-            "was recorded with scene 'op', this test asks for 'model': approve anew",
-        ),
-        (
-            "dump_mode: output",
-            "dump_mode: all",
-            "was recorded with dump_mode 'all', this test asks for 'output': approve anew",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("edit", "message"), ANOTHER)
 def test_a_golden_of_another_test_scene_or_mode_fails_and_an_update_mends_it(
-    flow: Flow, before: str, after: str, message: str
+    flow: Flow, edit: tuple[str, str], message: str
 ) -> None:
     flow.record()
     approved = flow.golden.read_text()
-    assert before in approved
-    flow.golden.write_text(approved.replace(before, after))
-    outcome = flow.first(flow.case(), HEALTHY).outcome
-    assert outcome.status == status.FAILED
-    assert message in outcome.problems[0]
+    assert edit[0] in approved
+    flow.golden.write_text(approved.replace(*edit))
+    result = flow.first(flow.case(), HEALTHY)
+    assert (result.status, message in result.problems[0]) == (status.FAILED, True)
     flow.record()
     assert flow.golden.read_text() == approved
 
@@ -186,70 +165,248 @@ def test_a_golden_that_does_not_say_its_scene_or_mode_is_noted(flow: Flow, lost:
     approved = flow.golden.read_text()
     assert lost in approved
     flow.golden.write_text(approved.replace(lost, ""))
-    outcome = flow.first(flow.case(), HEALTHY).outcome
-    assert outcome.status == status.PASSED
-    assert any(f"the golden does not say which {named} it was recorded with" in n for n in outcome.notes)
+    result = flow.first(flow.case(), HEALTHY)
+    assert result.status == status.PASSED
+    assert any(f"the golden does not say which {named} it was recorded with" in n for n in result.notes)
 
 
 def test_what_ran_and_is_not_in_the_dump_fails_a_run_that_looks_whole(flow: Flow) -> None:
     flow.record()
     flow.runtime.activity.evidence.undumped.append("2 captured graphs were replayed")
-    outcome = flow.first(flow.case(), HEALTHY).outcome
-    assert (outcome.status, outcome.problems) == (status.ERROR, ("2 captured graphs were replayed",))
-
-
-def test_a_rule_of_the_marker_lets_a_difference_pass(flow: Flow) -> None:
-    flow.record()
-    rules = tuple({"layer": layer, "rtol": 1, "atol": 1, "reason": "other weights"} for layer in BOTH[2:])
-    assert flow.first(flow.case(tolerances=rules), REGRESSED).outcome.status == status.PASSED
-
-
-def test_a_rule_of_the_marker_that_matches_nothing_fails(flow: Flow) -> None:
-    flow.record()
-    outcome = flow.first(
-        flow.case(tolerances=({"layer": "net/Nothing", "rtol": 0, "atol": 0},)), HEALTHY
-    ).outcome
-    assert outcome.status == status.FAILED
-    assert "matches nothing this test dumped" in outcome.problems[0]
+    result = flow.first(flow.case(), HEALTHY)
+    assert (result.status, result.problems) == (status.ERROR, ("2 captured graphs were replayed",))
 
 
 def test_a_run_on_another_chip_is_told_and_judged_by_the_bounds_for_that(flow: Flow) -> None:
     flow.record()
     flow.runtime.facts = {"runtime": "acl", "soc": "Ascend910B3"}
-    outcome = flow.first(flow.case(), HEALTHY).outcome
-    assert outcome.status == status.PASSED
-    assert outcome.environment["soc"] == ("Ascend310P3", "Ascend910B3")
-    assert outcome.numerics is not None
-    assert outcome.numerics.bounds == "other"
+    result = flow.first(flow.case(), HEALTHY)
+    assert result.status == status.PASSED
+    assert result.environment["soc"] == ("Ascend310P3", "Ascend910B3")
+    assert result.numerics is not None
+    assert result.numerics.bounds == "other"
 
 
-def test_elements_in_another_order_are_seen_by_projections_of_dumped_tensors(flow: Flow) -> None:
-    flow.record()
-    outcome = flow.first(flow.case(), HEALTHY, change=_mirrored).outcome
-    assert outcome.status == status.FAILED
-    assert outcome.comparison is not None
-    [verdict] = outcome.comparison.failing
+@pytest.mark.parametrize("kept", [(), ("net/Conv@19",)], ids=["projections", "elements"])
+def test_elements_in_another_order_fail(flow: Flow, kept: tuple[str, ...]) -> None:
+    flow.record(golden_tensors=kept)
+    result = flow.first(flow.case(golden_tensors=kept), HEALTHY, change=_mirrored)
+    assert result.status == status.FAILED
+    assert result.comparison is not None
+    [verdict] = result.comparison.failing
     assert str(verdict.key) == "net/Conv@19:output.0"
-    assert [reason.statistic for reason in verdict.reasons] == [PROJECTIONS]
-
-
-def test_elements_in_another_order_fail_where_tensors_are_kept(flow: Flow) -> None:
-    kept: dict[str, Any] = {"golden_tensors": ("net/Conv@19",)}
-    flow.record(**kept)
-    outcome = flow.first(flow.case(**kept), HEALTHY, change=_mirrored).outcome
-    assert outcome.status == status.FAILED
-    assert outcome.comparison is not None
-    assert [str(verdict.key) for verdict in outcome.comparison.failing] == ["net/Conv@19:output.0"]
+    assert kept or [reason.statistic for reason in verdict.reasons] == [PROJECTIONS]
 
 
 def test_printed_statistics_are_judged_as_they_are_printed(flow: Flow) -> None:
-    given: dict[str, Any] = {"layers": (), "dump_data": "stats"}
-    flow.record(PRINTED, **given)
-    assert flow.first(flow.case(**given), PRINTED).outcome.status == status.PASSED
-    path = flow.golden
-    path.write_text(path.read_text().replace("10.9219", "10.95", 1))
-    outcome = flow.first(flow.case(**given), PRINTED).outcome
-    assert outcome.comparison is not None
-    assert [reason.statistic for verdict in outcome.comparison.failing for reason in verdict.reasons] == [
-        "max"
-    ]
+    flow.record(PRINTED, **STATS)
+    assert flow.first(flow.case(**STATS), PRINTED).status == status.PASSED
+    flow.golden.write_text(flow.golden.read_text().replace("10.9219", "10.95", 1))
+    found = flow.first(flow.case(**STATS), PRINTED).comparison
+    assert found is not None
+    assert [reason.statistic for verdict in found.failing for reason in verdict.reasons] == ["max"]
+
+
+def edited(change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(change(path.read_bytes()))
+
+
+LOST = "the golden that was there could not be read, and nothing of it is kept: "
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "cut": edited(lambda content: content[:-40]),
+    "empty": edited(lambda _: b""),
+    "conflict markers": edited(lambda content: b"<<<<<<< HEAD\n" + content),
+    "another version": edited(lambda content: content.replace(b"golden: 1", b"golden: 9")),
+    "not UTF-8": edited(lambda content: content + b"\xff"),
+    "a row twice": edited(lambda content: content + content.splitlines()[-1] + b"\n"),
+    "a key that is none": edited(lambda content: content.replace(b"@0:output.0", b"@0:output.0 x", 1)),
+    "an integer of 5000 digits": edited(
+        lambda content: content.replace(b"columns:", b"mine: 0x" + b"f" * 5000 + b"\ncolumns:")
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_an_update_replaces_a_golden_that_cannot_be_read_and_says_so(
+    flow: Flow, damage: Callable[[Path], object]
+) -> None:
+    flow.record()
+    approved = flow.golden.read_bytes()
+    damage(flow.golden)
+    refused = flow.first(flow.case(), HEALTHY)
+    assert (refused.status, "test.yaml" in refused.problems[0]) == (status.ERROR, True)
+    updated = flow.first(flow.case(update_golden="all"), HEALTHY)
+    assert updated.status == status.RECORDED
+    assert any(note.startswith(LOST) and "test.yaml" in note for note in updated.notes)
+    assert updated.recording is not None
+    updated.recording.commit()
+    assert flow.golden.read_bytes() == approved
+
+
+LINK = "is a symbolic link, through which nothing is written"
+PIPE = "it is a pipe, a socket or a device; move it"
+
+
+@pytest.mark.parametrize(
+    ("make", "update", "message"),
+    [
+        (lambda path: path.symlink_to("elsewhere.yaml"), "all", LINK),
+        (lambda path: path.symlink_to("test.yaml"), "all", LINK),
+        (os.mkfifo, "all", PIPE),
+        (os.mkfifo, "", PIPE),
+    ],
+    ids=["dangling link", "link to itself", "update of a pipe", "comparison with a pipe"],
+)
+def test_what_is_no_file_in_place_of_the_golden_is_neither_followed_nor_waited_for(
+    flow: Flow, make: Callable[[Path], object], update: str, message: str
+) -> None:
+    flow.record()
+    flow.golden.unlink()
+    make(flow.golden)
+    result = flow.first(flow.case(update_golden=update), HEALTHY)
+    assert (result.status, message in result.problems[0]) == (status.ERROR, True)
+    assert [path.name for path in flow.golden.parent.iterdir() if path.suffix != ".lock"] == ["test.yaml"]
+
+
+@pytest.mark.parametrize(("suffix", "given"), [(".yaml", {}), (".safetensors", KEPT)])
+def test_an_update_refuses_to_replace_a_directory(flow: Flow, suffix: str, given: dict[str, Any]) -> None:
+    place = flow.golden.with_suffix(suffix)
+    place.mkdir(parents=True)
+    place.joinpath("notes.txt").write_text("mine")
+    session = flow.session(flow.case(update_golden="all", **given), HEALTHY, HEALTHY)
+    for _ in range(2 if given else 1):
+        run(session)
+    assert (session.good, session.recording) == (False, None)
+    assert "cannot be written" in session.result.problems[0]
+    assert place.joinpath("notes.txt").read_text() == "mine"
+    assert not flow.golden.is_file()
+
+
+def test_a_key_that_cannot_be_written_again_is_dropped_and_named(flow: Flow) -> None:
+    flow.record()
+    approved = flow.golden.read_text()
+    flow.golden.write_text(approved.replace("columns:", "mine: .nan\nother: 1\ncolumns:"))
+    updated = flow.first(flow.case(update_golden="all"), HEALTHY)
+    assert any("test.yaml: its key 'mine' cannot be written again" in note for note in updated.notes)
+    assert updated.recording is not None
+    updated.recording.commit()
+    assert flow.golden.read_text() == approved.replace("columns:", "other: 1\ncolumns:")
+
+
+@pytest.mark.parametrize("content", [None, b"damaged"])
+def test_an_update_replaces_golden_tensors_that_are_lost_or_damaged(
+    flow: Flow, content: bytes | None
+) -> None:
+    flow.record(**KEPT)
+    beside = flow.golden.with_suffix(".safetensors")
+    approved = beside.read_bytes()
+    beside.unlink()
+    if content is not None:
+        beside.write_bytes(content)
+    refused = flow.first(flow.case(**KEPT), HEALTHY)
+    assert (refused.good, "safetensors" in " ".join(refused.problems)) == (False, True)
+    flow.record(**KEPT)
+    assert beside.read_bytes() == approved
+
+
+def test_golden_tensors_of_another_recording_fail_until_they_are_recorded_anew(flow: Flow) -> None:
+    flow.record(**KEPT)
+    beside = flow.golden.with_suffix(".safetensors")
+    old = beside.read_bytes()
+    flow.record(REGRESSED, **KEPT)
+    beside.write_bytes(old)
+    refused = flow.first(flow.case(**KEPT), REGRESSED)
+    assert not refused.good
+    assert "was recorded with other statistics than test.yaml" in " ".join(refused.problems)
+    flow.record(REGRESSED, **KEPT)
+    assert flow.first(flow.case(**KEPT), REGRESSED).good
+    flow.record(HEALTHY)  # the marker names none: what is beside the golden is not judged
+    assert flow.first(flow.case(), HEALTHY).good
+
+
+def test_a_rule_loosens_the_operators_of_its_type(flow: Flow) -> None:
+    flow.record()
+    types = types_of(result_of(flow))
+    assert len(types) > 1
+    for op_type in types:
+        assert types_of(result_of(flow, {**WIDE, "op_type": op_type})) == types - {op_type}
+    assert result_of(flow, *({**WIDE, "op_type": name} for name in types)).status == status.PASSED
+
+
+RULES: list[tuple[list[dict[str, Any]], Path, str]] = [
+    ([{**WIDE, "layer": layer} for layer in BOTH[2:]], REGRESSED, ""),
+    ([{**WIDE, "producer": HERE}], REGRESSED, ""),
+    ([{**WIDE, "producer": ELSEWHERE}], REGRESSED, "-"),
+    ([WIDE, {**TIGHT, "producer": HERE}], REGRESSED, "-"),
+    ([WIDE, {**TIGHT, "producer": ELSEWHERE}], REGRESSED, ""),
+    ([{**TIGHT, "layer": "net/Nothing"}], HEALTHY, "matches nothing this test dumped"),
+    ([{**TIGHT, "layer": "net/Nothing", "producer": HERE}], HEALTHY, "matches nothing"),
+    ([{**TIGHT, "layer": "net/Nothing", "producer": ELSEWHERE}], HEALTHY, ""),
+    ([{**TIGHT, "op_type": "Cnov2D"}], HEALTHY, "op_type=Cnov2D"),
+    ([{**TIGHT, "op_type": "Cnov2D"}], HEALTHY, "correct its layer, op_type, dtype or statistic"),
+]
+"""Rules of a marker, a run, and what is said of it: "" where it passes, "-" where values differ only."""
+
+
+@pytest.mark.parametrize(("rules", "sample", "said"), RULES)
+def test_a_rule_of_the_marker_decides_or_says_that_it_does_not(
+    flow: Flow, rules: list[dict[str, Any]], sample: Path, said: str
+) -> None:
+    flow.record()
+    result = result_of(flow, *rules, sample=sample)
+    assert result.status == (status.FAILED if said else status.PASSED)
+    assert said.strip("-") in " ".join(result.problems)
+    assert len(result.problems) == (said not in {"", "-"})
+
+
+def test_it_is_this_run_s_producer_that_counts_and_not_the_golden_s(flow: Flow) -> None:
+    flow.record()
+    flow.runtime.facts = {"runtime": "acl", "soc": "Ascend910B3"}
+    assert result_of(flow, {**WIDE, "producer": ELSEWHERE}).status == status.PASSED
+    assert result_of(flow, {**WIDE, "producer": HERE}).status == status.FAILED
+
+
+def test_elements_and_the_second_run_go_by_the_rule_of_their_operator(flow: Flow) -> None:
+    flow.record(golden_tensors=BOTH)
+    kept = {"golden_tensors": BOTH}
+    types = types_of(result_of(flow, **kept))
+    every = tuple({**WIDE, "op_type": name} for name in types)
+    assert result_of(flow, *every, **kept).status == status.PASSED
+    result = result_of(flow, *every, {**TIGHT, "op_type": min(types)}, **kept)
+    assert types_of(result) == {min(types)}
+    assert result.escalation is not None
+    differences = [one.difference for one in result.escalation.findings if one.difference is not None]
+    assert differences
+    assert all((one.rtol, one.atol) == (0, 0) for one in differences)
+
+
+def idle_of(flow: Flow, rules: str) -> str:
+    """Return the one rule of a file of rules that decides about nothing."""
+    (flow.folder / "rules.yaml").write_text(rules, "utf-8")
+    flow.settings = flow.settings._replace(tolerances="rules.yaml")
+    (idle,) = result_of(flow, sample=HEALTHY).idle_rules
+    return idle
+
+
+def test_rules_of_a_file_for_other_producers_are_not_idle(flow: Flow) -> None:
+    flow.record()
+    gone = "- {layer: gone, rtol: 0, atol: 0, producer: {soc: Ascend910B*}}\n"
+    lost = "- {layer: lost, rtol: 0, atol: 0, producer: {soc: Ascend310P*}}\n"
+    assert "layer=lost" in idle_of(flow, f"rules:\n{gone}{lost}")
+
+
+def test_a_rule_of_the_marker_for_a_statistic_that_one_side_has_not_fails(flow: Flow) -> None:
+    flow.record(sample=PRINTED, **STATS)
+    rule = {**TIGHT, "statistic": "projections"}
+    (problem,) = result_of(flow, rule, sample=PRINTED, **STATS).problems
+    assert "statistic=projections" in problem
+    assert "matches nothing this test dumped" in problem
+    assert result_of(flow, {**TIGHT, "statistic": "max"}, sample=PRINTED, **STATS).status == status.PASSED
+    flow.record()
+    golden = read_golden(flow.golden)
+    write_golden(flow.golden, replace(golden, table=golden.table.with_projections({})))
+    result = result_of(flow, rule, sample=HEALTHY)
+    (problem,) = result.problems
+    assert result.status == status.FAILED
+    assert "decides nothing: the golden has no projections of the tensors that it matches" in problem
+    assert "statistic=projections" in idle_of(flow, "rules: [{statistic: projections, rtol: 0, atol: 0}]\n")

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
-from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression import result as status
 from pytest_npudump.regression.session import CaseSession
+from pytest_npudump.results.kept import keep
 from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
 from tests.regression.conftest import HEALTHY, REGRESSED, Flow, run
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from pytest_npudump.regression.case_state import CaseState
 
 
 def _failed(flow: Flow) -> CaseSession:
@@ -25,22 +24,22 @@ def _failed(flow: Flow) -> CaseSession:
     flow.record()
     session = flow.session(flow.case(), REGRESSED, REGRESSED)
     run(session)
-    assert session.state.wants_second_run
+    assert session.wants_second_run
     return session
 
 
 def test_a_test_may_not_pass_before_it_has_been_judged(flow: Flow) -> None:
     session = flow.session(flow.case(), HEALTHY)
-    assert (session.good, session.state.outcome) == (False, None)
+    assert (session.good, session.judged) == (False, None)
     session.start()
-    assert (session.good, session.state.wants_second_run) == (False, False)
+    assert (session.good, session.wants_second_run) == (False, False)
 
 
 def test_a_test_that_passes_runs_once_and_leaves_nothing(flow: Flow) -> None:
     flow.record()
     session = flow.session(flow.case(), HEALTHY)
     run(session)
-    assert (session.good, session.state.wants_second_run, session.done) == (True, False, True)
+    assert (session.good, session.wants_second_run, session.done) == (True, False, True)
     session.clean_up()
     assert not session.case.directory.exists()
 
@@ -61,20 +60,11 @@ def test_dumps_of_a_test_that_fails_are_kept(flow: Flow) -> None:
     assert [path.is_dir() for path in session.result.runs] == [True, True]
 
 
-def test_no_step_changes_the_state_that_it_was_handed(flow: Flow) -> None:
-    session = _failed(flow)
-    before = session.state
-    told = repr(before)
-    run(session)
-    assert repr(before) == told
-    assert (before.escalation, before.repeated, session.state.repeated) == (None, False, True)
-
-
 def test_a_second_run_that_never_started_leaves_the_failure_and_says_why(flow: Flow) -> None:
     session = _failed(flow)
     session.abandon_second_run("its setup failed")
     session.abandon_second_run("too late")
-    assert (session.good, session.state.wants_second_run) == (False, False)
+    assert (session.good, session.wants_second_run) == (False, False)
     assert session.result.escalation is not None
     assert session.result.escalation.problem == "its setup failed"
 
@@ -84,9 +74,9 @@ def test_a_run_that_another_plugin_repeats_is_not_explained_by_a_third(flow: Flo
     session = flow.session(flow.case(), REGRESSED, REGRESSED)
     session.start()  # the body fails, and is repeated
     run(session)
-    assert (session.good, session.state.wants_second_run) == (False, False)
-    assert session.state.escalation is not None
-    assert "another plugin repeated it" in session.state.escalation.problem
+    assert (session.good, session.wants_second_run) == (False, False)
+    assert session.result.escalation is not None
+    assert "another plugin repeated it" in session.result.escalation.problem
 
 
 def test_a_recording_that_another_plugin_repeats_is_replaced_by_the_new_one(flow: Flow) -> None:
@@ -95,8 +85,8 @@ def test_a_recording_that_another_plugin_repeats_is_replaced_by_the_new_one(flow
     run(session)
     session.commit()
     session.commit()
-    assert session.state.recording is None
-    assert flow.first(flow.case(), REGRESSED).outcome.status == status.PASSED
+    assert session.recording is None
+    assert flow.first(flow.case(), REGRESSED).status == status.PASSED
 
 
 def test_a_part_that_did_not_pass_withdraws_the_recording(flow: Flow) -> None:
@@ -106,15 +96,15 @@ def test_a_part_that_did_not_pass_withdraws_the_recording(flow: Flow) -> None:
     session.withdraw("a subtest did not pass")
     session.commit()
     assert (session.good, flow.golden.exists()) == (False, False)
-    assert session.result.outcome.problems == ("a subtest did not pass",)
+    assert session.result.problems == ("a subtest did not pass",)
 
 
 def test_a_recording_beyond_the_limit_says_that_nothing_was_recorded(flow: Flow) -> None:
     case = flow.case(update_golden="all", golden_tensors=("net/Conv@19",), dump_limit=1)
     session = flow.session(case, HEALTHY)
     run(session)
-    assert (session.good, session.state.wants_second_run, session.state.recording) == (False, False, None)
-    assert session.result.outcome.problems[0].startswith("nothing was recorded: ")
+    assert (session.good, session.wants_second_run, session.recording) == (False, False, None)
+    assert session.result.problems[0].startswith("nothing was recorded: ")
 
 
 def test_golden_tensors_beyond_the_budget_are_not_recorded_and_the_largest_are_named(flow: Flow) -> None:
@@ -123,10 +113,10 @@ def test_golden_tensors_beyond_the_budget_are_not_recorded_and_the_largest_are_n
     case = flow.case(update_golden=True, golden_tensors=("net/MatMul@0",), tensor_budget=100)
     session = flow.session(case, HEALTHY, HEALTHY)
     run(session)
-    assert session.state.wants_second_run
+    assert session.wants_second_run
     run(session)
-    assert (session.good, session.state.recording) == (False, None)
-    (problem,) = session.result.outcome.problems
+    assert (session.good, session.recording) == (False, None)
+    (problem,) = session.result.problems
     assert re.search(
         r"nothing was recorded: golden_tensors: the tensors have 404 bytes, more than "
         r"--npudump-tensor-budget \(100 bytes\): net/MatMul@0:input.0 \(400 bytes\), net/MatMul@0:output.0 "
@@ -155,13 +145,12 @@ def test_a_dump_that_cannot_be_ended_is_not_judged(flow: Flow) -> None:
 
 def test_a_session_goes_on_from_what_another_process_has_handed_over(flow: Flow) -> None:
     session = _failed(flow)
-    state: CaseState = load_bytes(dump_bytes(session.state.handed_over()))
     other = flow.session(session.case, REGRESSED)
-    other.resume(state)
-    assert other.state.wants_second_run
+    other.resume(load_bytes(dump_bytes(session.handed_over())))
+    assert other.wants_second_run
     run(other)
-    assert other.state.escalation is not None
-    assert other.state.escalation.reproduced is True
+    assert other.result.escalation is not None
+    assert other.result.escalation.reproduced is True
     assert [path.name for path in other.result.runs] == ["run1", "run2"]
 
 
@@ -169,10 +158,8 @@ def test_a_process_that_dies_before_a_judgement_fails_the_test(flow: Flow) -> No
     flow.record()
     session = CaseSession(flow.case())
     session.die(1, "was ended by SIGSEGV")
-    assert (session.good, session.result.outcome.status) == (False, status.DIED)
-    assert session.result.outcome.problems[0] == (
-        "the test's process was ended by SIGSEGV; nothing was compared"
-    )
+    assert (session.good, session.result.status) == (False, status.DIED)
+    assert session.result.problems[0] == ("the test's process was ended by SIGSEGV; nothing was compared")
 
 
 @pytest.mark.parametrize("sample", [HEALTHY, REGRESSED], ids=["passed", "failed"])
@@ -180,26 +167,26 @@ def test_a_process_that_dies_behind_its_body_fails_the_test(flow: Flow, sample: 
     flow.record()
     session = flow.session(flow.case(), sample)
     run(session)
-    comparison = session.result.outcome.comparison
+    comparison = session.result.comparison
     other = CaseSession(session.case)
-    other.resume(session.state.handed_over())
+    other.resume(session.handed_over())
     other.die(1, "was ended by SIGKILL")
-    assert (other.good, other.result.outcome.status) == (False, status.DIED)
-    assert other.result.outcome.problems == ("the test's process was ended by SIGKILL",)
-    assert other.result.outcome.comparison == comparison
+    assert (other.good, other.result.status) == (False, status.DIED)
+    assert other.result.problems == ("the test's process was ended by SIGKILL",)
+    assert other.result.comparison == comparison
 
 
 def test_a_process_that_dies_behind_a_recording_says_that_it_does_not_count(flow: Flow) -> None:
     session = flow.session(flow.case(update_golden="all"), HEALTHY)
     run(session)
     session.die(1, "was ended by SIGKILL")
-    assert session.result.outcome.problems[0].endswith("SIGKILL; nothing was recorded")
+    assert session.result.problems[0].endswith("SIGKILL; nothing was recorded")
 
 
 def test_a_process_that_dies_in_the_second_run_leaves_the_first_one_s_failure(flow: Flow) -> None:
     session = _failed(flow)
     session.die(2, "was ended by SIGKILL")
-    assert session.result.outcome.status == status.FAILED
+    assert session.result.status == status.FAILED
     assert session.result.escalation is not None
     assert session.result.escalation.problem == "its process was ended by SIGKILL"
 
@@ -209,6 +196,22 @@ def test_the_operator_that_failed_decides_about_a_body_that_failed(flow: Flow) -
     healthy.mkdir()
     session = flow.session(flow.case(scene="exception", dump_data=None, layers=()), healthy)
     session.start()
-    assert (session.judge_failed_body(), session.state.first) == (False, None)
+    assert (session.judge_failed_body(), session.judged) == (False, None)
     session.die(1, "was ended by SIGABRT")
-    assert session.result.outcome.status == status.DIED
+    assert session.result.status == status.DIED
+
+
+def test_what_is_kept_of_a_run_is_the_same_whatever_golden_there_was(flow: Flow) -> None:
+    texts = []
+    for recorded in (True, False):
+        if recorded:
+            flow.record()
+            approved = flow.golden.read_text().replace("columns:", "mine: 1\ncolumns:")
+            flow.golden.write_text(f"{approved}edges: |\n  net/Softmax@0 < net/MatMul@0:output.0\n")
+        else:
+            flow.golden.unlink()
+        session = flow.session(flow.case(), REGRESSED)
+        run(session)
+        texts += keep(session.case, session.result, flow.golden.parent).records.values()
+    assert texts[0] == texts[1]
+    assert b"mine" not in texts[0]

@@ -12,15 +12,14 @@ from pytest_npudump.dump.records import Dump, Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.record.record import Record, entries_of, left_out_of
+from pytest_npudump.record.run_folder import RunFolder
 from pytest_npudump.regression.recording import golden_to_start_from
 from pytest_npudump.regression.unwritten import (
     by_layer,
     depends_on_memory,
     find_unwritten,
-    keep_probe,
     new_entries,
     other_memory,
-    read_probe,
     without,
 )
 
@@ -170,9 +169,10 @@ def test_memory_is_filled_otherwise_than_the_users_own_setting_fills_it() -> Non
 
 
 def test_a_probe_is_read_by_another_process(tmp_path: Path) -> None:
-    assert read_probe(tmp_path) is None
-    keep_probe(tmp_path, table(run(bn_0=1, bn_1=2)))
-    kept = read_probe(tmp_path)
+    folder = RunFolder(tmp_path)
+    assert folder.read_probe() is None
+    folder.keep_probe(table(run(bn_0=1, bn_1=2)))
+    kept = folder.read_probe()
     assert kept is not None
     assert kept.keys == ("Default/bn:output.0", "Default/bn:output.1")
     assert kept.values[1, 0] == 2

@@ -14,9 +14,9 @@ from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.variants import Goldens
-from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, origin_of
-from pytest_npudump.regression.outcome import Outcome, Result
+from pytest_npudump.regression.result import Result
 from pytest_npudump.report.ci import Judged
 from pytest_npudump.request import DumpRequest
 
@@ -38,12 +38,12 @@ def stats_table(layers: list[str], maximum: float) -> StatsTable:
 
 @pytest.fixture
 def failed(tmp_path: Path, defaults: Settings) -> Callable[..., Result]:
-    """Make a test of ``layers`` (or so many) whose maxima are 1.5 instead of 1; keywords go to Outcome."""
+    """Make a test of ``layers`` (or so many) whose maxima are 1.5 instead of 1; keywords go to Result."""
 
     def make(layers: int | list[str] = 3, *, escalation: Any = None, **outcome: Any) -> Result:
         names = [f"net/layer_{number}" for number in range(layers)] if isinstance(layers, int) else layers
         comparison = compare_tables(stats_table(names, 1.0), stats_table(names, 1.5), Tolerances())
-        told = Outcome(
+        told = Result(
             status.FAILED,
             Path("golden/test_a/test_b.yaml"),
             comparison=comparison if names else None,
@@ -65,11 +65,10 @@ def failed(tmp_path: Path, defaults: Settings) -> Callable[..., Result]:
             here=tmp_path,
         )
         explained = escalation is not None and escalation.directory is not None
-        return Result(
-            origin_of(case, with_digests=explained),
-            replace(told, **outcome),
-            escalation,
-            runs=(directory / "run1",),
+        return replace(
+            told,
+            **{"escalation": escalation, "runs": (directory / "run1",)} | outcome,
+            origin=origin_of(case, with_digests=explained),
         )
 
     return make

@@ -14,8 +14,8 @@ from pytest_npudump.compare.tensors.picture import describe_tensor
 from pytest_npudump.compare.tolerances.numerics import Numerics
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.graph.sources import Source, Sources
-from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.outcome import WITHIN, Escalation, Finding
+from pytest_npudump.regression import result as status
+from pytest_npudump.regression.result import WITHIN, Escalation, Finding
 from pytest_npudump.report import terminal
 from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.result_json import full_json
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_npudump.regression.outcome import Result
+    from pytest_npudump.regression.result import Result
+
 
 LINES = 30
 
@@ -96,10 +97,10 @@ def test_ten_thousand_failing_layers_with_everything_else_stay_within_thirty_lin
         notes=tuple(f"note number {number}" for number in range(1000)),
         sources=sources,
     )
-    assert test.outcome.comparison is not None
+    assert test.comparison is not None
     numerics = Numerics("other", {"soc": ("Ascend910B3", "Ascend310P3")})
-    compared = replace(test.outcome.comparison, numerics=numerics)
-    test = replace(test, outcome=replace(test.outcome, comparison=compared))
+    compared = replace(test.comparison, numerics=numerics)
+    test = replace(test, comparison=compared)
     lines = text_of(test)
     assert len(lines) <= LINES
     assert any(line.startswith("unplaced: ") for line in lines) is (sources is not None)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_npudump.compare.stats.verdict import Reason, Verdict
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.language.text import inert
-from pytest_npudump.regression.outcome import Finding
+from pytest_npudump.regression.result import Finding
 from pytest_npudump.report.explanations import finding_lines
 from pytest_npudump.report.verdicts import (
     COLUMNS,

@@ -14,7 +14,7 @@ from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.text import inert, padded, width
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import reason_of, spoken
-from pytest_npudump.report.json_text import json_text
+from pytest_npudump.report.files import json_text
 
 if TYPE_CHECKING:
     import argparse

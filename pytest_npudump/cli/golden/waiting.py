@@ -193,7 +193,7 @@ def difference(pending: Pending, layers: Sequence[str] = ()) -> Iterator[str]:
     for refusal in pending.refusals:
         yield "  " + _("cannot be accepted: {refusal}").format(refusal=spoken(refusal))
     result = pending.judged.result
-    for problem in result.outcome.problems if result is not None else (pending.judged.why,):
+    for problem in result.problems if result is not None else (pending.judged.why,):
         yield f"  {spoken(problem)}"
     if pending.record is not None and (note := describe_not_finite(pending.record.table)):
         yield "  " + _("note: {note}").format(note=spoken(note))
@@ -223,7 +223,7 @@ def _failing(pending: Pending, layers: Sequence[str]) -> list[Verdict]:
 
 def _sources(pending: Pending) -> Sources | None:
     result = pending.judged.result
-    return result.outcome.sources if result is not None else None
+    return result.sources if result is not None else None
 
 
 def accept_all(arguments: argparse.Namespace) -> int:

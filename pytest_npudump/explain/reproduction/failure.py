@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import RequestError
@@ -18,16 +16,13 @@ from pytest_npudump.explain.reference_model import ReferenceModel
 from pytest_npudump.graph.model_files import edges_at_hand
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.loaded_files import model_digest
+from pytest_npudump.record.run_folder import REPORT, read_report, read_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.explain.dumped_operators import DumpedOperator
     from pytest_npudump.explain.operator_alone import Alone
-
-
-_REPORT = "report.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +83,7 @@ def read_failure(path: Path, layer: str = "") -> FailingTensor:
         RequestError: it is no such report, the test has not failed, there was no second run, or it has no
             tensors of such a layer.
     """
-    file = path / _REPORT if path.is_dir() else path
+    file = path / f"{REPORT}.json" if path.is_dir() else path
     data = _read(file)
     escalation = data.get("escalation")
     if not isinstance(escalation, dict) or not escalation.get("directory"):
@@ -124,7 +119,7 @@ def read_failure(path: Path, layer: str = "") -> FailingTensor:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = read_report(file)
     except (OSError, ValueError) as error:
         raise RequestError(
             f"{file}: cannot be read: {error}; expected the report.json beside a failing test's dumps, below "
@@ -279,7 +274,7 @@ def read_operands(failure: FailingTensor, models: Models) -> Operands:
             the golden shows that this operator alone is wrong; the message says which.
         ModelError: onnxruntime refuses a model.
     """
-    records, key = read_tensors(failure)
+    records, key = read_tensors(failure.run, failure.key, failure.test)
     mapping = models.mapping if models.device.path == models.reference.path else NameMap()
     try:
         plain = failure.runtime == "emulator"
@@ -311,19 +306,3 @@ def read_operands(failure: FailingTensor, models: Models) -> Operands:
         f"inputs ({why}), and what feeds it is not known to be as in the golden; name its source with "
         f"--layer, or look for a piece of the model that fails with --reduce"
     )
-
-
-def read_tensors(failure: FailingTensor) -> tuple[list[TensorRecord], TensorKey]:
-    """Return what the second run dumped where the failing tensor is, and its key there.
-
-    Raises:
-        RequestError: the dump is not there any more.
-    """
-    capture = failure.key.capture
-    folder = failure.run / (f"dump-{capture}" if capture else "dump")
-    if not folder.is_dir():
-        raise RequestError(
-            f"{folder}: the second run's dump is not there any more: run {failure.test} again, with "
-            f"--npudump-dump-dir=DIR --npudump-keep-dumps=failed"
-        )
-    return [*read_dump(folder, stats=False).records], replace(failure.key, capture="")

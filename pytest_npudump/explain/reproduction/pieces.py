@@ -31,7 +31,7 @@ from pytest_npudump.explain.reference_model import (
     tensors_of,
     weights_of,
 )
-from pytest_npudump.explain.reproduction.failure import GOLDEN, REFERENCE, read_operands, read_tensors
+from pytest_npudump.explain.reproduction.failure import GOLDEN, REFERENCE, read_operands
 from pytest_npudump.explain.reproduction.reproduction import (
     README,
     Readme,
@@ -49,6 +49,7 @@ from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
 from pytest_npudump.onnxmodels.tensor_types import onnx_number
 from pytest_npudump.record.noise import CALIBRATION, REPEATS
 from pytest_npudump.record.record import rows_of
+from pytest_npudump.record.run_folder import read_tensors
 from pytest_npudump.record.text import render
 
 if TYPE_CHECKING:
@@ -585,7 +586,7 @@ def _inputs(failure: FailingTensor, model: ReferenceModel, archive: Path | None)
         except (OSError, ValueError) as error:
             raise RequestError(f"--inputs {archive}: is no npz of arrays: {error}") from error
     else:
-        records, _ = read_tensors(failure)
+        records, _ = read_tensors(failure.run, failure.key, failure.test)
         names = {sanitise(name): name for name in model.inputs}
         found = {
             names[layer]: load(record.payload, record.dtype, record.shape)

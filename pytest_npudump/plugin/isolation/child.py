@@ -24,9 +24,8 @@ from pytest_npudump.storage.mailbox import dump_bytes, load_bytes, post
 
 if TYPE_CHECKING:
     import warnings
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
-    from pytest_npudump.regression.case_state import CaseState
     from pytest_npudump.regression.session import CaseSession
     from pytest_npudump.results.kept import Kept
 
@@ -133,8 +132,8 @@ class Child:
 
     def called(self, test: CaseSession | None) -> None:
         """Hand over what the body came to, should the process not live to the end of the teardown."""
-        if test is not None and test.state.first is not None:
-            self.task.called.write_bytes(dump_bytes(test.state.handed_over()))
+        if test is not None and test.judged is not None:
+            self.task.called.write_bytes(dump_bytes(test.handed_over()))
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Pass on ``pytest.exit()``, which ends the whole session."""
@@ -151,13 +150,13 @@ class Child:
             bad: the failure that stands, whoever runs the test again; "" without one.
         """
         if test is not None and again:
-            self.task.judged.write_bytes(dump_bytes(test.state.handed_over()))
+            self.task.judged.write_bytes(dump_bytes(test.handed_over()))
         told = {"again": again, "done": test is None or test.done, "bad": bad, "kept": kept}
-        self._post("concluded", told | {"recording": test.state.recording if test is not None else None})
+        self._post("concluded", told | {"recording": test.recording if test is not None else None})
 
-    def judged(self) -> CaseState:
+    def judged(self) -> Mapping[str, Any]:
         """Return what the first run, in a process before this one, came to."""
-        judged: CaseState = load_bytes(self.task.judged.read_bytes())
+        judged: Mapping[str, Any] = load_bytes(self.task.judged.read_bytes())
         return judged
 
     def producer(self, facts: dict[str, str]) -> None:

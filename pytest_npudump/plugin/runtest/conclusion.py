@@ -25,13 +25,13 @@ from pytest_npudump.plugin.runtest.item_case import (
     may_run_again,
     will_run_again,
 )
-from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression import result as status
 from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_npudump.regression.outcome import Result
+    from pytest_npudump.regression.result import Result
     from pytest_npudump.regression.session import CaseSession
 
 
@@ -47,12 +47,12 @@ def settle(item: pytest.Item, test: CaseSession | None, reports: Sequence[pytest
         return
     failed = next(filter(_did_not_pass, reports), None)
     expected = next((report for report in reports if hasattr(report, "wasxfail")), None)
-    if failed is None and test.state.recording is not None:
+    if failed is None and test.recording is not None:
         failed = expected
     good = any(vars(report).get("npudump", {}).get("status") in status.GOOD for report in reports)
     if failed is None and not failed_parts(item) and not failed_parts(item, EARLIER_PARTS):
         _commit(item, test, reports)
-    elif test.case.settings.approves or test.state.recording is not None:
+    elif test.case.settings.approves or test.recording is not None:
         test.discard()
         if good:
             part = failed.when if failed else "subtest"
@@ -183,7 +183,7 @@ def finish(item: pytest.Item, test: CaseSession) -> None:
     except BaseException as error:
         if is_interruption(item, error):
             raise
-        if test.state.outcome is not None and test.state.repeated:
+        if test.judged is not None and test.repeated:
             test.abandon_second_run(f"it could not be examined: {_words(error)}")
             return
         # What ran may have differed: a repetition that is compared does not make up for it.
@@ -220,9 +220,9 @@ def body_failed(
         test.stop()
     except NpudumpError as unended:
         item.add_report_section("call", "npudump", inert(f"the dump could not be ended: {unended}"))
-    if test.state.outcome is None:
+    if test.judged is None:
         text = inert(_after_failed_body(item, test))
-        if isinstance(error, OperatorMismatchError) and test.state.first is not None:
+        if isinstance(error, OperatorMismatchError) and test.judged is not None:
             lines = [text, *_line_of(item, error), *_said_of(error)]
             raise pytest.fail.Exception(inert("\n".join(lines)), pytrace=False) from None
         if test.case.request.scene == "check_op":
@@ -293,7 +293,7 @@ def conclude(item: pytest.Item, test: CaseSession) -> None:
 
 def _write_ahead(test: CaseSession) -> None:
     """Write the report files before the second run, as the process may be ended in that."""
-    from pytest_npudump.regression.outcome import Escalation  # noqa: PLC0415 - after a run
+    from pytest_npudump.regression.result import Escalation  # noqa: PLC0415 - after a run
     from pytest_npudump.report.result_json import write_details  # noqa: PLC0415 - the same
 
     unknown = Escalation(problem="it had not ended when this was written")
@@ -327,10 +327,10 @@ def _keep_result(item: pytest.Item, test: CaseSession, result: Result, told: dic
     kept.clear()
     kept.update(told)
     settings = test.case.settings
-    if test.state.first is not None and keeps_results(item.config, settings):
+    if test.judged is not None and keeps_results(item.config, settings):
         from pytest_npudump.results.kept import keep  # noqa: PLC0415 - after a run
 
-        item.stash[KEPT] = keep(test.case, result, test.state.first, golden_root(item.config, settings))
+        item.stash[KEPT] = keep(test.case, result, golden_root(item.config, settings))
 
 
 def first_line(text: str) -> str:

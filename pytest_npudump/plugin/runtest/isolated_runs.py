@@ -15,8 +15,7 @@ from pytest_npudump.plugin.isolation.parent import ChildRun, run_child
 from pytest_npudump.plugin.runtest.conclusion import INTERRUPTIONS, conclude, how_it_stopped
 from pytest_npudump.plugin.runtest.item_case import BAD, KEPT, RESULT
 from pytest_npudump.plugin.terminal.progress import announce_run
-from pytest_npudump.regression.case import delete_dumps, make_folder
-from pytest_npudump.regression.case_state import CaseState
+from pytest_npudump.regression.case import delete_dumps
 from pytest_npudump.regression.unwritten import looks_for_unwritten
 from pytest_npudump.storage.mailbox import load_bytes
 
@@ -44,7 +43,7 @@ class Isolated:
     def reports(self, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
         """Run the test, a second time where the first one asks for it, and return the reports that count."""
         try:
-            make_folder(self.test.case)
+            self.test.case.folder.make()
         except NpudumpError as error:
             words = inert(f"npudump: {error}")
             return [self._report("setup", lambda: pytest.fail(words, pytrace=False))]
@@ -98,7 +97,7 @@ class Isolated:
     def _ended(self, run: ChildRun) -> list[pytest.TestReport]:
         if not run.complete:
             return self._died(run)
-        self.test.resume(CaseState(recording=run.recording))
+        self.test.resume({"recording": run.recording})
         self.item.stash[KEPT] = run.kept
         if run.bad:
             self.item.stash[BAD] = run.bad

@@ -17,7 +17,7 @@ from pytest_npudump.plugin.paths import golden_root, keeps_results, results_path
 from pytest_npudump.plugin.reported import ITEM_OF_REPORT
 from pytest_npudump.plugin.terminal.progress import progress_of
 from pytest_npudump.regression.case import Case, arguments_of
-from pytest_npudump.regression.kept_layers import source_names
+from pytest_npudump.regression.dataflow import source_names
 from pytest_npudump.regression.session import CaseSession
 from pytest_npudump.request import AUTO_LAYERS
 from pytest_npudump.runtime.base import RearrangingRuntime
@@ -83,7 +83,7 @@ def only_setup(item: pytest.Item) -> bool:
 def will_run_again(item: pytest.Item) -> bool:
     """Whether this plugin runs the test's protocol and is going to run the test once more."""
     test = item.stash.get(TEST, None)
-    wanted = test is not None and test.state.wants_second_run
+    wanted = test is not None and test.wants_second_run
     return item.stash.get(OURS, False) and wanted and may_run_again(item)
 
 
@@ -137,11 +137,11 @@ def _sources(config: pytest.Config, settings: Settings, entry: Entry) -> tuple[s
     terms = Overrides(config.rootpath, golden_root(config, settings))
     judged = rejudge(ResultsFolder(results_path(config, settings)), entry, terms)
     result, golden = judged.result, judged.golden
-    if result is None or result.outcome.comparison is None:
+    if result is None or result.comparison is None:
         return ()
     if golden is None or golden.digest != entry.data["golden"]["sha256"]:
         return ()
-    return source_names(result.outcome.comparison, result.outcome.sources)
+    return source_names(result.comparison, result.sources)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from pytest_npudump.plugin.runtest.item_case import (
     will_run_again,
 )
 from pytest_npudump.plugin.terminal.progress import announce_run
-from pytest_npudump.regression.outcome import NOT_COMPARED
+from pytest_npudump.regression.result import NOT_COMPARED
 from pytest_npudump.runtime.programs import interruptible
 
 if TYPE_CHECKING:
@@ -107,9 +107,9 @@ def run_here(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
     try:
         _attempt(item, nextitem, properties, first)
         test = item.stash.get(TEST, None)
-        if test is None or not test.state.wants_second_run or not may_run_again(item):
+        if test is None or not test.wants_second_run or not may_run_again(item):
             return first
-        if test.state.measures and _abandoned(first):
+        if test.measures and _abandoned(first):
             test.abandon_second_run("its first run did not pass")
             told = _failed_call(item, test)
             first = [told if report.when == "call" and report.passed else report for report in first]
@@ -119,8 +119,8 @@ def run_here(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
         with interruptible():
             announce_run(item, 2, first)
             _attempt(item, nextitem, properties, second)
-            while test.state.wants_second_run and may_run_again(item) and second[0].passed:
-                announce_run(item, len(test.state.attempts) + 1, second)
+            while test.wants_second_run and may_run_again(item) and second[0].passed:
+                announce_run(item, len(test.attempts) + 1, second)
                 first = first if _abandoned(first) else second.copy()
                 second.clear()
                 _attempt(item, nextitem, properties, second)
@@ -152,7 +152,7 @@ def _so_far(
     if any(report.when == "call" for report in second):
         return _abandoned(first) + second
     test = item.stash.get(TEST, None)
-    begun = test is not None and test.state.repeated
+    begun = test is not None and test.repeated
     if test is None or not (begun or will_run_again(item)):
         return first
     test.abandon_second_run(how_it_stopped(stop))
@@ -173,7 +173,7 @@ def run_in_child(item: pytest.Item, child: Child) -> list[pytest.TestReport]:
             item.ihook.pytest_runtest_logreport(report=report)
         raise
     test = item.stash.get(TEST, None)
-    again = test is not None and test.state.wants_second_run and may_run_again(item)
+    again = test is not None and test.wants_second_run and may_run_again(item)
     if test is not None and child.task.run > 1:
         reports = _with_failed_setup(item, reports)
     child.concluded(test, item.stash.get(KEPT, None), again=again, bad=item.stash.get(BAD, ""))
@@ -221,7 +221,7 @@ def _attempt(
 def _measure_what_passes(item: pytest.Item, body: pytest.TestReport) -> None:
     """Let a test whose report another plugin fails run once: of what does not pass nothing is measured."""
     test = item.stash.get(TEST, None)
-    if test is not None and test.state.measures and test.state.wants_second_run and body.failed:
+    if test is not None and test.measures and test.wants_second_run and body.failed:
         test.abandon_second_run("its body did not pass")
 
 

@@ -19,7 +19,7 @@ from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext
 from pytest_npudump.plugin._compat import was_narrowed
 from pytest_npudump.plugin.paths import keeps_results, results_path
-from pytest_npudump.regression.outcome import GOOD
+from pytest_npudump.regression.result import GOOD
 from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.verdicts import plain, shown
 from pytest_npudump.settings import ci_variable

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_npudump.regression.outcome import Result
+    from pytest_npudump.regression.result import Result
     from pytest_npudump.report.files import ReportFiles
 
 SPOKEN = "spoken"

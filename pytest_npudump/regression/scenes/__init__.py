@@ -1,6 +1,6 @@
 """Scenes that need no comparison of statistics: each has a judge and findings of its own.
 
-They share ``operator_tensors``: each tensor of an operator described by itself.
+They share ``findings``: the result that is made of them, and each tensor of an operator described by itself.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.outcome import Outcome
+    from pytest_npudump.regression.result import Result
 
-JUDGES: Mapping[str, Callable[[Case, Attempt], Outcome]] = MappingProxyType(
+JUDGES: Mapping[str, Callable[[Case, Attempt], Result]] = MappingProxyType(
     {
         "check_op": check_op.judge,
         "exception": exception.judge,
@@ -27,7 +27,7 @@ JUDGES: Mapping[str, Callable[[Case, Attempt], Outcome]] = MappingProxyType(
 )
 """What judges a test, by the name of its scene; ``model`` and ``op`` are compared with a golden."""
 
-EXAMINERS: Mapping[str, Callable[[Case, Attempt | None], Outcome]] = MappingProxyType(
+EXAMINERS: Mapping[str, Callable[[Case, Attempt | None], Result]] = MappingProxyType(
     {"check_op": check_op.examine, "exception": exception.examine}
 )
 """What looks for failures where the body of a test did not end well, of each scene ``of_failures``."""

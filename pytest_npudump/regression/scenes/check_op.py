@@ -16,9 +16,9 @@ from pytest_npudump.dump.arrays.layouts import HOST_AXES, LayoutError, host_arra
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import DumpError, EmptyDumpError, RequestError
 from pytest_npudump.language.text import first_of
-from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.operator_checks import GivenTensor, OperatorChecks, WrongOperator
-from pytest_npudump.regression.outcome import Outcome
+from pytest_npudump.regression import result as status
+from pytest_npudump.regression.attempt import GivenTensor, OperatorChecks, WrongOperator
+from pytest_npudump.regression.result import Result
 from pytest_npudump.runtime.base import OperatorCall, OperatorRuntime
 
 if TYPE_CHECKING:
@@ -84,7 +84,10 @@ def answer_of(question: Question) -> tuple[Expected, ...]:
     Raises:
         RequestError: it returns no arrays, or not as many as there are ``dtypes``, or values beyond them.
     """
-    given = [_widened(array) if question.widen else array.copy() for array in question.inputs]
+    given = [
+        array.astype(np.float64) if question.widen and is_float(array.dtype) else array.copy()
+        for array in question.inputs
+    ]
     with np.errstate(all="ignore"):
         found = arrays_of(question.reference(*given), "reference")
     if not found:
@@ -101,10 +104,6 @@ def answer_of(question: Question) -> tuple[Expected, ...]:
         )
     pairs = zip(found, dtypes, strict=True)
     return tuple(_expected(question.operator, array, dtype) for array, dtype in pairs)
-
-
-def _widened(array: Array) -> Array:
-    return array.astype(np.float64) if is_float(array.dtype) else array.copy()
 
 
 def _expected(operator: str, array: Array, dtype: np.dtype[Any]) -> Expected:
@@ -276,12 +275,13 @@ def problem_of_dump(directory: Path, operator: str, outputs: Sequence[NDArray[An
         ran = dict.fromkeys(f"{record.op_type} ({record.key.layer})" for record in dump.records)
         return f"it was not dumped: the dump of this example holds {first_of([*ran], 5)}, and no {operator}"
     dumped = [record for record in dump.records if record.key.io == "output"]
+    held = [f"{one.op_type} {one.dtype} {list(one.shape or ())}" for one in dumped]
     for index, output in enumerate(outputs):
         if not any(_holds(record, output) for record in dumped):
             return (
                 f"output {index} is not what was dumped: {output.dtype} {list(output.shape)} was returned, "
-                f"and the dump has {_outputs(dumped) or 'no output'}, none with these values; return what "
-                f"the operator gave, only moved to the host"
+                f"and the dump has {first_of(held, 5) if held else 'no output'}, none with these values; "
+                f"return what the operator gave, only moved to the host"
             )
     return ""
 
@@ -316,29 +316,24 @@ def _on_host(record: TensorRecord, payload: Payload) -> Iterator[NDArray[Any]]:
             yield host_array(values, record, layout)
 
 
-def _outputs(records: Sequence[TensorRecord]) -> str:
-    found = [f"{one.op_type} {one.dtype} {list(one.shape or ())}" for one in records]
-    return first_of(found, 5) if found else ""
-
-
 _NONE = (
     "no operator was checked: npu_dump.check_op(...) was not called; scene='check_op' compares nothing else, "
     "model and op compare with a golden"
 )
 
 
-def judge(case: Case, attempt: Attempt) -> Outcome:
+def judge(case: Case, attempt: Attempt) -> Result:
     """Fail a test whose body has ended well if a check of it was bad, or if there was none."""
     checks = attempt.checks
     found = examine(case, attempt)
     if not checks.begun:
-        return Outcome(status.FAILED, None, problems=(_NONE,))
+        return Result(status.FAILED, None, problems=(_NONE,))
     unfinished = checks.begun - checks.ended
     if found.good and not unfinished:
         return found
     counts = ((checks.failures, "failed"), (unfinished, "could not be made"))
     said = " and ".join(f"{count} of {checks.begun} checks {what}" for count, what in counts if count)
-    return Outcome(
+    return Result(
         status.FAILED,
         None,
         problems=(f"{said}, and the test went on: leave the errors of npu_dump.check_op to pytest",),
@@ -348,7 +343,7 @@ def judge(case: Case, attempt: Attempt) -> Outcome:
     )
 
 
-def examine(case: Case, attempt: Attempt | None) -> Outcome:
+def examine(case: Case, attempt: Attempt | None) -> Result:
     """Return the operator that was wrong last, which of hypothesis' examples is the smallest.
 
     Without one the status is ``passed``, which says nothing of whether any was checked.
@@ -356,9 +351,9 @@ def examine(case: Case, attempt: Attempt | None) -> Outcome:
     del case
     checks = OperatorChecks() if attempt is None else attempt.checks
     if not checks.failures:
-        return Outcome(status.PASSED, None, tensors=checks.ended)
+        return Result(status.PASSED, None, tensors=checks.ended)
     last = checks.wrong[-1]
     notes = [f"{checks.failures} of {checks.ended} checks failed; this is the last one"]
     if others := [one.dump.name for one in reversed(checks.wrong[:-1])]:
         notes.append(f"the dumps of failures before lie beside: {first_of(others, 3)}")
-    return Outcome(status.FAILED, None, notes=tuple(notes), tensors=checks.ended, findings=(last,))
+    return Result(status.FAILED, None, notes=tuple(notes), tensors=checks.ended, findings=(last,))

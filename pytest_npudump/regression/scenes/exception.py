@@ -18,13 +18,14 @@ from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.files.core import read_core
 from pytest_npudump.dump.tree.find import Tree, find_files
 from pytest_npudump.errors import DumpError, FormatError
-from pytest_npudump.regression import outcome as status
+from pytest_npudump.record.run_folder import dump_folders
+from pytest_npudump.regression import result as status
 from pytest_npudump.regression.diagnose import ran_under_dump, why_unshown
-from pytest_npudump.regression.outcome import Outcome
-from pytest_npudump.regression.scenes.operator_tensors import OperatorTensor, described
+from pytest_npudump.regression.result import Result
+from pytest_npudump.regression.scenes.findings import OperatorTensor, described, grouped, result_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from pytest_npudump.dump.files.container import ContainerTensor
     from pytest_npudump.dump.files.core import Core
@@ -42,25 +43,22 @@ _FALLBACK = (
 )
 
 
-def judge(case: Case, attempt: Attempt) -> Outcome:
+def judge(case: Case, attempt: Attempt) -> Result:
     """Fail the test if an operator failed, or if nothing shows that the dump was on while a model ran."""
     outcome = examine(case, attempt)
     activity = case.runtime.activity
     if outcome.good and activity.evidence.failed:
-        return replace(outcome, status=status.FAILED, problems=(_undumped(activity.evidence.failed),))
+        problem = (
+            f"{' and '.join(activity.evidence.failed)}, an error of the device, and yet no exception dump "
+            f"was left; look into the CANN log for [Dump][Exception], and whether the disk is full"
+        )
+        return replace(outcome, status=status.FAILED, problems=(problem,))
     if not outcome.good or ran_under_dump(activity):
         return outcome
-    return Outcome(status.ERROR, None, problems=(f"no operator failed, and {why_unshown(case, attempt)}",))
+    return Result(status.ERROR, None, problems=(f"no operator failed, and {why_unshown(case, attempt)}",))
 
 
-def _undumped(calls: Sequence[str]) -> str:
-    return (
-        f"{' and '.join(calls)}, an error of the device, and yet no exception dump was left; look into the "
-        f"CANN log for [Dump][Exception], and whether the disk is full"
-    )
-
-
-def examine(case: Case, attempt: Attempt | None) -> Outcome:
+def examine(case: Case, attempt: Attempt | None) -> Result:
     """Return the operators that failed in the last run of a test, whatever became of its process.
 
     Nothing is raised: what cannot be read is a problem of the outcome. Without findings and problems the
@@ -72,7 +70,12 @@ def examine(case: Case, attempt: Attempt | None) -> Outcome:
     try:
         for tree in find_dumps(attempt, os.environ) if attempt is not None else ():
             foreign = dumps_of_others(tree, _used_by_others(case))
-            notes += [_left_out(tree, foreign)] if foreign else []
+            if foreign:
+                parts = {path.relative_to(tree.root).parts[0] for path in foreign}
+                devices = ", ".join(sorted(parts, key=int))
+                notes.append(
+                    f"exception dumps of device {devices} in {tree.root} are left to the ranks that use it"
+                )
             found = tree.without(foreign)
             read, unreadable = _read(found)
             failed += read
@@ -80,19 +83,11 @@ def examine(case: Case, attempt: Attempt | None) -> Outcome:
             notes += () if found.outside else found.tree.notes
     except (DumpError, OSError) as error:
         problems.append(f"the exception dumps cannot be looked for: {error}")
-    findings = _grouped(failed)
+    findings = grouped(failed, lambda one: one.identity)
     detail = case.request.dump_scene == "aic_err_detail_dump"
     if detail and findings and not any(one.kind == DETAIL for one in findings):
         notes.append(_FALLBACK)
-    good = not findings and not problems
-    return Outcome(
-        status.PASSED if good else status.FAILED,
-        None,
-        problems=tuple(problems),
-        notes=tuple(notes),
-        tensors=sum(len(one.tensors) for one in findings),
-        findings=findings,
-    )
+    return result_of(findings, problems, notes, tensors=sum(len(one.tensors) for one in findings))
 
 
 def _used_by_others(case: Case) -> Callable[[int], bool]:
@@ -103,11 +98,6 @@ def _used_by_others(case: Case) -> Callable[[int], bool]:
     if given is not None:
         return lambda device: device != given
     return lambda device: device != rank.local and (device < rank.local_size or not rank.local_size)
-
-
-def _left_out(found: Found, foreign: Collection[Path]) -> str:
-    devices = ", ".join(sorted({path.relative_to(found.root).parts[0] for path in foreign}, key=int))
-    return f"exception dumps of device {devices} in {found.root} are left to the ranks that use it"
 
 
 def _read(found: Found) -> tuple[list[FailedOperator], list[str]]:
@@ -127,17 +117,6 @@ def _read(found: Found) -> tuple[list[FailedOperator], list[str]]:
         beside = tuple(path for path in found.others if path.parent == file.path.parent)
         failed.append(replace(one, attached=beside))
     return failed, problems
-
-
-def _grouped(failed: Sequence[FailedOperator]) -> tuple[FailedOperator, ...]:
-    """Return one finding an operator, the first of its dumps, in the order of time."""
-    groups: dict[tuple[object, ...], FailedOperator] = {}
-    for one in failed:
-        first = groups.get(one.identity)
-        groups[one.identity] = (
-            one if first is None else replace(first, executions=first.executions + one.executions)
-        )
-    return tuple(groups.values())
 
 
 NORM, BRIEF, CALLBACK, CUSTOM, DETAIL = "norm", "brief", "callback", "custom", "detail"
@@ -291,7 +270,6 @@ ANOTHER = "another exception dump"
 """What sends a dump to the working directory where no variable does: torch_npu's own acl.json, for one."""
 _FOLDER = "data-dump"
 _BELOW = Path("extra-info", _FOLDER)
-_CAPTURE = "dump-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,8 +320,7 @@ def find_dumps(attempt: Attempt, environ: Mapping[str, str]) -> Iterator[Found]:
     """
     if not attempt.directory.is_dir():
         return
-    for folder in sorted(path for path in attempt.directory.iterdir() if path.is_dir()):
-        capture = folder.name.removeprefix(_CAPTURE) if folder.name.startswith(_CAPTURE) else ""
+    for capture, folder in dump_folders(attempt.directory):
         yield Found(folder, find_files(folder), capture)
     since = _began(attempt.directory)
     for variable, base in _bases(environ):

@@ -21,19 +21,25 @@ from pytest_npudump.dump.tree.find import find_files
 from pytest_npudump.errors import DumpError, FormatError, GoldenError
 from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.record.record import OVERFLOW, REASON
-from pytest_npudump.regression import outcome as status
+from pytest_npudump.record.run_folder import dump_folders
+from pytest_npudump.regression import result as status
 from pytest_npudump.regression.diagnose import not_dumped, ran_under_dump, why_unshown
-from pytest_npudump.regression.outcome import Outcome, recorded
 from pytest_npudump.regression.recording import golden_to_start_from
+from pytest_npudump.regression.result import Result, recorded
 from pytest_npudump.regression.run_record import unreadable
-from pytest_npudump.regression.scenes.operator_tensors import OperatorTensor, described
+from pytest_npudump.regression.scenes.findings import (
+    OperatorTensor,
+    described,
+    grouped,
+    place_of,
+    result_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.dump.places import Place
-    from pytest_npudump.dump.records import TensorKey, TensorRecord
+    from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.dump.tree.find import Tree
     from pytest_npudump.record.record import Record
     from pytest_npudump.regression.attempt import Attempt
@@ -44,7 +50,7 @@ if TYPE_CHECKING:
 _SEVERAL = 2
 
 
-def judge(case: Case, attempt: Attempt) -> Outcome:
+def judge(case: Case, attempt: Attempt) -> Result:
     """Hold the overflows of a run against those that the golden lists, or record them there."""
     path = case.goldens.path
     try:
@@ -52,7 +58,7 @@ def judge(case: Case, attempt: Attempt) -> Outcome:
         known = {} if case.settings.update_golden else known_overflows(golden)
         dump, tree = _read(case, attempt)
     except (DumpError, GoldenError) as error:
-        return Outcome(status.ERROR, path, problems=(str(error),))
+        return Result(status.ERROR, path, problems=(str(error),))
     found, problems = find_overflows([file.path for file in tree.overflow], dump.records)
     found += detected_by_mindspore(dump.records)
     gaps = not_dumped(case.runtime.activity)
@@ -63,15 +69,8 @@ def judge(case: Case, attempt: Attempt) -> Outcome:
         facts = case.goldens.facts(case.runtime.producer())
         problems = (*foreign(golden, case.goldens.test, facts), *problems)
     new = tuple(one for one in found if not is_known(one, known))
-    good = not new and not problems
-    return Outcome(
-        status.PASSED if good else status.FAILED,
-        path,
-        problems=problems,
-        notes=(*(unsaid(golden) if golden else ()), *_notes(found, new, known)),
-        tensors=len(dump.records),
-        findings=new,
-    )
+    notes = (*(unsaid(golden) if golden else ()), *_notes(found, new, known))
+    return result_of(new, problems, notes, tensors=len(dump.records), golden=path)
 
 
 def is_known(one: Overflow, known: Mapping[str, Sequence[str]]) -> bool:
@@ -123,32 +122,24 @@ def _read(case: Case, attempt: Attempt) -> tuple[Dump, Tree]:
     activity = case.runtime.activity
     tree = find_files(attempt.directory)
     if tree.overflow or tree.files or tree.problems:
-        dump = _merge(attempt.directory, one_run=case.runtime.name == "mindspore")
-        return _with_models(dump, tree, activity), tree
+        one_run = case.runtime.name == "mindspore"
+        parts = [
+            (capture, read_dump(folder, stats=False, one_run=one_run))
+            for capture, folder in dump_folders(attempt.directory)
+            if any(path.is_file() for path in folder.rglob("*"))
+        ]
+        records = tuple(
+            replace(record, key=replace(record.key, capture=name))
+            for name, part in parts
+            for record in part.records
+        )
+        problems = tuple(problem for _, part in parts for problem in part.problems)
+        return _with_models(Dump(attempt.directory, records, problems), tree, activity), tree
     if activity.evidence.blind:
         raise DumpError(f"no overflow is recorded, and none could be: {'; '.join(activity.evidence.blind)}")
     if ran_under_dump(activity):
         return Dump(attempt.directory, ()), tree
     raise DumpError(f"no overflow is recorded, and {why_unshown(case, attempt)}")
-
-
-def _merge(directory: Path, *, one_run: bool) -> Dump:
-    """Read the dumps around and in the captures of a run, those that hold nothing left out."""
-    folders = sorted(path for path in directory.iterdir() if path.is_dir())
-    parts = [
-        (folder.name.partition("-")[2], read_dump(folder, stats=False, one_run=one_run))
-        for folder in folders
-        if any(path.is_file() for path in folder.rglob("*"))
-    ]
-    return Dump(
-        directory,
-        tuple(
-            replace(record, key=replace(record.key, capture=name))
-            for name, part in parts
-            for record in part.records
-        ),
-        tuple(problem for _, part in parts for problem in part.problems),
-    )
 
 
 def _with_models(dump: Dump, tree: Tree, activity: Activity) -> Dump:
@@ -160,14 +151,13 @@ def _with_models(dump: Dump, tree: Tree, activity: Activity) -> Dump:
     ran = {*map(str, activity.models), *activity.evidence.models}
     if len(ran) < _SEVERAL and len({place.model for place in places.values()} - {""}) < _SEVERAL:
         return dump
-    return replace(dump, records=tuple(_with_model(record, places) for record in dump.records))
-
-
-def _with_model(record: TensorRecord, places: Mapping[Path, Place]) -> TensorRecord:
-    place = places.get(record.path)
-    if record.key.model or place is None:
-        return record
-    return replace(record, key=replace(record.key, model=place.model))
+    records = tuple(
+        replace(one, key=replace(one.key, model=places[one.path].model))
+        if one.path in places and not one.key.model
+        else one
+        for one in dump.records
+    )
+    return replace(dump, records=records)
 
 
 def _notes(
@@ -193,7 +183,7 @@ def _notes(
 
 def _record(
     case: Case, golden: Record | None, found: Sequence[Overflow], problems: tuple[str, ...]
-) -> Outcome:
+) -> Result:
     """Write the overflows into the golden; a model without any gets no golden, and keeps none."""
     path = case.goldens.path
     nameless = tuple(
@@ -203,10 +193,10 @@ def _record(
         if not one.layer
     )
     if problems or nameless:
-        return Outcome(status.ERROR, path, problems=problems + nameless)
+        return Result(status.ERROR, path, problems=problems + nameless)
     lost = case.goldens.lost_by_update(golden)
     if golden is None and not found and not lost:
-        return Outcome(status.UNCHANGED, path)
+        return Result(status.UNCHANGED, path)
     kinds: defaultdict[str, list[str]] = defaultdict(list)
     for one in found:
         kinds[one.name] += [kind for kind in one.kinds if kind not in kinds[one.name]]
@@ -216,7 +206,7 @@ def _record(
     try:
         recording = case.goldens.record(golden, empty, case.runtime.producer(), known=known)
     except GoldenError as error:
-        return Outcome(status.ERROR, path, problems=(str(error),))
+        return Result(status.ERROR, path, problems=(str(error),))
     return recorded(recording, notes=lost)
 
 
@@ -296,8 +286,9 @@ def find_overflows(
             operators = _operators(unit, path, dumped)
             named.update(operators)
             found.append(_overflow(unit, path, operators))
-    found += _without_record(record for record in dumped if record.path not in named)
-    return _grouped(found), tuple(problems)
+    others = (one for one in dumped if one.path not in named and not _is_mindspore(one))
+    found += [_found(operator, _NO_RECORD) for operator in _executions(others)]
+    return grouped(found, _identity), tuple(problems)
 
 
 def detected_by_mindspore(dumped: Iterable[TensorRecord]) -> tuple[Overflow, ...]:
@@ -306,12 +297,11 @@ def detected_by_mindspore(dumped: Iterable[TensorRecord]) -> tuple[Overflow, ...
     Its synchronous dump (``op_debug_mode`` 3) leaves their inputs and outputs as npy files, and no record.
     """
     by_mindspore = (record for record in dumped if _is_mindspore(record) and record.op_type != "Parameter")
-    return _grouped(_found(operator, _BY_MINDSPORE) for operator in _executions(by_mindspore))
+    return grouped((_found(operator, _BY_MINDSPORE) for operator in _executions(by_mindspore)), _identity)
 
 
-def _without_record(dumped: Iterable[TensorRecord]) -> Iterator[Overflow]:
-    of_cann = (record for record in dumped if not _is_mindspore(record))
-    return (_found(operator, _NO_RECORD) for operator in _executions(of_cann))
+def _identity(one: Overflow) -> object:
+    return (one.name, one.kinds, *(() if one.layer else (one.task, one.stream)))
 
 
 def _is_mindspore(record: TensorRecord) -> bool:
@@ -323,16 +313,6 @@ def _executions(dumped: Iterable[TensorRecord]) -> Iterable[Sequence[TensorRecor
     for record in dumped:
         executions[replace(record.key, io="", slot=0)].append(record)
     return executions.values()
-
-
-def _grouped(found: Iterable[Overflow]) -> tuple[Overflow, ...]:
-    """Return one finding an operator, place and kind: the first, with the number of executions."""
-    groups: dict[tuple[object, ...], Overflow] = {}
-    for one in found:
-        key = (one.name, one.kinds, *(() if one.layer else (one.task, one.stream)))
-        earlier = groups.get(key)
-        groups[key] = one if earlier is None else replace(earlier, executions=earlier.executions + 1)
-    return tuple(groups.values())
 
 
 def _records(path: Path) -> Iterator[tuple[OverflowUnit, ...]]:
@@ -355,7 +335,6 @@ def _overflow(unit: OverflowUnit, path: Path, operators: Mapping[Path, Sequence[
 
 def _found(operator: Sequence[TensorRecord], kinds: tuple[str, ...]) -> Overflow:
     first = operator[0]
-    _, sign, qualifiers = _head(first.key).partition("#")
     return Overflow(
         first.key.layer,
         first.op_type,
@@ -363,14 +342,10 @@ def _found(operator: Sequence[TensorRecord], kinds: tuple[str, ...]) -> Overflow
         first.task or 0,
         first.stream or 0,
         first.path,
-        qualifiers if sign else "",
+        place_of(first.key),
         tuple(map(_tensor, operator)),
-        name=_head(replace(first.key, turn=0, step=0, load=0)),
+        name=str(replace(first.key, turn=0, step=0, load=0)).rpartition(":")[0],
     )
-
-
-def _head(key: TensorKey) -> str:
-    return str(key).rpartition(":")[0]
 
 
 def _operators(

@@ -23,9 +23,10 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import DumpError
 from pytest_npudump.language.text import first_of
-from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.outcome import Outcome
+from pytest_npudump.regression import result as status
+from pytest_npudump.regression.result import Result
 from pytest_npudump.regression.run_record import read_run, unreadable
+from pytest_npudump.regression.scenes.findings import place_of, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -94,24 +95,22 @@ class _Snapshot(NamedTuple):
     record: TensorRecord
 
 
-def judge(case: Case, attempt: Attempt) -> Outcome:
+def judge(case: Case, attempt: Attempt) -> Result:
     """Compare the snapshots of every watched output; nothing to compare is a failure, never a pass."""
     try:
         dump = read_run(case, attempt)
     except DumpError as error:
-        return Outcome(status.ERROR, None, problems=(str(error),))
+        return Result(status.ERROR, None, problems=(str(error),))
     findings, problems, compared = find_tramplings(dump, case.request)
     problems = (*unreadable(dump), *problems)
-    good = not findings and not problems
-    notes = (*dump.notes, *_left_out(case.request))
-    return Outcome(
-        status.PASSED if good else status.FAILED,
-        None,
-        problems=problems,
-        notes=notes,
-        tensors=compared,
-        findings=findings,
-    )
+    notes, both = dump.notes, [name for name in case.request.layers if name in case.request.watcher_nodes]
+    if both:
+        note = (
+            f"layers: CANN dumps no other output after a watched operator, so that nothing was compared "
+            f"after {first_of(both)}"
+        )
+        notes = (*notes, note)
+    return result_of(findings, problems, notes, tensors=compared)
 
 
 def find_tramplings(dump: Dump, request: DumpRequest) -> tuple[tuple[Trampling, ...], tuple[str, ...], int]:
@@ -126,7 +125,10 @@ def find_tramplings(dump: Dump, request: DumpRequest) -> tuple[tuple[Trampling, 
     """
     groups: defaultdict[tuple[object, ...], list[_Snapshot]] = defaultdict(list)
     for snapshot in _snapshots(dump.records, request):
-        groups[_group(snapshot)].append(snapshot)
+        key = snapshot.record.key  # one output in one execution of a model
+        place = (key.capture, key.rank, key.device, key.model, key.load, key.step)
+        output = (snapshot.node, key.io, key.slot, *place)
+        groups[output].append(snapshot)
     findings: list[Trampling] = []
     problems: list[str] = []
     compared = 0
@@ -139,7 +141,23 @@ def find_tramplings(dump: Dump, request: DumpRequest) -> tuple[tuple[Trampling, 
                 continue
             compared += 1
             if change.changed:
-                findings.append(_finding(before, after, change))
+                record = after.record
+                findings.append(
+                    Trampling(
+                        by=after.layer,
+                        since=before.layer or before.node,
+                        node=after.node,
+                        op_type=record.op_type,
+                        slot=record.key.slot,
+                        place=place_of(record.key),
+                        dtype=record.dtype,
+                        shape=record.shape,
+                        format=record.format,
+                        change=change,
+                        before=before.record.path,
+                        after=record.path,
+                    )
+                )
     findings.sort(key=lambda finding: finding.place)
     return tuple(findings), (*problems, *_not_compared(request, groups.values())), compared
 
@@ -160,17 +178,6 @@ def _snapshots(records: Iterable[TensorRecord], request: DumpRequest) -> Iterato
 def _spellings(names: Sequence[str]) -> Mapping[str, str]:
     """Raw names by every spelling that a dump may have."""
     return {sanitise(name): name for name in names} | {name: name for name in names}
-
-
-def _group(snapshot: _Snapshot) -> tuple[object, ...]:
-    """What snapshots of one output in one execution of a model share."""
-    key = snapshot.record.key
-    return (snapshot.node, key.io, key.slot, *_place(snapshot.record))
-
-
-def _place(record: TensorRecord) -> tuple[object, ...]:
-    key = record.key
-    return (key.capture, key.rank, key.device, key.model, key.load, key.step)
 
 
 def _pairs(group: Sequence[_Snapshot]) -> Iterator[tuple[_Snapshot, _Snapshot]]:
@@ -194,26 +201,6 @@ def _in_order(group: Sequence[_Snapshot]) -> list[_Snapshot]:
     if len(streams) == 1 and None not in tasks and len(set(tasks)) == len(tasks):
         return sorted(group, key=lambda snapshot: snapshot.record.task or 0)
     return sorted(group, key=lambda snapshot: snapshot.record.time)
-
-
-def _finding(before: _Snapshot, after: _Snapshot, change: Change) -> Trampling:
-    record = after.record
-    head = str(record.key).rpartition(":")[0]
-    _, sign, qualifiers = head.partition("#")
-    return Trampling(
-        by=after.layer,
-        since=before.layer or before.node,
-        node=after.node,
-        op_type=record.op_type,
-        slot=record.key.slot,
-        place=qualifiers if sign else "",
-        dtype=record.dtype,
-        shape=record.shape,
-        format=record.format,
-        change=change,
-        before=before.record.path,
-        after=record.path,
-    )
 
 
 def _not_compared(request: DumpRequest, groups: Iterable[Sequence[_Snapshot]]) -> Iterator[str]:
@@ -243,15 +230,6 @@ def _why_not(layer: str, node: str, *, dumped: bool) -> str:
     if dumped:
         return f"{layer!r} runs before {node!r} and cannot trample its output: name operators behind it"
     return f"there is no snapshot of {node!r} after {layer!r}: {_EXACT}; after a collective one it has none"
-
-
-def _left_out(request: DumpRequest) -> Iterator[str]:
-    both = [name for name in request.layers if name in request.watcher_nodes]
-    if both:
-        yield (
-            f"layers: CANN dumps no other output after a watched operator, so that nothing was compared "
-            f"after {first_of(both)}"
-        )
 
 
 _EXACT = "CANN takes exact operator names of the model as built, and watches operators of static graphs only"
@@ -306,12 +284,9 @@ def compare_snapshots(before: TensorRecord, after: TensorRecord) -> Change:
 
 def _payload(record: TensorRecord) -> Payload:
     if record.payload is None:
-        raise DumpError(f"{record.path}: the snapshot {record.key} has no data{_why(record)}")
+        why = f" ({record.note})" if record.note else ""
+        raise DumpError(f"{record.path}: the snapshot {record.key} has no data{why}")
     return record.payload
-
-
-def _why(record: TensorRecord) -> str:
-    return f" ({record.note})" if record.note else ""
 
 
 def _elements(record: TensorRecord, payload: Payload, count: int) -> np.ndarray:

@@ -23,8 +23,9 @@ from pytest_npudump.explain.operator_alone import (
 )
 from pytest_npudump.explain.reference_model import ReferenceModel
 from pytest_npudump.language.text import first_of
+from pytest_npudump.record.run_folder import calls_folder
 from pytest_npudump.regression.case import onnx_files
-from pytest_npudump.regression.second_run.suspected import edges_of_device, failing_keys
+from pytest_npudump.regression.dataflow import edges_of_device
 from pytest_npudump.runtime.aten.kept_calls import CallKeepingRuntime, WantedOutput
 
 if TYPE_CHECKING:
@@ -33,24 +34,23 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.outcome import FirstRun
+    from pytest_npudump.regression.result import Result
     from pytest_npudump.regression.second_run.run_plan import Plan
 
 
 _ADVICE = "reference= names the ONNX model by which an operator can be judged alone"
 _OFF = "off"
-_CALLS = "calls"
 _MOST = 8
 """Outputs that are judged by their calls, at most: each call is computed several times."""
 
 
-def keep_suspected(case: Case, first: FirstRun | None, plan: Plan | None) -> None:
+def keep_suspected(case: Case, first: Result | None, plan: Plan | None) -> None:
     """Have the next run keep the calls of the suspects, if the runtime can and it is a second run."""
     if not isinstance(case.runtime, CallKeepingRuntime) or case.settings.recompute == _OFF:
         return
     wanted = []
     if first is not None and plan is not None:
-        comparison, dump = first.outcome.comparison, first.dump
+        comparison, dump = first.comparison, first.run.dump
         own = comparison.own_keys if comparison is not None else {}
         records = {str(record.key.sanitised): record for record in dump.records} if dump is not None else {}
         for key in _calls_among(first, plan.suspects):
@@ -65,19 +65,19 @@ def keep_suspected(case: Case, first: FirstRun | None, plan: Plan | None) -> Non
 
 
 def _calls_among(
-    first: FirstRun, suspects: Sequence[TensorKey], healthy: Collection[str] = ()
+    first: Result, suspects: Sequence[TensorKey], healthy: Collection[str] = ()
 ) -> tuple[TensorKey, ...]:
     """Return the outputs of calls to judge: the suspects, and others that fail, as any may be a source."""
     if not suspects:
         return ()
-    failing = (key for key in failing_keys(first.outcome) if key.io == "output")
+    failing = (key for key in first.failing_keys if key.io == "output")
     wanted = (key for key in dict.fromkeys((*suspects, *failing)) if str(key.sanitised) not in healthy)
     return tuple(islice((key for key in wanted if is_eager(key.layer)), _MOST))
 
 
 def isolate_suspects(
     case: Case,
-    first: FirstRun,
+    first: Result,
     plan: Plan,
     dump: Dump,
     records: Sequence[TensorRecord],
@@ -100,7 +100,7 @@ def isolate_suspects(
     Returns:
         One verdict a suspect, and notes where there can be none, or a call could not be saved.
     """
-    sources = first.outcome.sources.independent if first.outcome.sources is not None else ()
+    sources = first.sources.independent if first.sources is not None else ()
     again = [source for source in sources if str(source.key.sanitised) not in healthy]
     begun = {source.begins for source in sources} - {source.begins for source in again}
     suspects = [key for key in plan.suspects if key not in begun and str(key.sanitised) not in healthy]
@@ -120,17 +120,17 @@ def isolate_suspects(
 
 
 def _by_model(
-    case: Case, first: FirstRun, suspects: Sequence[TensorKey], records: Sequence[TensorRecord]
+    case: Case, first: Result, suspects: Sequence[TensorKey], records: Sequence[TensorRecord]
 ) -> tuple[Sequence[JudgedOperator], Sequence[str]]:
     """Judge suspects by the test's reference, else by the ONNX models that ran, or lie beside what ran.
 
     Of several models it is the one that the tensor's key names. Where the reference can judge none of the
     suspects, others that fail are looked at.
     """
-    if first.dump is None:
+    if first.run.dump is None:
         return (), ()
     activity, reference = case.runtime.activity, case.reference
-    plain, edges = case.runtime.name == "emulator", edges_of_device(case, first, first.dump)
+    plain, edges = case.runtime.name == "emulator", edges_of_device(case, first, first.run.dump)
     files = onnx_files(case) if reference is None else [reference.path]
     changed = _changed(first)
 
@@ -146,7 +146,7 @@ def _by_model(
     for file in files:
         own = [key for key in suspects if file_of(key) == file]
         here = [record for record in records if file_of(record.key) == file]
-        layers = {record.key.layer for record in first.dump.records if file_of(record.key) == file}
+        layers = {record.key.layer for record in first.run.dump.records if file_of(record.key) == file}
         if own and not activity.evidence.files.keeps_weights(file):
             why = f"{file.name} was written again after it was loaded, and may be another model"
             alone = Alone(UNKNOWN, why=why)
@@ -171,7 +171,7 @@ def _by_model(
             further: tuple[JudgedOperator, ...] = ()
             if reference is not None and not {one.alone.verdict for one in judged} & {CONVICTED, ACQUITTED}:
                 known = {one.key for one in judged}
-                failing = failing_keys(first.outcome)
+                failing = first.failing_keys
                 others = [key for key in failing if key.io == "output" and key not in known]
                 further = bench.isolate(others[:UPSTREAM], here, layers, changed)
             found += (*judged, *(one for one in further if one.alone.verdict == CONVICTED))
@@ -180,9 +180,9 @@ def _by_model(
     return found, notes
 
 
-def _changed(first: FirstRun) -> frozenset[str]:
+def _changed(first: Result) -> frozenset[str]:
     """Return the sanitised keys of tensors that changed, of a golden that repeats in the run's numerics."""
-    comparison, numerics = first.outcome.comparison, first.outcome.numerics
+    comparison, numerics = first.comparison, first.numerics
     if comparison is None or not comparison.repeats or numerics is None or numerics.bounds != SAME:
         return frozenset()
     rows = aligned_keys(comparison.golden, comparison.actual, comparison.alignment)
@@ -192,7 +192,7 @@ def _changed(first: FirstRun) -> frozenset[str]:
 
 def _by_call(
     case: Case,
-    first: FirstRun,
+    first: Result,
     suspects: Sequence[TensorKey],
     records: Sequence[TensorRecord],
     *,
@@ -204,7 +204,7 @@ def _by_call(
         return (), []
     hf32 = case.runtime.producer().get("hf32")
     allowed = frozenset(hf32.split("+")) if hf32 is not None else frozenset({"matmul", "conv"})
-    archive = CallArchive(folder / _CALLS, case.settings.dump_limit)
+    archive = CallArchive(calls_folder(folder), case.settings.dump_limit)
     bench = CallBench(case.runtime.kept_calls(), case.settings.recompute, allowed, archive)
     report = case.steps_of("recomputing calls on the CPU")
     found = bench.isolate(_calls_among(first, suspects, healthy), records, report)

@@ -21,12 +21,11 @@ from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.selection import alike_layers, by_file_names, with_raw_names
 from pytest_npudump.dump.table import JUDGED, StatsTable
 from pytest_npudump.dump.tree.mindspore import under_first_keys
-from pytest_npudump.errors import DumpError, GoldenError
+from pytest_npudump.errors import DumpError, GoldenError, NpudumpError
 from pytest_npudump.golden.stored_tensors import read_tensors
-from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression import result as status
 from pytest_npudump.regression.calibration import fed, fed_otherwise, fed_words
 from pytest_npudump.regression.measured_noise import once, repeated
-from pytest_npudump.regression.outcome import Escalation, Finding, FirstRun
 from pytest_npudump.regression.recording import (
     SecondRun,
     disagreement_words,
@@ -34,8 +33,8 @@ from pytest_npudump.regression.recording import (
     leave_out_unwritten,
     record_with_tensors,
 )
+from pytest_npudump.regression.result import Escalation, Finding, Result
 from pytest_npudump.regression.second_run.alone import isolate_suspects
-from pytest_npudump.regression.second_run.suspected import failing_keys, with_reference
 from pytest_npudump.regression.shared_by_ranks import by_rank
 
 if TYPE_CHECKING:
@@ -57,9 +56,7 @@ Six digits are printed, and those of a mean near zero depend on the order in whi
 """
 
 
-def examine_second_run(
-    case: Case, first: FirstRun, plan: Plan, attempt: Attempt
-) -> tuple[FirstRun, Escalation]:
+def examine_second_run(case: Case, first: Result, plan: Plan, attempt: Attempt) -> tuple[Result, Escalation]:
     """Read the tensors of the second run, and record them or say what they show of the failure.
 
     Returns:
@@ -70,7 +67,7 @@ def examine_second_run(
         problem = f"not all that the second run ran is in its dump: {'; '.join(undumped)}"
         return first, Escalation(problem=problem, directory=directory, notes=notes)
     try:
-        if first.outcome.status == status.PENDING:
+        if first.status == status.PENDING:
             return _recorded(case, first, plan, attempt)
         return first, _explained(case, first, plan, attempt)
     except (DumpError, GoldenError) as error:
@@ -78,22 +75,23 @@ def examine_second_run(
         return first, Escalation(problem=problem, directory=directory, notes=notes)
 
 
-def _recorded(case: Case, first: FirstRun, plan: Plan, attempt: Attempt) -> tuple[FirstRun, Escalation]:
+def _recorded(case: Case, first: Result, plan: Plan, attempt: Attempt) -> tuple[Result, Escalation]:
     first, dump = leave_out_unwritten(case, first, _read(case, first, attempt))
     measured = _measured(case, first, dump)
     second = _second(first, plan, attempt, dump)
     keys = [record.key for record in second.records.values()]
     disagreements = _disagreements(case, first, keys, second.records)
-    unlike = fed_otherwise(first.fed, fed(case), case.tolerances) if disagreements or measured.cells else ()
+    differs = disagreements or measured.cells
+    unlike = fed_otherwise(first.run.fed, fed(case), case.tolerances) if differs else ()
     problem = disagreement_words(first, disagreements) if disagreements else ""
     return record_with_tensors(case, first, second, fed_words(unlike) if unlike else problem, measured)
 
 
-def _measured(case: Case, first: FirstRun, dump: Dump) -> Measured:
+def _measured(case: Case, first: Result, dump: Dump) -> Measured:
     """Return whether the test repeats, as far as a run that dumps tensors of some layers can tell."""
     if _was_text(first) and case.runtime.name != "emulator":
         return once("the second run dumped tensors, whose statistics no device has computed")
-    before = StatsTable.from_records(first.dump.records if first.dump is not None else ())
+    before = StatsTable.from_records(first.run.records)
     again = judge_tables(before, StatsTable.from_records(dump.records), case.tolerances)
     found = deviations(again, case.tolerances)
     strays = np.any(found.largest > _RECOMPUTED, axis=1) | found.uncountable
@@ -101,14 +99,14 @@ def _measured(case: Case, first: FirstRun, dump: Dump) -> Measured:
     return repeated(alike, filtered=bool(case.request.layers))
 
 
-def _explained(case: Case, first: FirstRun, plan: Plan, attempt: Attempt) -> Escalation:
+def _explained(case: Case, first: Result, plan: Plan, attempt: Attempt) -> Escalation:
     dump = _read(case, first, attempt)
     second = _second(first, plan, attempt, dump)
     golden = case.goldens.read_if_any()
     tensors = read_tensors(golden, case.goldens.store) if golden is not None else {}
     findings = _findings(case, first, plan, second.records, tensors)
     findings = with_patterns(findings, second.records, tensors)
-    findings, notes = with_reference(case, first, findings, second.records)
+    findings, notes = _against_reference(case, first, findings, second.records)
     lost = {str(finding.key.sanitised) for finding in findings if finding.healthy}
     records = [*second.records.values()]
     isolated, told = isolate_suspects(
@@ -116,7 +114,7 @@ def _explained(case: Case, first: FirstRun, plan: Plan, attempt: Attempt) -> Esc
     )
     notes += told
     layers = tuple(dict.fromkeys(r.key.layer for r in second.records.values() if r.payload is not None))
-    drawing = drawing_alike(case, first.dump) if first.dump is not None else ()
+    drawing = drawing_alike(case, first.run.dump) if first.run.dump is not None else ()
     return Escalation(
         findings,
         layers,
@@ -129,38 +127,38 @@ def _explained(case: Case, first: FirstRun, plan: Plan, attempt: Attempt) -> Esc
     )
 
 
-def _alike(case: Case, first: FirstRun, records: Mapping[str, TensorRecord]) -> Mapping[str, TensorRecord]:
+def _alike(case: Case, first: Result, records: Mapping[str, TensorRecord]) -> Mapping[str, TensorRecord]:
     """Return the tensors that the golden is to keep and that are those of the first run."""
-    if first.kept is None:
+    if first.run.kept is None:
         return {}
-    wanted = {sanitise(layer) for layer in first.kept.layers}
+    wanted = {sanitise(layer) for layer in first.run.kept.layers}
     kept = {key: one for key, one in records.items() if one.payload and sanitise(one.key.layer) in wanted}
     disagreements = _disagreements(case, first, [one.key for one in kept.values()], records)
     return {key: one for key, one in kept.items() if key not in disagreements}
 
 
-def _read(case: Case, first: FirstRun, attempt: Attempt) -> Dump:
+def _read(case: Case, first: Result, attempt: Attempt) -> Dump:
     """Read the second run's dump, under the first one's names; its statistics are defined as that one's."""
-    comparison = first.outcome.comparison
+    comparison = first.comparison
     dump = attempt.read(case.steps_of("reading the second dump"), acl=_was_text(first))
     if first.part:
         dump = by_rank(dump).get(first.part, dump)
-    if first.dump is not None:
-        dump = under_first_keys(first.dump, dump)
+    if first.run.dump is not None:
+        dump = under_first_keys(first.run.dump, dump)
     if comparison is not None:
         dump = with_raw_names(dump, by_file_names(v.key.layer for v in comparison.failing))
     return dump
 
 
-def _was_text(first: FirstRun) -> bool:
+def _was_text(first: Result) -> bool:
     """Whether the first run's statistics are CANN's own, printed with few digits, and not computed here."""
-    records = first.dump.records if first.dump else ()
+    records = first.run.records
     return any(record.stats is not None and record.stats.digits is not None for record in records)
 
 
-def _second(first: FirstRun, plan: Plan, attempt: Attempt, dump: Dump) -> SecondRun:
-    alike = alike_layers(*filter(None, (first.dump, dump)))
-    records = _wanted_records(dump, plan, first.outcome.comparison, alike)
+def _second(first: Result, plan: Plan, attempt: Attempt, dump: Dump) -> SecondRun:
+    alike = alike_layers(*filter(None, (first.run.dump, dump)))
+    records = _wanted_records(dump, plan, first.comparison, alike)
     return SecondRun(attempt.directory, records, alike, plan.notes)
 
 
@@ -192,15 +190,15 @@ def _wanted_records(
 
 def _findings(
     case: Case,
-    first: FirstRun,
+    first: Result,
     plan: Plan,
     records: Mapping[str, TensorRecord],
     tensors: Mapping[str, np.ndarray],
 ) -> tuple[Finding, ...]:
     layers = {sanitise(layer) for layer in plan.layers}
-    failing = [key for key in failing_keys(first.outcome) if sanitise(key.layer) in layers]
+    failing = [key for key in first.failing_keys if sanitise(key.layer) in layers]
     disagreements = _disagreements(case, first, failing, records)
-    numerics = first.outcome.numerics
+    numerics = first.numerics
     tolerances = _tolerances(case, first)
     tolerances = tolerances.under(numerics.bounds) if numerics is not None else tolerances
     found, told = [], case.steps_of("comparing the tensors of the second run")
@@ -212,17 +210,17 @@ def _findings(
 
 
 def _against_golden(
-    first: FirstRun, tolerances: Tolerances, findings: Sequence[Finding], records: Mapping[str, TensorRecord]
+    first: Result, tolerances: Tolerances, findings: Sequence[Finding], records: Mapping[str, TensorRecord]
 ) -> tuple[Finding, ...]:
     """Add to the findings how the second run's tensors compare with the golden.
 
     Where all that failed in the first run is within tolerance in the second one, that has not reproduced it.
     """
-    before = first.outcome.comparison
+    before = first.comparison
     if before is None:
         return tuple(findings)
     here = [records[key] for f in findings if (key := str(f.key.sanitised)) in records]
-    measured = tolerances.with_measured(first.outcome.measured)
+    measured = tolerances.with_measured(first.measured)
     after = judge_tables(before.golden, StatsTable.from_records(here), measured)
     reasons = {str(verdict.key.sanitised): verdict.reasons for verdict in before.failing}
     places = {str(verdict.key.sanitised): (at, verdict) for at, verdict in enumerate(after.verdicts())}
@@ -247,23 +245,23 @@ def _against_golden(
     return tuple(found)
 
 
-def _tolerances(case: Case, first: FirstRun) -> Tolerances:
+def _tolerances(case: Case, first: Result) -> Tolerances:
     """Return the test's tolerances for all layers of the first run and its golden, failing or not."""
-    comparison = first.outcome.comparison
+    comparison = first.comparison
     if comparison is not None:
         return case.tolerances.for_layers_of(comparison.golden.keys, comparison.actual.keys)
-    records = first.dump.records if first.dump is not None else ()
+    records = first.run.records
     return case.tolerances.for_layers_of(str(record.key) for record in records)
 
 
 def _disagreements(
-    case: Case, first: FirstRun, failing: Iterable[TensorKey], records: Mapping[str, TensorRecord]
+    case: Case, first: Result, failing: Iterable[TensorKey], records: Mapping[str, TensorRecord]
 ) -> dict[str, dict[str, tuple[object, object]]]:
     """Statistics in which the runs disagree beyond the test's tolerances, by sanitised key.
 
     The second run's statistics are recomputed from its tensors, with ACL's own way of treating NaN.
     """
-    dumped = first.dump.records if first.dump is not None else ()
+    dumped = first.run.records
     wanted = {str(key.sanitised) for key in failing} & records.keys()
     before = [record for record in dumped if str(record.key.sanitised) in wanted]
     after = [records[str(record.key.sanitised)] for record in before]
@@ -359,3 +357,38 @@ def _loaded(record: TensorRecord) -> np.ndarray | None:
         return load(record.payload, record.dtype, record.shape)
     except DumpError:
         return None  # a note of the finding says so
+
+
+def _against_reference(
+    case: Case, first: Result, findings: Sequence[Finding], records: Mapping[str, TensorRecord]
+) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+    """Add to the findings what the elements are off from the reference's.
+
+    The reference runs again, on what the second run was fed, for just these layers.
+
+    Returns:
+        The findings, and a note where the reference could not be computed.
+    """
+    result = first.reference
+    if case.reference is None or result is None or result.comparison is None or not result.failing:
+        return tuple(findings), ()
+    failing = {str(verdict.key.sanitised) for verdict in result.comparison.failing}
+    layers = {sanitise(verdict.key.layer) for verdict in result.comparison.failing}
+    wanted = [record for record in records.values() if sanitise(record.key.layer) in layers]
+    dumped = first.run.records
+    case.reference.settle(case.goldens.facts(case.runtime.producer()))  # this may be another process
+    try:
+        compared = case.reference.compare(wanted, dumped=dumped, patterns=SEARCHED)
+    except NpudumpError as error:
+        return tuple(findings), (f"the second run was not compared with the reference: {error}",)
+    found = {str(e.actual.key.sanitised): e for e in compared.expected}
+    added = []
+    for finding in findings:
+        key = str(finding.key.sanitised)
+        expected = found.get(key) if key in failing else None
+        if expected is not None and expected.elements is not None:
+            told = replace(finding, reference=expected.elements.difference)
+            added.append(replace(told, reference_pattern=expected.pattern))
+        else:
+            added.append(replace(finding, reference=None))
+    return tuple(added), compared.notes

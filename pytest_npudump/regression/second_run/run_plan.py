@@ -3,42 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import resolve_raw_names
 from pytest_npudump.errors import DumpError
-from pytest_npudump.explain.operator_alone import ACQUITTED
+from pytest_npudump.explain.operator_alone import ACQUITTED, UPSTREAM, nearest_first
 from pytest_npudump.explain.operator_alone import UNKNOWN as NOT_JUDGED
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 from pytest_npudump.language.text import first_of
 from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
-from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression import result as status
+from pytest_npudump.regression.dataflow import edges_of_device, edges_of_run
 from pytest_npudump.regression.measured_noise import further_runs
-from pytest_npudump.regression.outcome import Escalation, FirstRun, ThirdRun
 from pytest_npudump.regression.recording import needs_processes
-from pytest_npudump.regression.second_run.suspected import (
-    edges_of_device,
-    edges_of_run,
-    failing_layers,
-    feeders_of,
-    known_keys,
-    largest_of,
-    needs_inputs,
-    sizes_of,
-    sizes_with_inputs,
-    suspects_of,
-    upstream_of,
-)
-from pytest_npudump.regression.unwritten import read_probe
+from pytest_npudump.regression.result import Escalation, Result, ThirdRun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_npudump.dump.records import Dump, TensorKey
     from pytest_npudump.graph.edges import Edges
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.outcome import FirstRun
+    from pytest_npudump.regression.result import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +69,20 @@ class Plan:
         return (self.measures or explaining) if self.runs else 0
 
 
-def plan_second_run(case: Case, first: FirstRun) -> Plan | None:
+def plan_second_run(case: Case, first: Result) -> Plan | None:
     """Decide whether the test runs again, and with which layers; None where there is nothing to find out."""
-    outcome, dump = first.outcome, first.dump
+    outcome, dump = first, first.run.dump
     if dump is None:
         return None
-    if first.to_measure:
-        return Plan((), measures=first.to_measure)
+    if first.run.to_measure:
+        return Plan((), measures=first.run.to_measure)
     if outcome.status == status.PENDING:
         if problem := needs_processes(case, dump):
             return Plan((), skipped=Escalation(problem=problem))
-        wanted = first.kept.layers if first.kept is not None else ()
+        wanted = first.run.kept.layers if first.run.kept is not None else ()
         plan = _plan(case, first, dump, wanted) if wanted else Plan(())
-        if read_probe(case.directory) is not None or _tells_repetition(case, dump):
+        repeats = further_runs(case) > 0 and sum(sizes_of(dump).values()) <= case.settings.dump_limit
+        if repeats or case.folder.read_probe() is not None:
             plan = replace(plan, raw_layers=())  # what may be unwritten, or not repeat, is dumped too
         if plan.omitted and plan.runs:
             plan = replace(plan, skipped=Escalation(omitted=plan.omitted, problem=plan.notes[0]))
@@ -103,24 +92,24 @@ def plan_second_run(case: Case, first: FirstRun) -> Plan | None:
     return _plan_explanation(case, first, dump)
 
 
-def _plan_explanation(case: Case, first: FirstRun, dump: Dump) -> Plan | None:
+def _plan_explanation(case: Case, first: Result, dump: Dump) -> Plan | None:
     """Plan for the layers that fail, those under suspicion first, and for what these read.
 
     Where none fails: for those whose tensors an approval of the run would keep.
     """
-    failing = failing_layers(first.outcome)
-    also = first.kept.lacking(dump) if first.kept is not None else ()
+    failing = failing_layers(first)
+    also = first.run.kept.lacking(dump) if first.run.kept is not None else ()
     if not failing:
         alone = case.exchange is None and not first.part  # what ranks share is not approved by what one left
         return _plan(case, first, dump, also) if also and alone else None
     edges = edges_of_run(case, first, dump)
-    suspects = suspects_of(first.outcome)
+    suspects = suspects_of(first)
     return plan_suspects(case, first, dump, suspects, failing, edges=edges, also=also)
 
 
 def plan_suspects(
     case: Case,
-    first: FirstRun,
+    first: Result,
     dump: Dump,
     suspects: tuple[TensorKey, ...],
     failing: tuple[str, ...],
@@ -151,11 +140,6 @@ def plan_suspects(
     return replace(_plan(case, first, dump, wanted, beside), suspects=suspects)
 
 
-def _tells_repetition(case: Case, dump: Dump) -> bool:
-    """Whether the run that dumps the golden's tensors can dump all others too, to see whether they repeat."""
-    return further_runs(case) > 0 and sum(sizes_of(dump).values()) <= case.settings.dump_limit
-
-
 def _nearest_first(
     suspects: tuple[TensorKey, ...], upstream: tuple[str, ...], failing: tuple[str, ...]
 ) -> tuple[str, ...]:
@@ -169,7 +153,7 @@ def _nearest_first(
 
 def _plan(
     case: Case,
-    first: FirstRun,
+    first: Result,
     dump: Dump,
     wanted: tuple[str, ...],
     beside: frozenset[str] = frozenset(),
@@ -233,7 +217,7 @@ def _within_limit(
 
 
 def _raw_layers(
-    case: Case, first: FirstRun, dump: Dump, layers: tuple[str, ...]
+    case: Case, first: Result, dump: Dump, layers: tuple[str, ...]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the raw names to dump for ``layers``, and those that none is known for."""
     consumers, lonely = _consumers(dump, layers)
@@ -241,7 +225,7 @@ def _raw_layers(
     if dump.raw_names:
         return layers, lonely
     wanted = {sanitise(layer) for layer in layers}
-    keys = known_keys(first.outcome)
+    keys = known_keys(first)
     models = case.runtime.activity.models
     known: Mapping[str, Any] = {"request": case.request, "golden_keys": keys, "tree": dump.root}
     try:
@@ -272,7 +256,7 @@ _ONCE = "not run: pytest, or another plugin that runs the test, lets it run once
 _REPEATED = "not run: the test had failed by itself before, and another plugin repeated it"
 
 
-def agreed_plan(case: Case, first: FirstRun, *, repeated: bool, repeatable: bool) -> Plan | None:
+def agreed_plan(case: Case, first: Result, *, repeated: bool, repeatable: bool) -> Plan | None:
     """Decide whether the test runs again, and with which layers; None where there is nothing to find out.
 
     A model whose ranks wait for each other runs on all of them or on none: a rank with nothing to find out
@@ -305,7 +289,7 @@ _TWICE = 2
 """Value of ``escalate`` that asks for it."""
 
 
-def plan_third_run(case: Case, first: FirstRun, escalation: Escalation) -> Plan | None:
+def plan_third_run(case: Case, first: Result, escalation: Escalation) -> Plan | None:
     """Decide whether the test runs a third time, and with which layers; None where nothing is left to see.
 
     Suspects are what feeds an operator that was acquitted, as the change came in with that, and those whose
@@ -316,8 +300,8 @@ def plan_third_run(case: Case, first: FirstRun, escalation: Escalation) -> Plan 
         first: its first run.
         escalation: what the second run has found.
     """
-    dump = first.dump
-    if case.settings.escalate < _TWICE or case.exchange is not None or dump is None or first.outcome.good:
+    dump = first.run.dump
+    if case.settings.escalate < _TWICE or case.exchange is not None or dump is None or first.good:
         return None
     if escalation.problem or escalation.reproduced is False:
         return None
@@ -381,3 +365,115 @@ def joined(second: Escalation, third: Escalation) -> Escalation:
         notes=(*second.notes, *third.notes, f"a third run (--npudump-escalate=twice) dumped {names}"),
         third=told,
     )
+
+
+def suspects_of(outcome: Result) -> tuple[TensorKey, ...]:
+    """Return the outputs to be judged by their inputs, in order of execution.
+
+    They are each independent source and where its change begins; the first failure where no source is known.
+    """
+    found: list[TensorKey] = []
+    for source in outcome.sources.independent if outcome.sources is not None else ():
+        found += [source.key] if source.begins is None else [source.key, source.begins]
+    outputs = [key for key in dict.fromkeys(found or outcome.failing_keys) if key.io == "output"]
+    return tuple(outputs if found else outputs[:1])
+
+
+def known_keys(outcome: Result) -> tuple[str, ...]:
+    """Return the texts of the keys that the golden and the reference know, with the raw names of layers."""
+    found = (outcome.comparison, outcome.reference.comparison if outcome.reference is not None else None)
+    return tuple(key for comparison in found if comparison is not None for key in comparison.golden.keys)
+
+
+def failing_layers(outcome: Result) -> tuple[str, ...]:
+    """Layers with values to look at: a missing one has none, a new one has nothing to be compared with.
+
+    Each is there once, under its raw name where the golden or the reference knows that.
+    """
+    names: dict[str, str] = {}
+    for key in outcome.failing_keys:
+        plain = sanitise(key.layer)
+        if names.get(plain, plain) == plain:
+            names[plain] = key.layer
+    return tuple(names.values())
+
+
+def feeders_of(edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> tuple[str, ...]:
+    """Return the layers whose outputs are what the suspects read, as far as that is known, nearest first.
+
+    Args:
+        edges: of the first run.
+        dump: that run's; what it has not dumped is left out.
+        suspects: the outputs under suspicion.
+    """
+    dumped = {sanitise(record.key.layer): record.key.layer for record in dump.records}
+    ports = (port for key in suspects for port in edges.feeds.get(sanitise(key.layer), ()))
+    layers = (sanitise(port.layer) for port in ports if port not in (None, UNKNOWN, SEVERAL))
+    return tuple(dict.fromkeys(dumped[layer] for layer in layers if layer in dumped))
+
+
+def upstream_of(edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> tuple[str, ...]:
+    """Return the layers that the suspects depend on, nearest first: what feeds them, and a number beyond.
+
+    Args:
+        edges: of the first run.
+        dump: that run's; what it has not dumped is looked through, and left out.
+        suspects: the outputs under suspicion.
+    """
+    dumped = {sanitise(record.key.layer): record.key.layer for record in dump.records}
+    starts = list(dict.fromkeys(sanitise(key.layer) for key in suspects))
+
+    def feeding(layer: str) -> Sequence[str]:
+        ports = edges.feeds.get(layer, ())
+        return [sanitise(port.layer) for port in ports if port is not None and port.slot >= 0]
+
+    direct = {layer for start in starts for layer in feeding(start)}.intersection(dumped) - {*starts}
+    every = nearest_first("", lambda layer: feeding(layer) if layer else starts)
+    found = (dumped[layer] for layer in every if layer in dumped and layer not in starts)
+    return tuple(islice(found, len(direct) + UPSTREAM))
+
+
+def needs_inputs(case: Case, edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> bool:
+    """Whether a suspect reads what no dumped output is known to be: it is dumped as an input, then."""
+    if (case.request.scene, case.request.dump_mode) != ("model", "output"):
+        return False
+    sizes = _output_sizes(dump)
+    return any(size is None for key in suspects for size in _input_sizes(key.layer, edges, sizes))
+
+
+def _output_sizes(dump: Dump) -> dict[tuple[str, int], int]:
+    """Return the bytes of each output that was dumped, by its layer as file names spell it, and its slot."""
+    return {
+        (sanitise(record.key.layer), record.key.slot): record.size or 0
+        for record in dump.records
+        if record.key.io == "output"
+    }
+
+
+def _input_sizes(layer: str, edges: Edges, outputs: Mapping[tuple[str, int], int]) -> tuple[int | None, ...]:
+    """Return the bytes of what a layer reads, constants left out; None where no dumped one is known."""
+    ports = edges.feeds.get(sanitise(layer), (UNKNOWN,))
+    return tuple(outputs.get((sanitise(port.layer), port.slot)) for port in ports if port is not None)
+
+
+def sizes_of(dump: Dump) -> dict[str, int]:
+    """Return the bytes that a dump has of each layer, as file names spell it."""
+    sizes: dict[str, int] = {}
+    for record in dump.records:
+        layer = sanitise(record.key.layer)
+        sizes[layer] = sizes.get(layer, 0) + (record.size or 0)
+    return sizes
+
+
+def largest_of(dump: Dump) -> int:
+    """Return the bytes of the largest tensor of a dump, which stand for those of a tensor that it lacks."""
+    return max((record.size or 0 for record in dump.records), default=0)
+
+
+def sizes_with_inputs(edges: Edges, dump: Dump, wanted: Iterable[str]) -> dict[str, int]:
+    """Return the bytes of layers by file names, what they read included, as far as the dump tells."""
+    sizes, unknown, outputs = sizes_of(dump), largest_of(dump), _output_sizes(dump)
+    for layer in wanted:
+        read = (unknown if size is None else size for size in _input_sizes(layer, edges, outputs))
+        sizes[sanitise(layer)] = sizes.get(sanitise(layer), unknown) + sum(read)
+    return sizes

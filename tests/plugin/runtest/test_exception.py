@@ -166,7 +166,7 @@ def test_an_error_of_the_device_without_a_dump_does_not_pass(project: Project) -
         """        model.run(image)
     with npu_dump.load_model("small.onnx") as model:
         import shutil
-        shutil.rmtree(npu_dump._test.state.attempt.dump_path / "extra-info")
+        shutil.rmtree(npu_dump._test.attempt.dump_path / "extra-info")
 """,
     )
     project.marked("scene='exception', isolation='none'", body=body)

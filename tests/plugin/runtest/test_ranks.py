@@ -307,7 +307,7 @@ def test_variables_of_a_launcher_are_nobody_s_business_without_a_marked_test(
 
 
 SEVERAL = """
-    folder = next(npu_dump._test.state.attempt.dump_path.glob("*"))
+    folder = next(npu_dump._test.attempt.dump_path.glob("*"))
     shutil.copytree(folder / "0", folder / "1")
     if os.environ.get("CHANGED"):
         (path,) = (folder / "1").rglob("Softmax.head_softmax.*.csv")

@@ -22,7 +22,7 @@ from pytest_npudump.emulator.dumps.exceptions import (
 )
 from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.ranks.rank import Rank
-from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression import result as status
 from pytest_npudump.regression.attempt import Attempt
 from pytest_npudump.regression.scenes.exception import FailedOperator, examine, judge, refused_environment
 from pytest_npudump.report.scenes import finding_details, finding_sentence
@@ -30,7 +30,7 @@ from pytest_npudump.request import DumpRequest
 from pytest_npudump.runtime.base import Evidence
 
 if TYPE_CHECKING:
-    from pytest_npudump.regression.outcome import Outcome
+    from pytest_npudump.regression.result import Result
 
 SAMPLE = Path(__file__).parents[2] / "data" / "trees" / "acl-exception" / "op.1.2"
 """Written by adump itself: operator "net/op.name 1", inputs float32 and bfloat16, one float32 output."""
@@ -92,7 +92,7 @@ def run(tmp_path: Path) -> Any:
     return found
 
 
-def failed(outcome: Outcome) -> list[FailedOperator]:
+def failed(outcome: Result) -> list[FailedOperator]:
     found = [one for one in outcome.findings if isinstance(one, FailedOperator)]
     assert len(found) == len(outcome.findings)
     return found
@@ -160,25 +160,27 @@ def test_a_dump_without_a_name_tells_stream_task_and_what_is_in_it(
     assert finding_details(found)[0] == "  input.0: 6 bytes of shape [2, 3], the dump tells no data type"
 
 
-def test_a_dump_that_ge_names_itself_is_one_too(run: Any) -> None:
+NAMED = [
     # the exception_dumper.cc of older GE: no stream, microseconds; elsewhere an operator of a model dump
-    shutil.copy(SAMPLE, run.folder() / "GatherV2.GatherV21.1.1733469426252033")
-    (found,) = failed(judge(run, run.attempt))
-    assert (found.kind, found.op_type, found.task, found.layer) == ("norm", "GatherV2", 1, "net/op.name 1")
+    ("GatherV2.GatherV21.1.1733469426252033", "dump", ("norm", "GatherV2", 1, "")),
+    (f"my.ring buffer.custom.{STAMP}", "dump", ("custom", "", None, "")),
+    ("op.1.2", "dump", ("custom", "", None, "")),
+    (NORM, "dump-warm up", ("norm", "MatMul", 5, "warm up")),
+]
 
 
-def test_a_custom_dump_goes_by_its_name(run: Any) -> None:
-    shutil.copy(SAMPLE, run.folder() / f"my.ring buffer.custom.{STAMP}")
-    (found,) = failed(judge(run, run.attempt))
-    assert (found.kind, found.layer, found.task) == ("custom", "net/op.name 1", None)
-    assert "hello" in found.message
-
-
-def test_a_container_under_any_name_is_no_unreadable_file(run: Any) -> None:
-    shutil.copy(SAMPLE, run.folder() / "op.1.2")
+@pytest.mark.parametrize(("name", "part", "told"), NAMED)
+def test_a_dump_goes_by_its_name_and_what_is_in_it(
+    run: Any, name: str, part: str, told: tuple[Any, ...]
+) -> None:
+    run.exchange = SimpleNamespace(rank=Rank(0, 4, 0, 4))  # in the run's own directory any device is its own
+    shutil.copy(SAMPLE, run.folder(3, part=part) / name)
     outcome = judge(run, run.attempt)
+    (found,) = failed(outcome)
     assert outcome.problems == ()
-    assert [one.layer for one in failed(outcome)] == ["net/op.name 1"]
+    assert (found.kind, found.op_type, found.task, found.capture) == told
+    assert (found.layer, found.device, "hello" in found.message) == ("net/op.name 1", 3, True)
+    assert (f" in capture={part[5:]} (" in finding_sentence(found)) is bool(found.capture)
 
 
 def test_a_core_names_its_kernel_and_the_kernel_s_files_are_attached(run: Any) -> None:
@@ -241,12 +243,6 @@ def test_the_same_operator_failing_again_is_one_finding(run: Any) -> None:
     first, other = failed(judge(run, run.attempt))
     assert finding_sentence(first).endswith("(device 0, task 5), 3 times")
     assert (len(first.tensors), other.device, other.executions) == (3, 1, 1)
-
-
-def test_a_capture_is_named(run: Any) -> None:
-    shutil.copy(SAMPLE, run.folder(part="dump-warm up") / NORM)
-    (found,) = failed(judge(run, run.attempt))
-    assert finding_sentence(found).startswith("net/op.name 1 (MatMul) failed on the NPU in capture=warm up (")
 
 
 def test_other_files_of_the_run_are_no_exceptions(run: Any) -> None:
@@ -326,12 +322,6 @@ def test_dumps_outside_of_a_device_that_may_be_this_process_s_fail_its_test(  # 
     run.settings.device = given
     dump_outside(tmp_path, device)
     assert [found.device for found in failed(judge(run, run.attempt))] == [device]
-
-
-def test_dumps_in_the_run_s_own_directory_are_its_own_whatever_the_device(run: Any) -> None:
-    run.exchange = SimpleNamespace(rank=Rank(0, 4, 0, 4))
-    shutil.copy(SAMPLE, run.folder(3) / NORM)
-    assert [found.device for found in failed(judge(run, run.attempt))] == [3]
 
 
 def test_a_dump_in_the_working_directory_is_found_whatever_had_it_written(

@@ -1,4 +1,4 @@
-"""Overflow records of CANN's layouts, and the operators that they name."""
+"""Overflows of a run, by what CANN and MindSpore leave, against those that a golden lists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ from pytest_npudump.emulator.dumps.writer import Slot, TaskFile, write
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.record.text import parse
-from pytest_npudump.regression.scenes.overflow import Overflow, find_overflows, is_known, known_overflows
+from pytest_npudump.regression.scenes.overflow import (
+    Overflow,
+    detected_by_mindspore,
+    find_overflows,
+    is_known,
+    known_overflows,
+)
 
 DATA = Path(__file__).parents[2] / "data" / "dump" / "overflow"
 
@@ -177,3 +183,31 @@ def test_a_golden_that_does_not_map_operators_to_lists_is_refused(listed: str) -
     columns = "columns: tensor dtype shape max min avg l2norm nan -inf +inf\ntensors: |\n"
     with pytest.raises(GoldenError, match="mapping"):
         known_overflows(parse(text + columns, Path("g.yaml")))
+
+
+TREES = Path(__file__).parents[2] / "data" / "trees"
+
+
+def test_each_operator_that_was_dumped_is_a_finding_with_its_tensors() -> None:
+    dump = read_dump(TREES / "mindspore-op_fails_in_step_1", stats=False)
+    found = detected_by_mindspore(dump.records)
+    operators = {record.key.layer for record in dump.records if record.op_type != "Parameter"}
+    assert {one.layer for one in found} == operators
+    assert found[0].layer == "Default_Exp-op0"
+    first = found[0]
+    assert (first.op_type, first.kinds, first.executions) == ("Exp", ("detected by MindSpore",), 2)
+    for tensor in first.tensors:
+        assert tensor.description is not None
+        assert tensor.description.max == np.load(tensor.path).max()
+
+
+def test_turns_count_as_executions() -> None:
+    dump = read_dump(TREES / "mindspore-control_flow_multigraph", stats=False)
+    counted = {one.layer: one.executions for one in detected_by_mindspore(dump.records)}
+    assert counted["Default_Greater-op0"] == 8
+
+
+def test_dumps_of_cann_are_not_mindspore_s() -> None:
+    dump = read_dump(TREES / "acl-tensor", stats=False)
+    assert dump.records
+    assert detected_by_mindspore(dump.records) == ()

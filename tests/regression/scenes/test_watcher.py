@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -51,12 +52,53 @@ def run(*records: TensorRecord, request: DumpRequest = REQUEST) -> Any:
     return find_tramplings(Dump(Path("d"), records, raw_names=True), request)
 
 
-def test_equal_snapshots_are_no_finding(memory: Memory) -> None:
-    x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    findings, problems, compared = run(
-        memory("c.0", x, 1), memory("a/1_To_c.0", x, 2), memory("b_To_c.0", x, 3)
-    )
-    assert (findings, problems, compared) == ((), (), 2)
+NO_SNAPSHOT = "there is no snapshot of 'c.0' after {!r}: "
+BEFORE = "'a/1' runs before 'c.0' and cannot trample its output: name operators behind it"
+ABSENT = "watched operator 'c.0' is not in the dump: "
+C, A, B = "c.0", "a/1_To_c.0", "b_To_c.0"
+DUMPS: dict[str, tuple[str, Any, int, tuple[str, ...]]] = {
+    "equal": (f"{C}=0@1 {A}=0@2 {B}=0@3", None, 2, ()),
+    "whatever the order of the files": (f"{B}=1@3 {C}=0@1 {A}=0@2", ("b", "a/1", ""), 2, ()),
+    "by time on several streams": (f"{C}=0@9/1 {A}=0@2/2 {B}=1@3/2", ("b", "a/1", ""), 2, ()),
+    "by file names": ("c_0=0@1 a_1_To_c_0=1@2 b_To_c_0=1@3", ("a/1", "c.0", ""), 2, ()),
+    "each step by itself": (
+        f"{C}=0@1 {A}=0@2 {B}=0@3 {C}=1@1+1 {A}=2@2+1 {B}=2@3+1",
+        ("a/1", "c.0", "step=1"),
+        4,
+        (),
+    ),
+    "before the watched operator": (f"{A}=5@1 {C}=0@2 {B}=0@3", None, 1, (BEFORE,)),
+    "missing in a step": (
+        f"{C}=0@1 {A}=0@2 {B}=0@3 {C}=0@1+1 {A}=0@2+1",
+        None,
+        3,
+        (NO_SNAPSHOT.format("b"),),
+    ),
+    "without the watched operator": (
+        f"{A}=0@2 {B}=0@3",
+        None,
+        0,
+        ("watched operator 'c.0' was not dumped after itself: ",),
+    ),
+    "without a layer": (f"{C}=0@1 {B}=0@3", None, 1, (NO_SNAPSHOT.format("a/1"),)),
+    "without the last layer": (f"{C}=0@1 {A}=0@2", None, 1, (NO_SNAPSHOT.format("b"),)),
+    "nothing": ("", None, 0, (ABSENT,)),
+}
+"""Snapshots as ``layer=value@task/stream+step``, who tramples since when and where, and what is said."""
+
+
+@pytest.mark.parametrize("dump", DUMPS.values(), ids=DUMPS)
+def test_snapshots_are_put_in_order_and_what_cannot_be_compared_is_said(memory: Memory, dump: Any) -> None:
+    text, found, compared, said = dump
+    records = []
+    for layer, value, task, stream, step in re.findall(r"(\S+)=(\d)@(\d)(?:/(\d))?(?:\+(\d))?", text):
+        more = {"stream": int(stream or 3), "step": int(step or 0)}
+        records.append(memory(layer, np.full(4, int(value), np.int32), int(task), **more))
+    findings, problems, count = run(*records)
+    assert [(one.by, one.since, one.place) for one in findings] == [found] * (found is not None)
+    assert {one.node for one in findings} <= {"c.0"}
+    assert (count, len(problems)) == (compared, len(said))
+    assert all(problem.startswith(start) for problem, start in zip(problems, said, strict=True))
 
 
 def test_without_layers_each_operator_behind_the_watched_one_is_looked_at(memory: Memory) -> None:
@@ -91,74 +133,6 @@ def test_changed_elements_are_counted_and_the_first_is_named(memory: Memory) -> 
     assert (found.by, found.since, found.node) == ("a/1", "c.0", "c.0")
     assert (found.change.changed, found.change.count, found.change.first) == (37, 4096, (0, 12))
     assert (found.change.before, found.change.after) == (0.0, 7.0)
-
-
-def test_a_change_is_laid_to_the_first_operator_behind_it_whatever_the_order_of_the_files(
-    memory: Memory,
-) -> None:
-    x = np.zeros(4, np.int32)
-    (found,), _, _ = run(
-        memory("b_To_c.0", x + 1, 3), memory("c.0", x, 1), memory("a/1_To_c.0", x, 2), request=REQUEST
-    )
-    assert (found.by, found.since) == ("b", "a/1")
-
-
-def test_operators_on_several_streams_are_ordered_by_time(memory: Memory) -> None:
-    x = np.zeros(4, np.int32)
-    (found,), problems, _ = run(
-        memory("c.0", x, 9, time=10, stream=1),
-        memory("a/1_To_c.0", x, 2, time=20, stream=2),
-        memory("b_To_c.0", x + 1, 3, time=30, stream=2),
-    )
-    assert problems == ()
-    assert (found.by, found.since) == ("b", "a/1")
-
-
-def test_snapshots_from_before_the_watched_operator_are_not_compared_and_said_so(memory: Memory) -> None:
-    x = np.zeros(4, np.int32)
-    findings, problems, compared = run(
-        memory("a/1_To_c.0", x + 5, 1), memory("c.0", x, 2), memory("b_To_c.0", x, 3)
-    )
-    assert (findings, compared) == ((), 1)
-    assert problems == ("'a/1' runs before 'c.0' and cannot trample its output: name operators behind it",)
-
-
-def test_a_snapshot_missing_in_one_step_is_a_problem(memory: Memory) -> None:
-    x = np.zeros(4, np.int32)
-    records = [memory("c.0", x, 1), memory("a/1_To_c.0", x, 2), memory("b_To_c.0", x, 3)]
-    records += [memory("c.0", x, 1, step=1), memory("a/1_To_c.0", x, 2, step=1)]
-    _, (problem,), _ = run(*records)
-    assert problem.startswith("there is no snapshot of 'c.0' after 'b': ")
-
-
-@pytest.mark.parametrize("missing", [0, 1, 2, (0, 1, 2)])
-def test_nothing_to_compare_never_passes(memory: Memory, missing: int | tuple[int, ...]) -> None:
-    x = np.zeros(4, np.int32)
-    records = [memory("c.0", x, 1), memory("a/1_To_c.0", x, 2), memory("b_To_c.0", x, 3)]
-    gone = missing if isinstance(missing, tuple) else (missing,)
-    _, problems, _ = run(*(record for index, record in enumerate(records) if index not in gone))
-    assert problems
-
-
-def test_sanitised_names_are_understood(memory: Memory) -> None:
-    x = np.zeros(4, np.int32)
-    (found,), problems, _ = run(
-        memory("c_0", x, 1), memory("a_1_To_c_0", x + 1, 2), memory("b_To_c_0", x + 1, 3)
-    )
-    assert problems == ()
-    assert (found.by, found.node) == ("a/1", "c.0")
-
-
-def test_each_step_is_compared_by_itself(memory: Memory) -> None:
-    x = np.zeros(4, np.int32)
-    records = []
-    for step in range(2):
-        values = x + step
-        records += [memory("c.0", values, 1, step=step), memory("a/1_To_c.0", values + step, 2, step=step)]
-        records.append(memory("b_To_c.0", values + step, 3, step=step))
-    (found,), problems, compared = run(*records)
-    assert problems == ()
-    assert (found.place, compared) == ("step=1", 4)
 
 
 @pytest.mark.parametrize(

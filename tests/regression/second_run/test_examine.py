@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression import result as status
 from tests.regression.conftest import HEALTHY, REGRESSED, Flow, files, float16_at_end, run, unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_npudump.regression.outcome import Escalation
+    from pytest_npudump.regression.result import Escalation
     from pytest_npudump.regression.session import CaseSession
 
 
@@ -36,13 +36,13 @@ def _both(
     """Make a first run that fails and a second one that leaves ``second``."""
     session = flow.session(flow.case(**given), REGRESSED, second, change=change)
     run(session)
-    assert session.state.wants_second_run
+    assert session.wants_second_run
     run(session)
     assert not session.good
-    assert session.state.outcome is not None
-    assert session.state.outcome.status == status.FAILED
-    assert session.state.escalation is not None
-    return session, session.state.escalation
+    assert session.judged is not None
+    assert session.judged.status == status.FAILED
+    assert session.result.escalation is not None
+    return session, session.result.escalation
 
 
 def test_a_failure_that_reproduces_is_said_to(flow: Flow) -> None:
@@ -89,7 +89,7 @@ def test_a_tensor_is_compared_with_the_golden_s_element_by_element(flow: Flow) -
 def test_only_files_of_the_layers_that_fail_are_kept(flow: Flow) -> None:
     flow.record()
     session, _ = _both(flow, REGRESSED)
-    assert files(session.state.attempt.dump_path) == ["net_MatMul@0", "net_Softmax@0"]
+    assert files(session.attempt.dump_path) == ["net_MatMul@0", "net_Softmax@0"]
 
 
 def test_a_tensor_that_the_second_run_lacks_is_named(flow: Flow) -> None:
@@ -115,8 +115,8 @@ def test_a_second_run_of_which_a_part_was_not_dumped_explains_nothing(flow: Flow
     run(session)
     flow.runtime.activity.evidence.undumped.append("a graph was replayed")
     run(session)
-    assert session.state.escalation is not None
-    assert session.state.escalation.problem.endswith("is in its dump: a graph was replayed")
+    assert session.result.escalation is not None
+    assert session.result.escalation.problem.endswith("is in its dump: a graph was replayed")
 
 
 def test_layers_beyond_the_limit_are_named_beside_what_was_found(flow: Flow) -> None:
@@ -150,8 +150,8 @@ def test_a_recording_whose_second_run_does_not_bear_it_out_records_nothing(
     session = flow.session(case, HEALTHY, second, change=change)
     run(session)
     run(session)
-    assert (session.good, session.state.recording) == (False, None)
-    assert session.state.escalation is not None
-    told = (*session.result.outcome.problems, session.state.escalation.problem)
+    assert (session.good, session.recording) == (False, None)
+    assert session.result.escalation is not None
+    told = (*session.result.problems, session.result.escalation.problem)
     assert problem in " ".join(told)
     assert not flow.golden.exists()

@@ -11,8 +11,13 @@ from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
 from pytest_npudump.explain.operator_alone import UPSTREAM
 from pytest_npudump.graph.edges import Edges, Port
 from pytest_npudump.graph.edges import GraphNode as Node
-from pytest_npudump.regression.second_run.run_plan import plan_second_run, plan_suspects
-from pytest_npudump.regression.second_run.suspected import edges_of_run, needs_inputs, upstream_of
+from pytest_npudump.regression.dataflow import edges_of_run
+from pytest_npudump.regression.second_run.run_plan import (
+    needs_inputs,
+    plan_second_run,
+    plan_suspects,
+    upstream_of,
+)
 from tests.regression.conftest import BOTH, HEALTHY, PRINTED, REGRESSED, Flow
 
 if TYPE_CHECKING:
@@ -27,96 +32,71 @@ def _plan(flow: Flow, sample: Path, **given: Any) -> Plan | None:
     return plan_second_run(case, flow.first(case, sample))
 
 
-def test_a_run_that_passes_needs_no_second(flow: Flow) -> None:
-    flow.record()
-    assert _plan(flow, HEALTHY) is None
+UPDATE: dict[str, Any] = {"update_golden": "all"}
+DIFFER, EXCEEDED = BOTH[2:], "the tensors of 2 layers exceed --npudump-dump-limit"
+PLANS: dict[str, tuple[Any, ...]] = {
+    "all differing, in order of execution": ({}, REGRESSED, DIFFER, (), ""),
+    "room for both": ({"dump_limit": MATMUL + SOFTMAX}, REGRESSED, DIFFER, (), ""),
+    "a byte too little": ({"dump_limit": MATMUL + SOFTMAX - 1}, REGRESSED, DIFFER[:1], DIFFER[1:], EXCEEDED),
+    "room for one": ({"dump_limit": MATMUL}, REGRESSED, DIFFER[:1], DIFFER[1:], EXCEEDED),
+    "room for none": (
+        {"dump_limit": MATMUL - 1},
+        REGRESSED,
+        None,
+        DIFFER,
+        f"{EXCEEDED} ({MATMUL - 1} bytes)",
+    ),
+    "a recording's tensors": ({"golden_tensors": ("net/S*",), **UPDATE}, HEALTHY, DIFFER[1:], (), ""),
+    "too many of these": (
+        {"golden_tensors": DIFFER, "dump_limit": MATMUL, **UPDATE},
+        HEALTHY,
+        None,
+        DIFFER[1:],
+        EXCEEDED,
+    ),
+    "a recording without tensors": (UPDATE, HEALTHY, (), (), ""),
+    "a run that passes": ({}, HEALTHY, (), (), ""),
+    "not by the marker": ({"escalate": False}, REGRESSED, (), (), ""),
+    "nothing that can be read": ({}, "empty", (), (), ""),
+}
+"""What a marker asks for, a run, and the layers of its plan: none without a plan, None where it says why."""
 
 
-def test_the_layers_that_differ_are_dumped_in_execution_order(flow: Flow) -> None:
+@pytest.mark.parametrize("case", PLANS.values(), ids=PLANS)
+def test_a_second_run_dumps_what_is_to_be_explained_or_kept_and_has_room(flow: Flow, case: Any) -> None:
+    given, sample, layers, omitted, note = case
     flow.record()
-    plan = _plan(flow, REGRESSED)
+    (flow.folder / "empty").mkdir()
+    plan = _plan(flow, flow.folder / sample if sample == "empty" else sample, **given)
+    if layers == ():
+        assert plan is None
+        return
     assert plan is not None
-    assert plan.runs
-    assert plan.layers == plan.raw_layers == ("net/MatMul@0", "net/Softmax@0")
-    assert (plan.omitted, plan.notes, plan.accompanies) == ((), (), False)
+    assert (plan.runs, plan.accompanies) == (layers is not None, False)
+    if plan.skipped is not None:
+        assert (layers, plan.skipped.omitted) == (None, omitted)
+        assert note in plan.skipped.problem
+    else:
+        assert (plan.layers, plan.raw_layers, plan.omitted) == (layers, layers, omitted)
+        assert bool(plan.notes) is bool(note)
+        assert note in " ".join(plan.notes)
 
 
-def test_layers_that_only_one_side_has_are_not_dumped(flow: Flow) -> None:
+def test_the_option_is_not_overruled(flow: Flow) -> None:
+    flow.record()
+    flow.settings = flow.settings._replace(escalate=False)
+    assert _plan(flow, REGRESSED) is None
+
+
+def test_layers_that_only_one_side_has_are_not_dumped_and_alone_need_no_second_run(flow: Flow) -> None:
     flow.record(layers=())
     plan = _plan(flow, REGRESSED, layers=())
     assert plan is not None
-    assert "net/Conv@13" not in plan.layers
-    assert "net/Conv@22" not in plan.layers
-
-
-def test_a_failure_without_a_value_to_look_at_needs_no_second_run(flow: Flow) -> None:
+    assert not {"net/Conv@13", "net/Conv@22"} & {*plan.layers}
     flow.record(layers=("net/*@0",))
     golden = flow.golden.read_text()
     flow.golden.write_text(golden.replace("net/MatMul@0", "net/Gone@0"))
     assert _plan(flow, HEALTHY, layers=("net/*@0",)) is None
-
-
-@pytest.mark.parametrize("where", ["option", "marker"])
-def test_neither_the_option_nor_the_marker_is_overruled(flow: Flow, where: str) -> None:
-    flow.record()
-    if where == "option":
-        flow.settings = flow.settings._replace(escalate=False)
-        assert _plan(flow, REGRESSED) is None
-    else:
-        assert _plan(flow, REGRESSED, escalate=False) is None
-
-
-def test_a_run_that_cannot_be_read_is_not_explained(flow: Flow) -> None:
-    flow.record()
-    empty = flow.folder / "empty"
-    empty.mkdir()
-    assert _plan(flow, empty) is None
-
-
-@pytest.mark.parametrize(
-    ("limit", "layers"),
-    [
-        (MATMUL + SOFTMAX, BOTH[2:]),
-        (MATMUL + SOFTMAX - 1, BOTH[2:3]),
-        (MATMUL, BOTH[2:3]),
-    ],
-)
-def test_as_many_layers_are_dumped_as_the_limit_in_bytes_has_room_for(
-    flow: Flow, limit: int, layers: tuple[str, ...]
-) -> None:
-    flow.record()
-    plan = _plan(flow, REGRESSED, dump_limit=limit)
-    assert plan is not None
-    assert (plan.runs, plan.layers, plan.raw_layers) == (True, layers, layers)
-    assert plan.omitted == BOTH[2 + len(layers) :]
-    assert bool(plan.notes) is bool(plan.omitted)
-
-
-def test_without_room_for_one_layer_there_is_no_second_run_and_the_report_says_why(flow: Flow) -> None:
-    flow.record()
-    plan = _plan(flow, REGRESSED, dump_limit=MATMUL - 1)
-    assert plan is not None
-    assert not plan.runs
-    assert plan.skipped is not None
-    assert plan.skipped.omitted == ("net/MatMul@0", "net/Softmax@0")
-    assert f"the tensors of 2 layers exceed --npudump-dump-limit ({MATMUL - 1} bytes)" in plan.skipped.problem
-
-
-def test_a_recording_with_tensors_runs_again_for_just_these(flow: Flow) -> None:
-    plan = _plan(flow, HEALTHY, golden_tensors=("net/S*",), update_golden="all")
-    assert plan is not None
-    assert (plan.runs, plan.raw_layers) == (True, ("net/Softmax@0",))
-
-
-def test_a_recording_whose_tensors_exceed_the_limit_does_not_run_again(flow: Flow) -> None:
-    plan = _plan(flow, HEALTHY, golden_tensors=BOTH[2:], update_golden="all", dump_limit=MATMUL)
-    assert plan is not None
-    assert plan.skipped is not None
-    assert plan.skipped.omitted == ("net/Softmax@0",)
-
-
-def test_a_recording_without_tensors_needs_no_second_run(flow: Flow) -> None:
-    assert _plan(flow, HEALTHY, update_golden="all") is None
 
 
 def _printed(flow: Flow, **given: Any) -> Plan:
@@ -158,10 +138,10 @@ def test_what_a_source_reads_is_dumped_as_an_input_where_nothing_tells_which_out
     flow.record()
     case = flow.case()
     first = flow.first(case, REGRESSED)
-    assert first.dump is not None
+    assert first.run.dump is not None
     suspects = (TensorKey("net/Softmax@0", "output", 0),)
-    assert needs_inputs(case, Edges(), first.dump, suspects)
-    plan = plan_suspects(case, first, first.dump, suspects, BOTH[3:], edges=Edges())
+    assert needs_inputs(case, Edges(), first.run.dump, suspects)
+    plan = plan_suspects(case, first, first.run.dump, suspects, BOTH[3:], edges=Edges())
     assert (plan.inputs, plan.layers, plan.suspects) == (True, ("net/Softmax@0",), suspects)
 
 
@@ -171,11 +151,11 @@ def test_a_golden_that_keeps_edges_tells_what_is_upstream(flow: Flow) -> None:
     flow.golden.write_text(flow.golden.read_text() + "edges: |\n  " + "\n  ".join(kept) + "\n")
     case = flow.case()
     first = flow.first(case, REGRESSED)
-    assert first.dump is not None
+    assert first.run.dump is not None
     suspects = (TensorKey("net/Softmax@0", "output", 0),)
-    edges = edges_of_run(case, first, first.dump)
-    assert upstream_of(edges, first.dump, suspects) == ("net/MatMul@0", "net/Conv@19")
-    plan = plan_suspects(case, first, first.dump, suspects, BOTH[3:], edges=edges)
+    edges = edges_of_run(case, first, first.run.dump)
+    assert upstream_of(edges, first.run.dump, suspects) == ("net/MatMul@0", "net/Conv@19")
+    plan = plan_suspects(case, first, first.run.dump, suspects, BOTH[3:], edges=edges)
     assert (plan.inputs, plan.layers) == (False, ("net/Softmax@0", "net/MatMul@0", "net/Conv@19"))
 
 

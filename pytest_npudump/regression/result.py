@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_npudump.language.translation import mark
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
     from pytest_npudump.compare.patterns.pattern_search import Pattern
     from pytest_npudump.compare.stats.verdict import Comparison, Verdict
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from pytest_npudump.explain.reference import ReferenceResult
     from pytest_npudump.golden.store import Recording
     from pytest_npudump.graph.sources import Sources
+    from pytest_npudump.ranks.rank import Rank
     from pytest_npudump.record.record import Record
-    from pytest_npudump.regression.case import Origin
-    from pytest_npudump.regression.kept_layers import KeptLayers
 
 
 PASSED = mark("passed")
@@ -52,92 +51,6 @@ class SceneFinding(Protocol):
 
     def to_json(self) -> dict[str, Any]:
         """Return the finding as plain JSON data."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What the first run of a test showed.
-
-    Attributes:
-        status: one of the constants of this module.
-        golden: the golden file that decided, or would have; None in a scene that needs none.
-        comparison: None where it never came to one.
-        problems: what went wrong besides verdicts, in words; any of them fails the test.
-        notes: what a reader of the report should know.
-        tensors: number of tensors that were dumped and selected.
-        measured_bounds: number of tensors of which such a bound decides, as it is wider than the preset's.
-        environment: facts in which this run differs from the golden's, as ``name: (golden, actual)``.
-        findings: what scenes other than ``model`` and ``op`` found, in execution order.
-        reference: the comparison with an ONNX model; None where the test names none.
-        recording: what counts once all of the test has passed; None where nothing was recorded.
-        sources: the failing tensors that none explains, against the golden or, where that agrees, against the
-            reference; None where nothing fails, or nothing is known of what feeds what fails.
-        changes: what differs in tensors within tolerance, where the test is to fail for that.
-        idle_rules: rules of the file of tolerances that decide about no tensor of this test, in words.
-    """
-
-    status: str
-    golden: Path | None
-    comparison: Comparison | None = None
-    problems: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    tensors: int = 0
-    measured_bounds: int = 0
-    environment: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    findings: tuple[SceneFinding, ...] = ()
-    reference: ReferenceResult | None = None
-    recording: Recording | None = None
-    sources: Sources | None = None
-    changes: tuple[Verdict, ...] = ()
-    idle_rules: tuple[str, ...] = ()
-
-    @property
-    def good(self) -> bool:
-        """Whether the test may pass."""
-        return self.status in GOOD
-
-    @property
-    def numerics(self) -> Numerics | None:
-        """Which bounds fit the golden and this run; None where nothing was compared."""
-        return self.comparison.numerics if self.comparison is not None else None
-
-    @property
-    def measured(self) -> Calibrated | None:
-        """What was measured with the golden; None where nothing was, or nothing was compared."""
-        return self.comparison.tolerances.measured if self.comparison is not None else None
-
-
-def recorded(recording: Recording, *, notes: tuple[str, ...], tensors: int = 0) -> Outcome:
-    """Return the outcome of a run that was recorded."""
-    word = UNCHANGED if recording.staged is None else RECORDED
-    return Outcome(word, recording.path, notes=notes, tensors=tensors, recording=recording)
-
-
-@dataclass(frozen=True, slots=True)
-class FirstRun:
-    """A run that has been judged.
-
-    Attributes:
-        outcome: what it showed.
-        dump: what it left; None where it cannot be read, or a scene with a judge of its own has read it.
-        part: the rank or device of the dump that was judged, where all share one golden; "" for all of it.
-        unwritten: tensors of the dump that nothing writes, which a recording leaves out.
-        record: what was compared with the golden; None where nothing was.
-        judged_with: the golden that decided; None where there was none.
-        to_measure: how many further runs are to measure how far the test strays.
-        kept: layers whose tensors a recording of it keeps, or an approval; None where none is asked for.
-        fed: what its models were fed, where further runs are to be fed the same.
-    """
-
-    outcome: Outcome
-    dump: Dump | None = None
-    part: str = ""
-    unwritten: tuple[TensorKey, ...] = ()
-    record: Record | None = None
-    judged_with: Record | None = None
-    to_measure: int = 0
-    kept: KeptLayers | None = None
-    fed: tuple[TensorRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,27 +167,182 @@ class Escalation:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """What became of a test, for every report.
+class Origin:
+    """Which test a result is of, and what ran it: all that reports say of it besides what came of it.
 
     Attributes:
-        origin: the test.
-        outcome: what its first run showed.
-        escalation: what the second run found; None without one.
+        test: its name: that of its file, relative to pytest's rootdir, and what the file calls it.
+        runtime: what ran its models.
+        directory: where its dumps and reports lie.
+        here: the folder in which pytest was started, or kept results are judged.
+        arguments: what a user types behind ``pytest`` in that folder to run the test alone.
+        rank: of a distributed run; None for a process of its own.
+        isolated: whether each run had a process of its own.
+        artifacts: whether its reports are kept for a CI.
+        lang: the language of its reports.
+        producer: facts of the run, as a golden records them.
+        models: files of the models that ran.
+        digests: their SHA-256, of ONNX models and where somebody may run these again; "" of one that was
+            written again after it was loaded.
+        reference, reference_map: the model it was compared with, and the names in it; None without.
+    """
+
+    test: str = ""
+    runtime: str = ""
+    directory: Path = Path()
+    here: Path = Path()
+    arguments: tuple[str, ...] = ()
+    rank: Rank | None = None
+    isolated: bool = False
+    artifacts: bool = False
+    lang: str = ""
+    producer: Mapping[str, str] = field(default_factory=dict)
+    models: tuple[str, ...] = ()
+    digests: Mapping[str, str] = field(default_factory=dict)
+    reference: Path | None = None
+    reference_map: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLayers:
+    """Layers whose tensors are kept.
+
+    Attributes:
+        layers: names, as the run reported them, in the order of execution.
+        sources: those that are kept as sources of past failures, the latest first.
+        inherited: keys, as file names spell them, of tensors that an approval takes from the golden that it
+            replaces, as their statistics are that one's digit for digit.
+    """
+
+    layers: tuple[str, ...]
+    sources: tuple[str, ...] = ()
+    inherited: frozenset[str] = frozenset()
+
+    def lacking(self, dump: Dump) -> tuple[str, ...]:
+        """Return the layers of which neither a run's dump nor the golden has all tensors to keep."""
+        wanted = {*self.layers}
+        lacking = (
+            record.key.layer
+            for record in dump.records
+            if record.key.layer in wanted
+            and record.payload is None
+            and str(record.key.sanitised) not in self.inherited
+        )
+        return tuple(dict.fromkeys(lacking))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the run left that was judged.
+
+    Attributes:
+        dump: its tensors; None where it cannot be read, or a scene with a judge of its own has read it.
+        record: what was compared with the golden; None where nothing was.
+        golden: the golden that decided; None where there was none.
+        unwritten: tensors of the dump that nothing writes, which a recording leaves out.
+        kept: layers whose tensors a recording of it keeps, or an approval; None where none is asked for.
+        fed: what its models were fed, where further runs are to be fed the same.
+        to_measure: how many further runs are to measure how far the test strays.
+    """
+
+    dump: Dump | None = None
+    record: Record | None = None
+    golden: Record | None = None
+    unwritten: tuple[TensorKey, ...] = ()
+    kept: KeptLayers | None = None
+    fed: tuple[TensorRecord, ...] = ()
+    to_measure: int = 0
+
+    @property
+    def records(self) -> Sequence[TensorRecord]:
+        """The tensors of its dump; none where there is none."""
+        return self.dump.records if self.dump is not None else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What has come of a test: of its first run, then of the runs that explain it. For every report.
+
+    Attributes:
+        status: one of the constants of this module.
+        golden: the golden file that decided, or would have; None in a scene that needs none.
+        comparison: None where it never came to one.
+        problems: what went wrong besides verdicts, in words; any of them fails the test.
+        notes: what a reader of the report should know.
+        tensors: number of tensors that were dumped and selected.
+        measured_bounds: number of tensors of which such a bound decides, as it is wider than the preset's.
+        environment: facts in which this run differs from the golden's, as ``name: (golden, actual)``.
+        findings: what scenes other than ``model`` and ``op`` found, in execution order.
+        reference: the comparison with an ONNX model; None where the test names none.
+        recording: what counts once all of the test has passed; None where nothing was recorded.
+        sources: the failing tensors that none explains, against the golden or, where that agrees, against the
+            reference; None where nothing fails, or nothing is known of what feeds what fails.
+        changes: what differs in tensors within tolerance, where the test is to fail for that.
+        idle_rules: rules of the file of tolerances that decide about no tensor of this test, in words.
         part: the rank or device that was judged, where all share one golden; "" for all of it.
+        run: what the first run left; nothing of one that is judged by what was kept of it.
+        escalation: what the second run found; None without one.
+        origin: the test, and what ran it.
         runs: where the dump of each run lies.
     """
 
-    origin: Origin
-    outcome: Outcome
-    escalation: Escalation | None = None
+    status: str
+    golden: Path | None
+    comparison: Comparison | None = None
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    tensors: int = 0
+    measured_bounds: int = 0
+    environment: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    findings: tuple[SceneFinding, ...] = ()
+    reference: ReferenceResult | None = None
+    recording: Recording | None = None
+    sources: Sources | None = None
+    changes: tuple[Verdict, ...] = ()
+    idle_rules: tuple[str, ...] = ()
     part: str = ""
+    run: Run = Run()
+    escalation: Escalation | None = None
+    origin: Origin = Origin()
     runs: tuple[Path, ...] = ()
 
     @property
     def good(self) -> bool:
         """Whether the test may pass: what it was asked to compare or record is compared or recorded."""
-        return self.outcome.good and (self.escalation is None or not self.escalation.problem)
+        return self.status in GOOD and (self.escalation is None or not self.escalation.problem)
+
+    @property
+    def numerics(self) -> Numerics | None:
+        """Which bounds fit the golden and this run; None where nothing was compared."""
+        return self.comparison.numerics if self.comparison is not None else None
+
+    @property
+    def measured(self) -> Calibrated | None:
+        """What was measured with the golden; None where nothing was, or nothing was compared."""
+        return self.comparison.tolerances.measured if self.comparison is not None else None
+
+    @property
+    def failing_keys(self) -> tuple[TensorKey, ...]:
+        """The tensors that differ from the golden or from the reference, in execution order."""
+        golden, found = self.comparison, self.reference.comparison if self.reference is not None else None
+        here = [v.key for v in golden.failing if v.status == "fail"] if golden else []
+        there = [v.key for v in found.failing if v.status == "fail"] if found else []
+        if golden is None or not here or not there:
+            return (*here, *there)
+        order = {str(verdict.key.sanitised): place for place, verdict in enumerate(golden.verdicts())}
+        known = {str(key.sanitised) for key in here}
+        both = [*here, *(key for key in there if str(key.sanitised) not in known)]
+        return tuple(sorted(both, key=lambda key: order.get(str(key.sanitised), len(order))))
+
+    def with_run(self, **changes: Any) -> Result:
+        """Return the result with more, or other, of what its run left."""
+        return replace(self, run=replace(self.run, **changes))
+
+
+def recorded(recording: Recording, *, notes: tuple[str, ...], tensors: int = 0) -> Result:
+    """Return the result of a run that was recorded."""
+    word = UNCHANGED if recording.staged is None else RECORDED
+    return Result(word, recording.path, notes=notes, tensors=tensors, recording=recording)
 
 
 def _finding_json(finding: Finding) -> dict[str, Any]:

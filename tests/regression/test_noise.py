@@ -1,17 +1,22 @@
-"""What runs alike and members of a calibration come to: cells, heads, and layers that do not repeat."""
+"""How far healthy runs stray: what a golden keeps of it, and bounds of some members held against others."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from pytest_npudump.compare.stats.allowances import Deviations
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.record.record import Record
+from pytest_npudump.regression.calibration import FACTORS, hold_out
 from pytest_npudump.regression.measured_noise import (
     Measured,
     calibrated,
@@ -21,18 +26,84 @@ from pytest_npudump.regression.measured_noise import (
     same_values,
 )
 
-KEYS = ("a:output.0", "b:input.0", "b:output.0", "c:output.0")
+KEYS = ("a:output.0", "b:output.0")
+
+
+def member(*largest: float, floor: float = 0.0, uncountable: bool = False) -> Deviations:
+    rows = np.zeros((2, 4))
+    rows.flat[: len(largest)] = largest
+    marks = np.array([uncountable, False])
+    return Deviations(
+        KEYS,
+        rows,
+        np.full((2, 4), floor),
+        rows.any(axis=1),
+        marks,
+        np.ones(2, np.bool_),
+        np.zeros(2, np.bool_),
+    )
+
+
+def test_members_alike_need_the_smallest_factor() -> None:
+    assert hold_out([member(1e-6)] * 3).factor == FACTORS[0] == 5
+
+
+def test_the_factor_is_raised_as_far_as_the_member_that_strays_furthest_needs() -> None:
+    assert hold_out([member(1e-6), member(2e-6), member(1.3e-5)]).factor == 7
+    assert hold_out([member(1e-6), member(2e-6), member(3.9e-5)]).factor == 20
+
+
+def test_beyond_the_limit_there_is_no_factor_and_the_layer_is_named() -> None:
+    held = hold_out([member(1e-6, 0, 0, 0, 1e-7), member(2e-6), member(5e-5, 0, 0, 0, 1e-5)])
+    assert held.factor is None
+    assert [(one.key, one.statistic) for one in held.sensitive] == [(KEYS[1], "max"), (KEYS[0], "max")]
+    assert str(held.sensitive[0]) == "b:output.0 max strays by 1e-05 of its scale, the others 1e-07 at most"
+
+
+def test_what_the_presets_allow_needs_no_other_member() -> None:
+    assert hold_out([member(), member(), member(1e-5, floor=2e-5)]).factor == 5
+    assert hold_out([member(), member(), member(3e-5, floor=2e-5)]).factor is None
+
+
+def test_what_has_no_scale_or_another_count_of_nan_cannot_be_bounded() -> None:
+    assert hold_out([member(math.inf)] * 3).factor is None
+    assert hold_out([member(uncountable=True)] * 3).factor is None
+
+
+@given(arrays(np.float64, (5, 8), elements=st.floats(0, 1)), st.floats(0, 1))
+def test_a_factor_that_is_found_holds_for_each_member_by_the_bounds_of_the_others(
+    strayed: np.ndarray, floor: float
+) -> None:
+    members = [member(*row, floor=floor) for row in strayed.tolist()]
+    held = hold_out(members)
+
+    def fits(factor: float) -> bool:
+        return all(
+            (
+                strayed[at] <= np.maximum(floor, factor * np.delete(strayed, at, 0).max(axis=0) * (1 + 1e-12))
+            ).all()
+            for at in range(len(strayed))
+        )
+
+    if held.factor is None:
+        assert held.sensitive
+        assert not fits(FACTORS[-1] * (1 - 1e-9))
+    else:
+        assert fits(held.factor)
+
+
+TENSORS = ("a:output.0", "b:input.0", "b:output.0", "c:output.0")
 HEAD = {"members": 3, "factor": 5, "varied": ["repeats"]}
 
 
 def run(strayed: dict[str, float], *, column: int = 0, lacks: tuple[str, ...] = ()) -> Deviations:
     """A run in which tensors stray by so much; what strays by more than 1e-3 is outside."""
-    largest = np.zeros((len(KEYS), 5))
-    largest[:, column] = [strayed.get(key, 0.0) for key in KEYS]
-    differs = np.array([key in strayed for key in KEYS])
-    compared = np.array([key not in lacks for key in KEYS])
-    none = np.zeros(len(KEYS), np.bool_)
-    return Deviations(KEYS, largest, np.full((len(KEYS), 5), 1e-3), differs, none, compared, none)
+    largest = np.zeros((len(TENSORS), 5))
+    largest[:, column] = [strayed.get(key, 0.0) for key in TENSORS]
+    differs = np.array([key in strayed for key in TENSORS])
+    compared = np.array([key not in lacks for key in TENSORS])
+    none = np.zeros(len(TENSORS), np.bool_)
+    return Deviations(TENSORS, largest, np.full((len(TENSORS), 5), 1e-3), differs, none, compared, none)
 
 
 def table(*values: float) -> StatsTable:
@@ -71,7 +142,7 @@ def test_members_that_were_varied_stray_without_being_unsteady() -> None:
 
 
 def test_tensors_that_a_run_lacks_are_counted_out() -> None:
-    found = repeated([run({}, lacks=KEYS[2:])])
+    found = repeated([run({}, lacks=TENSORS[2:])])
     assert found.head == {"repeats": {"runs": 2, "compared": 2}}
 
 
@@ -109,7 +180,7 @@ def test_what_later_runs_fail_for_is_told_with_the_options_that_measure_it() -> 
 
 def test_integers_that_differ_fail_no_later_run_for_it() -> None:
     strayed = run({"c:output.0": 0.5})
-    (note,) = repeated([replace(strayed, exact=np.ones(len(KEYS), np.bool_))]).notes
+    (note,) = repeated([replace(strayed, exact=np.ones(len(TENSORS), np.bool_))]).notes
     assert "1 of them of types that are otherwise judged as exact" in note
     assert "will fail" not in note
 

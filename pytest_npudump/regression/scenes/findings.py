@@ -1,0 +1,102 @@
+"""What all scenes share: the result of what one has found, findings of one operator, and its tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from pytest_npudump.compare.tensors.picture import TensorDescription, describe_tensor
+from pytest_npudump.dump.arrays.decode import load
+from pytest_npudump.errors import DumpError
+from pytest_npudump.regression.result import FAILED, PASSED, Result, SceneFinding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from pytest_npudump.dump.records import Payload, TensorKey
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTensor:
+    """An input or output of an operator.
+
+    Attributes:
+        io, slot: which one.
+        description: its remarkable elements; None where it has no values.
+        note: why there are none.
+        path: the file it lies in.
+    """
+
+    io: str
+    slot: int
+    description: TensorDescription | None
+    note: str
+    path: Path
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the tensor as plain JSON data."""
+        tensor = self.description.to_json() if self.description else None
+        return {"tensor": f"{self.io}.{self.slot}", **(tensor or {"note": self.note}), "file": str(self.path)}
+
+
+def described(
+    slot: tuple[str, int], payload: Payload, dtype: str, shape: tuple[int, ...] | None
+) -> OperatorTensor:
+    """Describe a tensor; where its bytes cannot be decoded the note says why.
+
+    Args:
+        slot: ``input`` or ``output``, and which one.
+        payload: where its bytes lie.
+        dtype: name after :mod:`pytest_npudump.dump.values.dtypes`.
+        shape: as on the device; None where unknown.
+    """
+    try:
+        values = load(payload, dtype, shape)
+    except DumpError as error:
+        return OperatorTensor(*slot, None, str(error), payload.path)
+    return OperatorTensor(*slot, describe_tensor(values), "", payload.path)
+
+
+class _Repeated(SceneFinding, Protocol):
+    @property
+    def executions(self) -> int: ...
+
+
+_F = TypeVar("_F", bound=_Repeated)
+
+
+def grouped(found: Iterable[_F], identity: Callable[[_F], object]) -> tuple[_F, ...]:
+    """Return the first finding of each identity, with the number of executions of all that share it."""
+    groups: dict[object, _F] = {}
+    for one in found:
+        first = groups.get(identity(one))
+        groups[identity(one)] = (
+            one if first is None else replace(first, executions=first.executions + one.executions)  # type: ignore[type-var]
+        )
+    return tuple(groups.values())
+
+
+def place_of(key: TensorKey) -> str:
+    """Return what tells an execution from others, as ``name=value``; "" for nothing."""
+    return str(key).rpartition(":")[0].partition("#")[2]
+
+
+def result_of(
+    findings: Sequence[SceneFinding],
+    problems: Sequence[str] = (),
+    notes: Sequence[str] = (),
+    *,
+    tensors: int,
+    golden: Path | None = None,
+) -> Result:
+    """Return the result of a run: any finding fails it, and any problem."""
+    word = FAILED if findings or problems else PASSED
+    return Result(
+        word,
+        golden,
+        problems=tuple(problems),
+        notes=tuple(notes),
+        tensors=tensors,
+        findings=tuple(findings),
+    )
