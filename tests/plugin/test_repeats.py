@@ -5,14 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import onnx
 import pytest
 import yaml
 from onnx import TensorProto, helper
-
-from pytest_npudump.compare.tolerances.calibrated import calibrated_of
-from pytest_npudump.golden.store import read_golden
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,54 +15,9 @@ if TYPE_CHECKING:
     from conftest import Project
 
 
-NOTED = """
-    with open("ran", "a") as file:
-        file.write("x")
-"""
-
-
 def head(project: Project) -> dict[str, Any]:
     document: dict[str, Any] = yaml.safe_load(project.golden.read_text("utf-8"))
     return document
-
-
-def test_the_marker_says_how_often_a_test_runs_where_it_is_recorded(project: Project) -> None:
-    project.recorded("repeats=4", body=project.body + NOTED)
-    assert project.path.joinpath("ran").read_text("utf-8") == "xxxx"
-    assert head(project)["repeats"] == {"runs": 4}
-    project.run().assert_outcomes(passed=1)
-    assert project.path.joinpath("ran").read_text("utf-8") == "xxxxx"
-
-
-def test_an_operator_behind_an_unstable_one_is_not_called_unstable(project: Project) -> None:
-    """What the first multiplies by has another last bit in each run, which six digits do not show."""
-    value = onnx.helper.make_tensor_value_info
-    nodes = [
-        onnx.helper.make_node("Mul", ["image", "one"], ["a"], "unstable"),
-        onnx.helper.make_node("Sub", ["a", "one"], ["out"], "sub"),
-    ]
-    ports = [value("image", 1, [4])], [value("out", 1, [4])]
-    one = [onnx.numpy_helper.from_array(np.ones(1, np.float32), "one")]
-    graph = onnx.helper.make_graph(nodes, "small", *ports, one)
-    opset = [onnx.helper.make_opsetid("", 17)]
-    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), project.path / "small.onnx")
-    project.test_file(
-        """
-        import itertools
-        from pytest_npudump.emulator import faults
-
-        RUN = itertools.count(1)
-
-        @pytest.mark.npu_dump
-        def test_small(npu_dump):
-            faults.distort("small", "unstable", factor=1 + next(RUN) * 2.0**-23)
-            with npu_dump.load_model("small.onnx") as model:
-                model.run(np.ones(4, np.float32))
-        """
-    )
-    project.run(
-        "--npudump-update-golden", shows="*2 runs alike* (first seen at: sub): *", hides="*not deterministic*"
-    )
 
 
 def test_what_does_not_repeat_is_listed_with_its_spread_and_is_no_change(project: Project) -> None:
@@ -203,13 +153,6 @@ def test_runs_with_other_tensors_record_nothing(project: Project) -> None:
     assert not [*project.path.glob("golden/**/*.yaml")]
 
 
-def test_a_test_that_may_fail_runs_once_and_records_nothing(project: Project) -> None:
-    project.test_file("@pytest.mark.xfail\n@pytest.mark.npu_dump\ndef test_small(npu_dump):\n" + project.body)
-    result = project.run("--npudump-update-golden", xpassed=1)
-    assert not [*project.path.joinpath("golden").rglob("*.yaml")]
-    result.stdout.fnmatch_lines(["npudump: 0 of 1 tests good, 1 not recorded *"])
-
-
 def test_fixtures_are_set_up_anew_for_each_of_as_many_runs_as_are_asked_for(project: Project) -> None:
     source = """
         @pytest.fixture
@@ -307,19 +250,6 @@ def test_noise_beyond_the_preset_is_allowed_from_then_on_and_the_report_says_so(
     wider = "have measured bounds wider than the preset's"
     result.stdout.fnmatch_lines(
         [f"measured:   * of the * tensors that strayed {wider} (*8 members, factor 5)", f"*tensors {wider}*"]
-    )
-
-
-def test_noise_within_the_preset_s_bounds_is_counted_as_no_bound(project: Project) -> None:
-    project.marked()
-    project.record("--npudump-calibrate=8")
-    measured = calibrated_of(read_golden(project.golden))
-    assert measured is not None
-    assert measured.noise
-    assert measured.factor * max(max(found.largest) for found in measured.noise.values()) < 5e-6
-    project.run(passed=1, hides="*measured bounds*")
-    project.run(
-        "--npudump-preset=exact", shows=f"*, {len(measured.noise)} tensors have measured bounds wider than *"
     )
 
 

@@ -215,20 +215,6 @@ def test_a_golden_without_tensors_fails_and_says_what_to_do(auto: Project) -> No
     assert kept(auto) == {"block/relu.1"}
 
 
-def test_tensors_of_a_store_are_chosen_alike(project: Project) -> None:
-    project.path.joinpath("store").mkdir()
-    place = (f"--npudump-tensor-store=file://{project.path}/store", "--npudump-tensor-cache=cache")
-    project.marked("golden_tensors='auto', dump_data='tensor'")
-    project.record(*place)
-    project.model(change=0.5)
-    project.record(*place)
-    text = project.golden.read_text()
-    assert "stored: sha256" in text
-    assert sources(project) == ["block/conv.2"]
-    assert text.partition("stored_tensors: |\n")[2].count("\n") == 2
-    project.run(*place).assert_outcomes(passed=1)
-
-
 KEEP = "--npudump-results=kept"
 
 

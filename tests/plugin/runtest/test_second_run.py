@@ -33,17 +33,6 @@ def failing(project: Project, source: str) -> None:
 ONE = "LOG = []\n@pytest.mark.npu_dump\ndef test_small(npu_dump):\n" + BODY
 
 
-def test_properties_set_at_collection_stay(project: Project) -> None:
-    project.path.joinpath("conftest.py").write_text(
-        "def pytest_collection_modifyitems(items):\n    items[0].user_properties.append(('ticket', '17'))\n"
-    )
-    failing(project, ONE)
-    project.run("--junitxml=out.xml")
-    root = ET.parse(project.path / "out.xml").getroot()  # noqa: S314 - pytest's own file
-    names = [str(p.get("name")) for p in root.iter("property")]
-    assert [name for name in names if not name.startswith("npudump.")] == ["ticket", "npudump"]
-
-
 def test_function_fixtures_are_set_up_anew_and_wider_ones_stay(project: Project) -> None:
     source = """
     LOG = []

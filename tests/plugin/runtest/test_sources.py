@@ -294,14 +294,6 @@ def test_two_faults_in_series_are_not_said_to_be_one(project: Project) -> None:
         shown.no_fnmatch_line(words)
 
 
-def test_dumped_inputs_show_edges_where_no_model_does(project: Project) -> None:
-    write(project)
-    project.recorded('dump_mode="all"')
-    write(project, left_a=0.1, right_b=0.1)
-    failed(project)
-    assert [key for key, _ in found(project)] == ["left/a:output.0", "right/b:output.0"]
-
-
 def test_a_graph_that_the_marker_names_tells_what_feeds_what(project: Project) -> None:
     write(project)
     operators = [
