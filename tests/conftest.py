@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import inspect
 import json
 import os
@@ -61,6 +62,15 @@ def pytester(
     monkeypatch.setenv("LC_ALL", "C.UTF-8")  # what is tested is English, whatever the tester speaks
     monkeypatch.setenv("PYTEST_ADDOPTS", LEAN)
     return pytester
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--e2e",
+        choices=["one", "all", "none"],
+        default="one",
+        help="end-to-end tests: the first case of each (default), all of them, or none",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -134,7 +144,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if LONG & set(getattr(item, "fixturenames", ())) or item.get_closest_marker("mindspore"):
             item.add_marker("e2e")
@@ -142,6 +152,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if marker is not None:
             # A property, so that it reaches the process that writes the summary under pytest-xdist too.
             item.user_properties.append(("conformance", marker.args[0]))
+    chosen = config.getoption("e2e")
+    if chosen != "all":
+        tables: set[str] = set()
+        kept: list[pytest.Item] = []
+        left: list[pytest.Item] = []
+        for item in items:
+            table = item.nodeid.partition("[")[0]
+            ends = item.get_closest_marker("e2e") is not None
+            (left if ends and (chosen == "none" or table in tables) else kept).append(item)
+            if ends:
+                tables.add(table)
+        items[:] = kept
+        config.hook.pytest_deselected(items=left)
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage no more among what was imported and collected."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -398,24 +427,37 @@ class S3Server:
         self.process.wait()
 
 
+@pytest.fixture(scope="session")
+def s3_servers() -> Iterator[list[S3Server]]:
+    """Servers that were started: the last one serves until a test stops it."""
+    servers: list[S3Server] = []
+    yield servers
+    for server in servers:
+        server.stop()
+        assert server.process.stderr is not None
+        server.process.stderr.close()
+
+
 @pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[S3Server]:
-    """A server that fsspec finds by the variables that Amazon's clients read."""
+def s3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, s3_servers: list[S3Server]) -> S3Server:
+    """A server that fsspec finds by the variables that Amazon's clients read, with a bucket of its own."""
     from pytest_npudump.golden.objects import object_store
 
     known = {"ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret", "DEFAULT_REGION": "us-east-1"}
     files = {name: str(tmp_path / "no-such-file") for name in ("CONFIG_FILE", "SHARED_CREDENTIALS_FILE")}
     for name, value in {**known, **files}.items():
         monkeypatch.setenv(f"AWS_{name}", value)
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    port = next(found[1] for line in process.stderr if (found := re.search(r"127\.0\.0\.1:(\d+)", line)))
-    threading.Thread(target=process.stderr.read, daemon=True).start()
-    server = S3Server(process, f"http://127.0.0.1:{port}", f"s3://bucket-{port}/tensors")
+    if not s3_servers or s3_servers[-1].process.poll() is not None:
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        port = next(found[1] for line in process.stderr if (found := re.search(r"127\.0\.0\.1:(\d+)", line)))
+        threading.Thread(target=process.stderr.read, daemon=True).start()
+        s3_servers.append(S3Server(process, f"http://127.0.0.1:{port}"))
+    server = s3_servers[-1]
+    bucket = f"bucket-{server.endpoint.rpartition(':')[2]}-{tmp_path.name.replace('_', '-').lower()[-40:]}"
+    server.url = f"s3://{bucket}/tensors"
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
     object_store.cache_clear()  # one of an earlier server talks to that
-    server.client().create_bucket(Bucket=f"bucket-{port}")
-    yield server
-    server.stop()
-    process.stderr.close()
+    server.client().create_bucket(Bucket=bucket)
+    return server

@@ -77,6 +77,7 @@ WITHOUT = ("asyncio", "pytest-retry", "flaky", "hypothesispytest", "cacheprovide
 def warm_up() -> None:
     """Import as a session does, through what rewrites the assertions of plugins."""
     import contextlib
+    import gc
     import importlib
     import io
     import pkgutil
@@ -104,6 +105,8 @@ def warm_up() -> None:
     ):
         words = ["--collect-only", "-c", os.devnull, "--rootdir", folder, *options, folder]
         pytest.main(words, [Imports()])
+    gc.collect()
+    gc.freeze()  # what was imported is looked through in no session, and stays shared with it
 
 
 def run(words: list[str]) -> None:

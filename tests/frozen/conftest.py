@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).parents[1]
 EXPECTED = Path(__file__).parent / "expected"
-LEAN = "-p no:asyncio -p no:pytest-retry -p no:flaky -p no:hypothesispytest -p no:xdist -p no:rerunfailures"
 CI_VARIABLES = ("CI", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITLAB_CI", "JENKINS_URL", "TF_BUILD")
 # What a session leaves that people, CI or later commands read; dumps are looked at through these.
 LEFT = re.compile(
@@ -68,7 +67,8 @@ def _transcript(steps: Sequence[Step], folder: Path, warm: Any) -> str:
     before: dict[str, bytes] = {}
     environment = {key: value for key, value in os.environ.items() if key not in CI_VARIABLES}
     environment |= {
-        "PYTEST_ADDOPTS": LEAN,
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_ADDOPTS": "-p npudump",
         "LC_ALL": "C.UTF-8",
         "COLUMNS": "100",
         "PYTHONHASHSEED": "0",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import importlib
 import json
+import os
 import pkgutil
 import sys
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from pytest_npudump.emulator import install
 from pytest_npudump.runtime.emulator import EmulatorFinder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 
@@ -96,6 +98,26 @@ import pytest
 """
 
 
+RECORDINGS: dict[bytes, dict[str, bytes]] = {}
+"""What recordings have written, by a digest of the project's files."""
+
+
+def held(
+    result: pytest.RunResult,
+    shows: str | Sequence[str] = (),
+    hides: str | Sequence[str] = (),
+    **outcomes: int,
+) -> pytest.RunResult:
+    """Hold a session's outcomes, lines in order and what is none of its lines against these."""
+    if outcomes:
+        result.assert_outcomes(**outcomes)
+    if shows:
+        result.stdout.fnmatch_lines([shows] if isinstance(shows, str) else shows)
+    for line in [hides] if isinstance(hides, str) else hides:
+        result.stdout.no_fnmatch_line(line)
+    return result
+
+
 @dataclass(frozen=True)
 class Project:
     """A folder with a model, tests and goldens."""
@@ -138,12 +160,48 @@ class Project:
             "        model.run(np.full(2, 300, np.float16))\n"
         )
 
-    def run(self, *options: str) -> pytest.RunResult:
-        return self.pytester.runpytest_inprocess("--npudump-runtime=emulator", *options)
+    def run(
+        self,
+        *options: str,
+        shows: str | Sequence[str] = (),
+        hides: str | Sequence[str] = (),
+        **outcomes: int,
+    ) -> pytest.RunResult:
+        """Run pytest; hold its outcomes, lines and what is none of its lines against these."""
+        return held(
+            self.pytester.runpytest_inprocess("--npudump-runtime=emulator", *options),
+            shows,
+            hides,
+            **outcomes,
+        )
 
     def record(self, *options: str) -> None:
         result = self.run("--npudump-update-golden", *options)
         assert result.ret == 0, result.stdout.str()
+
+    def recorded(self, marker: str = "", body: str = BODY, **changes: object) -> None:
+        """Write ``test_small`` with its golden; then change the model.
+
+        What a recording leaves is copied where one has been made of the same files before.
+        """
+        self.marked(marker, body)
+        before = self._files()
+        key = hashlib.sha256(repr((*before.items(), os.environ.get("PYTEST_ADDOPTS"))).encode()).digest()
+        if key not in RECORDINGS:
+            self.record()
+            RECORDINGS[key] = {
+                name: content for name, content in self._files().items() if before.get(name) != content
+            }
+        for name, content in RECORDINGS[key].items():
+            path = self.path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        if changes:
+            self.model(**changes)
+
+    def _files(self) -> dict[str, bytes]:
+        paths = [path for path in sorted(self.path.rglob("*")) if path.is_file() and path.suffix != ".pyc"]
+        return {path.relative_to(self.path).as_posix(): path.read_bytes() for path in paths}
 
     @property
     def golden(self) -> Path:

@@ -14,6 +14,8 @@ import yaml
 if TYPE_CHECKING:
     from conftest import Project
 
+pytestmark = pytest.mark.e2e
+
 APPLICATION = Path(__file__).parents[1] / "data" / "emulator" / "classify.py"
 ACL_JSON = b'{"err_msg_mode": "1"}'
 HEADER = """
@@ -49,45 +51,15 @@ def rows(project: Project) -> list[str]:
 
 def test_an_application_s_layers_are_those_of_the_same_model_in_the_test(application: Project) -> None:
     write_test(application)
-    application.record()
+    application.record("--npudump-repeats=1")
     outside = rows(application)
+    producer = yaml.safe_load(application.golden.read_text())["producer"]
+    assert (producer["runtime"], "onnxruntime" in producer) == ("external", False)
     assert (application.path / "acl.json").read_bytes() == ACL_JSON
     application.golden.unlink()
-    application.marked()
-    application.record()
+    application.recorded()
     assert outside == rows(application)
     assert len(outside) == 5
-
-
-def test_a_golden_says_that_a_program_of_its_own_process_made_the_dump(application: Project) -> None:
-    write_test(application)
-    application.record()
-    producer = yaml.safe_load(application.golden.read_text())["producer"]
-    assert producer["runtime"] == "external"
-    assert "onnxruntime" not in producer
-
-
-def test_an_unchanged_application_passes(application: Project) -> None:
-    write_test(application)
-    application.record()
-    result = application.run()
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["npudump: 1 of 1 tests good, 5 of 5 tensors compared (emulator)"])
-
-
-def test_a_changed_weight_is_found_and_the_application_runs_again_with_tensors(application: Project) -> None:
-    write_test(application)
-    application.record()
-    application.model(change=0.01)
-    result = application.run()
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(
-        [
-            "npudump: block/conv.2 (Conv output.0) differs: *",
-            "second run: the failure reproduced (5 layers dumped as tensors)",
-        ]
-    )
-    assert (application.path / "acl.json").read_bytes() == ACL_JSON
 
 
 SWAPPED = """
@@ -115,10 +87,9 @@ def test_no_operator_is_judged_by_a_model_that_the_application_wrote_in_between(
     application.path.joinpath("swapped.py").write_text(SWAPPED)
     command = '[sys.executable, "swapped.py", *COMMAND[3:], "acl.json"]'
     write_test(application, f'    npu_dump.run({command}, acl_json="acl.json", models=["small.onnx"])\n')
-    result = application.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.no_fnmatch_line("*CONVICTED*")
-    result.stdout.fnmatch_lines(["alone: *small.onnx was written again after it was loaded, *"])
+    application.run(
+        failed=1, shows="alone: *small.onnx was written again after it was loaded, *", hides="*CONVICTED*"
+    )
 
 
 def test_what_the_application_gets_is_its_own_file_with_the_dump_of_the_test(application: Project) -> None:
@@ -135,64 +106,38 @@ def test_what_the_application_gets_is_its_own_file_with_the_dump_of_the_test(app
     assert seen["dump"]["dump_list"] == [{"layer": ["block/conv.1"]}]
 
 
-def test_an_application_that_does_not_read_the_file_dumps_nothing_and_fails(application: Project) -> None:
-    write_test(application, '    npu_dump.run(COMMAND, acl_json="acl.json")\n')
-    result = application.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["*the dump holds nothing: *acl.json) ran and dumped nothing: *never read acl.json; it has to*"]
+def test_an_application_that_fails_fails_the_test_with_its_last_words(application: Project) -> None:
+    (application.path / "small.onnx").unlink()
+    write_test(application)
+    application.run(
+        failed=1,
+        shows=["*ExternalProgramError: *", "*acl.mdl.load_from_file failed: 145002*"],
+        hides=["*in run_program*", "*external.py:*"],
     )
     assert (application.path / "acl.json").read_bytes() == ACL_JSON
 
 
-def test_an_application_that_fails_fails_the_test_with_its_last_words(application: Project) -> None:
-    (application.path / "small.onnx").unlink()
-    write_test(application)
-    result = application.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*ExternalProgramError: *", "*acl.mdl.load_from_file failed: 145002*"])
-    result.stdout.no_fnmatch_line("*in run_program*")
-    result.stdout.no_fnmatch_line("*external.py:*")
-    assert (application.path / "acl.json").read_bytes() == ACL_JSON
-
-
-def test_an_application_that_hangs_is_ended(application: Project) -> None:
-    body = """
-    npu_dump.run([sys.executable, "-c", "import time; time.sleep(600)"], acl_json="acl.json", timeout=1)
-    """
-    write_test(application, body)
-    result = application.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*did not end within 1 seconds and was ended*"])
-    assert (application.path / "acl.json").read_bytes() == ACL_JSON
-
-
-@pytest.mark.parametrize(
-    ("program", "limit", "words"),
-    [
+def test_an_application_that_fails_and_is_passed_over_is_not_said_to_ignore_its_configuration(
+    application: Project,
+) -> None:
+    for program, limit, words in (
         ("import time; time.sleep(600)", 0.5, "did not end within 0.5 seconds and was ended"),
         ("raise SystemExit(3)", 60, "ended with exit code 3"),
-    ],
-    ids=["hangs", "fails"],
-)
-def test_an_application_that_fails_and_is_passed_over_is_not_said_to_ignore_its_configuration(
-    application: Project, program: str, limit: float, words: str
-) -> None:
-    body = f"""
+    ):
+        body = f"""
     with pytest.raises(Exception):
         npu_dump.run([sys.executable, "-c", {program!r}], acl_json="acl.json", timeout={limit})
     """
-    write_test(application, body)
-    result = application.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([f"npudump: the dump holds nothing: *{words}*; what *printed is in *"])
-    result.stdout.no_fnmatch_line("*it has to hand*")
+        write_test(application, body)
+        shows = f"npudump: the dump holds nothing: *{words}*; what *printed is in *"
+        application.run(failed=1, shows=shows, hides="*it has to hand*")
 
 
 def test_two_applications_are_told_apart_by_captures(application: Project) -> None:
     body = f"""{LOAD}
     for name in ("first", "second"):
-        with npu_dump.capture(name):
+        with npu_dump.capture(name) as folder:
+            assert npu_dump.config["dump"]["dump_path"] == str(folder)
             npu_dump.run([*COMMAND, "acl.json"], acl_json="acl.json", models=["small.onnx"])
     """
     write_test(application, body)
@@ -209,22 +154,13 @@ LOAD = """
 """
 
 
-@pytest.mark.parametrize("before", [RUN, LOAD])
-def test_an_application_gets_no_dump_that_holds_another_run(application: Project, before: str) -> None:
-    write_test(application, before + RUN)
-    result = application.run("--npudump-update-golden")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*RequestError: *holds another run already*with npu_dump.capture(name)*"])
-
-
-def test_config_path_in_a_capture_is_the_capture_s(application: Project) -> None:
-    body = """
-    with npu_dump.capture("part") as folder:
-        assert npu_dump.config["dump"]["dump_path"] == str(folder)
-        npu_dump.run([*COMMAND, "acl.json"], acl_json="acl.json", models=["small.onnx"])
-    """
-    write_test(application, body)
-    application.record()
+def test_an_application_gets_no_dump_that_holds_another_run(application: Project) -> None:
+    write_test(application, LOAD + RUN)
+    application.run(
+        "--npudump-update-golden",
+        failed=1,
+        shows="*RequestError: *holds another run already*with npu_dump.capture(name)*",
+    )
 
 
 def test_output_is_kept_with_the_dump(application: Project) -> None:
@@ -250,7 +186,6 @@ def test_the_test_s_own_process_has_no_dump_while_the_application_runs(applicati
     application.record()
 
 
-@pytest.mark.e2e
 def test_what_a_killed_run_left_is_put_back_and_reported(application: Project) -> None:
     write_test(application)
     killer = "import os, signal; os.kill(os.getppid(), signal.SIGKILL)"
@@ -262,23 +197,23 @@ def test_what_a_killed_run_left_is_put_back_and_reported(application: Project) -
     options = ("--npudump-runtime=emulator", "killed.py")
     assert application.pytester.runpytest_subprocess(*options).ret == -9
     assert (application.path / "acl.json").read_bytes() != ACL_JSON
-    result = application.run("--npudump-update-golden", "-W", "default")
-    result.assert_outcomes(passed=1, warnings=1)
-    result.stdout.fnmatch_lines(["*acl.json was left by a run that was killed; it has been put back*"])
+    application.run(
+        "--npudump-update-golden",
+        "-W",
+        "default",
+        passed=1,
+        warnings=1,
+        shows="*acl.json was left by a run that was killed; it has been put back*",
+    )
     assert (application.path / "acl.json").read_bytes() == ACL_JSON
-
-
-def test_a_program_whose_environment_has_ge_dump_nothing_is_refused(application: Project) -> None:
-    write_test(application, RUN.replace(")\n", ", env={'NPU_COLLECT_PATH_EXE': '/d'})\n"), "scene='overflow'")
-    result = application.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*run(*NPU_COLLECT_PATH_EXE: *E10056*unset NPU_COLLECT_PATH_EXE*"])
 
 
 def test_a_calibration_of_a_program_only_repeats_it_and_a_note_says_why(application: Project) -> None:
     write_test(application)
     application.record()
-    result = application.run("--npudump-calibrate=3")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*only repetitions were measured, as programs of npu_dump.run() feed*"])
+    application.run(
+        "--npudump-calibrate=3",
+        passed=1,
+        shows="*only repetitions were measured, as programs of npu_dump.run() feed*",
+    )
     assert yaml.safe_load(application.golden.read_text())["calibration"]["varied"] == ["repeats"]

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 
 KEEP = "--npudump-results=kept"
+
+
 RUN = "def test_small(npu_dump):\n"
 
 
@@ -51,35 +53,6 @@ def text(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().out
 
 
-def test_a_pass_and_a_failure_are_kept_with_their_statistics(project: Project) -> None:
-    project.marked()
-    project.record()
-    project.run(KEEP)
-    [line] = lines(project)
-    assert (line["status"], line["outcome"], line["incomplete"], line["record"] is None) == (
-        *("passed", "passed", None),
-        False,
-    )
-    project.model(change=0.01)
-    project.run(KEEP)
-    [line] = lines(project)
-    assert (line["status"], line["outcome"], line["incomplete"]) == ("failed", "failed", None)
-    assert line["counts"] == {
-        "expected": 5,
-        "compared": 5,
-        "passed": 3,
-        "unjudged": 0,
-        "identical": 3,
-        "changed": 0,
-        "wavering": 0,
-        "fail": 2,
-        "missing": 0,
-        "extra": 0,
-    }
-    assert line["first"] == line["first_change"] == "block/conv.2:output.0"
-    assert line["golden"]["judged_with"] == "test_small/test_small.yaml"
-
-
 _EDITS: dict[str, Callable[[str], str]] = {
     "as it is": lambda text: text,
     "another value": lambda text: re.sub(r"(conv\.2:output\.0 \S+ \S+) \S+", r"\1 99", text),
@@ -101,14 +74,9 @@ def judged_again(kept: Path, root: Path) -> dict[str, Any]:
     return found.told() | {"problems": [*found.result.problems]}
 
 
-@pytest.mark.parametrize("change", [0.0, 0.01], ids=["passing", "failing"])
-def test_a_kept_run_is_judged_by_the_golden_of_today_as_a_new_one(
-    project: Project, tmp_path: Path, change: float
-) -> None:
+def test_a_kept_run_is_judged_by_the_golden_of_today_as_a_new_one(project: Project, tmp_path: Path) -> None:
     """After its golden was accepted or changed by hand, and in another checkout."""
-    project.marked()
-    project.record()
-    project.model(change=change)
+    project.recorded()
     project.run(KEEP)
     kept = shutil.copytree(project.path / "kept", tmp_path / "kept")
     recorded = project.golden.read_text("utf-8")
@@ -126,66 +94,43 @@ def test_a_kept_run_is_judged_by_the_golden_of_today_as_a_new_one(
         assert {key: again[key] for key in now["counts"]} == now["counts"], name
         here, there = str(project.path), str(elsewhere)
         assert [one.replace(there, here) for one in again["problems"]] == now["problems"], name
-    assert verdicts == ({"failed"} if change else {"failed", "passed"})
+    assert verdicts == {"failed", "passed"}
 
 
-def test_a_kept_run_that_was_accepted_passes_as_a_new_one_does(
-    project: Project, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_record_is_the_golden_that_an_update_would_write(project: Project) -> None:
+    """But for its second run, and with the raw names of layers where there is no golden yet."""
+
+    def record() -> tuple[str, str]:
+        [line] = lines(project)
+        file = project.path / "kept" / line["record"]["file"]
+        assert file.parent.name == "test_small"
+        head, _, types = file.read_text("utf-8").partition("op_types:")
+        return head, types
+
     project.marked()
+    project.run(KEEP)
+    first = record()[0]
     project.record()
+    assert first == once_recorded(project)
+    project.run(KEEP)
+    assert record()[0] == project.golden.read_text("utf-8")
+    assert record()[1].split()[1:] == ["Data", "Conv", "Relu", "Conv", "Softmax"]
     project.model(change=0.01)
     project.run(KEEP)
-    before = shutil.copytree(project.path / "kept", tmp_path / "kept")
-    assert judged_again(before, project.path)["status"] == "failed"
-    assert main(["golden", "accept", "--results", "kept"]) == 0, capsys.readouterr()
-    again = judged_again(before, project.path)
-    project.run(KEEP)
-    (now,) = lines(project)
-    assert (again["status"], now["status"]) == ("passed", "passed")
-    assert {key: again[key] for key in now["counts"]} == now["counts"]
+    changed = record()[0]
+    project.record(KEEP)
+    assert changed == once_recorded(project)
+    assert record()[0] == project.golden.read_text("utf-8")
 
 
-def test_tests_without_the_marker_are_not_kept(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    plain = "def test_plain():\n    pass\ndef test_plain_too():\n    raise ValueError\n"
-    project.test_file(f"@pytest.mark.npu_dump\n{RUN}{project.body}{plain}")
-    project.run("--npudump-update-golden").assert_outcomes(passed=2, failed=1)
-    project.run(KEEP).assert_outcomes(passed=2, failed=1)
-    assert [line["test"] for line in lines(project)] == ["test_small.py::test_small"]
-    code, checked = check(capsys)
-    assert (code, len(checked["tests"])) == (0, 1)
-
-
-def test_the_record_is_the_golden_that_an_update_would_write_but_for_its_second_run(project: Project) -> None:
-    project.marked()
-    project.record()
-    project.model(change=0.01)
-    project.run(KEEP)
-    record = project.path / "kept" / lines(project)[0]["record"]["file"]
-    project.record()
-    assert record.read_text("utf-8").partition("op_types:")[0] == once_recorded(project)
-    assert record.parent.relative_to(project.path / "kept/records") == project.golden.parent.relative_to(
-        project.path / "golden"
-    )
-
-
-def test_the_record_of_a_run_that_repeats_its_golden_is_that_file(project: Project) -> None:
-    project.marked()
-    project.record()
-    project.run(KEEP)
-    record = project.path / "kept" / lines(project)[0]["record"]["file"]
-    text, _, types = record.read_text("utf-8").partition("op_types:")
-    assert text == project.golden.read_text("utf-8")
-    assert types.split()[1:] == ["Data", "Conv", "Relu", "Conv", "Softmax"]
-
-
-def test_a_golden_that_is_missing_has_a_record_with_the_raw_names_of_layers(project: Project) -> None:
-    project.marked()
-    project.run(KEEP)
+def test_a_process_that_died_is_unjudged(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    project.recorded()
+    project.marked("isolation='process'", project.body + "    import os; os._exit(3)\n")
+    project.run(KEEP, failed=1)
     [line] = lines(project)
-    record = (project.path / "kept" / line["record"]["file"]).read_text("utf-8")
-    project.record()
-    assert record.partition("op_types:")[0] == once_recorded(project)
+    assert (line["status"], line["counts"]) == ("process died", {})
+    code, told = check(capsys)
+    assert (code, told["tests"][0]["verdict"], told["tests"][0]["was"]) == (2, "unjudged", "process died")
 
 
 FAILING_TEARDOWN = """
@@ -197,151 +142,39 @@ def other():
 @pytest.mark.npu_dump
 def test_small(npu_dump, other):
 """
-STATES = {
-    "passed": ("", "", {}, "passed", "good"),
-    "failed": ("", "", {"change": 0.01}, "failed", "bad"),
-    "layer missing": ("", "", {"without": "block/relu.1"}, "failed", "bad"),
-    "layer new": ("", "", {"extra": True}, "failed", "bad"),
-    "nan": ("", "", {"nan": True}, "failed", "bad"),
-    "unknown layer": ("layers=['nothing']", "", {}, "error", "unjudged"),
-    "body": ("", "    assert False\n", {}, "not compared", "unjudged"),
-    "skipped": ("", "    pytest.skip('no')\n", {}, "not compared", "left out"),
-    "process": ("isolation='process'", "", {"change": 0.01}, "failed", "bad"),
-    "process passed": ("isolation='process'", "", {}, "passed", "good"),
-    "died": ("isolation='process'", "    import os; os._exit(3)\n", {}, "process died", "unjudged"),
-    "overflow": ("scene='overflow'", "", {}, "failed", "bad"),
+
+
+XFAIL = f"@pytest.mark.xfail(strict=False)\n@pytest.mark.npu_dump\n{RUN}"
+
+
+NOT_WHOLE = {
+    "teardown": (FAILING_TEARDOWN, 0.0, "passed", "failed", "unjudged"),
+    "the test is marked xfail": (XFAIL, 0.01, "failed", "xfailed", "left out"),
+    "xfail": (XFAIL, 0.0, "passed", "xpassed", "unjudged"),
+    "": (f"@pytest.mark.skip\n@pytest.mark.npu_dump\n{RUN}", 0.0, "not compared", "skipped", "left out"),
 }
 
 
-@pytest.mark.parametrize("name", STATES)
-def test_check_has_the_verdict_of_the_run(
-    project: Project, capsys: pytest.CaptureFixture[str], name: str
+def test_a_test_that_passed_in_part_counts_as_no_good_one(
+    project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    marker, body, change, status, word = STATES[name]
-    project.marked()
-    project.record()
-    project.model(**change)
-    project.marked(marker, project.body + body)
-    result = project.run(KEEP)
-    [line] = lines(project)
-    code, told = check(capsys)
-    [test] = told["tests"]
-    assert (line["status"], test["verdict"], test["was"]) == (status, word, status)
-    expected = {"good": 0, "bad": 1, "unjudged": 2, "left out": 2}[test["verdict"]]
-    assert (code, result.ret == 0) == (expected, test["verdict"] in {"good", "left out"})
-    if line["counts"]:
-        summary = test["comparison"]["summary"]
-        told = line["counts"] | {"failed": line["counts"]["fail"], "repeats": True}
-        assert summary == {"notes": summary["notes"]} | {key: told[key] for key in summary if key != "notes"}
-
-
-def test_the_text_of_check_is_that_of_the_run(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    project.marked()
-    project.record()
-    project.model(change=0.01)
-    result = project.run(KEEP)
-    lines_of_run = {line.strip() for line in result.outlines}
-    found = [line.strip() for line in text(capsys).splitlines()]
-    assert found[0] == "test_small.py::test_small: failed"
-    assert [line for line in found[1:] if line not in lines_of_run] == []
-    assert found[-1].startswith("npudump: 0 of 1 tests good, 5 of 5 tensors compared")
-
-
-def test_a_recorded_test_is_kept_as_its_golden(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    project.marked()
-    for status in ("recorded", "unchanged"):
-        project.record(KEEP)
+    project.recorded()
+    for why, (source, change, status, outcome, verdict) in NOT_WHOLE.items():
+        project.model(change=change)
+        project.test_file(source + project.body)
+        shutil.rmtree(project.path / "kept", ignore_errors=True)
+        project.run(KEEP)
         [line] = lines(project)
-        assert (line["status"], line["incomplete"]) == (status, None)
-        record = project.path / "kept" / line["record"]["file"]
-        assert record.read_bytes() == project.golden.read_bytes()
-        assert check(capsys)[0] == 0
-
-
-@pytest.mark.parametrize(
-    ("source", "outcome", "why"),
-    [
-        (FAILING_TEARDOWN, "failed", "teardown"),
-        (f"@pytest.mark.xfail(strict=False)\n@pytest.mark.npu_dump\n{RUN}", "xpassed", "xfail"),
-    ],
-)
-def test_a_test_that_passed_in_part_is_not_complete(
-    project: Project, capsys: pytest.CaptureFixture[str], source: str, outcome: str, why: str
-) -> None:
-    project.marked()
-    project.record()
-    project.test_file(source + project.body)
-    project.run(KEEP)
-    [line] = lines(project)
-    assert (line["status"], line["outcome"]) == ("passed", outcome)
-    assert why in line["incomplete"]
-    code, told = check(capsys)
-    assert (code, told["tests"][0]["verdict"]) == (2, "unjudged")
-
-
-def test_a_failure_that_is_expected_is_left_out(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    project.marked()
-    project.record()
-    project.model(change=0.01)
-    project.test_file(f"@pytest.mark.xfail\n@pytest.mark.npu_dump\n{RUN}" + project.body)
-    project.run(KEEP)
-    [line] = lines(project)
-    assert (line["outcome"], line["incomplete"]) == ("xfailed", "the test is marked xfail")
-    assert check(capsys)[1]["tests"][0]["verdict"] == "left out"
-
-
-def test_what_agrees_and_is_not_judged_counts_as_no_good_test(
-    project: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
-    project.marked()
-    project.record()
-    project.test_file(f"@pytest.mark.xfail\n@pytest.mark.npu_dump\n{RUN}" + project.body)
-    project.run(KEEP).assert_outcomes(xpassed=1)
-    told = text(capsys)
-    assert told.splitlines()[0] == "test_small.py::test_small: unjudged"
-    assert "npudump: 0 of 1 tests good, 5 of 5 tensors compared, 1 unjudged (emulator)" in told
-    assert "  npudump: " not in told
-
-
-def test_a_pass_whose_record_is_gone_counts_as_no_good_test(
-    project: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
-    project.marked()
-    project.record()
-    project.run(KEEP).assert_outcomes(passed=1)
-    shutil.rmtree(project.path / "kept/records")
-    told = text(capsys)
-    assert told.splitlines()[0] == "test_small.py::test_small: unjudged"
-    assert "npudump: 0 of 1 tests good" in told
-    assert "1 unjudged" in told
-
-
-def test_results_of_earlier_sessions_are_told(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    source = f"@pytest.mark.npu_dump\n{RUN}{project.body}"
-    project.test_file(source + source.replace("test_small", "test_other"))
-    project.record(KEEP)
-    assert "earlier session" not in text(capsys)
-    project.run(KEEP, "-k", "other")
-    assert "npudump: 1 of 2 results is of an earlier session: test_small.py::test_small (" in text(capsys)
-
-
-def test_the_runtime_of_tests_that_never_ran_is_not_in_the_summary(
-    project: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
-    project.test_file(
-        f"@pytest.mark.npu_dump\n{RUN}{project.body}\n\n"
-        "@pytest.fixture\ndef broken():\n    raise OSError\n\n"
-        "@pytest.mark.npu_dump\ndef test_other(broken):\n    pass\n"
-    )
-    project.run(KEEP)
-    assert text(capsys).splitlines()[-1].endswith("(emulator)")
-
-
-def test_a_mark_that_skips_leaves_a_line_without_statistics(project: Project) -> None:
-    project.test_file(f"@pytest.mark.skip\n@pytest.mark.npu_dump\n{RUN}" + project.body)
-    project.run(KEEP)
-    [line] = lines(project)
-    assert (line["outcome"], line["record"], line["status"]) == ("skipped", None, "not compared")
+        assert (line["status"], line["outcome"]) == (status, outcome)
+        assert why in (line["incomplete"] or "")
+        assert (line["record"] is None) == (outcome == "skipped")
+        code, told = check(capsys)
+        assert (code, told["tests"][0]["verdict"]) == (2, verdict), why
+        if outcome == "xpassed":
+            shown = text(capsys)
+            assert shown.startswith("test_small.py::test_small: unjudged\n")
+            assert "npudump: 0 of 1 tests good, 5 of 5 tensors compared, 1 unjudged (emulator)" in shown
+            assert "  npudump: " not in shown
 
 
 TWO = """
@@ -351,24 +184,21 @@ def test_small(npu_dump, k):
 """
 
 
-def test_a_later_session_replaces_what_was_kept_of_the_tests_it_ran(project: Project) -> None:
-    project.test_file(
-        TWO.replace("def test_small(npu_dump, k):", "def test_small(npu_dump, k):\n    k") + project.body
-    )
-    project.record()
+def test_a_later_session_replaces_what_was_kept_of_the_tests_it_ran(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.test_file(TWO.replace("(npu_dump, k):", "(npu_dump, k):\n    k") + project.body)
+    project.record("--npudump-repeats=1")
     project.model(change=0.01)
     project.run(KEEP)
+    assert "earlier session" not in text(capsys)
     project.model()
     project.run(KEEP, "-k", "b or c")
-    assert {line["test"][-2]: line["status"] for line in lines(project)} == {
-        "a": "failed",
-        "b": "passed",
-        "c": "passed",
-        "d": "failed",
-    }
+    statuses = {line["test"][-2]: line["status"] for line in lines(project)}
+    assert statuses == {"a": "failed", "b": "passed", "c": "passed", "d": "failed"}
     assert len(lines(project, "session")) == 2
-    records = [path for path in (project.path / "kept/records").rglob("*") if path.is_file()]
-    assert len(records) == 4
+    assert len([path for path in (project.path / "kept/records").rglob("*") if path.is_file()]) == 4
+    assert "npudump: 2 of 4 results are of earlier sessions: test_small.py::test_small[a]" in text(capsys)
 
 
 @pytest.mark.e2e
@@ -396,159 +226,94 @@ def test_a_session_that_is_killed_loses_nothing_that_had_ended(
     assert "2 of the 4 tests of the last session left no result" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("update", [False, True])
-def test_a_folder_that_cannot_be_written_is_told_once_and_fails_nothing(
-    project: Project, *, update: bool
-) -> None:
+def test_a_folder_that_cannot_be_written_is_told_once_and_fails_nothing(project: Project) -> None:
     project.test_file(TWO + project.body + "    assert k >= 0\n")
-    project.record()
     (project.path / "kept").write_text("a file", "utf-8")
-    result = project.run(KEEP, *(["--npudump-update-golden"] if update else []))
-    assert result.ret == 0
-    told = [line for line in result.outlines if "results are not kept: " in line]
-    assert len(told) == 1
-    assert "File exists" in told[0]
-
-
-def test_a_full_disk_is_told_once_and_loses_no_golden(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = importlib.import_module("pytest_npudump.results.folder")
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(folder.ResultsFolder, "_write_record", full)
-    project.marked()
-    result = project.run(KEEP, "--npudump-update-golden")
-    result.assert_outcomes(passed=1)
-    assert project.golden.is_file()
-    result.stdout.fnmatch_lines(["npudump: results are not kept: *No space left on device"])
-
-
-def test_a_test_that_finds_no_room_leaves_the_rest_kept(
-    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    project.test_file(TWO + project.body + "    assert k >= 0\n")
-    project.record()
-    project.model(change=0.01)
-    folder = importlib.import_module("pytest_npudump.results.folder")
-    write = folder.ResultsFolder._write_record
-
-    def full_for_one(self: Any, name: str, content: bytes) -> None:
-        if "[b]" in name:
-            raise OSError(28, "No space left on device")
-        write(self, name, content)
-
-    monkeypatch.setattr(folder.ResultsFolder, "_write_record", full_for_one)
-    result = project.run(KEEP, "--npudump-report=page")
-    result.assert_outcomes(failed=4)
-    result.stdout.fnmatch_lines(
-        [
-            "npudump: the results of 1 of 4 tests are not kept: *No space left on device",
-            "npudump: report: *index.html",
-            "npudump: 3 runs wait for a decision: *",
-        ]
-    )
-    assert [line["test"][-2] for line in lines(project)] == ["a", "c", "d"]
-    page = (project.path / "page/index.html").read_text("utf-8")
-    assert "1 of the 4 tests of the last session left no result" in page
-    capsys.readouterr()
-    assert main(["check", "kept"]) == 2
-    assert "1 of the 4 tests of the last session left no result" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("scene", ["overflow", "check_op"])
-def test_an_update_keeps_tests_that_have_no_golden_and_those_behind_them(
-    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], scene: str
-) -> None:
-    check = "    npu_dump.check_op('Abs', np.ones(2, 'f4'), reference=np.abs)\n"
-    marker = f"@pytest.mark.npu_dump(scene={scene!r})\ndef test_first(npu_dump):\n"
-    model = f"@pytest.mark.npu_dump\ndef test_second(npu_dump):\n{project.body}"
-    project.test_file(marker + (check if scene == "check_op" else project.body) + model)
-    result = project.run(KEEP, "--npudump-update-golden")
-    result.assert_outcomes(passed=2)
-    result.stdout.no_fnmatch_line("*not kept*")
-    assert [line["test"].partition("::")[2] for line in lines(project)] == ["test_first", "test_second"]
-    monkeypatch.chdir(project.path)
-    capsys.readouterr()
-    assert main(["check", "kept"]) == 0
-    assert "2 of 2 tests good" in capsys.readouterr().out
-
-
-def test_an_approved_overflow_is_no_comparison_of_nothing(
-    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    project.marked("scene='overflow'", body=project.overflowing())
-    project.run(KEEP, "--npudump-update-golden").assert_outcomes(passed=1)
-    assert "\noverflow:" in project.golden.read_text("utf-8")
-    [line] = lines(project)
-    assert (line["status"], line["record"]) == ("recorded", None)
-    monkeypatch.chdir(project.path)
-    capsys.readouterr()
-    assert main(["check", "kept"]) == 0
-
-
-def test_results_of_another_version_stay_as_they_are(project: Project) -> None:
-    project.marked()
-    project.record()
-    kept = project.path / "kept/results.jsonl"
-    kept.parent.mkdir()
-    kept.write_text('{"version":2,"kind":"test"}\n', "utf-8")
-    result = project.run(KEEP)
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["npudump: results are not kept: *of version 2*remove the folder*"])
-    assert kept.read_text("utf-8") == '{"version":2,"kind":"test"}\n'
-
-
-def test_without_a_cache_and_without_a_folder_nothing_is_kept(project: Project) -> None:
-    project.marked()
-    project.record()
-    before = {path for path in project.path.rglob("*") if "__pycache__" not in path.parts}
-    project.run()
-    assert {path for path in project.path.rglob("*") if "__pycache__" not in path.parts} == before
-
-
-def test_a_cache_that_cannot_be_written_is_told_once_and_fails_nothing(project: Project) -> None:
-    project.pytester.makeini("[pytest]\ncache_dir = cache\n")
-    project.marked()
-    project.record("-p", "no:cacheprovider")
+    for options in (["--npudump-update-golden"], []):
+        result = project.run(KEEP, *options, passed=4)
+        [told] = [line for line in result.outlines if "results are not kept: " in line]
+        assert "File exists" in told
+    ini = project.path / "tox.ini"
+    ini.write_text("[pytest]\ncache_dir = cache\n")
     (project.path / "cache").mkdir()
     (project.path / "cache/d").write_text("a file", "utf-8")
-    result = project.run()
-    result.assert_outcomes(passed=1)
+    result = project.run(passed=4)
     assert len([line for line in result.outlines if "npudump: results are not kept: " in line]) == 1
 
 
-def test_with_a_cache_results_are_in_it(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    project.pytester.makeini("[pytest]\n")
-    project.marked()
-    project.record()
-    project.run()
-    (found,) = project.path.joinpath(".pytest_cache").rglob("results.jsonl")
-    assert main(["check", str(found.parent)]) == 0
-    assert "1 of 1 tests good" in capsys.readouterr().out
-
-
-def test_a_rule_of_the_file_that_matches_nothing_is_named(
-    project: Project, capsys: pytest.CaptureFixture[str]
+def test_a_full_disk_is_told_once_and_loses_no_golden(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    project.marked()
-    project.record()
-    project.run(KEEP)
-    rules = project.path / "rules.yaml"
-    rules.write_text("rules: [{layer: no_such, rtol: 0, atol: 0}, {layer: '*', rtol: 0, atol: 0}]\n")
+    project.test_file(TWO + project.body + "    assert k >= 0\n")
+    folder = importlib.import_module("pytest_npudump.results.folder")
+    write, full = folder.ResultsFolder._write_record, [""]
+
+    def write_unless_full(self: Any, name: str, content: bytes) -> None:
+        if full[0] in name:
+            raise OSError(28, "No space left on device")
+        write(self, name, content)
+
+    monkeypatch.setattr(folder.ResultsFolder, "_write_record", write_unless_full)
+    words = "npudump: results are not kept: *No space left on device"
+    project.run(KEEP, "--npudump-update-golden", passed=4, shows=words)
+    assert len([*project.path.rglob("golden/**/*.yaml")]) == 4
+    project.model(change=0.01)
+    full[0] = "[b]"
+    shows = [
+        "npudump: the results of 1 of 4 tests are not kept: *No space left on device",
+        "npudump: report: *index.html",
+        "npudump: 3 runs wait for a decision: *",
+    ]
+    project.run(KEEP, "--npudump-report=page", failed=4, shows=shows)
+    assert [line["test"][-2] for line in lines(project)] == ["a", "c", "d"]
+    words = "1 of the 4 tests of the last session left no result"
+    assert words in (project.path / "page/index.html").read_text("utf-8")
     capsys.readouterr()
-    assert main(["check", "kept", "--tolerances", str(rules)]) == 0
-    told = capsys.readouterr().err
-    assert told.count("matches no tensor of these tests") == 1
-    assert "layer=no_such" in told
+    assert main(["check", "kept"]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_an_update_keeps_tests_that_have_no_golden_and_those_behind_them(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tests = {
+        "check_op": "    npu_dump.check_op('Abs', np.ones(2, 'f4'), reference=np.abs)\n",
+        "overflow": project.body,
+        "model": project.body,
+    }
+    project.test_file(
+        "".join(
+            f"@pytest.mark.npu_dump(scene={name!r})\ndef test_{name}(npu_dump):\n{body}"
+            for name, body in tests.items()
+        )
+    )
+    project.run(KEEP, "--npudump-update-golden", passed=3, hides="*not kept*")
+    assert [line["test"].partition("::test_")[2] for line in lines(project)] == [*tests]
+    monkeypatch.chdir(project.path)
+    capsys.readouterr()
+    assert main(["check", "kept"]) == 0
+    assert "3 of 3 tests good" in capsys.readouterr().out
+    project.marked("scene='overflow'", body=project.overflowing())
+    project.run(KEEP, "--npudump-update-golden", passed=1)
+    [golden] = project.path.rglob("test_small.yaml")
+    assert "\noverflow:" in golden.read_text("utf-8")
+    assert main(["check", "kept"]) == 0
+
+
+def test_results_of_another_version_stay_and_nothing_is_kept_without_a_place(project: Project) -> None:
+    project.recorded()
+    before = {path for path in project.path.rglob("*") if "__pycache__" not in path.parts}
+    project.run(passed=1)
+    assert {path for path in project.path.rglob("*") if "__pycache__" not in path.parts} == before
+    kept = project.path / "kept/results.jsonl"
+    kept.parent.mkdir()
+    kept.write_text('{"version":2,"kind":"test"}\n', "utf-8")
+    project.run(KEEP, passed=1, shows="npudump: results are not kept: *of version 2*remove the folder*")
+    assert kept.read_text("utf-8") == '{"version":2,"kind":"test"}\n'
 
 
 def test_other_tolerances_and_other_goldens(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    project.marked("tolerances=[{'layer': 'head/*', 'rtol': 1, 'atol': 1, 'reason': 'wide'}]")
-    project.record()
-    project.model(change=0.01)
+    project.recorded("tolerances=[{'layer': 'head/*', 'rtol': 1, 'atol': 1, 'reason': 'wide'}]", change=0.01)
     project.run(KEEP)
     assert check(capsys)[1]["tests"][0]["comparison"]["summary"]["failed"] == 1
     rules = project.path / "wide.yaml"
@@ -559,20 +324,6 @@ def test_other_tolerances_and_other_goldens(project: Project, capsys: pytest.Cap
     project.path.joinpath("golden").rename(project.path / "elsewhere")
     assert check(capsys)[0] == 2
     assert check(capsys, "--golden-dir", "elsewhere")[0] == 1
-
-
-@pytest.mark.parametrize("damage", ["cut", "line", "record", "gone", "version", "outside"])
-def test_damaged_results_are_told_and_never_fewer_tests(
-    project: Project, capsys: pytest.CaptureFixture[str], damage: str
-) -> None:
-    project.test_file(TWO + project.body + "    assert k >= 0\n")
-    project.record()
-    project.run(KEEP)
-    spoil(project.path / "kept", damage)
-    capsys.readouterr()
-    assert main(["check", "kept"]) == 2
-    done = capsys.readouterr()
-    assert WORDS[damage] in done.err + done.out
 
 
 WORDS = {
@@ -605,11 +356,26 @@ def spoil(folder: Path, damage: str) -> None:
     file.write_text("".join(content), "utf-8")
 
 
+def test_damaged_results_are_told_and_never_fewer_tests(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.test_file(TWO + project.body + "    assert k >= 0\n")
+    project.record(KEEP)
+    whole = (project.path / "kept").rename(project.path / "whole")
+    for damage, words in WORDS.items():
+        shutil.rmtree(project.path / "kept", ignore_errors=True)
+        shutil.copytree(whole, project.path / "kept")
+        spoil(project.path / "kept", damage)
+        capsys.readouterr()
+        assert main(["check", "kept"]) == 2, damage
+        done = capsys.readouterr()
+        assert words in done.err + done.out
+
+
 def test_elements_that_were_judged_are_not_taken_to_agree_under_other_terms(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    project.marked("golden_tensors=['block/conv.2'], dump_data='tensor'")
-    project.record()
+    project.recorded("golden_tensors=['block/conv.2'], dump_data='tensor'")
     project.run(KEEP)
     [line] = lines(project)
     assert line["snapshot"]["has_tensors"]
@@ -620,39 +386,17 @@ def test_elements_that_were_judged_are_not_taken_to_agree_under_other_terms(
     assert "elements of its tensors" in told["tests"][0]["why"]
 
 
-def test_a_reference_that_did_not_agree_stands(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_reference_said_stands(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     project.path.joinpath("fixed.onnx").write_bytes(project.path.joinpath("small.onnx").read_bytes())
-    project.model(change=0.01)
-    project.marked()
-    project.record()
-    project.marked("reference='fixed.onnx'")
-    project.run(KEEP)
-    [line] = lines(project)
-    assert (line["status"], line["reference"]["good"]) == ("failed", False)
-    code, told = check(capsys)
-    assert (code, told["tests"][0]["verdict"]) == (1, "bad")
-    assert "that stands" in told["tests"][0]["problems"][0]
-    assert "not shown to agree with the reference" in line["refusals"][0]
-
-
-def test_a_reference_without_a_golden_is_told_as_well(
-    project: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
-    project.path.joinpath("fixed.onnx").write_bytes(project.path.joinpath("small.onnx").read_bytes())
-    project.model(change=0.01)
-    project.marked("reference='fixed.onnx'")
-    project.run(KEEP)
-    shown = text(capsys)
-    assert "npudump: the run differed from the reference " in shown
-    assert re.search(r" in \d+ tensors, first \S+: that stands", shown)
-
-
-def test_what_kept_a_reference_from_being_compared_is_told(
-    project: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
-    project.marked()
-    project.record()
     project.path.joinpath("other.onnx").write_bytes(b"no model")
+    project.model(change=0.01)
+    project.marked("reference='fixed.onnx'")
+    project.run(KEEP)
+    assert re.search(
+        r"npudump: the run differed from the reference .* in \d+ tensors, first \S+: that stands",
+        text(capsys),
+    )
+    project.recorded()
     project.marked("reference='other.onnx'")
     project.run(KEEP)
     code, told = check(capsys)
@@ -680,79 +424,156 @@ def test_rules_by_operator_and_producer_are_judged_again_as_in_the_run(
     assert check(capsys)[1]["tests"][0]["comparison"]["summary"]["failed"] == 1
 
 
-def test_recorded_runs_tell_operators_only_to_rules_of_their_own(
+def test_what_if_names_its_idle_rules_and_the_tests_that_it_cannot_judge(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     project.marked()
     project.record(KEEP)
     rules = project.path / "rules.yaml"
     rules.write_text("rules: [{op_type: Conv, rtol: 0, atol: 0}]\n")
-    code, told = check(capsys, "--tolerances", str(rules))
-    assert code == 2
-    assert "tells no types of operators" in told["tests"][0]["why"]
-    project.run(KEEP)
-    assert check(capsys, "--tolerances", str(rules))[0] == 0
-
-
-def test_what_if_says_what_other_tolerances_miss_and_catch_and_decides_nothing(
-    project: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
-    project.marked()
-    project.record()
-    project.model(change=0.01)
-    project.run(KEEP)
-    rules = project.path / "wide.yaml"
-    rules.write_text("rules: [{op_type: Conv, rtol: 1, atol: 1, reason: wide}]\n", "utf-8")
-    told = text(capsys, "--what-if", str(rules), "--what-if", "same")
-    name = "test_small.py::test_small"
-    assert told.splitlines()[-2:] == [
-        f"what if {rules}: 1 would differ; it misses 1 ({name} block/conv.2:output.0)",
-        "what if same: 2 would differ, the same ones",
-    ]
-    rules.write_text("rules: [{layer: '*', rtol: 1, atol: 1, reason: wide}]\n", "utf-8")
-    code, data = check(capsys, "--what-if", str(rules))
-    assert code == 1
-    (found,) = data["what_if"]
-    assert (found["failing"], found["missed_tests"], found["caught_tests"]) == (0, [name], [])
-    code, data = check(capsys, "--tolerances", str(rules), "--what-if", "exact")
-    assert code == 0
-    (found,) = data["what_if"]
-    assert (found["caught_tests"], found["unjudged"]) == ([], {})  # a preset leaves the file's rules
-    rules.write_text("preset: exact\n", "utf-8")
-    code, data = check(capsys, "--preset", "om-net", "--what-if", str(rules))
-    (found,) = data["what_if"]
-    assert found["failing"] == 2
-    assert main(["check", "kept", "--what-if", "loose"]) == 2
-    assert "what_if" not in check(capsys)[1]
-
-
-def test_what_if_names_rules_of_its_file_that_match_nothing(
-    project: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
-    project.marked()
-    project.record()
-    project.run(KEEP)
-    misspelt, good = project.path / "un.yaml", project.path / "good.yaml"
-    misspelt.write_text("rules: [{layer: 'Cnov@2*', rtol: 1, atol: 1, reason: wide}]\n", "utf-8")
-    good.write_text("rules: [{layer: '*', rtol: 0, atol: 0}]\n", "utf-8")
-    capsys.readouterr()
-    words = ("--what-if", str(good), "--what-if", str(misspelt), "--what-if", "exact")
-    assert main(["check", "kept", *words]) == 0
-    (idle,) = capsys.readouterr().err.splitlines()
-    assert idle.startswith(f"npudump: --what-if {misspelt}: the rule rtol=1 atol=1 layer=Cnov@2* ")
-    assert idle.endswith(" matches no tensor of these tests")
-    assert main(["check", "kept", *words, "--tolerances", str(misspelt)]) == 0
-    told = capsys.readouterr().err
-    assert (told.count("matches no tensor of these tests"), told.count("--what-if")) == (2, 1)
-
-
-def test_what_if_names_tests_that_it_cannot_judge(
-    project: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
-    project.marked()
-    project.record(KEEP)
-    rules = project.path / "rules.yaml"
-    rules.write_text("rules: [{op_type: Conv, rtol: 0, atol: 0}]\n")
+    code, checked = check(capsys, "--tolerances", str(rules))
+    assert (code, "tells no types of operators" in checked["tests"][0]["why"]) == (2, True)
     told = text(capsys, "--what-if", str(rules)).splitlines()
     assert told[-2] == f"what if {rules}: 0 would differ, the same ones"
     assert told[-1].startswith(f"what if {rules}: test_small.py::test_small cannot be judged: ")
+    project.run(KEEP)
+    assert check(capsys, "--tolerances", str(rules))[0] == 0
+    rules.write_text("rules: [{layer: 'Cnov@2*', rtol: 1, atol: 1, reason: wide}]\n", "utf-8")
+    capsys.readouterr()
+    assert (
+        main(["check", "kept", "--what-if", str(rules), "--what-if", "exact", "--tolerances", str(rules)])
+        == 0
+    )
+    told = capsys.readouterr().err.splitlines()
+    assert len([line for line in told if "matches no tensor of these tests" in line]) == 2
+    assert (
+        len([line for line in told if line.startswith(f"npudump: --what-if {rules}: the rule rtol=1 ")]) == 1
+    )
+
+
+RUNS = """
+@pytest.mark.npu_dump
+def test_small(npu_dump):
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    with npu_dump.load_model("{model_of}.onnx") as model_of:
+        model_of.run(image)
+"""
+
+
+FIRST_RUN = """
+import os
+
+def changed():
+    try:
+        os.mkdir("ran")
+    except FileExistsError:
+        return False
+    return True
+
+@pytest.mark.npu_dump
+def test_small(npu_dump):
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    with npu_dump.load_model("changed.onnx" if changed() else "small.onnx") as model_of:
+        model_of.run(image)
+"""
+
+
+NO_SECOND_RUN = "--npudump-escalate=off"
+
+
+@pytest.fixture
+def fails_first(project: Project) -> Project:
+    """A test that has a golden, and differs from it the first time that it runs from here on."""
+    model_of(project, "changed", change=0.01)
+    model_of(project, "small")
+    project.path.joinpath("ran").mkdir()
+    project.test_file(FIRST_RUN)
+    project.record()
+    project.path.joinpath("ran").rmdir()
+    return project
+
+
+def model_of(project: Project, name: str, **changes: object) -> None:
+    project.model(**changes)
+    project.path.joinpath("small.onnx").rename(project.path / f"{name}.onnx")
+
+
+def first_of_two_fails(project: Project, result: pytest.RunResult, checked: Callable[[], int]) -> None:
+    """Hold all that a session leaves against what it was: one test failed, and another passed."""
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(
+        ["npudump: 1 of 2 tests good, 10 of 10 tensors compared, 1 failed, first divergence block/conv.2:*"]
+    )
+    assert "1 of 2 tests good" in project.path.joinpath("s.md").read_text("utf-8").splitlines()[0]
+    assert len([*project.path.joinpath("art").glob("session-1/tests/*/report.txt")]) == 1
+    assert checked() == 1
+
+
+OPTIONS = (
+    NO_SECOND_RUN,
+    "--npudump-results=kept",
+    "--npudump-summary=s.md",
+    "--npudump-artifacts=art",
+)
+
+
+def test_tests_outside_of_rootdir(project: Project) -> None:
+    """pytest calls each of them ``::test_small``."""
+    ci = project.path / "ci"
+    ci.mkdir()
+    ci.joinpath("pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib -p no:cacheprovider\n")
+    files = []
+    for name in "ab":
+        project.path.joinpath("tests", name).mkdir(parents=True)
+        files.append(f"tests/{name}/test_x.py")
+        project.test_file(RUNS.format(model_of=f"../../{name}"), files[-1])
+        model_of(project, name)
+    project.run(
+        "-c",
+        "ci/pytest.ini",
+        *files,
+        "--npudump-update-golden",
+        shows="npudump: 2 of 2 tests good, 2 recorded *",
+    )
+    assert len([*ci.joinpath("golden").rglob("*.yaml")]) == 2
+    model_of(project, "a", change=0.01)
+    options = [one.replace("=s.md", "=../s.md").replace("=art", "=../art") for one in OPTIONS]
+    result = project.run("-c", "ci/pytest.ini", *files, *options)
+    first_of_two_fails(project, result, lambda: main(["check", str(ci / "kept"), "--root", str(ci)]))
+    for number, gaps in (2, 0), (3, 1):
+        result = project.run("-c", "ci/pytest.ini", *files, NO_SECOND_RUN, f"--npudump-expect={number}")
+        assert result.stdout.str().count(f"={number}: 2 marked tests were compared") == gaps
+
+
+def test_tests_that_are_named_twice(fails_first: Project) -> None:
+    files = ("--keep-duplicates", "test_small.py", "test_small.py")
+    result = fails_first.run(*files, *OPTIONS)
+    root = str(fails_first.path)
+    first_of_two_fails(fails_first, result, lambda: main(["check", f"{root}/kept", "--root", root]))
+    lines = fails_first.path.joinpath("kept/results.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line).get("outcome") for line in lines] == [None, "failed"]
+
+
+def test_an_update_compares_what_is_named_twice_with_what_the_first_has_recorded(
+    fails_first: Project,
+) -> None:
+    files = ("--keep-duplicates", "test_small.py", "test_small.py")
+    fails_first.run(
+        *files,
+        "--npudump-update-golden",
+        "--npudump-repeats=1",
+        NO_SECOND_RUN,
+        passed=1,
+        failed=1,
+        shows="npudump: 1 of 2 tests good, *1 recorded, 1 failed, *",
+    )
+
+
+def test_workers_that_each_run_all_tests(fails_first: Project) -> None:
+    each = ("--dist=each", "--tx=2*popen")
+    result = fails_first.run(*each, *OPTIONS)
+    root = str(fails_first.path)
+    first_of_two_fails(fails_first, result, lambda: main(["check", f"{root}/kept", "--root", root]))
+    result = fails_first.run(*each, "--npudump-update-golden")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: npudump: --dist=each runs a test in every worker, *"])

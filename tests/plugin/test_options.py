@@ -36,7 +36,6 @@ NOT_DEFAULT = {
     "fail-on": "change",
     "golden-tensors": "auto",
 }
-STANDING = [option for option in OPTIONS if option.standing]
 APPROVING = [option for option in OPTIONS if not option.standing]
 REFUSED = "approving is never a standing setting"
 
@@ -63,10 +62,10 @@ def resolved(option: Option, text: str) -> object:
     return True if isinstance(option.default, bool) else known.get(option.name, text)
 
 
-@pytest.mark.parametrize("mode", ["all", "failed", "new"])
-def test_an_update_may_say_whose_goldens_it_writes(pytester: pytest.Pytester, mode: str) -> None:
-    flag = "--npudump-update-golden" + ("" if mode == "all" else f"={mode}")
-    assert settings(pytester, flag, "test_some.py").update_golden == mode
+def test_an_update_may_say_whose_goldens_it_writes(pytester: pytest.Pytester) -> None:
+    for mode, flag in {"all": "", "failed": "=failed", "new": "=new"}.items():
+        found = settings(pytester, f"--npudump-update-golden{flag}", "test_some.py")
+        assert found.update_golden == mode
 
 
 def test_an_update_takes_no_path_behind_it_for_its_value(pytester: pytest.Pytester) -> None:
@@ -98,25 +97,25 @@ def test_defaults_are_those_of_the_table(pytester: pytest.Pytester, defaults: Se
     assert settings(pytester) == defaults
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
-def test_option_is_taken_from_the_command_line(pytester: pytest.Pytester, option: Option) -> None:
-    text = other_value(option)
-    alone = isinstance(option.default, bool) or option.modes
-    flag = option.flag if alone else f"{option.flag}={text}"
-    found = settings(pytester, flag)
-    assert getattr(found, option.dest.removeprefix("npudump_")) == resolved(option, text)
-
-
-@pytest.mark.parametrize("option", STANDING, ids=lambda option: option.name)
-def test_option_is_taken_from_the_ini_key_of_its_name(
-    pytester: pytest.Pytester, option: Option, defaults: Settings
+def test_options_are_taken_from_the_command_line_and_from_ini_keys_of_their_names(
+    pytester: pytest.Pytester, defaults: Settings
 ) -> None:
-    text = "true" if isinstance(option.default, bool) else other_value(option)
-    pytester.makeini(f"[pytest]\naddopts = --strict-config\n{option.dest} = {text}\n")
-    found = settings(pytester)
-    assert getattr(found, option.dest.removeprefix("npudump_")) == resolved(option, text)
-    changed = {name for name in Settings._fields if getattr(found, name) != getattr(defaults, name)}
-    assert changed == {option.dest.removeprefix("npudump_")}
+    for option in OPTIONS:
+        text, name = other_value(option), option.dest.removeprefix("npudump_")
+        switch = isinstance(option.default, bool)
+        pytester.makeini("[pytest]\n")
+        found = settings(pytester, option.flag if switch or option.modes else f"{option.flag}={text}")
+        assert getattr(found, name) == resolved(option, text)
+        if option.standing:
+            key = f"{option.dest} = {'true' if switch else text}"
+            pytester.makeini(f"[pytest]\naddopts = --strict-config\n{key}\n")
+            found = settings(pytester)
+            assert getattr(found, name) == resolved(option, text)
+            changed = {one for one in Settings._fields if getattr(found, one) != getattr(defaults, one)}
+            assert changed == {name}
+    pytester.makeini("[pytest]\nnpudump_escalate = off\nnpudump_device = 7\n")
+    found = settings(pytester, "--npudump-escalate=on")
+    assert (found.escalate, found.device) == (True, 7)
 
 
 def test_the_options_that_approve_are_for_the_command_line_only() -> None:
@@ -128,15 +127,13 @@ def test_the_options_that_approve_are_for_the_command_line_only() -> None:
     ]
 
 
-@pytest.mark.parametrize("value", ["true", "false"])
-@pytest.mark.parametrize("strict", ["", "addopts = --strict-config\n"])
-@pytest.mark.parametrize("option", APPROVING, ids=lambda option: option.name)
-def test_ini_key_that_would_approve_is_refused_with_the_reason(
-    pytester: pytest.Pytester, option: Option, strict: str, value: str
-) -> None:
-    pytester.makeini(f"[pytest]\n{strict}{option.dest} = {value}\n")
-    with pytest.raises(RequestError, match=f"ini key {option.dest}: {REFUSED}.*give {option.flag} on the"):
-        settings(pytester)
+def test_ini_key_that_would_approve_is_refused_with_the_reason(pytester: pytest.Pytester) -> None:
+    for option in APPROVING:
+        for strict, value in (("", "true"), ("addopts = --strict-config\n", "false")):
+            pytester.makeini(f"[pytest]\n{strict}{option.dest} = {value}\n")
+            words = f"ini key {option.dest}: {REFUSED}.*give {option.flag} on the"
+            with pytest.raises(RequestError, match=words):
+                settings(pytester)
 
 
 @pytest.mark.e2e
@@ -147,57 +144,49 @@ def test_argument_file_that_would_approve_is_refused_with_the_reason(
     pytester.path.joinpath("last.txt").write_text("--npudump-update-golden\n")
     pytester.path.joinpath("test_small.py").write_text("def test_small():\n    pass\n")
     read = tuple(map(int, pytest.__version__.split(".")[:2])) >= (8, 2)  # before, @FILE was no file of words
-    monkeypatch.setenv("PYTEST_ADDOPTS", "@more.txt")
-    result = pytester.runpytest_subprocess()
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    where = "the variable PYTEST_ADDOPTS: approving is never a standing setting"
-    assert not read or f"--npudump-update-golden in {where}" in result.stderr.str()
-    monkeypatch.delenv("PYTEST_ADDOPTS")
-    pytester.makeini("[pytest]\naddopts = @more.txt\n")
-    result = pytester.runpytest_subprocess()
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    where = "addopts of pytest's configuration file: approving is never a standing setting"
-    assert not read or f"--npudump-update-golden in {where}" in result.stderr.str()
+    for place in ("the variable PYTEST_ADDOPTS", "addopts of pytest's configuration file"):
+        if "variable" in place:
+            monkeypatch.setenv("PYTEST_ADDOPTS", "@more.txt")
+        else:
+            monkeypatch.delenv("PYTEST_ADDOPTS")
+            pytester.makeini("[pytest]\naddopts = @more.txt\n")
+        result = pytester.runpytest_subprocess()
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        where = f"--npudump-update-golden in {place}: approving is never a standing setting"
+        assert not read or where in result.stderr.str()
 
 
-@pytest.mark.parametrize("option", APPROVING, ids=lambda option: option.name)
-def test_addopts_that_would_approve_are_refused_with_the_reason(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, option: Option
-) -> None:
-    words = f"{option.flag}={other_value(option)}" if option.metavar else option.flag
-    monkeypatch.setenv("PYTEST_ADDOPTS", f"-q {words}")
-    with pytest.raises(RequestError, match=f"{option.flag} in the variable PYTEST_ADDOPTS: {REFUSED}"):
-        settings(pytester)
-    monkeypatch.delenv("PYTEST_ADDOPTS")
-    pytester.makeini(f"[pytest]\naddopts = -q {words}\n")
-    with pytest.raises(RequestError, match=f"{option.flag} in addopts of pytest's .* file: {REFUSED}"):
-        settings(pytester, words)
+def test_addopts_that_would_approve_are_refused_with_the_reason(pytester: pytest.Pytester) -> None:
+    for option in APPROVING:
+        words = f"{option.flag}={other_value(option)}" if option.metavar else option.flag
+        pytester.makeini("[pytest]\n")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYTEST_ADDOPTS", f"-q {words}")
+            with pytest.raises(
+                RequestError, match=f"{option.flag} in the variable PYTEST_ADDOPTS: {REFUSED}"
+            ):
+                settings(pytester)
+        pytester.makeini(f"[pytest]\naddopts = -q {words}\n")
+        with pytest.raises(RequestError, match=f"{option.flag} in addopts of pytest's .* file: {REFUSED}"):
+            settings(pytester, words)
 
 
-def test_command_line_wins_over_the_ini_file(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\nnpudump_escalate = off\nnpudump_device = 7\n")
-    found = settings(pytester, "--npudump-escalate=on")
-    assert found.escalate
-    assert found.device == 7
+def test_value_outside_the_choices_is_refused_from_either_source(pytester: pytest.Pytester) -> None:
+    for option in OPTIONS:
+        if option.choices:
+            with pytest.raises(pytest.UsageError, match="'gpu'"):
+                pytester.parseconfig(f"{option.flag}=gpu")
+            pytester.makeini(f"[pytest]\n{option.dest} = gpu\n")
+            words = f"ini key {option.dest} is 'gpu', expected one of {option.choices[0]}"
+            with pytest.raises(RequestError, match=words):
+                settings(pytester)
+            pytester.makeini("[pytest]\n")
 
 
-@pytest.mark.parametrize("option", [o for o in OPTIONS if o.choices], ids=lambda option: option.name)
-def test_value_outside_the_choices_is_refused_from_either_source(
-    pytester: pytest.Pytester, option: Option
-) -> None:
-    with pytest.raises(pytest.UsageError, match="'gpu'"):
-        pytester.parseconfig(f"{option.flag}=gpu")
-    pytester.makeini(f"[pytest]\n{option.dest} = gpu\n")
-    with pytest.raises(
-        RequestError, match=f"ini key {option.dest} is 'gpu', expected one of {option.choices[0]}"
-    ):
-        settings(pytester)
-
-
-@pytest.mark.parametrize("text", ["-1", "first", "", "1.0", "0x1"])
-def test_device_that_is_no_id_is_refused(pytester: pytest.Pytester, text: str) -> None:
-    with pytest.raises(RequestError, match="expected a device id such as 0"):
-        settings(pytester, f"--npudump-device={text}")
+def test_device_that_is_no_id_is_refused(pytester: pytest.Pytester) -> None:
+    for text in ("-1", "first", "", "1.0", "0x1"):
+        with pytest.raises(RequestError, match="expected a device id such as 0"):
+            settings(pytester, f"--npudump-device={text}")
 
 
 def test_help_names_every_option_and_its_ini_key(pytester: pytest.Pytester) -> None:

@@ -1,21 +1,18 @@
-"""Recording runs a test twice: what differs between the runs is known from then on."""
+"""Recording runs a test twice, a calibration more often: what differs is known from then on."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import onnx
 import pytest
 import yaml
+from onnx import TensorProto, helper
 
 if TYPE_CHECKING:
-    from conftest import Project
+    from pathlib import Path
 
-NOTED = """
-    with open("ran", "a") as file:
-        file.write("x")
-"""
+    from conftest import Project
 
 
 def head(project: Project) -> dict[str, Any]:
@@ -23,92 +20,16 @@ def head(project: Project) -> dict[str, Any]:
     return document
 
 
-def test_a_test_that_repeats_says_so_and_its_golden_has_no_column_of_noise(project: Project) -> None:
-    project.marked()
-    project.record()
-    assert head(project)["repeats"] == {"runs": 2}
-    assert "noise" not in head(project)["columns"]
-    project.run().assert_outcomes(passed=1)
-
-
-def test_one_run_saves_the_time_and_the_golden_does_not_know_whether_it_repeats(project: Project) -> None:
-    project.marked(body=project.body + NOTED)
-    project.record("--npudump-repeats=1")
-    assert project.path.joinpath("ran").read_text("utf-8") == "x"
-    assert head(project)["repeats"] == {"runs": 1}
-
-
-def test_the_marker_says_how_often_a_test_runs_where_it_is_recorded(project: Project) -> None:
-    project.marked("repeats=4", body=project.body + NOTED)
-    project.record()
-    assert project.path.joinpath("ran").read_text("utf-8") == "xxxx"
-    assert head(project)["repeats"] == {"runs": 4}
-    project.run().assert_outcomes(passed=1)
-    assert project.path.joinpath("ran").read_text("utf-8") == "xxxxx"
-
-
-def test_fixtures_are_set_up_anew_for_each_recording_run(project: Project) -> None:
-    project.test_file(
-        """
-        @pytest.fixture
-        def model(npu_dump):
-            with open("set-up", "a") as file:
-                file.write("x")
-            with npu_dump.load_model("small.onnx") as model:
-                yield model
-            with open("torn-down", "a") as file:
-                file.write("x")
-
-        @pytest.mark.npu_dump
-        def test_small(model):
-            model.run(np.zeros((1, 1, 8, 8), np.float32))
-        """
-    )
-    project.record()
-    assert project.path.joinpath("set-up").read_text("utf-8") == "xx"
-    assert project.path.joinpath("torn-down").read_text("utf-8") == "xx"
-
-
-def test_an_operator_behind_an_unstable_one_is_not_called_unstable(project: Project) -> None:
-    """What the first multiplies by has another last bit in each run, which six digits do not show."""
-    value = onnx.helper.make_tensor_value_info
-    nodes = [
-        onnx.helper.make_node("Mul", ["image", "one"], ["a"], "unstable"),
-        onnx.helper.make_node("Sub", ["a", "one"], ["out"], "sub"),
-    ]
-    ports = [value("image", 1, [4])], [value("out", 1, [4])]
-    one = [onnx.numpy_helper.from_array(np.ones(1, np.float32), "one")]
-    graph = onnx.helper.make_graph(nodes, "small", *ports, one)
-    opset = [onnx.helper.make_opsetid("", 17)]
-    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), project.path / "small.onnx")
-    project.test_file(
-        """
-        import itertools
-        from pytest_npudump.emulator import faults
-
-        RUN = itertools.count(1)
-
-        @pytest.mark.npu_dump
-        def test_small(npu_dump):
-            faults.distort("small", "unstable", factor=1 + next(RUN) * 2.0**-23)
-            with npu_dump.load_model("small.onnx") as model:
-                model.run(np.ones(4, np.float32))
-        """
-    )
-    result = project.run("--npudump-update-golden")
-    result.stdout.fnmatch_lines(["*2 runs alike* (first seen at: sub): *"])
-    result.stdout.no_fnmatch_line("*not deterministic*")
-
-
 def test_what_does_not_repeat_is_listed_with_its_spread_and_is_no_change(project: Project) -> None:
     project.wavering(1e-3)
-    result = project.run("--npudump-update-golden")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*tensors are not the same in 2 runs alike*(first seen at: *"])
+    project.run(
+        "--npudump-update-golden",
+        passed=1,
+        shows="*tensors are not the same in 2 runs alike*(first seen at: *",
+    )
     lines = project.golden.read_text("utf-8").splitlines()
     assert any(line.split()[-1].startswith("~") for line in lines if "block/conv.2" in line)
-    passes = project.run("--npudump-fail-on=change")
-    passes.assert_outcomes(passed=1)
+    project.run("--npudump-fail-on=change", passed=1)
     for _ in range(2):  # an odd and an even run, each by a process's own count
         project.wavering(1e-3)
         project.run("--npudump-fail-on=change").assert_outcomes(passed=1)
@@ -126,18 +47,18 @@ def test_a_test_that_feeds_its_model_other_values_in_each_run_records_nothing(pr
         """
     )
     for option in ("--npudump-update-golden", "--npudump-update-golden --npudump-calibrate=3"):
-        result = project.run(*option.split())
-        result.assert_outcomes(failed=1)
-        result.stdout.fnmatch_lines(
-            ["*nothing was recorded: *feeds its model other values in each run: image*"]
+        project.run(
+            *option.split(),
+            failed=1,
+            shows="*nothing was recorded: *feeds its model other values in each run: image*",
         )
         assert not [*project.path.glob("golden/**/*.yaml")]
     project.record("--npudump-repeats=1")
     before = project.golden.read_text("utf-8")
-    result = project.run("--npudump-calibrate=3")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["*not calibrated: the test feeds its model other values in each run: image*"]
+    project.run(
+        "--npudump-calibrate=3",
+        failed=1,
+        shows="*not calibrated: the test feeds its model other values in each run: image*",
     )
     assert project.golden.read_text("utf-8") == before
 
@@ -155,26 +76,32 @@ def test_data_that_differ_are_seen_where_the_inputs_are_not_in_the_dump(project:
     rolled = "np.roll(image, next(COUNT), axis=2)"
     for marker in ('layers=["block/conv.2"]', 'golden_tensors="block/conv.2"'):
         project.test_file(shuffled.format(marker=marker, runs=rolled))
-        result = project.run("--npudump-update-golden")
-        result.assert_outcomes(failed=1)
-        result.stdout.fnmatch_lines(
-            ["*nothing was recorded: the test feeds its model other values in each run: image; *"]
+        project.run(
+            "--npudump-update-golden",
+            failed=1,
+            shows="*nothing was recorded: the test feeds its model other values in each run: image; *",
         )
         assert not [*project.path.glob("golden/**/*.yaml")]
     # One thread has an order: the same values in another one are other data.
     turned = "image * (number := next(COUNT) % 2)); model.run(image * (1 - number)"
     project.test_file(shuffled.format(marker='layers=["block/conv.2"]', runs=turned))
     project.record("--npudump-repeats=1")
-    result = project.run("--npudump-update-golden", "--npudump-calibrate=3")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*not calibrated: the test feeds its model other values*: image; *"])
+    project.run(
+        "--npudump-update-golden",
+        "--npudump-calibrate=3",
+        failed=1,
+        shows="*not calibrated: the test feeds its model other values*: image; *",
+    )
     project.golden.unlink()
     project.test_file(shuffled.format(marker='layers=["block/conv.2"]', runs=rolled))
     project.record("--npudump-repeats=1")
     before = project.golden.read_text("utf-8")
-    result = project.run("--npudump-update-golden", "--npudump-calibrate=3")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*not calibrated: the test feeds its model other values*: image; *"])
+    project.run(
+        "--npudump-update-golden",
+        "--npudump-calibrate=3",
+        failed=1,
+        shows="*not calibrated: the test feeds its model other values*: image; *",
+    )
     assert project.golden.read_text("utf-8") == before
     # A unit in the last place is noise, and what runs before the steps that are dumped is of no account.
     rounded = "image * np.float32(1 + 2**-23 * (next(COUNT) % 2))"
@@ -185,33 +112,22 @@ def test_data_that_differ_are_seen_where_the_inputs_are_not_in_the_dump(project:
         project.record("--npudump-calibrate=3")
 
 
-def test_noise_that_was_recorded_hides_no_larger_difference(project: Project) -> None:
-    project.wavering(1e-4)
-    project.record()
-    project.model(change=0.05)
-    project.run().assert_outcomes(failed=1)
-
-
 def test_the_first_change_is_shown_only_where_the_golden_is_known_to_repeat(project: Project) -> None:
     loose = 'tolerances=[{"layer": "block/conv.2", "rtol": 9, "atol": 9, "reason": "a trial"}]'
-    project.marked(loose)
-    project.record()
-    project.model(change=0.5)
+    project.recorded(loose, change=0.5)
     project.run().stdout.fnmatch_lines(["changed:    block/conv.2:output.0 is the first*"])
     text = project.golden.read_text("utf-8")
     project.golden.write_text(text.replace("repeats: {runs: 2}\n", ""), "utf-8")
-    result = project.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.no_fnmatch_line("changed:    *")
+    project.run(failed=1, hides="changed:    *")
 
 
 def test_a_test_that_cannot_run_again_is_recorded_from_one_run_with_a_note(project: Project) -> None:
     body = f"{project.body}    from pathlib import Path\n    Path('ran').mkdir()\n"
     project.marked(body=body)
-    result = project.run("--npudump-update-golden")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(
-        ["*does not know whether the test repeats: body of the second run: FileExists*"]
+    project.run(
+        "--npudump-update-golden",
+        passed=1,
+        shows="*does not know whether the test repeats: body of the second run: FileExists*",
     )
     assert head(project)["repeats"] == {"runs": 1}
 
@@ -229,64 +145,292 @@ def test_runs_with_other_tensors_record_nothing(project: Project) -> None:
                     model.run(np.zeros((1, 1, 8, 8), np.float32))
         """
     )
-    result = project.run("--npudump-update-golden")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*nothing was recorded: run 2 has other tensors than the first: *"])
+    project.run(
+        "--npudump-update-golden",
+        failed=1,
+        shows="*nothing was recorded: run 2 has other tensors than the first: *",
+    )
     assert not [*project.path.glob("golden/**/*.yaml")]
 
 
-@pytest.mark.e2e
-def test_an_isolated_test_runs_twice_in_processes_of_their_own(project: Project) -> None:
-    project.marked('isolation="process"', body=project.body + NOTED)
-    project.record()
-    assert project.path.joinpath("ran").read_text("utf-8") == "xx"
+def test_fixtures_are_set_up_anew_for_each_of_as_many_runs_as_are_asked_for(project: Project) -> None:
+    source = """
+        @pytest.fixture
+        def model(npu_dump):
+            with open("set-up", "a") as file:
+                file.write("x")
+            with npu_dump.load_model("small.onnx") as model:
+                yield model
+            with open("torn-down", "a") as file:
+                file.write("x")
+
+        @pytest.mark.npu_dump({marker})
+        def test_small(model):
+            model.run(np.zeros((1, 1, 8, 8), np.float32))
+        """
+    tensors = "golden_tensors=['block/conv.2']"
+    for marker, options, runs in (
+        ("", (), 2),
+        ("", ("--npudump-repeats=1",), 1),
+        ("repeats=4", (), 4),
+        (tensors, (), 2),
+    ):
+        project.test_file(source.format(marker=marker))
+        project.record(*options)
+        assert head(project)["repeats"] == {"runs": runs}
+        assert "noise" not in head(project)["columns"]
+        for name in ("set-up", "torn-down"):
+            assert project.path.joinpath(name).read_text("utf-8") == "x" * runs
+            project.path.joinpath(name).unlink()
+        project.golden.unlink()
+    project.marked()
+    for repeats in ("0", "-1", "two", "1e3"):
+        result = project.run(f"--npudump-repeats={repeats}")
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines(["*--npudump-repeats is*expected a number of runs, 1 or more*"])
+
+
+def lines_without_noise(project: Project) -> list[str]:
+    """The golden's table without what a calibration adds."""
+    document = head(project)
+    cells = [line.split() for line in document["tensors"].splitlines()]
+    with_noise = document["columns"].endswith(" noise")
+    return [" ".join(row[:-1] if with_noise else row) for row in cells]
+
+
+def test_a_golden_that_matches_learns_its_noise_and_nothing_else_of_it_changes(project: Project) -> None:
+    project.recorded()
+    before = lines_without_noise(project)
+    project.run(
+        "--npudump-calibrate=5",
+        passed=1,
+        shows=[
+            "npudump: THIS RUN CALIBRATES*",
+            "*calibrated with 5 members, varied: repeats, inputs, threads, optimisation; factor 5*",
+            "*this run approves (--npudump-calibrate)",
+        ],
+    )
+    assert head(project)["calibration"] == {
+        "members": 5,
+        "factor": 5,
+        "varied": ["repeats", "inputs", "threads", "optimisation"],
+    }
     assert head(project)["repeats"] == {"runs": 2}
+    assert lines_without_noise(project) == before
     project.run().assert_outcomes(passed=1)
 
 
-def test_the_run_that_records_golden_tensors_shows_whether_all_tensors_repeat(project: Project) -> None:
-    body = project.body + NOTED
-    project.marked('golden_tensors=["block/conv.2"]', body=body)
-    project.record()
-    assert project.path.joinpath("ran").read_text("utf-8") == "xx"
-    assert head(project)["repeats"] == {"runs": 2}
-
-
-def test_a_test_that_may_fail_runs_once_and_records_nothing(project: Project) -> None:
-    project.test_file("@pytest.mark.xfail\n@pytest.mark.npu_dump\ndef test_small(npu_dump):\n" + project.body)
-    result = project.run("--npudump-update-golden")
-    result.assert_outcomes(xpassed=1)
-    assert not [*project.path.joinpath("golden").rglob("*.yaml")]
-    result.stdout.fnmatch_lines(["npudump: 0 of 1 tests good, 1 not recorded *"])
-
-
-def test_an_update_of_a_golden_without_the_key_keeps_its_lines(project: Project) -> None:
-    project.marked()
-    project.record()
+def test_a_golden_that_does_not_match_is_not_calibrated(project: Project) -> None:
+    project.recorded()
     before = project.golden.read_text("utf-8")
-    old = before.replace("repeats: {runs: 2}\n", "")
-    assert old != before
-    project.golden.write_text(old, "utf-8")
+    project.model(change=0.5)
+    project.run("--npudump-calibrate=3").assert_outcomes(failed=1)
+    assert project.golden.read_text("utf-8") == before
+
+
+def test_a_test_whose_teardown_fails_calibrates_nothing(project: Project) -> None:
+    project.recorded()
+    before = project.golden.read_text("utf-8")
+    project.test_file(
+        "@pytest.fixture\ndef bad():\n    yield\n    raise RuntimeError('no')\n\n"
+        f"@pytest.mark.npu_dump\ndef test_small(npu_dump, bad):\n{project.body}"
+    )
+    project.run("--npudump-calibrate=3").assert_outcomes(failed=1, errors=1)
+    assert project.golden.read_text("utf-8") == before
+    assert not [*project.golden.parent.glob(".npudump-*")]
+
+
+def test_noise_beyond_the_preset_is_allowed_from_then_on_and_the_report_says_so(project: Project) -> None:
+    project.marked('preset="exact"')
+    project.record("--npudump-calibrate=8")
+    project.model(change=1e-8)
     project.run().assert_outcomes(passed=1)
-    project.record()
-    after = project.golden.read_text("utf-8").splitlines()
-    assert [line for line in after if line != "repeats: {runs: 2}"] == old.splitlines()
-    assert len(after) == len(before.splitlines())
+    project.model(change=0.01)
+    result = project.run(failed=1)
+    wider = "have measured bounds wider than the preset's"
+    result.stdout.fnmatch_lines(
+        [f"measured:   * of the * tensors that strayed {wider} (*8 members, factor 5)", f"*tensors {wider}*"]
+    )
 
 
-@pytest.mark.parametrize("repeats", ["0", "-1", "two", "1e3"])
-def test_a_number_of_repeats_that_is_none_is_refused(project: Project, repeats: str) -> None:
+def test_members_that_stray_alone_fail_the_calibration_and_name_the_layers(project: Project) -> None:
+    project.recorded()
+    before = project.golden.read_text("utf-8")
+    project.wavering(0.5, "next(COUNT) == 2")
+    project.run(
+        "--npudump-calibrate=5",
+        failed=1,
+        shows="*not calibrated: bounds made from all members but one*Most sensitive: *strays by*",
+    )
+    assert project.golden.read_text("utf-8") == before
+
+
+def test_a_state_that_a_perturbed_model_has_made_is_no_data_of_the_test(project: Project) -> None:
+    project.test_file(
+        """
+        @pytest.mark.npu_dump(layers=["head/softmax"])
+        def test_small(npu_dump):
+            image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+            with npu_dump.load_model("small.onnx") as model:
+                (out,) = model.run(image)
+                model.run(image + 1e4 * (out.sum(dtype=np.float64) - out.size / 2).astype(np.float32))
+        """
+    )
+    project.run("--npudump-update-golden", "--npudump-calibrate=6").assert_outcomes(passed=1)
+
+
+def test_a_test_that_feeds_one_member_other_values_is_not_calibrated(project: Project) -> None:
+    for layers in ("", 'layers=["head/softmax"]'):
+        project.test_file(
+            f"""
+            import itertools
+            COUNT = itertools.count(1)
+
+            @pytest.mark.npu_dump({layers})
+            def test_small(npu_dump):
+                image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+                image[0, 0, 0, 0] += 0.5 * (next(COUNT) == 4)
+                with npu_dump.load_model("small.onnx") as model:
+                    model.run(image)
+            """
+        )
+        project.run(
+            "--npudump-update-golden",
+            "--npudump-calibrate=5",
+            failed=1,
+            shows="*not calibrated: the test feeds its model other values*: image; *",
+        )
+        assert not [*project.path.glob("golden/**/*.yaml")]
+
+
+def test_an_update_keeps_the_calibration_of_unchanged_values_and_drops_any_other(project: Project) -> None:
     project.marked()
-    result = project.run(f"--npudump-repeats={repeats}")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--npudump-repeats is*expected a number of runs, 1 or more*"])
-
-
-def test_a_golden_whose_key_is_damaged_fails_with_the_way_out(project: Project) -> None:
-    project.marked()
+    project.record("--npudump-calibrate=4")
+    calibrated = project.golden.read_text("utf-8")
     project.record()
+    assert project.golden.read_text("utf-8") == calibrated
+    project.model(change=0.5)
+    project.run("--npudump-update-golden", shows="*the calibration of the golden that was there is dropped*")
+    assert "calibration" not in head(project)
+
+
+def test_calibrating_is_refused_under_ci_and_as_a_standing_setting(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.marked()
+    with monkeypatch.context() as patch:
+        patch.setenv("CI", "true")
+        refused = project.run("--npudump-calibrate=3")
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    refused.stderr.fnmatch_lines(["*--npudump-calibrate is refused because the variable CI is set*"])
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--npudump-calibrate=3")
+    standing = project.run()
+    assert standing.ret == pytest.ExitCode.USAGE_ERROR
+    standing.stderr.fnmatch_lines(["*--npudump-calibrate in the variable PYTEST_ADDOPTS*"])
+
+
+def as_tensors(project: Project) -> Path:
+    """Have the test that is there dump tensors, of which goldens have projections."""
+    source = project.path.joinpath("test_small.py")
+    text = source.read_text("utf-8")
+    source.write_text(text.replace("npu_dump\n", 'npu_dump(dump_data="tensor")\n', 1), "utf-8")
+    return source
+
+
+def cells(project: Project) -> list[str]:
+    return [line.split()[-1] for line in head(project)["tensors"].splitlines()]
+
+
+def test_noise_of_projections_fails_a_run_only_where_it_was_not_measured(project: Project) -> None:
+    project.wavering(1e-3)
+    source = as_tensors(project)
+    project.record("--npudump-calibrate=6")
+    assert any(cell.startswith("~") and cell.count(",") == 4 for cell in cells(project))
+    source.write_text(source.read_text("utf-8").replace("itertools.count()", "itertools.count(1)"), "utf-8")
+    project.run().assert_outcomes(passed=1)
     text = project.golden.read_text("utf-8")
-    project.golden.write_text(text.replace("{runs: 2}", "{runs: many}"), "utf-8")
-    result = project.run()
+    without = re.sub(r"( ~\S+,\S+,\S+,\S+),\S+$", r"\1", text, flags=re.MULTILINE)
+    assert without != text
+    project.golden.write_text(without, "utf-8")
+    project.run(failed=1, shows="*its elements are off by an l2norm of roughly *(projections)*")
+
+
+def test_a_change_that_passes_is_no_noise_and_widens_no_bound(project: Project) -> None:
+    for preset, change in (("om-net", 4e-5), ("same", 1e-6)):
+        project.recorded(change=change)
+        words = "changed within tolerance (first block/conv.2:output.0): the measured bounds allow for none"
+        shows = f"*measured around this run, in which * {words} of that change*"
+        project.run(f"--npudump-preset={preset}", "--npudump-calibrate=8", passed=1, shows=shows)
+        project.model(change=3 * change)
+        project.run("--npudump-escalate=off", failed=1)
+        project.golden.unlink()
+        project.model()
+    for number in ("0.5", "2", "x"):
+        result = project.run(f"--npudump-calibrate={number}")
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines(["*--npudump-calibrate is*expected a number of runs, 3 or more*"])
+
+
+BODY = """
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(np.zeros((2, 8), dtype=np.float32))
+"""
+
+
+def noisy(project: Project, marker: str = "", **attributes: float) -> None:
+    """Write a test of a model that adds normally distributed noise; ``seed`` fixes it."""
+    nodes = [
+        helper.make_node("Identity", ["x"], ["i"], name="net/in"),
+        helper.make_node("RandomNormalLike", ["i"], ["r"], name="net/noise", **attributes),
+        helper.make_node("Add", ["i", "r"], ["y"], name="net/add"),
+    ]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 8]) for name in "xy")
+    graph = helper.make_graph(nodes, "noisy", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (project.path / "small.onnx").write_bytes(model.SerializeToString())
+    project.marked(marker, body=BODY)
+
+
+def new_process(project: Project, *options: str) -> pytest.RunResult:
+    """Run the project in a new process, which has another seed."""
+    return project.pytester.runpytest_subprocess("--npudump-runtime=emulator", *options)
+
+
+def test_recording_notes_it_and_the_failure_of_another_process_says_it(project: Project) -> None:
+    noisy(project)
+    recorded = new_process(project, "--npudump-update-golden")
+    recorded.stdout.fnmatch_lines(["npudump: note: *: net/noise (RandomNormalLike) draws random numbers: *"])
+    result = new_process(project)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*repeats is {'runs': 'many'}, expected a mapping*approve anew*"])
+    result.stdout.fnmatch_lines(
+        [
+            "first: *; net/noise draws random numbers: without a seed of its own they differ in *",
+            "second run: it agrees, as runs of one process do whose random numbers come from one seed (*",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*the failure reproduced*")
+
+
+@pytest.mark.e2e
+def test_second_process_finds_out_whether_it_is_reproduced(project: Project) -> None:
+    noisy(project, 'isolation="process"')
+    new_process(project, "--npudump-update-golden").assert_outcomes(passed=1)
+    new_process(project).stdout.fnmatch_lines(["second run: NOT REPRODUCED in 2 of 2 tensors: 2 out of *"])
+
+
+def test_operator_with_a_seed_is_like_any_other(project: Project) -> None:
+    noisy(project, 'golden_tensors=["net/add"]', seed=3.0)
+    recorded = new_process(project, "--npudump-update-golden")
+    recorded.assert_outcomes(passed=1)
+    recorded.stdout.no_fnmatch_line("*random*")
+    new_process(project).assert_outcomes(passed=1)
+
+
+def test_golden_tensors_are_not_recorded_from_two_runs_of_one_process(project: Project) -> None:
+    noisy(project, 'golden_tensors=["net/add"], layers=["net/add"]')
+    result = new_process(project, "--npudump-update-golden")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["npudump: nothing was recorded: net/noise (RandomNormalLike) draws random numbers, from a seed *"]
+    )
+    assert not (project.path / "golden").exists()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from conftest import Project
 
+
 BODY = """
     image = np.load("image.npy")
     with npu_dump.load_model("device.onnx") as model:
@@ -104,12 +105,6 @@ def blames(project: Project) -> list[dict[str, Any]]:
     return list(found["blames"])
 
 
-def test_a_device_that_rounds_as_the_cpu_does_is_right(project: Project) -> None:
-    write_small(project.path / "reference.onnx", big=1)
-    on_device(project.path / "reference.onnx", project.path / "device.onnx")
-    run(project).assert_outcomes(passed=1)
-
-
 @pytest.mark.parametrize("big", [1, 4000])
 def test_a_wrong_kernel_is_the_devices_error_whatever_the_format_does(project: Project, big: float) -> None:
     write_small(project.path / "reference.onnx", big=big)
@@ -141,19 +136,7 @@ def test_an_ill_conditioned_model_is_the_formats_error(project: Project) -> None
     assert {blame["whose"] for blame in blames(project)} == {"dtype"}
 
 
-def test_the_flat_preset_stays_a_choice(project: Project) -> None:
-    write_small(project.path / "reference.onnx", big=1)
-
-    def slightly(weights: dict[str, np.ndarray]) -> None:
-        weights["w"] *= 1.03
-
-    on_device(project.path / "reference.onnx", project.path / "device.onnx", slightly)
-    run(project, marker=f"{REFERENCE}, preset='om-net'").assert_outcomes(passed=1)
-    result = run(project)
-    result.assert_outcomes(failed=1)
-    assert {blame["whose"] for blame in blames(project)} == {"device"}
-
-
+@pytest.mark.e2e
 def test_the_same_of_a_real_model(project: Project) -> None:
     source = find_model()
     model = onnx.load(str(source))

@@ -22,9 +22,7 @@ INDEX = 1 << 14
 
 @pytest.fixture
 def regressed(project: Any) -> Any:
-    project.marked()
-    project.record()
-    project.model(change=0.1)
+    project.recorded(change=0.1)
     project.pytester.makeini("[pytest]\naddopts = --strict-markers\n")
     return project
 
@@ -35,11 +33,11 @@ def files(folder: Path) -> dict[str, int]:
 
 
 def test_failed_session_leaves_all_that_was_dumped_and_said(regressed: Any) -> None:
-    result = regressed.run(
+    regressed.run(
         *("--npudump-artifacts=art", "--npudump-dump-dir=dumps", "--npudump-summary=summary.md"),
         "--junitxml=junit.xml",
+        shows="npudump: artifacts are in *art/session-1: * KiB",
     )
-    result.stdout.fnmatch_lines(["npudump: artifacts are in *art/session-1: * KiB"])
     session = regressed.path / "art" / "session-1"
     gathered = files(session / "tests")
     assert gathered == {name: size for name, size in files(regressed.path / "dumps").items() if "/" in name}
@@ -71,42 +69,39 @@ def test_failed_session_leaves_all_that_was_dumped_and_said(regressed: Any) -> N
     }
 
 
-def test_largest_files_are_left_out_first_and_named(regressed: Any) -> None:
-    regressed.run("--npudump-artifacts=all")
-    whole = files(regressed.path / "all")
-    tensors = [name for name in whole if name.startswith("session-1/tests/") and not name.endswith(TEXT)]
-    largest = max(whole[name] for name in tensors)
-    room = sum(whole.values()) - whole["session-1/artifacts.json"] + INDEX - largest // 2
-    result = regressed.run("--npudump-artifacts=art", f"--npudump-artifacts-limit={room}")
-    result.stdout.fnmatch_lines(["*over the limit, and left out: *"])
-    index = json.loads((regressed.path / "art" / "session-1" / "artifacts.json").read_bytes())
-    assert [left_out["bytes"] for left_out in index["left_out"]] == [largest]
-
-
 def test_limit_is_of_all_sessions_of_a_job(regressed: Any) -> None:
     regressed.run("--npudump-artifacts=art")
-    first = sum(files(regressed.path / "art").values())
-    limit = first + INDEX + 4096
-    regressed.run("--npudump-artifacts=art", f"--npudump-artifacts-limit={limit}")
-    second = regressed.path / "art" / "session-2"
-    assert (second / "summary.md").exists()
-    index = json.loads((second / "artifacts.json").read_bytes())
-    assert {"report.html"} <= {left_out["file"] for left_out in index["left_out"]}
-    assert sum(files(regressed.path / "art").values()) <= limit
-    result = regressed.run("--npudump-artifacts=art", f"--npudump-artifacts-limit={first}")
-    result.stdout.fnmatch_lines(
-        ["npudump: artifacts are not gathered: *art has *; remove what is there, or *"]
-    )
+    first = files(regressed.path / "art")
+    tensors = [name for name in first if name.startswith("session-1/tests/") and not name.endswith(TEXT)]
+    largest = max(first[name] for name in tensors)
+    used = sum(first.values())
+
+    def left_out(folder: str, room: int, *options: str) -> list[dict[str, Any]]:
+        limit = f"--npudump-artifacts-limit={room}"
+        regressed.run(
+            f"--npudump-artifacts={folder}", limit, *options, shows="*over the limit, and left out: *"
+        )
+        assert sum(files(regressed.path / folder).values()) <= room
+        index = max((regressed.path / folder).glob("session-*/artifacts.json"))
+        found = json.loads(index.read_bytes())
+        assert found["left_out_in_all"]["files"]
+        return list(found["left_out"])
+
+    room = used - first["session-1/artifacts.json"] + INDEX - largest // 2
+    assert [one["bytes"] for one in left_out("some", room)] == [largest]
+    for room in (0, 1 << 10, 40 << 10):
+        left_out(f"art{room}", INDEX + room)
+    assert "report.html" in {one["file"] for one in left_out("art", used + INDEX + 4096)}
+    assert (regressed.path / "art" / "session-2" / "summary.md").exists()
+    words = "npudump: artifacts are not gathered: *art has *; remove what is there, or *"
+    regressed.run("--npudump-artifacts=art", f"--npudump-artifacts-limit={used}", shows=words)
     assert not (regressed.path / "art" / "session-3").exists()
-
-
-@pytest.mark.parametrize("room", [0, 1 << 10, 20 << 10, 40 << 10])
-def test_no_limit_is_exceeded(regressed: Any, room: int) -> None:
-    limit = INDEX + room
-    regressed.run("--npudump-artifacts=art", f"--npudump-artifacts-limit={limit}")
-    session = regressed.path / "art" / "session-1"
-    assert sum(files(session).values()) <= limit
-    assert json.loads((session / "artifacts.json").read_bytes())["left_out_in_all"]["files"]
+    regressed.model()
+    regressed.run("--npudump-artifacts=good", passed=1)
+    assert not (regressed.path / "good" / "session-1" / "tests").exists()
+    regressed.path.joinpath("file").write_text("a file")
+    words = "npudump: artifacts cannot be gathered in *file: *"
+    assert regressed.run("--npudump-artifacts=file", shows=words).ret == 0
 
 
 def test_index_of_many_files_names_the_largest_and_counts_all(regressed: Any, monkeypatch: Any) -> None:
@@ -116,6 +111,8 @@ def test_index_of_many_files_names_the_largest_and_counts_all(regressed: Any, mo
         path = log / f"plog-{number}-{'x' * 60}.log"
         path.write_bytes(b"x" * (30_000 + number))
         os.utime(path, (1 << 33, 1 << 33))
+    log.joinpath("old.log").write_text("from before the session")
+    os.utime(log / "old.log", (1, 1))
     monkeypatch.setenv("ASCEND_PROCESS_LOG_PATH", str(log))
     regressed.run("--npudump-artifacts=art", f"--npudump-artifacts-limit={INDEX + 20_000}")
     content = (regressed.path / "art" / "session-1" / "artifacts.json").read_bytes()
@@ -123,31 +120,4 @@ def test_index_of_many_files_names_the_largest_and_counts_all(regressed: Any, mo
     assert len(content) <= INDEX
     assert index["left_out_in_all"]["files"] > 400 > len(index["left_out"]) > 50
     assert index["left_out"][1]["bytes"] in {30_398, 30_399}
-
-
-def test_what_cann_logged_before_the_session_is_not_gathered(
-    regressed: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = regressed.path / "log"
-    log.mkdir()
-    log.joinpath("old.log").write_text("old")
-    os.utime(log / "old.log", (1, 1))
-    log.joinpath("plog.log").write_text("new")
-    os.utime(log / "plog.log", (1 << 33, 1 << 33))
-    monkeypatch.setenv("ASCEND_PROCESS_LOG_PATH", str(log))
-    regressed.run("--npudump-artifacts=art")
-    assert list(files(regressed.path / "art" / "session-1" / "log")) == ["plog.log"]
-
-
-def test_passing_session_leaves_no_dumps(regressed: Any) -> None:
-    regressed.model()
-    regressed.run("--npudump-artifacts=art").assert_outcomes(passed=1)
-    assert not (regressed.path / "art" / "session-1" / "tests").exists()
-
-
-def test_folder_that_cannot_be_made_is_told_and_fails_nothing(regressed: Any) -> None:
-    regressed.model()
-    regressed.path.joinpath("art").write_text("a file")
-    result = regressed.run("--npudump-artifacts=art")
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["npudump: artifacts cannot be gathered in *art: *"])
+    assert "old.log" not in str(index)

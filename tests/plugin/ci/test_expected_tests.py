@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +12,8 @@ from pytest_npudump.results.expected_tests import missing_tests, read_expected
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from conftest import Project
 
 TWO = """
 @pytest.mark.npu_dump
@@ -27,59 +29,38 @@ def test_other():
 NAMES = ("test_small.py::test_small[left]", "test_small.py::test_small[right]")
 
 
-def test_as_many_tests_as_expected_pass_and_one_less_does_not(project: Any) -> None:
+def test_fewer_tests_than_expected_do_not_pass(project: Project) -> None:
     project.test_file(TWO)
-    project.record()
-    assert project.run("--npudump-expect=2").ret == 0
-    result = project.run("--npudump-expect=3")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(
-        ["npudump: --npudump-expect=3: 2 marked tests were compared: the run does not pass"]
+    failed = pytest.ExitCode.TESTS_FAILED
+    words = "npudump: --npudump-expect={}: {} marked tests were compared: *"
+    assert (
+        project.run("--npudump-expect=2", "--npudump-update-golden", shows=words.format(2, 0)).ret == failed
     )
-
-
-@pytest.mark.parametrize("options", [("-k", "left"), ("--deselect", NAMES[1])])
-def test_deselected_test_is_missed(project: Any, options: tuple[str, ...]) -> None:
-    project.test_file(TWO)
-    project.record()
-    project.path.joinpath("expected.txt").write_text("# of the release\n\n" + "\n".join(NAMES))
-    assert project.run("--npudump-expect=expected.txt").ret == 0
-    result = project.run("--npudump-expect=expected.txt", *options)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines([f"*1 of 2 tests were not compared: {NAMES[1].replace('[', '[[]')}: *"])
-
-
-def test_skipped_test_is_missed(project: Any) -> None:
-    project.test_file(TWO)
-    project.record()
-    project.test_file(TWO.replace("    image =", "    if side == 'left': pytest.skip()\n    image ="))
-    result = project.run("--npudump-expect=2")
-    result.assert_outcomes(passed=2, skipped=1)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-
-
-def test_test_that_was_recorded_or_has_no_golden_is_missed(project: Any) -> None:
-    project.test_file(TWO.replace("@pytest.mark.npu_dump", "@pytest.mark.npu_dump\n@pytest.mark.xfail"))
-    assert project.run("--npudump-expect=1").ret == pytest.ExitCode.TESTS_FAILED
-    project.test_file(TWO)
-    for _ in range(2):
-        result = project.run("--npudump-update-golden", "--npudump-expect=2")
-        assert result.ret == pytest.ExitCode.TESTS_FAILED
-        result.stdout.fnmatch_lines(["npudump: --npudump-expect=2: 0 marked tests were compared: *"])
-    assert project.run("--npudump-expect=2").ret == 0
-
-
-def test_repetitions_of_a_test_are_one(project: Any) -> None:
-    project.test_file(TWO)
-    project.record()
-    assert project.run("--npudump-expect=2", "--count=2").ret == 0
-    result = project.run("--npudump-expect=3", "--count=2")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["npudump: --npudump-expect=3: 2 marked tests were compared: *"])
+    for options in ((), ("--count=2",)):
+        assert project.run("--npudump-expect=2", *options).ret == 0
+        assert project.run("--npudump-expect=3", *options, shows=words.format(3, 2)).ret == failed
+    printed = project.pytester.runpytest_inprocess("--collect-only", "-q", "-m", "npu_dump")
+    for text in (printed.stdout.str(), "# of the release\n\n" + "\n".join(NAMES)):
+        project.path.joinpath("expected.txt").write_text(text)
+        assert read_expected("expected.txt", project.path) == NAMES
+        assert project.run("--npudump-expect=expected.txt").ret == 0
+    assert project.run("--npudump-expect=expected.txt", "--collect-only").ret == 0
+    missed = f"*1 of 2 tests were not compared: {NAMES[1].replace('[', '[[]')}: *"
+    for options in (("-k", "left"), ("--deselect", NAMES[1])):
+        assert project.run("--npudump-expect=expected.txt", *options, shows=missed).ret == failed
+    project.test_file(TWO.replace("    image =", "    if side == 'right': pytest.skip()\n    image ="))
+    assert project.run("--npudump-expect=expected.txt", passed=2, skipped=1, shows=missed).ret == failed
+    project.test_file("def test_other():\n    pass\n")
+    assert project.run("--npudump-expect=1", shows=words.format(1, 0)).ret == failed
+    project.test_file("import missing_module\n")
+    assert project.run("--npudump-expect=1").ret == pytest.ExitCode.INTERRUPTED
+    result = project.run("--npudump-expect=none.txt")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: npudump: --npudump-expect is 'none.txt': *"])
 
 
 @pytest.mark.e2e
-def test_list_with_colours_and_warnings_is_a_list(project: Any) -> None:
+def test_list_with_colours_and_warnings_is_a_list(project: Project) -> None:
     project.test_file(TWO + "class TestNone:\n    def __init__(self):\n        pass\n")
     printed = project.pytester.runpytest_subprocess(
         "--collect-only", "-q", "-m", "npu_dump", "--color=yes", "-W", "default"
@@ -92,7 +73,7 @@ def test_list_with_colours_and_warnings_is_a_list(project: Any) -> None:
 
 
 def test_kept_results_of_several_sessions_are_counted_together(
-    project: Any, capsys: pytest.CaptureFixture[str]
+    project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def check(expect: str) -> tuple[int, str]:
         capsys.readouterr()
@@ -115,37 +96,15 @@ def test_kept_results_of_several_sessions_are_counted_together(
     assert check("")[0] == 2
 
 
-def test_list_that_pytest_prints_is_a_list(project: Any) -> None:
-    project.test_file(TWO)
-    project.record()
-    printed = project.pytester.runpytest_inprocess("--collect-only", "-q", "-m", "npu_dump")
-    project.path.joinpath("expected.txt").write_text(printed.stdout.str())
-    assert read_expected("expected.txt", project.path) == NAMES
-    assert project.run("--npudump-expect=expected.txt").ret == 0
-    assert project.run("--npudump-expect=expected.txt", "--collect-only").ret == 0
-
-
 @pytest.mark.e2e
 @pytest.mark.parametrize("workers", ["-n2", "-n2 --dist=loadgroup"])
-def test_workers_of_xdist_are_counted_together(project: Any, workers: str) -> None:
+def test_workers_of_xdist_are_counted_together(project: Project, workers: str) -> None:
     project.test_file(TWO)
     project.record()
     project.path.joinpath("expected.txt").write_text("\n".join(NAMES))
     options = ("--npudump-runtime=emulator", "--npudump-expect=expected.txt", *workers.split())
     assert project.pytester.runpytest_subprocess(*options).ret == 0
     assert project.pytester.runpytest_subprocess(*options, "-k", "left").ret == 1
-
-
-def test_session_without_any_marked_test_does_not_pass(project: Any) -> None:
-    project.test_file("def test_other():\n    pass\n")
-    result = project.run("--npudump-expect=1")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["npudump: --npudump-expect=1: 0 marked tests were compared: *"])
-
-
-def test_failure_keeps_its_own_exit_code(project: Any) -> None:
-    project.test_file("import missing_module\n")
-    assert project.run("--npudump-expect=1").ret == pytest.ExitCode.INTERRUPTED
 
 
 @pytest.mark.each(
@@ -172,14 +131,6 @@ def test_what_is_no_expectation_is_refused(
     with pytest.raises(RequestError, match="--npudump-expect") as caught:
         read_expected(given, tmp_path)
     assert words in str(caught.value)
-
-
-def test_wrong_list_is_a_usage_error(project: Any) -> None:
-    project.test_file(TWO)
-    assert project.run("--npudump-expect=").ret == pytest.ExitCode.USAGE_ERROR
-    result = project.run("--npudump-expect=none.txt")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: npudump: --npudump-expect is 'none.txt': *"])
 
 
 def test_tests_that_were_not_compared_do_not_count() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import junitparser
 import pytest
@@ -36,16 +35,6 @@ def regressed(project: Any) -> Any:
     project.record()
     project.model(change=0.1)
     return project
-
-
-def test_summary_is_written_where_it_is_asked_for_and_replaced(regressed: Any) -> None:
-    regressed.run("--npudump-summary=out/summary.md").assert_outcomes(failed=1)
-    summary = regressed.path / "out" / "summary.md"
-    text = summary.read_text("utf-8")
-    assert "| `test_small.py::test_small[1]` | `failed` | `block/conv.2:output.0 (1 downstream)` |" in text
-    regressed.model()
-    regressed.run("--npudump-summary=out/summary.md").assert_outcomes(passed=1)
-    assert summary.read_text("utf-8").startswith("### ✅")
 
 
 def test_session_that_does_not_pass_whatever_its_tests_say_is_told_as_such(
@@ -100,6 +89,8 @@ def test_summary_of_an_earlier_session_does_not_stand_where_no_marked_test_runs(
     )
     regressed.test_file("def test_other():\n    pass\n")
     assert regressed.run("--npudump-summary=summary.md").ret == 0
+    words = "npudump: the summary *test_small.py/summary.md cannot be written: *"
+    assert regressed.run("--npudump-summary=test_small.py/summary.md", shows=words).ret == 0
     assert summary.read_text("utf-8") == "### npudump&#58; no marked test has run\n"
 
 
@@ -128,20 +119,17 @@ def commands(text: str) -> list[str]:
     return [line for line in text.splitlines() if begins.match(line) or within.search(line)]
 
 
-@pytest.mark.parametrize(
-    "name", ["::error title=x::owned", "a ##[stop-commands]pause", "\n::warning::\r##[error]"]
-)
 def test_no_name_of_a_layer_is_a_command_to_github(
-    project: Any, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    project: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    name = "::error title=x::owned\n::warning::\r##[error]a ##[stop-commands]pause"
     project.test_file(SOURCE)
     project.model(named=name)
     project.record()
     project.model(named=name, change=0.1)
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     for options in ([], ["-v"], ["--npudump-lang=zh"]):
-        result = project.run("--npudump-results=kept", *options)
-        result.assert_outcomes(failed=1)
+        result = project.run("--npudump-results=kept", *options, failed=1)
         [line] = commands("\n".join(result.outlines + result.errlines))
         assert line.startswith("::error file=test_small.py,")
     capsys.readouterr()
@@ -165,8 +153,7 @@ def test_gitlab_gets_a_report_of_the_job_and_no_annotation(
 ) -> None:
     monkeypatch.setenv("GITLAB_CI", "true")
     monkeypatch.setenv("CI_PROJECT_DIR", str(regressed.path))
-    result = regressed.run()
-    result.stdout.no_fnmatch_line("::error*")
+    regressed.run(hides="::error*")
     report = regressed.path / "npudump-code-quality.json"
     (entry,) = json.loads(report.read_bytes())
     assert entry["location"] == {"path": "test_small.py", "lines": {"begin": MARKER}}
@@ -175,24 +162,8 @@ def test_gitlab_gets_a_report_of_the_job_and_no_annotation(
     assert json.loads(report.read_bytes()) == []
 
 
-def test_elsewhere_nothing_is_written(regressed: Any) -> None:
-    before = {path.name for path in regressed.path.iterdir()}
-    result = regressed.run()
-    result.stdout.no_fnmatch_line("::error*")
-    assert {path.name for path in regressed.path.iterdir()} - before <= {"__pycache__", ".pytest_cache"}
-
-
-def test_summary_that_cannot_be_written_is_told_and_fails_nothing(regressed: Any) -> None:
-    regressed.model()
-    regressed.path.joinpath("file").write_text("")
-    result = regressed.run("--npudump-summary=file/summary.md")
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["npudump: the summary *file/summary.md cannot be written: *"])
-
-
 @pytest.mark.e2e
-@pytest.mark.parametrize("family", ["xunit1", "xunit2"])
-@pytest.mark.parametrize("workers", [(), ("-n1",)])
+@pytest.mark.parametrize(("family", "workers"), [("xunit1", ()), ("xunit2", ("-n1",))])
 def test_junit_has_plain_properties_of_each_test(
     regressed: Any, family: str, workers: tuple[str, ...]
 ) -> None:
@@ -208,14 +179,3 @@ def test_junit_has_plain_properties_of_each_test(
     assert properties["npudump.tensors"] == "5 of 5 compared, 2 outside"
     assert str(properties["npudump.golden"]).endswith(".yaml")
     assert json.loads(str(properties["npudump"]))["status"] == "failed"
-
-
-def test_approval_that_comes_to_nothing_is_told_in_every_property(project: Any) -> None:
-    project.test_file(SOURCE + "    assert False\n")
-    project.run("--npudump-update-golden", "--junitxml=junit.xml")
-    values = [
-        (found.get("name"), found.get("value"))
-        for found in ET.parse(project.path / "junit.xml").iter("property")  # noqa: S314 - as above
-    ]
-    assert ("npudump.status", "recorded") not in values
-    assert not any('"status":"recorded"' in str(value) for _, value in values)

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.plugin.conftest import held
+
 if TYPE_CHECKING:
     from conftest import Project
+
 
 UNMARKED = """
 def test_small(npu_dump):
@@ -15,8 +18,14 @@ def test_small(npu_dump):
     with npu_dump.load_model("small.onnx") as model:
         model.run(image)
 """
+
+
 STATIC = "\n@pytest.mark.npu_dump\ndef test_other():\n    pytest.skip('not today')\n"
+
+
 ADD = "item.add_marker(pytest.mark.npu_dump({arguments}))"
+
+
 EARLY_ENOUGH = {
     "itemcollected": "def pytest_itemcollected(item):\n    {add}\n",
     "modifyitems": "def pytest_collection_modifyitems(items):\n    for item in items:\n        {add}\n",
@@ -26,6 +35,8 @@ EARLY_ENOUGH = {
         "    result = yield\n    for item in items:\n        {add}\n    return result\n"
     ),
 }
+
+
 TOO_LATE = {
     "autouse fixture": (
         "@pytest.fixture(autouse=True)\ndef mark(request):\n    item = request.node\n    {add}\n"
@@ -36,48 +47,6 @@ TOO_LATE = {
         "@pytest.fixture(autouse=True)\ndef mark(request):\n    item = request.node.parent\n    {add}\n"
     ),
 }
-SAYS_SO = "npudump: the marker npu_dump was {what} while tests were running *, too late to have any effect: *"
-
-
-def conftest(project: Project, source: str, arguments: str = "") -> None:
-    text = source.format(add=ADD.format(arguments=arguments))
-    project.path.joinpath("conftest.py").write_text(f"import pytest\n\n{text}")
-
-
-@pytest.mark.parametrize("hook", EARLY_ENOUGH)
-def test_marker_of_a_collection_hook_is_run_like_any_other(project: Project, hook: str) -> None:
-    conftest(project, EARLY_ENOUGH[hook], "['block/conv.2']")
-    project.test_file(UNMARKED)
-    project.record()
-    assert "block/conv.2:output.0" in project.golden.read_text()
-    project.run().assert_outcomes(passed=1)
-    project.model(change=0.01)
-    project.run("--npudump-escalate=off").assert_outcomes(failed=1)
-
-
-@pytest.mark.parametrize("static", [False, True], ids=["alone", "beside a decorated test"])
-@pytest.mark.parametrize("hook", EARLY_ENOUGH)
-def test_wrong_argument_of_a_late_marker_names_test_and_argument(
-    project: Project, hook: str, *, static: bool
-) -> None:
-    conftest(project, EARLY_ENOUGH[hook], "nonsense=1")
-    project.test_file(UNMARKED + (STATIC if static else ""))
-    result = project.run()
-    assert result.ret == pytest.ExitCode.INTERRUPTED
-    result.assert_outcomes(errors=1 + static)
-    words = "npu_dump: test_small.py::test_small: nonsense: unknown argument; allowed are layers, *"
-    result.stdout.fnmatch_lines([words])
-    result.stdout.no_fnmatch_line("INTERNALERROR*")
-
-
-@pytest.mark.e2e
-def test_wrong_argument_of_a_late_marker_is_said_under_xdist(project: Project) -> None:
-    conftest(project, EARLY_ENOUGH["modifyitems"], "nonsense=1")
-    project.test_file(UNMARKED)
-    result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", "-n1")
-    assert result.ret != 0
-    result.stdout.fnmatch_lines(["npu_dump: test_small.py::test_small: nonsense: unknown argument; *"])
-    result.stdout.no_fnmatch_line("INTERNALERROR*")
 
 
 ONE_ID = """
@@ -86,6 +55,57 @@ ONE_ID = """
 def test_small(a, b):
     pass
 """
+SAYS_SO = "npudump: the marker npu_dump was {what} while tests were running *, too late to have any effect: *"
+
+
+def conftest(project: Project, source: str, arguments: str = "") -> None:
+    text = source.format(add=ADD.format(arguments=arguments))
+    project.path.joinpath("conftest.py").write_text(f"import pytest\n\n{text}")
+
+
+def test_marker_of_a_collection_hook_is_run_like_any_other(project: Project) -> None:
+    for hook in EARLY_ENOUGH.values():
+        conftest(project, hook, "['block/conv.2']")
+        project.model()
+        project.test_file(UNMARKED)
+        project.record("--npudump-repeats=1")
+        assert "block/conv.2:output.0" in project.golden.read_text()
+        project.model(change=0.01)
+        project.run("--npudump-escalate=off", failed=1)
+        project.golden.unlink()
+
+
+def test_wrong_argument_of_a_late_marker_names_test_and_argument(project: Project) -> None:
+    for hook, static in (*((hook, False) for hook in EARLY_ENOUGH), ("modifyitems", True)):
+        conftest(project, EARLY_ENOUGH[hook], "nonsense=1")
+        project.test_file(UNMARKED + (STATIC if static else ""))
+        words = "npu_dump: test_small.py::test_small: nonsense: unknown argument; allowed are layers, *"
+        result = project.run(errors=1 + static, shows=words, hides="INTERNALERROR*")
+        assert result.ret == pytest.ExitCode.INTERRUPTED
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(
+    ("hook", "arguments", "source", "words"),
+    [
+        (
+            "modifyitems",
+            "nonsense=1",
+            UNMARKED,
+            "npu_dump: test_small.py::test_small: nonsense: unknown argument; *",
+        ),
+        ("", "", f"@pytest.mark.npu_dump{ONE_ID}", "npu_dump: *a-b-c* would share the golden *"),
+        ("autouse fixture", "", "def test_small():\n    pass\n", SAYS_SO.format(what="added to this test")),
+    ],
+)
+def test_what_is_wrong_with_markers_is_said_under_xdist(
+    project: Project, hook: str, arguments: str, source: str, words: str
+) -> None:
+    if hook:
+        conftest(project, {**EARLY_ENOUGH, **TOO_LATE}[hook], arguments)
+    project.test_file(source)
+    result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", "-n1")
+    assert held(result, words, "INTERNALERROR*").ret != 0
 
 
 def test_late_markers_that_would_share_a_golden_are_refused(project: Project) -> None:
@@ -96,37 +116,25 @@ def test_late_markers_that_would_share_a_golden_are_refused(project: Project) ->
     result.stderr.fnmatch_lines(["ERROR: npu_dump: *a-b-c* would share the golden *"])
 
 
-@pytest.mark.e2e
-def test_tests_that_would_share_a_golden_are_refused_under_xdist(project: Project) -> None:
-    project.test_file(f"@pytest.mark.npu_dump{ONE_ID}")
-    result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", "-n1")
-    assert result.ret != 0
-    result.stdout.fnmatch_lines(["npu_dump: *a-b-c* would share the golden *"])
-    result.stdout.no_fnmatch_line("INTERNALERROR*")
-
-
 def test_marker_that_a_collection_hook_takes_off_does_not_count(project: Project) -> None:
     project.path.joinpath("conftest.py").write_text(
         "def pytest_collection_modifyitems(items):\n    items[0].own_markers.clear()\n"
     )
     project.test_file("@pytest.mark.npu_dump\ndef test_small():\n    pass\n")
-    result = project.run()
-    result.assert_outcomes(passed=1)
-    result.stdout.no_fnmatch_line("npudump: *")
+    project.run(passed=1, hides="npudump: *")
 
 
-@pytest.mark.parametrize("options", [(), ("--npudump-update-golden",)], ids=["compare", "update"])
-@pytest.mark.parametrize("static", [False, True], ids=["alone", "beside a decorated test"])
-@pytest.mark.parametrize("place", TOO_LATE)
-def test_marker_that_comes_too_late_fails_the_test_and_says_so(
-    project: Project, place: str, options: tuple[str, ...], *, static: bool
-) -> None:
-    conftest(project, TOO_LATE[place])
-    project.test_file("def test_small():\n    pass\n" + (STATIC if static else ""))
-    result = project.run(*options)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines([SAYS_SO.format(what="added to this test")])
-    assert not project.path.joinpath("golden").exists()
+def test_marker_that_comes_too_late_fails_the_test_and_says_so(project: Project) -> None:
+    update = "--npudump-update-golden"
+    for place, option, static in (
+        *((place, update, "") for place in TOO_LATE),
+        ("class or module", "-q", STATIC),
+    ):
+        conftest(project, TOO_LATE[place])
+        project.test_file("def test_small():\n    pass\n" + static)
+        result = project.run(option, shows=SAYS_SO.format(what="added to this test"))
+        assert result.ret == pytest.ExitCode.TESTS_FAILED
+        assert not project.path.joinpath("golden").exists()
 
 
 @pytest.mark.parametrize("arguments", [None, "isolation='none'", "isolation='process', repeats=1"])
@@ -139,48 +147,30 @@ def test_marker_of_a_fixture_that_ends_fails_the_teardown(project: Project, argu
         project.test_file("def test_small():\n    pass\n")
     else:
         project.marked(arguments)
-    result = project.run("--npudump-update-golden")
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(
-        [SAYS_SO.format(what="added to this test" if arguments is None else "changed on this test")]
+    project.run(
+        "--npudump-update-golden",
+        passed=1,
+        errors=1,
+        shows=SAYS_SO.format(what="added to this test" if arguments is None else "changed on this test"),
     )
     assert not [path for path in project.path.joinpath("golden").rglob("*") if path.is_file()]
 
 
 def test_marker_that_the_test_adds_itself_fails_it(project: Project) -> None:
     project.test_file("def test_small(request):\n    request.node.add_marker(pytest.mark.npu_dump)\n")
-    result = project.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([SAYS_SO.format(what="added to this test")])
+    project.run(failed=1, shows=SAYS_SO.format(what="added to this test"))
 
 
 def test_fixture_of_a_test_that_was_marked_too_late_says_why(project: Project) -> None:
     conftest(project, TOO_LATE["autouse fixture"])
     project.test_file(UNMARKED)
-    result = project.run()
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines([SAYS_SO.format(what="added to this test")])
-    result.stdout.no_fnmatch_line("*without the marker*")
+    project.run(errors=1, shows=SAYS_SO.format(what="added to this test"), hides="*without the marker*")
 
 
-@pytest.mark.parametrize(
-    ("place", "isolation"), [*((place, "none") for place in TOO_LATE), ("autouse fixture", "process")]
-)
-def test_arguments_that_come_too_late_fail_a_marked_test_and_record_nothing(
-    project: Project, place: str, isolation: str
-) -> None:
-    project.marked(f"isolation={isolation!r}")
-    conftest(project, TOO_LATE[place], "rtol=10, atol=10")
-    result = project.run("--npudump-update-golden")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([SAYS_SO.format(what="changed on this test")])
-    assert not project.path.joinpath("golden").exists()
-
-
-@pytest.mark.e2e
-def test_marker_that_comes_too_late_fails_the_test_under_xdist(project: Project) -> None:
-    conftest(project, TOO_LATE["autouse fixture"])
-    project.test_file("def test_small():\n    pass\n")
-    result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", "-n1")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([SAYS_SO.format(what="added to this test")])
+def test_arguments_that_come_too_late_fail_a_marked_test_and_record_nothing(project: Project) -> None:
+    for place, isolation in (*((place, "none") for place in TOO_LATE), ("autouse fixture", "process")):
+        project.marked(f"isolation={isolation!r}")
+        conftest(project, TOO_LATE[place], "rtol=10, atol=10")
+        words = SAYS_SO.format(what="changed on this test")
+        project.run("--npudump-update-golden", failed=1, shows=words)
+        assert not project.path.joinpath("golden").exists()

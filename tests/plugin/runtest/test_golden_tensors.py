@@ -1,4 +1,4 @@
-"""Tensors beside a golden: which of them are kept, and that they stay with their golden."""
+"""Tensors beside a golden, or in a store: which of them are kept, and that they stay with their golden."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx
 import pytest
+import yaml
 from onnx import TensorProto, helper
 
-from pytest_npudump.golden.store import waiting_path
+from pytest_npudump.cli import main
+from pytest_npudump.golden.store import read_golden, waiting_path
+from pytest_npudump.golden.stored_tensors import TensorStore, read_tensors
 from pytest_npudump.golden.tensors import load_tensors
+from tests.plugin.conftest import held
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,57 +40,30 @@ def _alike_names(project: Project) -> None:
     onnx.save(model, str(project.path / "small.onnx"))
 
 
-@pytest.mark.parametrize("dump", ["stats", "tensor"])
-def test_layers_alike_in_file_names_are_left_out_of_the_golden_tensors_and_named(
-    project: Project, dump: str
+def test_layers_alike_in_file_names_have_no_golden_tensors_and_are_judged_by_no_other(
+    project: Project,
 ) -> None:
     _alike_names(project)
-    project.marked(f"golden_tensors=['*'], dump_data={dump!r}")
-    recorded = project.run("--npudump-update-golden")
-    recorded.assert_outcomes(passed=1)
-    recorded.stdout.fnmatch_lines(["*note: *no golden tensors of a_b, only statistics: several layers go*"])
-    kept = load_tensors(project.golden.with_suffix(".safetensors"))
-    assert {key.partition(":")[0] for key in kept} == {"image", "plain"}
-    compared = project.run()
-    compared.assert_outcomes(passed=1)
-    compared.stdout.fnmatch_lines(["*note: *no golden tensors of a_b, only statistics*"])
-
-
-def test_a_layer_named_for_its_golden_tensors_and_alike_in_file_names_is_refused(project: Project) -> None:
-    _alike_names(project)
-    project.marked("golden_tensors=['a/b', 'plain']")
-    result = project.run("--npudump-update-golden")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["npudump: nothing was recorded: *a_b:output.0*name is the same in file names"]
-    )
-    assert not project.path.joinpath("golden").exists()
-
-
-def test_golden_tensors_of_nothing_but_layers_alike_in_file_names_are_refused(project: Project) -> None:
-    _alike_names(project)
-    project.marked("golden_tensors=['a?b']")
-    result = project.run("--npudump-update-golden")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["npudump: nothing was recorded: *of a_b, or cannot tell it*"])
-
-
-def test_bytes_of_layers_alike_in_file_names_count_once_towards_the_limit(project: Project) -> None:
-    _alike_names(project)
-    project.marked("golden_tensors=['*'], dump_data='tensor'")
-    # Five tensors of 8x8 float32, the graph's input among them.
-    project.record("--npudump-dump-limit=1280")
-    assert project.golden.with_suffix(".safetensors").exists()
-
-
-def test_a_second_run_judges_no_layer_by_one_alike_in_file_names(project: Project) -> None:
-    _alike_names(project)
-    project.marked("dump_data='tensor'")
-    project.record()
+    words = "*note: *no golden tensors of a_b, only statistics: several layers go*"
+    for dump, limit in (
+        ("stats", ()),
+        ("tensor", ("--npudump-dump-limit=1280",)),
+    ):  # five tensors of 8x8 float32
+        project.marked(f"golden_tensors=['*'], dump_data={dump!r}")
+        project.run("--npudump-update-golden", *limit, passed=1, shows=words)
+        kept = load_tensors(project.golden.with_suffix(".safetensors"))
+        assert {key.partition(":")[0] for key in kept} == {"image", "plain"}
+        project.run(passed=1, shows="*note: *no golden tensors of a_b, only statistics*")
     project.marked("dump_data='tensor'", body=project.body.replace("-1, 1", "-1, 2"))
-    result = project.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["second run: the failure reproduced, but for * tensors it did not dump*"])
+    project.run(failed=1, shows="second run: the failure reproduced, but for * tensors it did not dump*")
+    for layers, words in {
+        "'a/b', 'plain'": "npudump: nothing was recorded: *a_b:output.0*name is the same in file names",
+        "'a?b'": "npudump: nothing was recorded: *of a_b, or cannot tell it*",
+    }.items():
+        before = project.golden.read_bytes()
+        project.marked(f"golden_tensors=[{layers}]")
+        project.run("--npudump-update-golden", failed=1, shows=words)
+        assert project.golden.read_bytes() == before
 
 
 KILL = """
@@ -108,9 +86,7 @@ def test_an_update_killed_between_the_two_files_leaves_one_recording(
     project: Project, monkeypatch: pytest.MonkeyPatch, rename: int, passes: str
 ) -> None:
     project.path.joinpath("conftest.py").write_text(KILL)
-    project.marked("golden_tensors=['block/conv.2'], dump_data='tensor', escalate=False")
-    project.record()
-    project.model(change=0.01)
+    project.recorded("golden_tensors=['block/conv.2'], dump_data='tensor', escalate=False", change=0.01)
     monkeypatch.setenv("KILL", str(rename))
     arguments = ["--npudump-runtime=emulator", "-p", "no:cacheprovider"]
     killed = project.pytester.runpytest_subprocess(*arguments, "--npudump-update-golden")
@@ -126,56 +102,269 @@ def test_an_update_killed_between_the_two_files_leaves_one_recording(
     assert len([*folder.iterdir()]) == 2
 
 
-ODD = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     ("make", "reason", "kind"),
     [(os.mkfifo, "not a regular file", "a pipe"), (os.mkdir, "Is a directory", "a directory")],
     ids=["pipe", "directory"],
 )
-
-
-@ODD
-def test_what_is_no_file_in_place_of_golden_tensors_is_named_and_not_waited_for(
+def test_what_is_no_file_of_golden_tensors_is_named_and_not_waited_for(
     project: Project, make: Callable[[Path], None], reason: str, kind: str
 ) -> None:
-    project.marked("golden_tensors=['*']")
-    project.record()
+    project.recorded("golden_tensors=['*']")
     tensors = project.golden.with_suffix(".safetensors")
-    tensors.unlink()
-    make(tensors)
-    compared = project.run()
-    compared.assert_outcomes(failed=1)
-    compared.stdout.fnmatch_lines([f"npudump: *{tensors.name}: not a file of golden tensors: {reason}; *"])
-    updated = project.run("--npudump-update-golden")
-    updated.assert_outcomes(failed=1)
-    updated.stdout.fnmatch_lines([f"npudump: *{tensors.name}: cannot be written: it is {kind}*"])
-
-
-@ODD
-def test_what_is_no_file_where_new_golden_tensors_wait_is_not_waited_for(
-    project: Project, make: Callable[[Path], None], reason: str, kind: str
-) -> None:
-    project.marked("golden_tensors=['*']")
-    project.record()
-    waiting = waiting_path(project.golden.with_suffix(".safetensors"))
+    waiting = waiting_path(tensors)
     make(waiting)
-    project.run().assert_outcomes(passed=1)
-    project.golden.with_suffix(".safetensors").unlink()
-    compared = project.run()
-    compared.assert_outcomes(failed=1)
-    compared.stdout.fnmatch_lines([f"npudump: *{waiting.name}: not a file of golden tensors: {reason}; *"])
+    project.run(passed=1)
+    tensors.unlink()
+    project.run(failed=1, shows=f"npudump: *{waiting.name}: not a file of golden tensors: {reason}; *")
     updated = project.run("--npudump-update-golden")
-    if kind == "a pipe":
-        updated.assert_outcomes(passed=1)
+    if kind == "a directory":
+        words = f"*{waiting.name}: left by a recording that did not end, *remove it*"
+        held(updated, words, failed=1)
+        waiting.rmdir()
     else:
-        updated.assert_outcomes(failed=1)
-        updated.stdout.fnmatch_lines([f"*{waiting.name}: left by a recording that did not end, *remove it*"])
+        held(updated, passed=1)
+        tensors.unlink()
+    make(tensors)
+    project.run(failed=1, shows=f"npudump: *{tensors.name}: not a file of golden tensors: {reason}; *")
+    words = f"npudump: *{tensors.name}: cannot be written: it is {kind}*"
+    project.run("--npudump-update-golden", failed=1, shows=words)
 
 
-def test_golden_tensors_that_git_lfs_has_not_fetched_fail_the_test_with_the_way_out(project: Project) -> None:
-    project.marked("golden_tensors=['block/conv.2']")
+OUTPUT = "head/softmax"
+
+
+def kept(project: Project) -> set[str]:
+    """Return the layers whose tensors lie beside the golden."""
+    return {key.partition(":")[0] for key in load_tensors(project.golden.with_suffix(".safetensors"))}
+
+
+def sources(project: Project) -> list[str]:
+    head = project.golden.read_text().partition("tensors: |")[0]
+    found: list[str] = yaml.safe_load(head.rpartition("columns:")[0])["golden_tensors"].get("sources", [])
+    return found
+
+
+@pytest.fixture
+def auto(project: Project) -> Project:
+    project.recorded("golden_tensors='auto', dump_data='tensor'")
+    return project
+
+
+def test_where_an_approved_change_begins_is_kept_from_then_on(auto: Project) -> None:
+    auto.model(change=0.5)
+    auto.run().assert_outcomes(failed=1)
+    auto.record()
+    assert (kept(auto), sources(auto)) == ({OUTPUT, "block/conv.2"}, ["block/conv.2"])
+    auto.run().assert_outcomes(passed=1)
+    before = auto.golden.read_bytes()
+    auto.record()
+    assert auto.golden.read_bytes() == before
+
+
+def test_where_the_kept_run_failed_is_kept_although_it_was_mended(project: Project) -> None:
+    kept_results = "--npudump-results=kept"
+    project.marked("golden_tensors='auto', dump_data='tensor'")
+    project.record(kept_results)
+    project.model(change=0.5)
+    project.run(kept_results).assert_outcomes(failed=1)
+    project.model()
+    project.record(kept_results)
+    assert (kept(project), sources(project)) == ({OUTPUT, "block/conv.2"}, ["block/conv.2"])
+    project.run(kept_results).assert_outcomes(passed=1)
+
+
+def test_a_source_that_the_model_has_not_any_more_goes(auto: Project) -> None:
+    text = auto.golden.read_text()
+    auto.golden.write_text(text.replace("{recording: ", "{sources: [gone, block_relu.1], recording: "))
+    auto.record()
+    assert (kept(auto), sources(auto)) == ({OUTPUT, "block/relu.1"}, ["block/relu.1"])
+
+
+def test_names_may_stand_beside_auto_and_have_to_be_kept(auto: Project) -> None:
+    auto.marked("golden_tensors=['auto', 'block/relu.1'], dump_data='tensor'")
+    words = "npudump: golden tensors named in the marker are not beside*block/relu.1:*"
+    auto.run(failed=1, shows=words)
+    auto.record()
+    assert kept(auto) == {OUTPUT, "block/relu.1"}
+    auto.run(passed=1)
+
+
+def test_a_change_of_elements_alone_is_found(auto: Project) -> None:
+    tensors = auto.golden.with_suffix(".safetensors")
+    content = bytearray(tensors.read_bytes())
+    content[-4:], content[-8:-4] = content[-8:-4], content[-4:]  # two elements change places
+    tensors.write_bytes(bytes(content))
+    auto.run(failed=1, shows=f"npudump: {OUTPUT} *")
+
+
+def test_a_golden_without_tensors_fails_and_says_what_to_do(auto: Project) -> None:
+    words = "npudump: golden_tensors is 'auto', and test_small.yaml keeps no tensors: *"
+    auto.golden.with_suffix(".safetensors").unlink()
+    auto.run(failed=1, shows=words)
+    auto.recorded()
+    option = "--npudump-golden-tensors=auto"
+    auto.run(option, failed=1, shows=words)
+    auto.record(option)
+    auto.run(option, passed=1)
+    auto.marked("scene='overflow'")
+    auto.golden.unlink()
+    auto.run(option, passed=1)
+    auto.marked("golden_tensors=['block/relu.1']")
+    auto.record(option)
+    assert kept(auto) == {"block/relu.1"}
+
+
+KEEP = "--npudump-results=kept"
+
+
+LAST = "block_conv_2:output.0"
+
+
+def accept(*words: str) -> int:
+    return main(["golden", "accept", "--results", "kept", *words])
+
+
+def tensors_of(project: Project, store: TensorStore | None = None) -> dict[str, np.ndarray]:
+    """Return copies of the golden's tensors."""
+    return {name: np.array(one) for name, one in read_tensors(read_golden(project.golden), store).items()}
+
+
+def objects(project: Project) -> list[Path]:
+    return [path for path in (project.path / "kept" / "tensors").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("arguments", ["golden_tensors=['*']", "golden_tensors=['*'], dump_data='tensor'"])
+def test_an_approved_run_keeps_the_tensors_that_an_update_would(project: Project, arguments: str) -> None:
+    project.recorded(arguments)
+    before = tensors_of(project)
+    project.model(change=0.01)
+    assert project.run(KEEP).ret == 1
+    assert accept() == 0
+    accepted = tensors_of(project)
+    assert project.run(KEEP).ret == 0
+    assert objects(project) == []
     project.record()
-    tensors = project.golden.with_suffix(".safetensors")
-    tensors.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9\n")
-    result = project.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([f"npudump: {tensors}: Git LFS has not fetched this file*'git lfs pull'*"])
+    updated = tensors_of(project)
+    assert accepted.keys() == updated.keys() == before.keys()
+    assert all(np.array_equal(accepted[name], updated[name]) for name in updated)
+    assert not all(np.array_equal(accepted[name], before[name]) for name in updated)
+
+
+def test_tensors_go_to_the_store_of_the_project(project: Project) -> None:
+    (project.path / "store").mkdir()
+    place = (f"--npudump-tensor-store=file://{project.path}/store", "--npudump-tensor-cache=cache")
+    project.marked("golden_tensors=['block/conv.2']")
+    project.record(*place)
+    store = TensorStore(f"file://{project.path}/store", str(project.path / "cache"))
+    [before] = tensors_of(project, store).values()
+    project.model(change=0.01)
+    project.run(KEEP, *place)
+    assert accept() == 0
+    [after] = tensors_of(project, store).values()
+    assert not np.array_equal(before, after)
+    assert not project.golden.with_suffix(".safetensors").exists()
+    assert len([*(project.path / "store").rglob("*")]) > 2
+    assert project.run(*place).ret == 0
+
+
+def test_layers_that_are_not_named_keep_their_tensors(project: Project) -> None:
+    project.recorded("golden_tensors=['*'], dump_data='tensor'")
+    before = tensors_of(project)
+    project.model(change=0.01, nan=True)
+    project.run(KEEP)
+    assert accept("--layers", "block/conv.2") == 0
+    after = tensors_of(project)
+    assert [name for name in before if not np.array_equal(before[name], after[name], equal_nan=True)] == [
+        LAST
+    ]
+
+
+@pytest.mark.parametrize("damage", ["gone", "changed"])
+def test_a_tensor_that_is_not_what_the_run_had_is_refused(
+    project: Project, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.recorded("golden_tensors=['block/conv.2']")
+    before = project.golden.read_bytes()
+    project.model(change=0.01)
+    project.run(KEEP)
+    [path] = objects(project)
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(bytes(len(path.read_bytes())))
+    assert accept() == 2
+    assert "a golden tensor is not at hand" in capsys.readouterr().err
+    assert project.golden.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--npudump-dump-limit=1"], "that of block_conv_2:output.0 (not run: the tensors of"),
+        (["--npudump-escalate=off"], "neither the run nor its second run has"),
+        (["--npudump-tensor-budget=1"], "more than --npudump-tensor-budget"),
+    ],
+)
+def test_a_run_without_the_tensors_says_so(
+    project: Project, options: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.recorded("golden_tensors=['block/conv.2']")
+    before = project.golden.read_bytes()
+    project.model(change=0.01)
+    project.run(KEEP, *options)
+    assert accept() == 2
+    told = capsys.readouterr().err
+    assert reason in told
+    assert "the run left none" not in told
+    assert project.golden.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "golden_tensors=['block/conv.2']",
+        "golden_tensors='auto'",
+        "golden_tensors=['block/conv.2'], dump_data='tensor'",
+    ],
+)
+def test_a_first_golden_takes_the_tensors_of_its_run_or_of_the_second(
+    project: Project, arguments: str
+) -> None:
+    project.marked(arguments)
+    result = project.run(KEEP)
+    dumped = "dumped as tensors, for an approval to keep" in result.stdout.str()
+    assert dumped == ("dump_data" not in arguments)
+    assert accept() == 0
+    assert [*tensors_of(project)] == ["head_softmax:output.0" if "auto" in arguments else LAST]
+    assert read_golden(project.golden).extra["repeats"] == {"runs": 1}
+    assert project.run().ret == 0
+
+
+def test_a_marker_that_asks_for_more_takes_the_tensors_without_an_update(project: Project) -> None:
+    project.recorded("")
+    project.marked("golden_tensors=['block/conv.2']")
+    result = project.run(KEEP)
+    lines = ["*golden tensors named in the marker are not beside*", "*second run: 1 layer*"]
+    result.stdout.fnmatch_lines(lines)
+    assert accept() == 0
+    assert [*tensors_of(project)] == [LAST]
+    assert project.run().ret == 0
+
+
+def test_artifacts_carry_the_tensors(project: Project) -> None:
+    project.recorded("golden_tensors=['block/conv.2']", change=0.01)
+    project.run(KEEP, "--npudump-artifacts=artifacts")
+    folder = project.path / "artifacts" / "session-1" / "results"
+    assert [path.name for path in objects(project)] == [
+        path.name for path in (folder / "tensors").rglob("*") if path.is_file()
+    ]
+    assert main(["golden", "accept", "--results", str(folder)]) == 0
+
+
+def test_tensors_beyond_the_budget_are_told_once_with_the_largest(project: Project) -> None:
+    project.marked("golden_tensors='auto'")
+    words = f"npudump: nothing was recorded: golden_tensors: *{OUTPUT}:output.0 (128 bytes)*"
+    result = project.run("--npudump-update-golden", "--npudump-tensor-budget=100", shows=words)
+    result.stdout.no_fnmatch_line("second run: *")
+    assert not [*(project.path / "golden").rglob("*.yaml")]

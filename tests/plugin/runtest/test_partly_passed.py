@@ -113,15 +113,6 @@ def test_comparison_is_not_good_where_a_subtest_failed(project: Project) -> None
     result.stdout.fnmatch_lines(["npudump: 0 of 1 tests good, 1 not compared *"])
 
 
-def test_subtest_that_was_skipped_is_no_failure(project: Project) -> None:
-    pytest.importorskip("_pytest.subtests", reason="the fixture subtests came with pytest 9")
-    project.test_file(PYTEST.format(statement="number == 1 and pytest.skip('not on this chip')"))
-    project.record()
-    result = project.run()
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["npudump: 1 of 1 tests good, 5 of 5 tensors compared (emulator)"])
-
-
 def statuses(project: Project) -> set[str]:
     """Return what the properties of JUnit's file say became of the test."""
     found = [*ET.parse(project.path / "out.xml").iter("property")]  # noqa: S314 - ours
@@ -163,8 +154,14 @@ LATE_SUBTEST = (
 )
 
 
-@pytest.mark.parametrize("isolation", ["auto", "process"])
-@pytest.mark.parametrize("arguments", ["", "golden_tensors=['block/*']"], ids=["one run", "two runs"])
+@pytest.mark.parametrize(
+    ("arguments", "isolation"),
+    [
+        ("", "auto"),
+        ("golden_tensors=['block/*']", "auto"),
+        pytest.param("golden_tensors=['block/*']", "process", marks=pytest.mark.e2e),
+    ],
+)
 def test_update_takes_back_what_it_recorded_where_a_late_subtest_fails(
     project: Project, arguments: str, isolation: str
 ) -> None:
@@ -178,45 +175,16 @@ def test_update_takes_back_what_it_recorded_where_a_late_subtest_fails(
     assert project.golden.read_bytes() == golden
 
 
-def test_update_takes_back_what_it_recorded_where_a_late_subtest_fails_in_the_first_run_alone(
-    project: Project,
-) -> None:
-    pytest.importorskip("_pytest.subtests", reason="the fixture subtests came with pytest 9")
-    statement = "failed = BROKEN()\n        Path('broken').unlink(missing_ok=True)\n        assert not failed"
-    source = LATE_SUBTEST.format(statement=statement)
-    golden = approved_then_broken(
-        project, source.replace("npu_dump\n", "npu_dump(golden_tensors=['*'])\n", 1)
-    )
-    result = project.run("--npudump-update-golden")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert project.golden.read_bytes() == golden
-
-
 def test_soft_assertion_that_fails_the_report_approves_nothing(project: Project) -> None:
     project.path.joinpath("conftest.py").write_text(SOFT)
     golden = approved_then_broken(project, MARKED.format(fixtures=""))
-    result = project.run("--npudump-update-golden")
-    result.assert_outcomes(failed=1)
+    project.run("--npudump-update-golden", failed=1)
     assert project.golden.read_bytes() == golden
     project.model()
-    result = project.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["npudump: 0 of 1 tests good, 5 of 5 tensors compared, 1 error (emulator)"])
+    project.run(failed=1, shows="npudump: 0 of 1 tests good, 5 of 5 tensors compared, 1 error (emulator)")
 
 
-@pytest.mark.e2e
-def test_isolated_test_whose_process_dies_in_its_teardown_approves_nothing(project: Project) -> None:
-    source = AFTERWARDS["finalizer"].replace("npu_dump\n", "npu_dump(isolation='process')\n", 1)
-    source = source.replace("assert not BROKEN(), 'teardown'", "BROKEN() and __import__('os').abort()")
-    golden = approved_then_broken(project, source)
-    result = project.run("--npudump-update-golden")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["npudump: *SIGABRT*; nothing was recorded*"])
-    assert project.golden.read_bytes() == golden
-    assert beside(project) == [project.golden.name]
-
-
-@pytest.mark.parametrize("isolation", ["auto", "process"])
+@pytest.mark.parametrize("isolation", ["auto", pytest.param("process", marks=pytest.mark.e2e)])
 def test_update_takes_back_what_it_recorded_where_the_session_ends_in_the_teardown(
     project: Project, isolation: str
 ) -> None:
@@ -227,7 +195,7 @@ def test_update_takes_back_what_it_recorded_where_the_session_ends_in_the_teardo
     assert beside(project) == [project.golden.name]
 
 
-@pytest.mark.parametrize("isolation", ["auto", "process"])
+@pytest.mark.parametrize("isolation", ["auto", pytest.param("process", marks=pytest.mark.e2e)])
 def test_update_does_not_say_recorded_where_the_teardown_of_the_first_of_two_runs_failed(
     project: Project, isolation: str
 ) -> None:
@@ -235,16 +203,27 @@ def test_update_does_not_say_recorded_where_the_teardown_of_the_first_of_two_run
     source = f"{HEAD}@pytest.fixture\ndef guard():\n    yield\n{teardown}{MARKED.format(fixtures=', guard')}"
     source = source.replace("npu_dump\n", "npu_dump(golden_tensors=['block/*'])\n", 1)
     golden = approved_then_broken(project, source)
-    result = project.run("--npudump-update-golden", f"--npudump-isolation={isolation}", "--junitxml=out.xml")
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["npudump: 0 of 1 tests good, 1 not recorded *"])
+    project.run(
+        "--npudump-update-golden",
+        f"--npudump-isolation={isolation}",
+        "--junitxml=out.xml",
+        passed=1,
+        errors=1,
+        shows="npudump: 0 of 1 tests good, 1 not recorded *",
+    )
     assert project.golden.read_bytes() == golden
     assert beside(project) == sorted([project.golden.name, project.golden.with_suffix(".safetensors").name])
     assert statuses(project) == {"not recorded"}
 
 
-@pytest.mark.parametrize("isolation", ["auto", "process"])
-@pytest.mark.parametrize("arguments", ["", "golden_tensors=['block/*']"], ids=["one run", "two runs"])
+@pytest.mark.parametrize(
+    ("arguments", "isolation"),
+    [
+        ("", "auto"),
+        ("golden_tensors=['block/*']", "auto"),
+        pytest.param("golden_tensors=['block/*']", "process", marks=pytest.mark.e2e),
+    ],
+)
 def test_nothing_counts_before_the_end_of_the_teardown(
     project: Project, arguments: str, isolation: str
 ) -> None:
@@ -257,8 +236,7 @@ def test_nothing_counts_before_the_end_of_the_teardown(
     golden = project.golden.read_bytes()
     project.test_file(source.replace("GOLDEN = 'golden'", f"GOLDEN = {str(project.golden)!r}"))
     project.model(change=0.01)
-    result = project.run("--npudump-update-golden", f"--npudump-isolation={isolation}")
-    result.assert_outcomes(passed=1)
+    project.run("--npudump-update-golden", f"--npudump-isolation={isolation}", passed=1)
     assert (project.path / "seen").read_bytes() == golden != project.golden.read_bytes()
     project.run().assert_outcomes(passed=1)
     assert beside(project) == [p.name for p in sorted(project.golden.parent.glob("[!.]*"))]
@@ -286,12 +264,13 @@ def test_recording_that_cannot_take_its_place_fails_the_test(project: Project) -
     source = HEAD + "@pytest.fixture\ndef guard():\n    yield\n"
     source += "    [left.unlink() for left in Path('golden').rglob('.npudump-*.tmp') if BROKEN()]\n"
     golden = approved_then_broken(project, source + MARKED.format(fixtures=", guard"))
-    result = project.run("--npudump-update-golden")
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(
-        [
+    project.run(
+        "--npudump-update-golden",
+        passed=1,
+        errors=1,
+        shows=[
             "npudump: nothing was recorded: *what was recorded is not there any more: another run *",
             "npudump: 0 of 1 tests good, 1 not recorded *",
-        ]
+        ],
     )
     assert project.golden.read_bytes() == golden

@@ -71,8 +71,8 @@ def test_each_medium_has_a_command_that_a_shell_understands(
         "--npudump-report=page",
         "--npudump-summary=summary.md",
         "--junitxml=out.xml",
+        failed=len(IDS),
     )
-    result.assert_outcomes(failed=len(IDS))
     root = project.path
     capsys.readouterr()
     assert main(["--lang", language, "check", "kept"]) == 2
@@ -136,9 +136,7 @@ def test_a_command_is_for_the_folder_in_which_pytest_was_started(
     environment = {name: value for name, value in os.environ.items() if name != "CI"} | {"PATH": path}
     subprocess.run(["bash", "-c", command], env=environment, check=True, capture_output=True)
     assert [found.name for found in root.rglob("test_small.yaml")] == ["test_small.yaml"]
-    result = project.run("-c", "../ci/other.ini", "test_small.py")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["npudump: 1 of 1 tests good, *"])
+    project.run("-c", "../ci/other.ini", "test_small.py", passed=1, shows="npudump: 1 of 1 tests good, *")
 
 
 def test_a_body_that_changes_the_folder_changes_no_command(
@@ -147,10 +145,10 @@ def test_a_body_that_changes_the_folder_changes_no_command(
     monkeypatch.chdir(project.path)
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     project.marked(body=f"{project.body}    import os\n    os.chdir({str(elsewhere)!r})\n")
-    result = project.run("--npudump-dump-dir=dumps")
-    result.stdout.fnmatch_lines(
-        [
+    project.run(
+        "--npudump-dump-dir=dumps",
+        shows=[
             "details:    dumps/*/report.txt",
             "to create:  pytest --npudump-update-golden test_small.py::test_small",
-        ]
+        ],
     )

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from conftest import Project
 
+
+pytestmark = pytest.mark.e2e
+
 BODY = """
     image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
     with open(f"runs-{os.environ['RANK']}", "a") as file:
@@ -70,19 +73,19 @@ def impatient(project: Project, seconds: float) -> None:
 
 
 def launch(
-    project: Project, *options: str, size: int = 2, apart: bool = False, **variables: str
+    project: Project, *options: str, size: int = 2, meeting: bool = True, **variables: str
 ) -> list[tuple[int, str]]:
     """Run pytest as every one of ``size`` ranks at once; return exit codes and outputs in order.
 
-    Where they are ``apart``, each is started by a shell of its own.
+    Each is a child of a process of its own; without ``meeting`` none knows where the others are.
     """
-    shell = ["sh", "-c", '"$@"; exit $?', "sh"] if apart else []
-    command = [*shell, sys.executable, "-m", "pytest", "--npudump-runtime=emulator", *options]
+    command = [*project.pytester._getpytestargs(), "--npudump-runtime=emulator", *options]
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29517"} if meeting else {}
     processes = [
         subprocess.Popen(
             [*command, f"--basetemp={project.path}/temp-{number}"],
             cwd=project.path,
-            env={**os.environ, "RANK": str(number), "WORLD_SIZE": str(size), **variables},
+            env={**os.environ, "RANK": str(number), "WORLD_SIZE": str(size), **address, **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -127,16 +130,6 @@ def test_ranks_share_one_golden_that_rank_0_records(project: Project) -> None:
     assert "fails on 1 of 2 ranks: 1 (block/conv.2:output.0)" in first
 
 
-@pytest.mark.e2e
-def test_isolated_ranks_agree_too(project: Project) -> None:
-    write(project, "isolation='process'")
-    assert [code for code, _ in launch(project, "--npudump-update-golden")] == [0, 0]
-    (good, first), (bad, second) = launch(project, CHANGED="1")
-    assert (good, bad) == (0, 1)
-    assert "fails on 1 of 2 ranks: 1 (block/conv.2:output.0)" in first
-    assert "second run: the failure reproduced" in second
-
-
 @pytest.mark.parametrize("isolation", ISOLATION)
 def test_rank_whose_body_fails_keeps_nobody_waiting_and_nobody_runs_again_without_it(
     project: Project, isolation: str
@@ -151,8 +144,7 @@ def test_rank_whose_body_fails_keeps_nobody_waiting_and_nobody_runs_again_withou
     assert runs(project, 0) - before == 1
 
 
-@pytest.mark.parametrize("isolation", ISOLATION)
-def test_rank_that_is_late_does_not_run_again_alone(project: Project, isolation: str) -> None:
+def test_rank_that_is_late_does_not_run_again_alone(project: Project) -> None:
     slow = f"""{WAIT}
     if "SLOW" in os.environ:
         meet("begun")
@@ -160,7 +152,7 @@ def test_rank_that_is_late_does_not_run_again_alone(project: Project, isolation:
     if os.environ["RANK"] == os.environ.get("SLOW"):
         wait_for("finished-1")
 """
-    write(project, isolation, body=slow)
+    write(project, body=slow)
     assert [code for code, _ in launch(project, "--npudump-update-golden")] == [0, 0]
     impatient(project, 1)
     with project.path.joinpath("conftest.py").open("a") as conftest:
@@ -172,14 +164,14 @@ def test_rank_that_is_late_does_not_run_again_alone(project: Project, isolation:
     assert [runs(project, 0) - before[0], runs(project, 1) - before[1]] == [1, 1]
 
 
-def test_ranks_of_several_parents_meet_at_the_master_s_address(
+def test_ranks_of_one_launcher_meet_without_an_address(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(project)
-    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    monkeypatch.setenv("MASTER_PORT", "29517")
-    assert [code for code, _ in launch(project, "--npudump-update-golden", apart=True)] == [0, 0]
-    (good, first), (bad, second) = launch(project, apart=True, CHANGED="1")
+    assert [code for code, _ in launch(project, "--npudump-update-golden")] == [0, 0]
+    command = (sys.executable, "-m", "pytest")
+    monkeypatch.setattr(project.pytester, "_getpytestargs", lambda: command)
+    (good, first), (bad, second) = launch(project, meeting=False, CHANGED="1")
     assert (good, bad) == (0, 1)
     assert "fails on 1 of 2 ranks: 1 (block/conv.2:output.0)" in first
     assert "second run: the failure reproduced" in second
@@ -188,8 +180,8 @@ def test_ranks_of_several_parents_meet_at_the_master_s_address(
 def test_ranks_that_cannot_meet_wait_once_and_say_so_once(project: Project) -> None:
     write(project)
     impatient(project, 2)
-    assert [code for code, _ in launch(project, "--npudump-update-golden", apart=True)] == [0, 0]
-    (good, first), (bad, second) = launch(project, apart=True, CHANGED="1")
+    assert [code for code, _ in launch(project, "--npudump-update-golden", meeting=False)] == [0, 0]
+    (good, first), (bad, second) = launch(project, meeting=False, CHANGED="1")
     assert (good, bad) == (0, 1)
     words = "did not come: start all ranks by one launcher, or set MASTER_ADDR and MASTER_PORT for all"
     assert first.count(f"npudump: rank 1 {words}") == 1
@@ -197,17 +189,7 @@ def test_ranks_that_cannot_meet_wait_once_and_say_so_once(project: Project) -> N
     assert f"second run: not run: all 2 ranks would have to run again together, and rank 0 {words}" in second
 
 
-def test_ranks_that_meet_on_another_machine_wait_for_nobody(project: Project) -> None:
-    write(project, "ranks='same'")
-    ((code, output),) = launch(
-        project, "--npudump-update-golden", size=1, RANK="1", WORLD_SIZE="2", MASTER_ADDR="192.0.2.7"
-    )
-    assert code == 0
-    assert "rank 1 of 2: rank 0 records the golden that all ranks share; it was not compared with" in output
-    assert not project.path.joinpath("golden").exists()
-
-
-@pytest.mark.parametrize("marker", ["", ", isolation='process'", ", golden_tensors=['block/conv.2']"])
+@pytest.mark.parametrize("marker", ["", ", golden_tensors=['block/conv.2']"])
 def test_golden_that_does_not_hold_for_every_rank_is_not_recorded(project: Project, marker: str) -> None:
     write(project, f"ranks='same'{marker}")
     results = launch(project, "--npudump-update-golden", CHANGED="1")
@@ -218,11 +200,8 @@ def test_golden_that_does_not_hold_for_every_rank_is_not_recorded(project: Proje
     assert not project.path.joinpath("golden").exists()
 
 
-@pytest.mark.parametrize("marker", ISOLATION)
-def test_shared_golden_with_tensors_is_recorded_by_the_second_run_of_all(
-    project: Project, marker: str
-) -> None:
-    write(project, f"ranks='same', golden_tensors=['block/conv.2'], {marker}")
+def test_shared_golden_with_tensors_is_recorded_by_the_second_run_of_all(project: Project) -> None:
+    write(project, "ranks='same', golden_tensors=['block/conv.2']")
     results = launch(project, "--npudump-update-golden")
     assert [code for code, _ in results] == [0, 0]
     assert "it holds for this rank" in results[1][1]
@@ -232,14 +211,12 @@ def test_shared_golden_with_tensors_is_recorded_by_the_second_run_of_all(
     assert [code for code, _ in launch(project)] == [0, 0]
 
 
-@pytest.mark.parametrize(
-    ("marker", "broken"), [(ISOLATION[0], "0"), (ISOLATION[0], "1"), (ISOLATION[1], "1")]
-)
+@pytest.mark.parametrize("broken", ["0", "1"])
 def test_shared_golden_is_not_recorded_where_a_rank_has_nothing_to_compare(
-    project: Project, marker: str, broken: str
+    project: Project, broken: str
 ) -> None:
     before = "    assert os.environ['RANK'] != os.environ.get('BROKEN')\n"
-    write(project, f"ranks='same', {marker}", before=before)
+    write(project, "ranks='same'", before=before)
     results = launch(project, "--npudump-update-golden", BROKEN=broken)
     assert [code for code, _ in results] == [1, 1]
     _, output = results[1 - int(broken)]
@@ -263,47 +240,13 @@ EXCEPTION = f"""{WAIT}
 """
 
 
-@pytest.mark.parametrize("isolation", ["none", "process"])
-def test_rank_is_not_blamed_for_an_exception_of_another_in_a_folder_of_all(
-    project: Project, isolation: str
-) -> None:
-    write(project, f"scene='exception', isolation='{isolation}'", body=EXCEPTION)
+def test_rank_is_not_blamed_for_an_exception_of_another_in_a_folder_of_all(project: Project) -> None:
+    write(project, "scene='exception', isolation='none'", body=EXCEPTION)
     (good, first), (bad, second) = launch(project, ASCEND_DUMP_PATH=str(project.path / "all"))
     assert (good, bad) == (0, 1), first + second
     assert f"exception dumps of device 1 in {project.path}/all/extra-info/data-dump are left to" in first
     assert "test_small.py::test_small fails on 1 of 2 ranks: 1 (block/conv.2)" in first
     assert "block/conv.2 (Conv) failed on the NPU (device 1, " in second
-
-
-def test_golden_of_another_number_of_ranks_does_not_count(project: Project) -> None:
-    write(project)
-    launch(project, "--npudump-update-golden")
-    ((code, output),) = launch(project, size=1)
-    assert code == 1
-    assert "no golden file" in output
-
-
-@pytest.mark.e2e
-def test_xdist_and_ranks_do_not_go_together(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RANK", "0")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    project.marked()
-    result = project.run("-n1")
-    assert result.ret != 0
-    result.stdout.fnmatch_lines(["*this is rank 0 of 2, and all ranks run one test at a time: leave out -n*"])
-
-
-def test_variables_of_a_launcher_are_nobody_s_business_without_a_marked_test(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RANK", "nonsense")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    project.test_file("def test_plain():\n    pass\n")
-    project.run().assert_outcomes(passed=1)
-    project.marked()
-    result = project.run()
-    assert result.ret == pytest.ExitCode.INTERRUPTED
-    result.stdout.fnmatch_lines(["*the variable RANK is 'nonsense', expected a number from 0"])
 
 
 SEVERAL = """
@@ -324,58 +267,44 @@ def several(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
     return project
 
 
-def test_devices_of_one_dump_share_a_golden_that_names_none(several: Project) -> None:
-    several.record()
-    assert "device" not in several.golden.read_text().split("tensors:")[1]
-    several.run().assert_outcomes(passed=1)
-
-
-def test_devices_that_share_a_golden_are_not_calibrated(several: Project) -> None:
-    several.record()
-    before = several.golden.read_bytes()
-    for update in ((), ("--npudump-update-golden",)):
-        result = several.run("--npudump-calibrate=3", *update)
-        result.assert_outcomes(failed=1)
-        result.stdout.fnmatch_lines(["*not calibrated: device 0, device 1 have one golden, and only one of*"])
-        assert several.golden.read_bytes() == before
-
-
-def test_ranks_are_not_calibrated(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    project.marked()
-    project.record()
-    before = project.golden.read_bytes()
-    monkeypatch.setenv("RANK", "1")
+def test_what_is_no_rank_or_cannot_be_asked_of_one_is_refused(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "nonsense")
+    project.test_file("def test_plain():\n    pass\n")
+    project.run(passed=1)
+    project.marked()
+    result = project.run(shows="*the variable RANK is 'nonsense', expected a number from 0")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    monkeypatch.setenv("RANK", "1")
     result = project.run("--npudump-calibrate=3")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        ["*--npudump-calibrate measures a test in one process, and this one is rank 1 of 2*"]
-    )
-    assert project.golden.read_bytes() == before
+    words = "*--npudump-calibrate measures a test in one process, and this one is rank 1 of 2*"
+    result.stderr.fnmatch_lines([words])
+    words = "*this is rank 1 of 2, and all ranks run one test at a time: leave out -n*"
+    assert project.run("-n1", shows=words).ret != 0
+    words = "*rank 1 of 2: rank 0 records the golden that all ranks share; it was not compared with*"
+    monkeypatch.setenv("MASTER_ADDR", "192.0.2.7")
+    project.marked("ranks='same'")
+    project.run("--npudump-update-golden", passed=1, shows=words)
+    assert not project.path.joinpath("golden").exists()
 
 
-def test_device_that_differs_from_the_shared_golden_is_named(
-    several: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_devices_of_one_dump_share_a_golden(several: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     several.record()
+    before = several.golden.read_bytes()
+    assert "device" not in before.decode().split("tensors:")[1]
+    several.run(passed=1)
+    words = "*not calibrated: device 0, device 1 have one golden, and only one of*"
+    for update in ((), ("--npudump-update-golden",)):
+        several.run("--npudump-calibrate=3", *update, failed=1, shows=words)
     monkeypatch.setenv("CHANGED", "1")
-    result = several.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "npudump: device 1: head/softmax (Softmax output.0) differs: *",
-            "note: device 1 of 2 differ; shown is device 1",
-        ]
-    )
-
-
-def test_golden_is_not_recorded_where_devices_that_share_it_differ(
-    several: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CHANGED", "1")
-    result = several.run("--npudump-update-golden")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["npudump: nothing was recorded: ranks='same', and device 1 differs from device 0 in *"]
-    )
-    assert not several.path.joinpath("golden").exists()
+    shows = [
+        "npudump: device 1: head/softmax (Softmax output.0) differs: *",
+        "note: device 1 of 2 differ; shown is device 1",
+    ]
+    several.run(failed=1, shows=shows)
+    words = "npudump: nothing was recorded: ranks='same', and device 1 differs from device 0 in *"
+    several.run("--npudump-update-golden", failed=1, shows=words)
+    assert several.golden.read_bytes() == before

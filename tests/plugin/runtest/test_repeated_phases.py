@@ -87,17 +87,20 @@ def regressed(project: Project, arguments: str = "", runs: int = 1) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "options", "runs"),
-    [("escalate=False", (), 1), ("", ("--npudump-escalate=off",), 1), ("", (), 2)],
-    ids=["marker", "option", "second run"],
+    [("escalate=False", (), 1), ("", (), 2)],
+    ids=["marker", "second run"],
 )
 def test_regression_stands_where_a_plugin_repeats_it_inside_the_report(
     project: Project, arguments: str, options: tuple[str, ...], runs: int
 ) -> None:
     regressed(project, arguments, runs)
     project.path.joinpath("conftest.py").write_text(INSIDE_THE_REPORT)
-    result = project.run(*options, "--junitxml=out.xml")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["npudump: block/conv.2 (Conv output.0) differs: *", SUMMARY])
+    project.run(
+        *options,
+        "--junitxml=out.xml",
+        failed=1,
+        shows=["npudump: block/conv.2 (Conv output.0) differs: *", SUMMARY],
+    )
     names = [p.get("name") for p in ET.parse(project.path / "out.xml").iter("property")]  # noqa: S314 - ours
     assert names.count("npudump") == 1
     assert len(names) == len(set(names))
@@ -137,35 +140,25 @@ def test_missing_golden_and_empty_dump_stand_too(project: Project) -> None:
         """
     )
     project.path.joinpath("conftest.py").write_text(INSIDE_THE_REPORT)
-    result = project.run()
-    result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines(["*no golden file*"])
-    result.stdout.no_fnmatch_line("*it was run again*")
-
-
-def test_body_that_failed_by_itself_may_pass_when_it_is_repeated(project: Project) -> None:
-    project.test_file(FLAKY_BODY.format(arguments=""))
-    project.path.joinpath("once").touch()
-    project.record()
-    project.path.joinpath("once").unlink()
-    project.path.joinpath("conftest.py").write_text(INSIDE_THE_REPORT)
-    result = project.run()
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["npudump: 1 of 1 tests good, 5 of 5 tensors compared (emulator)"])
+    project.run(failed=2, shows="*no golden file*", hides="*it was run again*")
 
 
 def test_body_that_failed_by_itself_is_compared_when_it_is_repeated(project: Project) -> None:
     project.test_file(FLAKY_BODY.format(arguments=""))
-    project.path.joinpath("once").touch()
-    project.record()
-    project.path.joinpath("once").unlink()
-    project.model(change=0.01)
+    once = project.path / "once"
+    once.touch()
+    project.record("--npudump-repeats=1")
     project.path.joinpath("conftest.py").write_text(INSIDE_THE_REPORT)
-    result = project.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["npudump: block/conv.2 *", "second run: not run: the test had failed by itself before*", SUMMARY]
-    )
+    once.unlink()
+    project.run(passed=1, shows="npudump: 1 of 1 tests good, 5 of 5 tensors compared (emulator)")
+    once.unlink()
+    project.model(change=0.01)
+    shows = [
+        "npudump: block/conv.2 *",
+        "second run: not run: the test had failed by itself before*",
+        SUMMARY,
+    ]
+    project.run(failed=1, shows=shows)
 
 
 @pytest.mark.e2e
@@ -258,9 +251,7 @@ def test_pass_without_a_comparison_stands_where_the_protocol_runs_once_more(proj
     project.record()
     project.path.joinpath("once").unlink()
     project.path.joinpath("conftest.py").write_text(AROUND_THE_PROTOCOL + SWALLOWS_A_FAILURE)
-    result = project.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["npudump: the test passed without having been compared with its golden"])
+    project.run(failed=1, shows="npudump: the test passed without having been compared with its golden")
     assert "passed" not in project.path.joinpath("again.txt").read_text()
 
 
@@ -275,7 +266,7 @@ def test_flaky_does_not_turn_a_regression_green(project: Project, monkeypatch: p
 def test_a_body_that_fails_however_often_it_is_repeated_ends_no_session(project: Project) -> None:
     project.pytester.makeconftest(INSIDE_THE_REPORT)
     project.test_file(f"@pytest.mark.npu_dump\ndef test_small(npu_dump):\n{project.body}    assert False\n")
-    result = project.run("--npudump-results=kept")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["npudump: 0 of 1 tests good, 1 not compared (emulator)"])
+    project.run(
+        "--npudump-results=kept", failed=1, shows="npudump: 0 of 1 tests good, 1 not compared (emulator)"
+    )
     assert '"status":"not compared"' in project.path.joinpath("kept/results.jsonl").read_text("utf-8")

@@ -1,9 +1,9 @@
-"""The sources of a failure: of faults in branches that have nothing to do with each other, each is named."""
+"""The sources of a failure: each fault in a branch of its own is named, and its operator judged alone."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,12 +11,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from pytest_npudump.cli import main
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
     from conftest import Project
 
-BENCHMARKS = Path(__file__).parents[3] / "docs/benchmarks"
+
 FED_BY = {"left/a": ["image"], "left/b": ["left/a"], "right/a": ["image"], "right/b": ["right/a"]}
 
 
@@ -60,8 +62,7 @@ def found(project: Project) -> list[tuple[str, int]]:
 
 def test_two_faults_in_independent_branches_are_both_named(project: Project) -> None:
     write(project)
-    project.marked()
-    project.record()
+    project.recorded()
     write(project, left_a=0.1, right_b=0.1)
     failed(project, "-rf").stdout.fnmatch_lines(
         [
@@ -109,29 +110,9 @@ def test_two_faults_off_the_reference_are_both_named_and_convicted(project: Proj
     assert found(project) == [("left/a:output.0", 4), ("right/b:output.0", 3)]
 
 
-@pytest.mark.parametrize("bits", [16, 32])
-def test_a_change_off_the_reference_is_followed_in_32_bits(project: Project, bits: int) -> None:
-    write(project)
-    project.path.joinpath("small.onnx").rename(project.path / "reference.onnx")
-    rule = '{"against": "reference", "layer": "left/*", "rtol": 0.2, "atol": 0, "reason": "wide"}'
-    project.marked(f"reference='reference.onnx', preset='om-net', tolerances=[{rule}]")
-    write(project, left_a=0.15)
-    if bits == 16:
-        project.path.joinpath("small.onnx").write_bytes(in_halves(project.path / "small.onnx"))
-        project.marked(
-            f"reference='reference.onnx', preset='om-net', tolerances=[{rule}]",
-            body=project.body.replace("np.float32", "np.float16"),
-        )
-    shown = failed(project).stdout
-    shown.fnmatch_lines(["sources:    1 source: both:output.0 (0 of 1 mismatches downstream)"])
-    followed = "traced to:  left/a:output.0 (* of its tolerance), upstream of both:output.0"
-    (shown.fnmatch_lines if bits == 32 else shown.no_fnmatch_line)([followed] if bits == 32 else followed)
-
-
 def test_sources_are_off_the_reference_where_the_golden_agrees(project: Project) -> None:
     off_reference(project)
-    project.marked()
-    project.record()
+    project.recorded()
     project.marked("reference='reference.onnx'")
     failed(project).stdout.fnmatch_lines(["sources:    2 sources: left/a:output.0 *, right/b:output.0 *"])
     assert project.report()["sources"]["told_by"] == "test_small.yaml"  # type: ignore[index]
@@ -171,32 +152,6 @@ def test_operators_of_several_models_are_judged_by_their_own(project: Project) -
     )
 
 
-@pytest.mark.parametrize("marker", ["", "reference='small.onnx'"])
-def test_no_operator_is_judged_by_a_file_that_was_written_again_after_it_was_loaded(
-    project: Project, marker: str
-) -> None:
-    models = {name: branches({"right/b": change}) for name, change in {"a": 0.0, "b": 0.5, "c": 0.7}.items()}
-    for name, content in models.items():
-        project.path.joinpath(f"{name}.bin").write_bytes(content)
-    source = """
-            from pathlib import Path
-            for name in {names!r}:
-                Path("small.onnx").write_bytes(Path(f"{{name}}.bin").read_bytes())
-                with npu_dump.load_model("small.onnx") as model:
-                    model.run(np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8))
-            Path("small.onnx").write_bytes(Path("{last}.bin").read_bytes())
-            """
-    write(project)
-    project.marked(body=source.format(names="aa", last="a"))
-    project.record()
-    for names, last in (("ab", "b"), ("bb", "a"), ("ca", "a")):  # two loads; between the test and its report
-        project.marked(marker, body=source.format(names=names, last=last))
-        shown = failed(project).stdout.str()
-        assert "CONVICTED" not in shown, (names, last, shown)
-        assert "right/b#" in shown or "right/b:" in shown
-        assert "was written again after it was loaded, and may be another model" in shown, (names, last)
-
-
 def test_a_file_that_was_written_again_as_it_was_is_still_the_model_that_ran(project: Project) -> None:
     write(project)
     plant = 'import pytest_npudump.emulator.faults as f; f.distort("small", "right/b", factor=1.1)'
@@ -231,8 +186,7 @@ def test_weights_in_a_file_beside_the_model_belong_to_what_was_loaded(project: P
                 with npu_dump.load_model("small.onnx") as model:
                     model.run(np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8))
             """
-    project.marked(body=source.format(names="aa"))
-    project.record()
+    project.recorded(body=source.format(names="aa"))
     project.marked(body=source.format(names="ba"))
     shown = failed(project).stdout.str()
     assert "CONVICTED" not in shown
@@ -250,8 +204,7 @@ def test_a_tensor_that_tells_no_model_is_not_judged_by_any(project: Project) -> 
                 with npu_dump.load_model(name) as model:
                     model.run(np.full((1, 1, 8, 8), {value}, np.float32))
             """
-    project.marked(body=body.format(value=1))
-    project.record()
+    project.recorded(body=body.format(value=1))
     write(project, left_a=0.1)
     for folder in ("here", "there"):
         (project.path / folder / source.name).write_bytes(source.read_bytes())
@@ -287,82 +240,17 @@ def test_an_operator_of_several_outputs_and_executions_is_named_once(project: Pr
     assert len(found(project)) == 4
 
 
-def test_the_second_run_dumps_sources_before_what_follows_from_them(project: Project) -> None:
-    write(project)
-    project.marked()
-    project.record()
-    write(project, left_a=0.1, right_b=0.1)
-    failed(project, "--npudump-dump-limit=600").stdout.fnmatch_lines(
-        [
-            "second run: the failure reproduced (2 layers dumped as tensors)",
-            "  left/a:output.0: *",
-            "  right/b:output.0: *",
-            "note: *: only 2 are dumped, sources and what feeds them first, else in execution order",
-        ]
-    )
-
-
-def test_the_golden_keeps_what_feeds_what(project: Project) -> None:
-    write(project)
-    project.marked()
-    project.record()
-    text = project.golden.read_text()
-    assert text[text.index("edges: |") :].splitlines() == [
-        "edges: |",
-        "  image <",
-        "  left/a < image:output.0",
-        "  left/reshape < left/a:output.0",
-        "  left/b < left/reshape:output.0",
-        "  right/a < image:output.0",
-        "  right/b < right/a:output.0",
-        "  right/reshape < right/b:output.0",
-        "  both < left/b:output.0 right/reshape:output.0",
-    ]
-    before = project.golden.read_bytes()
-    project.run("--npudump-update-golden")
-    assert project.golden.read_bytes() == before
-
-
-def test_a_golden_without_edges_is_helped_out_by_the_model(project: Project) -> None:
-    write(project)
-    project.marked()
-    project.record()
-    text = project.golden.read_text()
-    project.golden.write_text(text[: text.index("edges: |")])
-    assert project.run().ret == 0
-    write(project, left_a=0.1, right_b=0.1)
-    failed(project)
-    assert found(project) == [("left/a:output.0", 4), ("right/b:output.0", 3)]
-    assert project.report()["sources"]["told_by"] == "small.onnx"  # type: ignore[index]
-
-
 def test_an_input_that_is_dumped_once_for_each_reader_is_one_source(project: Project) -> None:
     write(project)
-    project.marked()
-    project.record()
+    project.recorded()
     project.marked(body=project.body.replace("linspace(-1, 1", "linspace(-1, 2"))
     failed(project).stdout.no_fnmatch_line("*other source*")
     assert found(project) == [("image:output.0", 9)]
 
 
-def test_edges_of_a_golden_of_other_layers_are_not_believed(project: Project) -> None:
-    write(project)
-    project.marked()
-    project.record()
-    lines = project.golden.read_text().splitlines()
-    lines = [line for line in lines if "right/reshape" not in line or " < " in line]
-    text = "\n".join(lines).replace("  right/b < right/a:output.0", "  right/b < left/b:output.0")
-    project.golden.write_text(text + "\n")
-    write(project, left_a=0.1, right_b=0.1)
-    failed(project)
-    assert [key for key, _ in found(project)] == ["left/a:output.0", "right/b:output.0"]
-    assert project.report()["sources"]["told_by"] == "small.onnx"  # type: ignore[index]
-
-
 def test_layers_that_are_not_dumped_are_looked_through(project: Project) -> None:
     write(project)
-    project.marked('layers=["*/a", "both"]')
-    project.record()
+    project.recorded('layers=["*/a", "both"]')
     text = project.golden.read_text()
     assert text.endswith("  left/a < -\n  right/a < -\n  both < left/a:output.0 right/a:output.0\n")
     write(project, left_a=0.1, right_b=0.1)
@@ -372,8 +260,7 @@ def test_layers_that_are_not_dumped_are_looked_through(project: Project) -> None
 
 def test_a_change_that_passes_is_followed_to_where_it_begins(project: Project) -> None:
     write(project)
-    project.marked('tolerances=[{"layer": "left/*", "rtol": 0.2, "atol": 0, "reason": "wide"}]')
-    project.record()
+    project.recorded('tolerances=[{"layer": "left/*", "rtol": 0.2, "atol": 0, "reason": "wide"}]')
     write(project, left_a=0.1)
     failed(project).stdout.fnmatch_lines(
         [
@@ -393,98 +280,18 @@ def test_an_input_with_two_readers_is_not_several_operators_of_one_name(project:
     for node in model.graph.node:
         node.name = {"left/b": "left.a"}.get(node.name, node.name)
     onnx.save(model, project.path / "small.onnx")
-    recorded = project.run("--npudump-update-golden")
-    recorded.stdout.fnmatch_lines(["*several operators go by one file name*: left_a (*"])
+    project.run("--npudump-update-golden", shows="*several operators go by one file name*: left_a (*")
 
 
 def test_two_faults_in_series_are_not_said_to_be_one(project: Project) -> None:
     """The second is downstream of the first, and wrong by itself."""
     write(project)
-    project.marked()
-    project.record()
+    project.recorded()
     write(project, left_a=0.1, left_b=0.1)
     shown = failed(project, "-v").stdout
     shown.fnmatch_lines(["sources:    1 source: left/a:output.0 (3 of 4 mismatches downstream)"])
     for words in ("*explain*", "*begins*", "*look there*", "*tensor dumped before it agrees*"):
         shown.no_fnmatch_line(words)
-
-
-def test_damaged_edges_fail_the_test_with_the_way_out(project: Project) -> None:
-    write(project)
-    project.marked()
-    project.record()
-    text = project.golden.read_text()
-    project.golden.write_text(text.replace("both < left/b:output.0", "both < left/b:input.0"))
-    failed(project).stdout.fnmatch_lines(["*test_small.yaml, line *: 'both < left/b:input.0 *' is no edge*"])
-    project.record()
-    assert "input.0" not in project.golden.read_text()
-
-
-def test_dumped_inputs_show_edges_where_no_model_does(project: Project) -> None:
-    write(project)
-    project.marked('dump_mode="all"')
-    project.record()
-    write(project, left_a=0.1, right_b=0.1)
-    failed(project)
-    assert [key for key, _ in found(project)] == ["left/a:output.0", "right/b:output.0"]
-
-
-@pytest.fixture(scope="module")
-def detection() -> Iterator[Any]:
-    """PP-OCR's detection with its input, which has branches."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCHMARKS))
-        from verdicts.models import sources
-        from verdicts.network import load
-
-        yield load(sources()[1])
-
-
-def test_two_faults_in_branches_of_a_real_model_are_both_named(project: Project, detection: Any) -> None:
-    first, second = _unrelated(detection)
-    [picture] = detection.feed.values()
-    np.save(project.path / "picture.npy", picture)
-    onnx.save(onnx.load(str(detection.source.path)), str(project.path / "small.onnx"))
-    project.marked(
-        "escalate=False",
-        """
-    with npu_dump.load_model("small.onnx") as model:
-        model.run(np.load("picture.npy"))
-""",
-    )
-    project.record()
-    model = onnx.load(str(project.path / "small.onnx"))
-    wanted = {node.input[1] for node in model.graph.node if node.name in {first, second}}
-    changed = [tensor for name, tensor in _weights(model) if name in wanted]
-    for tensor in changed:
-        array = numpy_helper.to_array(tensor) * np.float32(1.05)
-        tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
-    assert len(changed) == 2
-    onnx.save(model, str(project.path / "small.onnx"))
-    failed(project)
-    sources: Any = project.report()["sources"]
-    assert [source["layer"] for source in sources["found"] if not source["behind"]] == [first, second]
-
-
-def _weights(model: Any) -> Iterator[tuple[str, Any]]:
-    yield from ((tensor.name, tensor) for tensor in model.graph.initializer)
-    for node in model.graph.node:
-        if node.op_type == "Constant":
-            yield node.output[0], node.attribute[0].t
-
-
-def _unrelated(network: Any) -> tuple[str, str]:
-    """Two convolutions of which neither depends on the other, as the file has its nodes."""
-    above: dict[int, set[int]] = {}
-    for at, parents in network.parents().items():
-        above[at] = parents.union(*(above[parent] for parent in parents))
-    convolutions = [node for node in network.nodes if node.op_type == "Conv"]
-    return next(
-        (one.name, other.name)
-        for one in convolutions
-        for other in convolutions
-        if one.index < other.index and one.index not in above[other.index]
-    )
 
 
 def test_a_graph_that_the_marker_names_tells_what_feeds_what(project: Project) -> None:
@@ -500,8 +307,166 @@ def test_a_graph_that_the_marker_names_tells_what_feeds_what(project: Project) -
     ]
     text = json.dumps({"graph": [{"op": operators}]})
     project.path.joinpath("ran.json").write_text(text, "utf-8")
-    project.marked("graph='ran.json'")
-    project.record()
+    project.recorded("graph='ran.json'")
     write(project, left_a=0.5, right_a=0.5)
     failed(project)
     assert [key for key, _ in found(project)] == ["left/a:output.0"]
+
+
+def test_no_operator_is_judged_by_a_file_that_was_written_again_after_it_was_loaded(project: Project) -> None:
+    models = {name: branches({"right/b": change}) for name, change in {"a": 0.0, "b": 0.5, "c": 0.7}.items()}
+    for name, content in models.items():
+        project.path.joinpath(f"{name}.bin").write_bytes(content)
+    source = """
+            from pathlib import Path
+            for name in {names!r}:
+                Path("small.onnx").write_bytes(Path(f"{{name}}.bin").read_bytes())
+                with npu_dump.load_model("small.onnx") as model:
+                    model.run(np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8))
+            Path("small.onnx").write_bytes(Path("{last}.bin").read_bytes())
+            """
+    write(project)
+    project.marked(body=source.format(names="aa", last="a"))
+    project.record()
+    reference = "reference='small.onnx'"
+    # Between two loads, and between the test and its report.
+    for names, last, marker in (("ab", "b", ""), ("bb", "a", ""), ("ca", "a", reference)):
+        project.marked(marker, body=source.format(names=names, last=last))
+        shown = failed(project).stdout.str()
+        assert "CONVICTED" not in shown, (names, last, shown)
+        assert "right/b#" in shown or "right/b:" in shown
+        assert "was written again after it was loaded, and may be another model" in shown, (names, last)
+
+
+def test_a_change_off_the_reference_is_followed_in_32_bits(project: Project) -> None:
+    write(project)
+    project.path.joinpath("small.onnx").rename(project.path / "reference.onnx")
+    rule = '{"against": "reference", "layer": "left/*", "rtol": 0.2, "atol": 0, "reason": "wide"}'
+    marker = f"reference='reference.onnx', preset='om-net', tolerances=[{rule}]"
+    write(project, left_a=0.15)
+    followed = "traced to:  left/a:output.0 (* of its tolerance), upstream of both:output.0"
+    source = "sources:    1 source: both:output.0 (0 of 1 mismatches downstream)"
+    project.marked(marker)
+    project.run(failed=1, shows=[source, followed])
+    project.path.joinpath("small.onnx").write_bytes(in_halves(project.path / "small.onnx"))
+    project.marked(marker, body=project.body.replace("np.float32", "np.float16"))
+    project.run(failed=1, shows=source, hides=followed)
+
+
+def test_edges_that_a_golden_has_not_or_has_of_other_layers_come_from_the_model(project: Project) -> None:
+    write(project)
+    project.marked()
+    project.record()
+    text = project.golden.read_text()
+    lines = [line for line in text.splitlines() if "right/reshape" not in line or " < " in line]
+    others = "\n".join(lines).replace("  right/b < right/a:output.0", "  right/b < left/b:output.0") + "\n"
+    without = text[: text.index("edges: |")]
+    project.golden.write_text(without)
+    project.run(passed=1)
+    write(project, left_a=0.1, right_b=0.1)
+    for golden in (without, others):
+        project.golden.write_text(golden)
+        shutil.rmtree(project.path / "dumps", ignore_errors=True)
+        failed(project)
+        assert [key for key, _ in found(project)] == ["left/a:output.0", "right/b:output.0"]
+        assert project.report()["sources"]["told_by"] == "small.onnx"  # type: ignore[index]
+
+
+FAULTY = """
+    from pytest_npudump.emulator import faults
+    faults.distort("small", "left/a", factor=1.001)
+    faults.distort("small", "right/b", offset=0.01)
+"""
+
+
+def isolated(project: Project) -> dict[str, dict[str, Any]]:
+    escalation: Any = project.report()["escalation"]
+    return {found["key"]: found for found in escalation["isolated"]}
+
+
+@pytest.fixture
+def recorded(project: Project) -> Project:
+    """A project with a golden of the model as it should be, which is the reference as well."""
+    write(project)
+    project.path.joinpath("reference.onnx").write_bytes(project.path.joinpath("small.onnx").read_bytes())
+    project.recorded()
+    return project
+
+
+def test_inputs_beyond_the_limit_are_said_to_be_missing(recorded: Project) -> None:
+    recorded.marked(body=FAULTY + recorded.body)
+    recorded.run("--npudump-dump-dir=dumps", "--npudump-dump-limit=600")
+    assert {one["why"] for one in isolated(recorded).values()} == {
+        "of its inputs the second run has not dumped 'image'",
+        "of its inputs the second run has not dumped 'right/a'",
+    }
+
+
+@pytest.mark.parametrize(("limit", "verdict"), [(768, "convicted"), (767, "unknown")])
+def test_inputs_that_the_first_run_has_not_dumped_are_in_the_second_one_where_they_fit(
+    recorded: Project, limit: int, verdict: str
+) -> None:
+    """The golden has one layer, and nothing that feeds it: 256 bytes, and twice as many that it reads."""
+    recorded.marked("layers=['both']")
+    recorded.record("--npudump-update-golden")
+    fault = """
+    from pytest_npudump.emulator import faults
+    faults.distort("small", "both", factor=1.001)
+"""
+    recorded.marked("layers=['both']", body=fault + recorded.body)
+    recorded.run("--npudump-dump-dir=dumps", f"--npudump-dump-limit={limit}")
+    assert {key: one["verdict"] for key, one in isolated(recorded).items()} == {"both:output.0": verdict}
+
+
+def test_a_third_run_judges_what_feeds_an_acquitted_operator(recorded: Project) -> None:
+    """The golden has the last operator only, so that nothing is known to have changed before it."""
+    marker = "layers=['bot*'], reference='reference.onnx'"
+    recorded.marked(marker)
+    recorded.record("--npudump-update-golden")
+    fault = """
+    from pytest_npudump.emulator import faults
+    faults.distort("small", "left/b", factor=1.001)
+"""
+    recorded.marked(marker, body=fault + recorded.body)
+    recorded.run("--npudump-dump-dir=dumps")
+    assert {key: one["verdict"] for key, one in isolated(recorded).items()} == {"both:output.0": "acquitted"}
+    assert recorded.report()["escalation"]["third"] is None
+    shutil.rmtree(recorded.path / "dumps")
+    recorded.run("--npudump-dump-dir=dumps", "--npudump-escalate=twice").assert_outcomes(failed=1)
+    assert {key: one["verdict"] for key, one in isolated(recorded).items()} == {
+        "both:output.0": "acquitted",
+        "left/b:output.0": "convicted",
+        "right/reshape:output.0": "acquitted",
+    }
+    third = recorded.report()["escalation"]["third"]
+    assert third["layers"] == ["left/b", "right/reshape"]
+    assert third["directory"].endswith("run3")
+    made = recorded.path / "made"
+    assert main(["repro", str(third["directory"] + "/.."), "-o", str(made), "--no-run"]) == 0
+    assert "left/b" in (made / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_third_run_has_room_for_the_inputs_of_one_suspect(recorded: Project) -> None:
+    recorded.marked(body=FAULTY + recorded.body)
+    recorded.run("--npudump-dump-dir=dumps", "--npudump-dump-limit=600", "--npudump-escalate=twice")
+    assert {key: one["verdict"] for key, one in isolated(recorded).items()} == {
+        "left/a:output.0": "unknown",
+        "right/b:output.0": "convicted",
+    }
+
+
+def test_a_third_run_that_fails_leaves_what_the_second_one_found(recorded: Project) -> None:
+    fault = """
+    import os
+    if os.path.exists("twice"):
+        raise OSError("the disk is gone")
+    os.rename("once", "twice") if os.path.exists("once") else open("once", "w").close()
+"""
+    recorded.marked(body=fault + FAULTY + recorded.body)
+    recorded.run(
+        "--npudump-dump-dir=dumps", "--npudump-dump-limit=600", "--npudump-escalate=twice"
+    ).assert_outcomes(failed=1)
+    found = recorded.report()["escalation"]
+    assert found["reproduced"] is True
+    assert "the disk is gone" in found["third"]["problem"]
+    assert {one["verdict"] for one in isolated(recorded).values()} == {"unknown"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -16,8 +16,13 @@ from pytest_npudump.emulator.acl import _base
 if TYPE_CHECKING:
     from conftest import Project
 
+
 TENSORS = 'dump_data="tensor"'
+
+
 KEEP = ("--npudump-keep-dumps=all", "--npudump-dump-dir=dumps")
+
+
 BODY = """
     import numpy as np
     with npu_dump.load_model("chain.onnx") as model:
@@ -59,57 +64,18 @@ def test_permuted_columns_fail_by_projections_and_name_the_layer(project: Projec
     marked(project, TENSORS)
     project.record()
     assert "\nprojections: |\n  x:output.0 " in golden_text(project)
-    again = project.run()
-    again.assert_outcomes(passed=1)
+    again = project.run(passed=1)
     assert "changed" not in again.stdout.str()
     chain(project, permuted=True)
-    result = project.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
+    project.run(
+        failed=1,
+        shows=[
             "npudump: product1 (MatMul output.0) differs: its elements are off by an l2norm of roughly *",
             "*product1*MatMul*output.0*projections *",
             "rule: *rtol=1.5e-05 *",
             "*first divergence product1:output.0*",
-        ]
+        ],
     )
-
-
-@pytest.mark.parametrize("nan", [False, True], ids=["finite", "nan"])
-@pytest.mark.parametrize("mode", ["all", "output"])
-def test_a_golden_in_full_precision_and_one_that_cann_printed_serve_either_way(
-    project: Project, nan: Any, mode: str
-) -> None:
-    """As goldens do that were recorded with ``transport="callback"``, which computed what tensors give."""
-    project.model(nan=nan)
-    for recorded, run in (("", TENSORS), (TENSORS, "")):
-        project.marked(f'{recorded + ", " if recorded else ""}dump_mode="{mode}"')
-        project.record()
-        assert ("digits: 6" in golden_text(project)) == (not recorded)
-        project.marked(f'{run + ", " if run else ""}dump_mode="{mode}"')
-        result = project.run()
-        result.assert_outcomes(passed=1)
-        result.stdout.no_fnmatch_line("*differs*")
-
-
-def test_an_update_adds_the_block_and_keeps_the_lines(project: Project) -> None:
-    marked(project, TENSORS)
-    project.record()
-    (path,) = project.path.glob("golden/**/*.yaml")
-    text = golden_text(project)
-    old = text.partition("projections: |\n")[0]
-    path.write_text(old, "utf-8")
-    result = project.run()
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*not compared, as the golden does not have it: projections (4 tensors*"])
-    project.record()
-    assert golden_text(project) == text
-
-
-def test_a_dump_of_statistics_has_no_block(project: Project) -> None:
-    marked(project)
-    project.record()
-    assert "projections" not in golden_text(project)
 
 
 @pytest.fixture
@@ -145,62 +111,45 @@ def test_l2norm_is_asked_for_and_judged_on_a_chip_that_computes_it(project: Proj
     (path,) = project.path.glob("golden/**/*.yaml")
     line = tensor_lines(project)[-1].split()
     path.write_text(golden_text(project).replace(f" {line[6]} ", f" {2 * float(line[6])} "), "utf-8")
-    result = project.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*l2norm is * instead of *"])
+    project.run(failed=1, shows="*l2norm is * instead of *")
 
 
-@pytest.mark.parametrize("soc", ["Emulator", "Ascend910_9391", "Ascend310P3", "Ascend950", ""])
-def test_elsewhere_it_is_not(project: Project, monkeypatch: pytest.MonkeyPatch, soc: str) -> None:
-    monkeypatch.setattr(_base, "SOC_NAME", soc)
-    marked(project)
-    project.record(*KEEP)
-    assert asked(project) is None
-    assert norms(project) == {"-"}
+def test_a_golden_in_full_precision_and_one_that_cann_printed_serve_either_way(project: Project) -> None:
+    """As goldens do that were recorded with ``transport="callback"``, which computed what tensors give."""
+    for nan in (False, True):
+        project.model(nan=nan)
+        for recorded, run in (("", f"{TENSORS}, "), (f"{TENSORS}, ", "")):
+            project.marked(f'{recorded}dump_mode="all"')
+            project.record("--npudump-repeats=1")
+            assert ("digits: 6" in golden_text(project)) == (not recorded)
+            assert ("projections" in golden_text(project)) == bool(recorded)
+            project.marked(f'{run}dump_mode="all"')
+            project.run(passed=1, hides="*differs*")
 
 
-@pytest.mark.usefixtures("chip")
-def test_a_marker_that_names_statistics_has_the_last_word(project: Project) -> None:
-    marked(project, 'dump_stats=["Max", "Min"]')
-    project.record(*KEEP)
-    assert asked(project) == ["Max", "Min"]
-    assert norms(project) == {"-"}
-
-
-def test_a_golden_without_l2norm_is_compared_as_before(
+def test_l2norm_is_not_asked_for_elsewhere_nor_against_the_marker(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marked(project)
-    project.record()
+    for soc in ("Emulator", "Ascend910_9391", "Ascend310P3", "Ascend950", ""):
+        monkeypatch.setattr(_base, "SOC_NAME", soc)
+        project.record(*KEEP, "--npudump-repeats=1")
+        assert asked(project) is None, soc
+        assert norms(project) == {"-"}, soc
     monkeypatch.setattr(_base, "SOC_NAME", "Ascend910B3")
-    result = project.run()
-    result.assert_outcomes(passed=1)
-    assert "not compared" not in result.stdout.str()
+    assert "not compared" not in project.run(passed=1).stdout.str()
     project.record()
     assert "-" not in norms(project)
-
-
-def test_a_golden_with_l2norm_is_compared_where_no_chip_computes_it(
-    project: Project, chip: pytest.MonkeyPatch
-) -> None:
-    marked(project)
-    project.record()
-    chip.setattr(_base, "SOC_NAME", "Ascend310P3")
-    result = project.run()
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*no tensor of this dump has it but the golden does: l2norm*"])
-
-
-@pytest.mark.usefixtures("chip")
-def test_l2norm_survives_a_dump_of_other_statistics_in_the_process(project: Project) -> None:
+    monkeypatch.setattr(_base, "SOC_NAME", "Ascend310P3")
+    project.run(passed=1, shows="*no tensor of this dump has it but the golden does: l2norm*")
+    monkeypatch.setattr(_base, "SOC_NAME", "Ascend910B3")
+    # Beside a dump of other statistics in the process.
     project.test_file(
-        "import pytest\n\n"
-        f'@pytest.mark.npu_dump(dump_stats=["Max", "Min", "Avg"])\ndef test_few(npu_dump):{BODY}\n'
+        f'@pytest.mark.npu_dump(dump_stats=["Max", "Min"])\ndef test_few(npu_dump):{BODY}\n'
         f"@pytest.mark.npu_dump\ndef test_chain(npu_dump):{BODY}"
     )
-    chain(project)
-    project.run("--npudump-update-golden").assert_outcomes(passed=2)
-    project.run().assert_outcomes(passed=2)
+    project.run("--npudump-update-golden", *KEEP, passed=2)
+    project.run(passed=2)
     (few,) = project.path.glob("golden/**/test_few.yaml")
     (both,) = project.path.glob("golden/**/test_chain.yaml")
     assert [len(path.read_text().split(" - ")) > 1 for path in (few, both)] == [True, False]

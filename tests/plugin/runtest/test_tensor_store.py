@@ -8,7 +8,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import s3fs  # noqa: F401 - loaded once: what a session within a test imports first, its end unloads again
 
 from pytest_npudump.golden.objects import ObjectStore
 
@@ -17,6 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Project
+
+
+import s3fs  # noqa: F401 - loaded once: what a session within a test imports first, its end unloads again
 
 for _name in ("fsspec.implementations.local", "fsspec.implementations.memory", "boto3"):
     importlib.import_module(_name)
@@ -48,7 +50,12 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_the_golden_has_hashes_and_the_bucket_has_tensors(stored: Project, s3: Any) -> None:
+def test_the_golden_has_hashes_and_a_machine_without_a_cache_fetches_what_it_compares(
+    stored: Project, s3: Any
+) -> None:
+    stored.record("--npudump-tensor-store=")
+    assert stored.golden.with_suffix(".safetensors").exists()
+    stored.run(passed=1)
     stored.record()
     assert list(contents(stored.path / "golden")) == ["test_small/test_small.yaml"]
     objects = s3.objects()
@@ -57,17 +64,12 @@ def test_the_golden_has_hashes_and_the_bucket_has_tensors(stored: Project, s3: A
         digest = sha256(content).hexdigest()
         assert name == f"tensors/sha256/{digest[:2]}/{digest}"
         assert f" sha256:{digest} {len(content)} " in stored.golden.read_text()
-    stored.run().assert_outcomes(passed=1)
-
-
-def test_a_machine_without_a_cache_fetches_what_it_compares(stored: Project, s3: Any) -> None:
-    stored.record()
     before = contents(stored.path / "cache")
     clear_cache(stored)
-    stored.run().assert_outcomes(passed=1)
+    stored.run(passed=1)
     assert contents(stored.path / "cache") == before
     s3.stop()
-    stored.run().assert_outcomes(passed=1)
+    stored.run(passed=1)
 
 
 def test_elements_that_statistics_do_not_see_are_compared_with_the_store(stored: Project) -> None:
@@ -77,21 +79,8 @@ def test_elements_that_statistics_do_not_see_are_compared_with_the_store(stored:
     stored.record()
     clear_cache(stored)
     stored.marked(every, stored.body.replace("reshape(", "reshape(8, 8).T.copy().reshape("))
-    result = stored.run("-v")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["*image*output.0*max_abs*", "*image:output.0: against the golden tensor: max abs 1.55556*"]
-    )
-
-
-def test_a_failure_is_explained_by_the_tensors_of_the_store(stored: Project) -> None:
-    stored.marked("golden_tensors=['block/conv.2']")
-    stored.record()
-    clear_cache(stored)
-    stored.model(change=0.01)
-    result = stored.run("--npudump-dump-dir=dumps")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*block/conv.2:output.0: against the golden tensor: max abs *cosine 0.99*"])
+    shows = ["*image*output.0*max_abs*", "*image:output.0: against the golden tensor: max abs 1.55556*"]
+    stored.run("-v", failed=1, shows=shows)
 
 
 def test_a_test_whose_tensors_cannot_be_had_errs_and_says_what_to_do(stored: Project, s3: Any) -> None:
@@ -99,21 +88,18 @@ def test_a_test_whose_tensors_cannot_be_had_errs_and_says_what_to_do(stored: Pro
     stored.record()
     clear_cache(stored)
     s3.stop()
-    result = stored.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([UNREACHABLE.format(url=s3.url)])
-    result.stdout.fnmatch_lines(["npudump: 0 of 1 tests good, 5 of 5 tensors compared, 1 error (emulator)"])
-
-
-def test_a_regression_is_told_although_its_tensors_cannot_be_had(stored: Project, s3: Any) -> None:
-    stored.record()
-    clear_cache(stored)
-    s3.stop()
+    shows = [
+        UNREACHABLE.format(url=s3.url),
+        "npudump: 0 of 1 tests good, 5 of 5 tensors compared, 1 error (emulator)",
+    ]
+    stored.run(failed=1, shows=shows)
     stored.model(change=0.5)
-    result = stored.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*block/conv.2:output.0*", "*its store is not at hand*"])
-    result.stdout.fnmatch_lines(["npudump: 0 of 1 tests good*1 failed, first divergence block/conv.2*"])
+    shows = [
+        "*block/conv.2:output.0*",
+        "*its store is not at hand*",
+        "npudump: 0 of 1 tests good*1 failed, first divergence block/conv.2*",
+    ]
+    stored.run(failed=1, shows=shows)
 
 
 def stop_behind(method: str, count: int, s3: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
@@ -141,10 +127,10 @@ def test_a_server_that_stops_within_an_update_leaves_the_golden_as_it_was(
     before = contents(stored.path / "golden")
     stored.model(change=0.5)
     tried = stop_behind("write", 1, s3, monkeypatch)
-    result = stored.run("--npudump-update-golden")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [f"npudump: nothing was recorded: {s3.url}: cannot be read or written now: *"]
+    stored.run(
+        "--npudump-update-golden",
+        failed=1,
+        shows=f"npudump: nothing was recorded: {s3.url}: cannot be read or written now: *",
     )
     assert tried() == 1
     assert contents(stored.path / "golden") == before
@@ -158,22 +144,10 @@ def test_a_server_that_stops_within_a_check_passes_no_test(
     stored.record()
     clear_cache(stored)
     tried = stop_behind("read", 1, s3, monkeypatch)
-    result = stored.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([UNREACHABLE.format(url=s3.url)])
+    stored.run(failed=1, shows=UNREACHABLE.format(url=s3.url))
     assert tried() >= 1
     for path, content in contents(stored.path / "cache").items():
         assert path.endswith(sha256(content).hexdigest())  # whole, or not there
-
-
-def test_tests_share_what_is_alike(stored: Project, s3: Any) -> None:
-    stored.test_file(
-        f"@pytest.mark.parametrize('name', ['one', 'two'])\n@pytest.mark.npu_dump({KEPT})\n"
-        f"def test_small(npu_dump, name):\n{stored.body}"
-    )
-    stored.record()
-    assert len(contents(stored.path / "golden")) == 2
-    assert len(s3.objects()) == 2
 
 
 def test_a_damaged_object_fails_the_test_and_a_damaged_cache_is_mended(stored: Project, s3: Any) -> None:
@@ -186,41 +160,14 @@ def test_a_damaged_object_fails_the_test_and_a_damaged_cache_is_mended(stored: P
     bucket = s3.url.split("/")[2]
     for name, content in s3.objects().items():
         s3.client().put_object(Bucket=bucket, Key=name, Body=bytes(len(content)))
-    result = stored.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([f"npudump: {s3.url}/sha256/*: is damaged, *remote push --replace*"])
-
-
-@pytest.mark.e2e
-def test_a_run_in_a_process_of_its_own_records_and_compares(stored: Project, s3: Any) -> None:
-    stored.marked(f"{KEPT}, isolation='process'")
-    stored.record()
-    assert len(s3.objects()) == 2
-    clear_cache(stored)
-    stored.run().assert_outcomes(passed=1)
-
-
-def test_goldens_with_tensors_beside_them_are_read_as_before(stored: Project) -> None:
-    stored.record("--npudump-tensor-store=")
-    assert stored.golden.with_suffix(".safetensors").exists()
-    stored.run().assert_outcomes(passed=1)
-    stored.record()
-    assert "stored: sha256" in stored.golden.read_text()
-    stored.run().assert_outcomes(passed=1)
-
-
-def test_more_than_the_budget_reaches_no_store(stored: Project, s3: Any) -> None:
-    result = stored.run("--npudump-update-golden", "--npudump-tensor-budget=100")
-    result.stdout.fnmatch_lines(
-        ["npudump: nothing was recorded: golden_tensors: the tensors have 256 bytes*"]
-    )
-    assert s3.objects() == {}
+    stored.run(failed=1, shows=f"npudump: {s3.url}/sha256/*: is damaged, *remote push --replace*")
 
 
 def test_an_address_that_is_none_is_refused(stored: Project) -> None:
-    result = stored.run("--npudump-update-golden", "--npudump-tensor-store=shared/folder")
-    result.stdout.fnmatch_lines(
-        ["*npudump_tensor_store is 'shared/folder', expected an address such as s3://*"]
+    result = stored.run(
+        "--npudump-update-golden",
+        "--npudump-tensor-store=shared/folder",
+        shows="*npudump_tensor_store is 'shared/folder', expected an address such as s3://*",
     )
     assert result.ret != 0
     assert not (stored.path / "golden").exists()

@@ -50,9 +50,7 @@ def on_a_terminal(folder: Path, *options: str) -> str:
 @pytest.fixture
 def failing(project: Project) -> Project:
     """A project whose test fails, and dumps tensors in a second run."""
-    project.marked()
-    project.record()
-    project.model(change=0.5)
+    project.recorded(change=0.5)
     return project
 
 
@@ -62,8 +60,9 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "SILENCE", 0.0)
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(os.name != "posix", reason="no pseudo terminals here")
-@pytest.mark.parametrize("options", [(), ("-s",), ("-v",), ("--npudump-isolation=process",)])
+@pytest.mark.parametrize("options", [(), ("-s",), ("--npudump-isolation=process",)])
 def test_a_terminal_shows_each_step_of_a_failing_test_in_one_line(
     failing: Project, options: tuple[str, ...]
 ) -> None:

@@ -1,18 +1,24 @@
-"""The emulator's dumps lie in memory while the session lasts, and where they always lay behind it."""
+"""Where dumps lie: in memory while a session of the emulator lasts, and in folders of their own."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_npudump.plugin import memory_folder
 from pytest_npudump.plugin.memory_folder import MemoryFolder
+from pytest_npudump.plugin.paths import Paths
+
+if TYPE_CHECKING:
+    from pytest_npudump.settings import Settings
+
 
 pytestmark = pytest.mark.skipif(
     not memory_folder._is_tmpfs(memory_folder.SHARED_MEMORY), reason="there is no /dev/shm here"
@@ -173,11 +179,39 @@ def test_dumps_of_tests_that_fail_are_where_the_report_says(
     monkeypatch.setenv("VALUE", "1")
     assert project.run("--npudump-update-golden", f"--basetemp={base}", *options).ret == 0
     monkeypatch.setenv("VALUE", "2")
-    result = project.run(f"--basetemp={base}", *options)
-    result.assert_outcomes(passed=1, failed=1)
+    result = project.run(f"--basetemp={base}", *options, passed=1, failed=1)
     assert bool(option) == Path(project.path.joinpath("where.txt").read_text()).exists()
     assert not place.is_symlink()
     kept = {path.name.partition("-")[0].removeprefix("test_small_py_") for path in place.glob("test_small*")}
     assert kept == ({"test_good", "test_bad"} if "all" in option else {"test_bad"})
     assert any(path.name.startswith("Conv.block_conv_1.") for path in place.rglob("*"))
     result.stdout.fnmatch_lines([f"*{place}/test_small_py_test_bad-*"])
+
+
+TEST = "test_model.py::test_layers"
+
+
+def paths_of(root: Path, defaults: Settings, dump_dir: Path) -> Paths:
+    config: Any = SimpleNamespace(rootpath=root)
+    return Paths(config, defaults._replace(dump_dir=str(dump_dir)))
+
+
+def test_runs_of_one_test_that_share_a_folder_of_dumps_have_folders_of_their_own(
+    tmp_path: Path, defaults: Settings
+) -> None:
+    paths = [paths_of(tmp_path, defaults, tmp_path / "dumps") for _ in range(8)]
+    with ThreadPoolExecutor(8) as executor:
+        found = [*executor.map(lambda number: paths[number % 8].claimed(TEST), range(200))]
+    assert len(set(found)) == 200
+    assert {one.stat().st_mode & 0o777 for one in found} == {0o700}
+
+
+def test_a_folder_of_dumps_that_cannot_be_made_is_named_all_the_same(
+    tmp_path: Path, defaults: Settings
+) -> None:
+    (tmp_path / "gone").symlink_to(tmp_path / "nothing")
+    (tmp_path / "file").touch()
+    for place in ("gone", "file"):
+        found = paths_of(tmp_path, defaults, tmp_path / place).claimed(TEST)
+        assert found.parent == tmp_path / place
+        assert not found.exists()

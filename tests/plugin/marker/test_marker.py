@@ -1,4 +1,4 @@
-"""What a marker may ask for, argument by argument."""
+"""What a marker may ask for, argument by argument, and how pytest takes it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from dataclasses import fields
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -17,9 +17,16 @@ from hypothesis import strategies as st
 from pytest_npudump.config.acl_json import dump_section
 from pytest_npudump.errors import RequestError
 from pytest_npudump.plugin.marker.item import CHECKS, check_combination, parse_marker
+from pytest_npudump.plugin.marker.marks import ARGUMENTS, marker_line
 from pytest_npudump.request import DumpRequest, KnownNames, RunRequest, is_glob
 
+if TYPE_CHECKING:
+    from conftest import Project
+
+
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "marker.md"
+
+
 RANGE = {"begin": "a", "end": "b"}
 
 
@@ -41,24 +48,6 @@ def test_without_arguments_every_layer_s_output_statistics_are_asked_for() -> No
 )
 def test_layers_by_position_and_by_name_are_the_same(given_: object, stored: tuple[str, ...]) -> None:
     assert parse(given_).layers == parse(layers=given_).layers == stored
-
-
-ACCEPTED: list[tuple[str, Any]] = [
-    ("scene", "op"),
-    ("model_name", "resnet50"),
-    ("dump_mode", "all"),
-    ("dump_level", "kernel"),
-    ("dump_step", "0|2-5"),
-    ("dump_data", "tensor"),
-    ("dump_kernel_data", "printf"),
-    ("preset", "torch"),
-    ("escalate", False),
-]
-
-
-@pytest.mark.each(("name", "value"), ACCEPTED)
-def test_accepted_value_is_kept_as_it_is(name: str, value: object) -> None:
-    assert getattr(parse(**{name: value}), name) == value
 
 
 def test_lists_are_kept_as_tuples_that_the_caller_cannot_change() -> None:
@@ -116,33 +105,11 @@ def test_refused_value_is_named_with_what_is_expected(name: str, value: object, 
     assert str(caught.value).startswith(f"{name}: {value!r} is not allowed, expected {expected}")
 
 
-@pytest.mark.parametrize(
-    ("name", "way_out"),
-    [("dump_path", "--npudump-dump-dir"), ("dump_list", "use layers"), ("dump_op_switch", "scene='op'")],
-)
-def test_key_of_acl_json_that_the_plugin_sets_is_refused_with_the_way_out(name: str, way_out: str) -> None:
-    with pytest.raises(RequestError, match=f"{name}: not an argument of the marker.*{way_out}"):
-        parse(**{name: "x"})
-
-
 def test_every_field_is_an_argument_and_an_unknown_one_lists_them_all() -> None:
     with pytest.raises(RequestError) as caught:
         parse(layer="a")
     allowed = str(caught.value).removeprefix("layer: unknown argument; allowed are ").split(", ")
     assert allowed == [field.name for field in fields(DumpRequest)]
-
-
-@pytest.mark.parametrize(
-    ("args", "kwargs", "message"),
-    [
-        (("a", "b"), {}, "2 positional arguments; only layers may be given by position"),
-        (("a",), {"layers": "a"}, "layers: given twice, by position and by name"),
-    ],
-)
-def test_only_layers_have_a_position(args: tuple[str, ...], kwargs: dict[str, Any], message: str) -> None:
-    with pytest.raises(RequestError) as caught:
-        parse(*args, **kwargs)
-    assert str(caught.value) == message
 
 
 def test_all_problems_of_a_marker_are_told_at_once() -> None:
@@ -162,34 +129,9 @@ def test_closer_marker_wins_argument_by_argument_and_none_takes_back() -> None:
     assert wide.dump_mode == "all"
 
 
-@pytest.mark.parametrize("value", [0, 1e-3, 3])
-def test_tolerance_of_numpy_is_a_number_too(value: float) -> None:
-    found = parse(rtol=np.float32(value)).rtol
-    assert found == np.float32(value)
-    assert type(found) is float
-
-
 @given(st.floats(min_value=0, allow_infinity=False, allow_nan=False) | st.integers(0, 10**9))
 def test_tolerances_that_are_finite_numbers_are_taken_as_given(value: float) -> None:
     assert parse(rtol=value).rtol == parse(atol=value).atol == value
-
-
-COMBINATIONS: list[tuple[dict[str, Any], str]] = [
-    ({"dump_stats": ["Max"], "dump_data": "tensor"}, "dump_stats: only with dump_data='stats'"),
-    ({"opname_blacklist": [{"name": "a"}]}, "opname_blacklist: only with dump_level='op'"),
-    ({"opname_range": [RANGE], "dump_level": "op"}, "opname_range: needs model_name"),
-    ({"scene": "op", "model_name": "m"}, "model_name: not with scene='op'"),
-    (
-        {"scene": "op", "dump_level": "op", "optype_blacklist": [{"name": "Cast"}]},
-        "optype_blacklist: not with scene='op'",
-    ),
-]
-
-
-@pytest.mark.each(("arguments", "message"), COMBINATIONS)
-def test_arguments_that_exclude_each_other_are_refused(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(RequestError, match=message):
-        check_combination(parse(**arguments))
 
 
 @pytest.mark.each(
@@ -237,28 +179,171 @@ def test_a_pattern_means_what_is_called_so_or_else_what_the_standard_library_say
     assert KnownNames(names).meant([pattern]) == ({pattern} if pattern in names else globbed)
 
 
-RUNS = [
-    ({"isolation": "none", "timeout": 3}, "timeout: only with isolation='process'"),
-    (
-        {"isolation": "none", "scene": "exception", "dump_scene": "aic_err_detail_dump"},
-        "isolation: aic_err_detail_dump may end the process",
-    ),
-    ({"dump_scene": "aic_err_norm_dump"}, "dump_scene: only with scene='exception'"),
-    ({"reference_map": "map.yaml"}, "reference_map: needs reference"),
-    ({"graph": "model.dot"}, "graph: 'model.dot' is no graph by its name, expected one of .om, .json"),
-    ({"graph": ".json"}, "graph: '.json' is no graph by its name"),
-    ({"scene": "overflow", "ranks": "same"}, "ranks: 'same' is not for scene='overflow'"),
-]
-
-
-@pytest.mark.each(("arguments", "words"), RUNS)
-def test_how_a_test_is_run_goes_with_what_it_asks_for(arguments: dict[str, Any], words: str) -> None:
-    with pytest.raises(RequestError) as caught:
-        check_combination(parse(**arguments))
-    assert words in str(caught.value)
-
-
 def test_docs_list_exactly_these_arguments() -> None:
     text = PAGE.read_text(encoding="utf-8").split("| argument | meaning |")[1].split("\n\n")[0]
     cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("|")]
     assert sorted(re.findall(r"`(\w+)`", " ".join(cells))) == sorted(CHECKS)
+
+
+def test_every_argument_of_the_marker_is_explained_once() -> None:
+    explained = [name for names in ARGUMENTS for name in names.split(", ")]
+    assert sorted(explained) == sorted(CHECKS)
+
+
+def test_the_line_begins_as_pytest_reads_the_name_of_a_marker() -> None:
+    assert marker_line("npu_dump").partition("(")[0] == "npu_dump"
+    assert all(len(line) < 200 for line in marker_line("npu_dump").splitlines())
+
+
+@pytest.mark.each(
+    ("args", "kwargs", "message"),
+    [
+        (("a", "b"), {}, "2 positional arguments; only layers may be given by position"),
+        (("a",), {"layers": "a"}, "layers: given twice, by position and by name"),
+        ((), {"dump_path": "x"}, "dump_path: not an argument of the marker: *--npudump-dump-dir*"),
+        ((), {"dump_list": "x"}, "dump_list: not an argument of the marker: *use layers*"),
+        ((), {"dump_op_switch": "on"}, "dump_op_switch: not an argument of the marker: use scene='op'"),
+        ((), {"transport": "callback"}, "transport: not an argument of the marker: leave it out; where it *"),
+    ],
+)
+def test_what_is_no_argument_is_refused_with_the_way_out(
+    args: tuple[str, ...], kwargs: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(RequestError) as caught:
+        parse(*args, **kwargs)
+    assert fnmatchcase(str(caught.value), message)
+
+
+def test_values_are_kept_as_they_are_and_tolerances_of_numpy_are_numbers_too() -> None:
+    values = {
+        "scene": "op",
+        "model_name": "net",
+        "dump_step": "0|2-5",
+        "dump_kernel_data": "printf",
+        "escalate": False,
+    }
+    request = parse(**values)
+    assert {name: getattr(request, name) for name in values} == values
+    found = parse(rtol=np.float32(1e-3)).rtol
+    assert (found, type(found)) == (np.float32(1e-3), float)
+
+
+WATCHER = {"scene": "watcher", "layers": ["a"], "watcher_nodes": ["c"]}
+EXCLUDED: list[tuple[dict[str, Any], str]] = [
+    ({"dump_stats": ["Max"], "dump_data": "tensor"}, "dump_stats: only with dump_data='stats'"),
+    ({"opname_blacklist": [{"name": "a"}]}, "opname_blacklist: only with dump_level='op'"),
+    ({"opname_range": [RANGE], "dump_level": "op"}, "opname_range: needs model_name"),
+    ({"scene": "op", "model_name": "m"}, "model_name: not with scene='op'"),
+    (
+        {"scene": "op", "dump_level": "op", "optype_blacklist": [{"name": "Cast"}]},
+        "optype_blacklist: not with scene='op'",
+    ),
+    ({"isolation": "none", "timeout": 3}, "timeout: only with isolation='process'"),
+    ({"reference_map": "map.yaml"}, "reference_map: needs reference"),
+    ({"reference": "a.onnx", "scene": "op"}, "reference: not with scene='op'"),
+    ({"reference": "a.onnx", "scene": "overflow"}, "reference: not with scene='overflow'"),
+    ({"graph": "model.dot"}, "graph: 'model.dot' is no graph by its name, expected one of .om, .json"),
+    ({"graph": ".json"}, "graph: '.json' is no graph by its name"),
+    ({"scene": "overflow", "ranks": "same"}, "ranks: 'same' is not for scene='overflow'"),
+    *(
+        (
+            {"scene": "overflow", name: value},
+            f"{name}: not with scene='overflow', which takes no other argument: ",
+        )
+        for name, value in {
+            "layers": ["a"],
+            "model_name": "m",
+            "dump_step": "0",
+            "rtol": 1,
+            "dump_mode": "all",
+        }.items()
+    ),
+    ({"watcher_nodes": ["c"]}, "watcher_nodes: only with scene='watcher'"),
+    ({"scene": "watcher", "layers": ["a"]}, "watcher_nodes: scene='watcher' needs it: "),
+    (WATCHER | {"layers": ["a*"]}, "layers: 'a*' is a glob; "),
+    (WATCHER | {"watcher_nodes": ["c", "a"]}, "layers: each of them is in watcher_nodes, "),
+    (WATCHER | {"dump_mode": "all"}, "dump_mode: scene='watcher' dumps outputs "),
+    (WATCHER | {"model_name": "m"}, "model_name: not with scene='watcher', "),
+    (WATCHER | {"dump_data": "stats"}, "dump_data: scene='watcher' compares "),
+    (WATCHER | {"rtol": 1}, "rtol: not with scene='watcher', which takes only "),
+    (WATCHER | {"golden_tensors": "a"}, "golden_tensors: not with scene="),
+    ({"dump_scene": "aic_err_norm_dump"}, "dump_scene: only with scene='exception'"),
+    (
+        {"scene": "exception", "layers": ["a"]},
+        "layers: not with scene='exception', which takes only dump_scene",
+    ),
+    (
+        {"scene": "exception", "dump_data": "tensor"},
+        "dump_data: not with scene='exception', which takes only dump_scene",
+    ),
+    (
+        {"isolation": "none", "scene": "exception", "dump_scene": "aic_err_detail_dump"},
+        "isolation: aic_err_detail_dump may end the process",
+    ),
+]
+
+
+@pytest.mark.each(("arguments", "message"), EXCLUDED)
+def test_arguments_that_exclude_each_other_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        check_combination(parse(**arguments))
+    assert message in str(caught.value)
+
+
+REFUSED_LATER = {
+    "step": ("dump_step='5-3'", "CANN * refuses this dump: *"),
+    "preset": ("preset='loose'", "*unknown tolerance preset 'loose', expected one of default *"),
+    "rule": ("tolerances=[{'layer': 'a', 'rtool': 1}]", "*unknown key 'rtool', expected layer, dtype*"),
+    "against": (
+        "tolerances=[{'rtol': 0.5, 'atol': 0, 'reason': 'r', 'against': 'reference'}]",
+        "*a rule with against='reference' needs reference*",
+    ),
+    "reference": (
+        "reference='gone.onnx'",
+        "reference: there is no file *gone.onnx; name an ONNX model, relative *",
+    ),
+    "map": (
+        "reference='small.onnx', reference_map='gone.yaml'",
+        "reference_map: there is no file *gone.yaml; name a YAML *",
+    ),
+    "graph": ("graph='gone.om'", "graph: there is no file *gone.om; name a file of the model's graph, *"),
+}
+
+
+def test_bad_markers_are_errors_at_collection_and_other_files_are_collected(project: Project) -> None:
+    for name, (marker, _) in REFUSED_LATER.items():
+        project.test_file(
+            f"@pytest.mark.npu_dump({marker})\ndef test_it(npu_dump):\n    pass\n", f"test_{name}.py"
+        )
+    project.test_file("def test_other():\n    pass\n", "test_other.py")
+    assert project.run().ret == pytest.ExitCode.INTERRUPTED
+    result = project.run(
+        "--continue-on-collection-errors",
+        passed=1,
+        errors=len(REFUSED_LATER),
+        hides=["*Traceback*", "INTERNALERROR*"],
+    )
+    for name, (_, message) in REFUSED_LATER.items():
+        result.stdout.fnmatch_lines([f"npu_dump: test_{name}.py::test_it: {message}"])
+
+
+def test_markers_of_class_and_module_are_merged_with_the_function_s(project: Project) -> None:
+    project.test_file(
+        """
+        pytestmark = pytest.mark.npu_dump(layers=["head/softmax"], dump_mode="all")
+
+        @pytest.mark.npu_dump(dump_mode="output")
+        class TestSmall:
+            @pytest.mark.npu_dump(layers=["block/conv.1"])
+            def test_small(self, npu_dump):
+                dump = npu_dump.config["dump"]
+                assert dump["dump_mode"] == "output"
+                assert dump["dump_list"] == [{"layer": ["block/conv.1"]}]
+                pytest.skip("that was all")
+        """
+    )
+    project.run().assert_outcomes(skipped=1)
+
+
+def test_marker_is_registered(project: Project) -> None:
+    project.run("--markers", shows="@pytest.mark.npu_dump(layers=None, *")

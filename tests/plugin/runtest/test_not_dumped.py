@@ -1,0 +1,284 @@
+"""Operators that leave no file: those without elements, and those inside branches, bodies and functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import GraphProto, ModelProto, TensorProto, checker, helper, numpy_helper
+
+from pytest_npudump.onnxmodels.graph import inside
+
+if TYPE_CHECKING:
+    from conftest import Project
+
+
+def empty_inside(project: Project, *shape: int, layer: bool = True) -> None:
+    """Relu, a slice of no rows, its reshape to ``shape`` unless left out, its sum, and Add.
+
+    A ``shape`` that holds elements is given all rows.
+    """
+    axes = [0, 1]
+    nodes = [
+        helper.make_node("Relu", ["image"], ["a"], name="relu"),
+        helper.make_node("Slice", ["a", "zero", "zero"], ["none"], name="cut"),
+        helper.make_node("Reshape", ["none", "shape"], ["b"], name="empty", allowzero=1),
+        helper.make_node("ReduceSum", ["b" if layer else "none", "axes"], ["c"], name="sum", keepdims=0),
+        helper.make_node("Add", ["a", "c"], ["out"], name="add"),
+    ]
+    if 0 not in shape:
+        nodes[1] = helper.make_node("Identity", ["a"], ["none"], name="cut")
+    if not layer:
+        del nodes[2]
+    weights = {"zero": [0], "shape": shape, "axes": axes}
+    graph = helper.make_graph(
+        nodes,
+        "small",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, [4, 3])],
+        [helper.make_tensor_value_info("out", TensorProto.FLOAT, [4, 3])],
+        [numpy_helper.from_array(np.array(value, np.int64), name) for name, value in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(model)
+    onnx.save(model, str(project.path / "small.onnx"))
+
+
+BODY = """
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(np.ones((4, 3), np.float32))
+"""
+
+
+EMPTY = "npudump: operators whose tensors hold no element, and which leave no file, differ: empty: 0x3 -> "
+
+
+def test_an_empty_tensor_of_another_shape_or_an_operator_that_is_gone_fails(project: Project) -> None:
+    for marker in ("", "dump_data='tensor'"):
+        empty_inside(project, 0, 3)
+        project.marked(marker, body=BODY)
+        project.record()
+        project.run(passed=1)
+        empty_inside(project, 3, 0)
+        project.run(failed=1, shows=f"{EMPTY}3x0")
+    empty_inside(project, 0, 3, layer=False)
+    project.run(failed=1, shows=f"{EMPTY}not among them")
+
+
+def test_a_golden_that_does_not_list_them_passes_with_a_note(project: Project) -> None:
+    empty_inside(project, 0, 3)
+    project.recorded(body=BODY)
+    text = project.golden.read_text()
+    start, end = text.index("empty:"), text.index("columns:")
+    project.golden.write_text(text[:start] + text[end:])
+    project.run(passed=1, shows="*note: *cut, empty: not compared, as no tensor of it holds an element*")
+    project.record()
+    assert project.golden.read_text() == text
+
+
+def test_an_empty_tensor_beside_others_has_a_row_of_its_own(project: Project) -> None:
+    empty_inside(project, 0, 3)
+    project.recorded("dump_mode='all'", body=BODY)
+    assert "  sum:input.0 float32 0x3 - - -" in project.golden.read_text()
+    empty_inside(project, 3, 0)
+    project.run(failed=1, shows="*ReduceSum*input.0*shape*0x3*3x0*")
+
+
+def two_ports(project: Project) -> None:
+    """Neg of an input of any two sizes, beside Relu of one that is not empty."""
+    values = {"x": [2, 2], "y": ["a", "b"]}
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in values.items()]
+    outs = [
+        helper.make_tensor_value_info(f"{name}o", TensorProto.FLOAT, shape) for name, shape in values.items()
+    ]
+    nodes = [
+        helper.make_node("Relu", ["x"], ["xo"], name="relu"),
+        helper.make_node("Neg", ["y"], ["yo"], name="neg"),
+    ]
+    graph = helper.make_graph(nodes, "small", ends, outs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, str(project.path / "small.onnx"))
+
+
+def test_an_empty_tensor_of_dynamic_shape_is_compared_by_the_shape_it_had(project: Project) -> None:
+    two_ports(project)
+    body = """
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(np.ones((2, 2), np.float32), np.ones({shape}, np.float32))
+"""
+    project.recorded(body=body.format(shape=(0, 3)))
+    project.marked(body=body.format(shape=(3, 0)))
+    project.run(failed=1, shows=f"{EMPTY.replace('empty: ', 'neg: ')}3x0; y: 0x3 -> 3x0")
+
+
+TWO_MODELS = """
+    for name in ("other.onnx", "small.onnx"):
+        with npu_dump.load_model(name) as model:
+            model.run(np.ones((4, 3), np.float32))
+"""
+
+
+TWO_CAPTURES = """
+    for name in ("other", "small"):
+        with npu_dump.capture(name), npu_dump.load_model(name + ".onnx") as model:
+            model.run(np.ones((4, 3), np.float32))
+"""
+
+
+def test_operators_of_one_name_in_several_models_do_not_hide_each_other(project: Project) -> None:
+    def models(shapes: dict[str, tuple[int, int]]) -> None:
+        for name, shape in shapes.items():
+            empty_inside(project, *shape)
+            (project.path / "small.onnx").rename(project.path / f"{name}.kept")
+        for name in shapes:
+            (project.path / f"{name}.kept").rename(project.path / f"{name}.onnx")
+
+    for body, qualifier, other, changed in (
+        (TWO_MODELS, "model", (0, 3), "small"),
+        (TWO_MODELS, "model", (4, 3), "other"),
+        (TWO_CAPTURES, "capture", (4, 3), "small"),
+        (TWO_CAPTURES, "capture", (0, 3), "other"),
+    ):
+        before = {"other": other, "small": (0, 3)}
+        models(before)
+        project.marked(body=body)
+        project.record("--npudump-repeats=1")
+        project.run(passed=1)
+        models({**before, changed: (3, 0)})
+        old = "0x3" if before[changed] == (0, 3) else "not among them"
+        words = f"*leave no file, differ: *empty#{qualifier}={changed}: {old} -> 3x0*"
+        project.run("--npudump-escalate=off", failed=1, shows=words)
+
+
+def test_a_new_operator_of_empty_tensors_fails_where_there_was_none(project: Project) -> None:
+    project.marked(body=BODY)
+    relu = [helper.make_node("Relu", ["image"], ["out"], name="relu")]
+    cut = helper.make_node("Slice", ["image", "zero", "zero"], ["none"], name="cut")
+    for nodes in (relu, [*relu, cut]):
+        ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 3]) for name in ("image", "out")]
+        zero = numpy_helper.from_array(np.array([0], np.int64), "zero")
+        graph = helper.make_graph(nodes, "small", ends[:1], ends[1:], [zero])
+        if nodes is not relu:
+            graph.output.append(helper.make_tensor_value_info("none", TensorProto.FLOAT, [0, 3]))
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        onnx.save(model, str(project.path / "small.onnx"))
+        if nodes is relu:
+            project.record()
+    assert "empty: {}\n" in project.golden.read_text()
+    project.run(failed=1, shows="*leave no file, differ: cut: not among them -> 0x3")
+
+
+X = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])
+
+
+VECTOR = """
+@pytest.mark.npu_dump({marker})
+def test_small(npu_dump):
+    with npu_dump.load_model("nested.onnx") as model:
+        model.run(np.arange(4, dtype=np.float32))
+"""
+
+
+def branch(name: str, count: int, inner: Any = None) -> GraphProto:
+    """So many operators in a row, of which the last one has another within."""
+    nodes = [helper.make_node("Constant", [], [f"{name}/two"], value_float=2.0)]
+    before = "x"
+    for number in range(count):
+        nodes.append(
+            helper.make_node(
+                "Mul", [before, f"{name}/two"], [f"{name}/{number}"], name=f"{name}/mul.{number}"
+            )
+        )
+        before = f"{name}/{number}"
+    if inner is not None:
+        nodes.append(inner)
+        before = inner.output[0]
+    return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(before, TensorProto.FLOAT, [4])])
+
+
+def nested() -> ModelProto:
+    """An If with 2 operators, or 1 and an If of 1 and 1; a Loop with 2; a function with 1."""
+    condition = helper.make_tensor_value_info("more", TensorProto.BOOL, [])
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["go"], ["more"], name="again"),
+            helper.make_node("Neg", ["held"], ["kept"], name="neg"),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("n", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("held", TensorProto.FLOAT, [4]),
+        ],
+        [condition, helper.make_tensor_value_info("kept", TensorProto.FLOAT, [4])],
+    )
+    within = helper.make_node(
+        "If", ["yes"], ["deep"], name="deep", then_branch=branch("c", 1), else_branch=branch("d", 1)
+    )
+    nodes = [
+        helper.make_node("ReduceMax", ["x"], ["top"], name="top", keepdims=0),
+        helper.make_node("Cast", ["top"], ["yes"], name="yes", to=TensorProto.BOOL),
+        helper.make_node(
+            "If",
+            ["yes"],
+            ["chosen"],
+            name="if",
+            then_branch=branch("a", 2),
+            else_branch=branch("b", 1, within),
+        ),
+        helper.make_node("Loop", ["times", "yes", "chosen"], ["looped"], name="loop", body=body),
+        helper.make_node("Twice", ["looped"], ["y"], name="own", domain="ours"),
+    ]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ours", 1)]
+    twice = helper.make_function(
+        "ours", "Twice", ["v"], ["w"], [helper.make_node("Add", ["v", "v"], ["w"], name="sum")], opsets[:1]
+    )
+    graph = helper.make_graph(
+        nodes,
+        "nested",
+        [X],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])],
+        [helper.make_tensor("times", TensorProto.INT64, [], [2])],
+    )
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8, functions=[twice])
+    checker.check_model(model)
+    return model
+
+
+@pytest.fixture
+def inner(project: Project) -> Project:
+    project.path.joinpath("nested.onnx").write_bytes(nested().SerializeToString())
+    return project
+
+
+def test_operators_inside_others_are_found_at_any_depth() -> None:
+    assert sorted(inside(nested())) == [
+        ("a/mul.0", "If"),
+        ("a/mul.1", "If"),
+        ("again", "Loop"),
+        ("b/mul.0", "If"),
+        ("c/mul.0", "If"),
+        ("d/mul.0", "If"),
+        ("deep", "If"),
+        ("neg", "Loop"),
+        ("sum", "Twice"),
+    ]
+
+
+@pytest.mark.e2e
+def test_a_test_says_how_many_operators_of_its_model_are_not_dumped(inner: Project) -> None:
+    words = "not dumped by the emulator: 9 of the operators of nested, inside If, Loop, Twice"
+    for marker in ("", 'isolation="process"', 'layers=["*"]'):
+        inner.test_file(VECTOR.format(marker=marker))
+        for option in ("--npudump-update-golden", "-q"):
+            inner.run(option, passed=1, shows=f"*note: test_small.py::test_small: {words}")
+
+
+def test_only_operators_that_were_asked_for_are_missed(inner: Project) -> None:
+    inner.test_file(VECTOR.format(marker='layers=["loop"]'))
+    for option in ("--npudump-update-golden", "-q"):
+        inner.run(option, passed=1, hides="*not dumped by the emulator*")
+    for layers in ('"a/mul.1"', '"a/*.1"'):
+        inner.test_file(VECTOR.format(marker=f"layers=[{layers}]"))
+        inner.run(failed=1, shows="note: not dumped by the emulator: 1 of the operators of nested, inside If")

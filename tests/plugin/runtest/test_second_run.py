@@ -1,0 +1,459 @@
+"""Second runs and repetitions: what they show, and how they behave beside all else pytest does."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+if TYPE_CHECKING:
+    from conftest import Project
+
+
+BODY = """
+    print("run", len(LOG))
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(image)
+"""
+
+
+def failing(project: Project, source: str) -> None:
+    """Record the goldens of ``source``, then change the model."""
+    project.test_file(source)
+    project.record()
+    project.model(change=0.01)
+
+
+ONE = "LOG = []\n@pytest.mark.npu_dump\ndef test_small(npu_dump):\n" + BODY
+
+
+def test_function_fixtures_are_set_up_anew_and_wider_ones_stay(project: Project) -> None:
+    source = """
+    LOG = []
+
+    @pytest.fixture
+    def narrow():
+        LOG.append("narrow up")
+        yield
+        LOG.append("narrow down")
+
+    @pytest.fixture(scope="class")
+    def middle():
+        LOG.append("class up")
+        yield
+        LOG.append("class down")
+
+    @pytest.fixture(scope="module")
+    def wide():
+        LOG.append("module up")
+        yield
+        LOG.append("module down")
+        with open("log.txt", "w") as file:
+            file.write(", ".join(LOG))
+
+    class TestIt:
+        @pytest.mark.npu_dump
+        def test_small(self, npu_dump, wide, middle, narrow):
+            self.count = getattr(self, "count", 0) + 1
+            assert self.count == 1, "a new instance for each run"
+            image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+            with npu_dump.load_model("small.onnx") as model:
+                model.run(image)
+
+        def test_after(self, wide, middle):
+            LOG.append("next test")
+    """
+    failing(project, source)
+    project.run().assert_outcomes(failed=1, passed=1)
+    assert (project.path / "log.txt").read_text() == (
+        "module up, class up, narrow up, narrow down, narrow up, narrow down, next test, "
+        "class down, module down"
+    )
+
+
+def test_unittest_case_is_dumped_and_run_again(project: Project) -> None:
+    source = """
+    import unittest
+    from pathlib import Path
+
+    @pytest.mark.npu_dump
+    class TestSmall(unittest.TestCase):
+        def test_small(self):
+            import acl
+            from pytest_npudump.runtime.pyacl.model import PyAclModel
+            acl.init(), acl.rt.set_device(0)
+            image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+            with PyAclModel.load(acl, Path("small.onnx"), on_run=lambda: None) as model:
+                model.run(image)
+            self.assertFalse(Path("broken").exists())
+    """
+    failing(project, source)
+    project.run(failed=1, shows=["npudump: *conv*differs: *", "second run: the failure reproduced*"])
+    project.path.joinpath("broken").touch()
+    project.run(failed=1, shows=["*self.assertFalse*", "*its dump was not compared*"])
+
+
+def test_async_test_is_dumped_and_run_again(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_ADDOPTS")
+    project.pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n")
+    source = """
+    import asyncio
+
+    @pytest.mark.npu_dump
+    async def test_small(npu_dump):
+        await asyncio.sleep(0)
+        image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+        with npu_dump.load_model("small.onnx") as model:
+            model.run(image)
+    """
+    failing(project, source)
+    project.run(failed=1, shows="second run: the failure reproduced*")
+
+
+def test_hypothesis_test_is_refused_at_collection(project: Project) -> None:
+    project.test_file(
+        """
+        from hypothesis import given, strategies
+
+        @pytest.mark.npu_dump
+        @given(strategies.integers())
+        def test_small(number):
+            pass
+        """
+    )
+    project.run(errors=1, shows="*test_small.py::test_small: npu_dump does not go with hypothesis' @given*")
+
+
+def test_what_is_expected_to_fail_is_not_run_again_and_what_is_skipped_not_at_all(project: Project) -> None:
+    failing(project, ONE.replace("@pytest", "@pytest.mark.xfail\n@pytest", 1))
+    project.run("--npudump-dump-dir=dumps", xfailed=1)
+    assert not list(project.path.glob("dumps/*/run2"))
+    project.test_file("@pytest.mark.skip\n" + ONE.replace("LOG = []\n", ""))
+    project.run("--npudump-dump-dir=none", skipped=1)
+    project.marked()
+    assert project.run("--setup-only", "--npudump-dump-dir=none").ret == 0
+    assert not project.path.joinpath("none").exists()
+
+
+def test_the_output_shown_is_that_of_the_last_run_and_exitfirst_stops_behind_it(project: Project) -> None:
+    grow = "@pytest.fixture\ndef grow():\n    LOG.append(1)\n"
+    source = f"LOG = []\n{grow}" + ONE.replace("LOG = []\n", "").replace("(npu_dump)", "(npu_dump, grow)")
+    failing(project, source + "\ndef test_later():\n    pass\n")
+    project.run("-x", failed=1, shows=["second run: the failure reproduced*", "*", "run 2"], hides="run 1")
+
+
+@pytest.mark.e2e
+def test_xdist_workers_report_to_one_summary(project: Project) -> None:
+    source = """
+    @pytest.mark.npu_dump
+    @pytest.mark.parametrize("scale", [1, 2, 3, 4])
+    def test_small(npu_dump, scale):
+        image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8) * np.float32(scale)
+        with npu_dump.load_model("small.onnx") as model:
+            model.run(image)
+    """
+    project.test_file(source)
+    options = ("--npudump-runtime=emulator", "-n2")
+    project.pytester.runpytest_subprocess("--npudump-update-golden", *options).assert_outcomes(passed=4)
+    result = project.pytester.runpytest_subprocess(*options)
+    result.assert_outcomes(passed=4)
+    result.stdout.fnmatch_lines(["npudump: 4 of 4 tests good, 20 of 20 tensors compared (emulator)"])
+    project.model(change=0.01)
+    result = project.pytester.runpytest_subprocess(*options, "--junitxml=out.xml")
+    result.assert_outcomes(failed=4)
+    root = ET.parse(project.path / "out.xml").getroot()  # noqa: S314 - pytest's own file
+    assert len(list(root.iter("testcase"))) == len(list(root.iter("failure"))) == 4
+
+
+def test_rerunfailures_does_not_turn_a_regression_green_nor_run_it_more_often(project: Project) -> None:
+    failing(project, ONE)
+    flaky = "count = []\n\ndef test_flaky():\n    count.append(1)\n    assert len(count) > 1\n"
+    project.test_file(flaky, "test_flaky.py")
+    result = project.run("--reruns=3", shows="second run: the failure reproduced*")
+    outcomes = result.parseoutcomes()
+    assert (outcomes["failed"], outcomes["passed"], outcomes["rerun"]) == (1, 1, 1)
+    project.golden.unlink()
+    project.run("--reruns=3", "test_small.py", failed=1)
+    assert not [*project.path.joinpath("golden").rglob("*.yaml")]
+
+
+def test_failure_of_a_second_setup_leaves_the_verdict_standing(project: Project) -> None:
+    source = """
+    import pathlib
+    LOG = []
+
+    @pytest.fixture
+    def once():
+        LOG.append(1)
+        if len(LOG) > 1:
+            raise OSError("device busy")
+
+    @pytest.mark.npu_dump
+    def test_small(npu_dump, once):
+        image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+        with npu_dump.load_model("small.onnx") as model:
+            model.run(image)
+    """
+    failing(project, source)
+    project.run(
+        failed=1, shows=["npudump: block/conv.2 *", "second run: setup of the second run: *device busy*"]
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        pytest.param(("--npudump-isolation=process",), marks=pytest.mark.e2e),
+        pytest.param(("-n1",), marks=pytest.mark.e2e),
+    ],
+)
+def test_a_verdict_is_at_the_test_and_not_in_this_package(project: Project, options: tuple[str, ...]) -> None:
+    project.recorded(change=0.5)
+    source = project.path.joinpath("test_small.py").read_text().splitlines()
+    line = source.index("@pytest.mark.npu_dump()") + 1
+    shown = project.run("--tb=line", "--npudump-dump-dir=dumps", *options).stdout
+    found = [text for text in shown.lines if text.startswith(f"{project.path}/test_small.py:")]
+    assert [text.partition(": Failed: ")[0] for text in found] == [f"{project.path}/test_small.py:{line}"]
+    assert ": Failed: npudump: block/conv.2" in found[0]
+
+
+def test_an_exception_of_the_body_stays_where_it_was_raised(project: Project) -> None:
+    body = "    npu_dump.load_model('no such model.onnx').__enter__()\n"
+    project.marked(body=body)
+    line = project.path.joinpath("test_small.py").read_text().splitlines(keepends=True).index(body) + 1
+    project.run("--tb=line", "--npudump-dump-dir=dumps").stdout.fnmatch_lines(
+        [f"{project.path}/test_small.py:{line}: *AclError: acl.mdl.load_from_file*"]
+    )
+
+
+MODEL = """
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8) * np.float32({factor})
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(image)
+"""
+
+
+PLAIN = "@pytest.mark.npu_dump({arguments})\ndef test_small(npu_dump):\n" + MODEL.format(factor="1")
+
+
+PARAMETERS = """
+@pytest.fixture(params=[1, 2], autouse=True)
+def unasked(request):
+    return request.param
+
+@pytest.mark.npu_dump
+@pytest.mark.parametrize(("a", "b"), [(1, 1), (1, 3)], ids=["low", "high"])
+def test_small(npu_dump, a, b, unasked):
+""" + MODEL.format(factor="a * b * unasked")
+
+
+DIFFERING = """
+RUNS = []
+
+@pytest.mark.npu_dump({arguments})
+def test_small(npu_dump):
+    import pathlib
+    count = pathlib.Path("count")
+    count.write_text((count.read_text() if count.exists() else "") + ".")
+""" + MODEL.format(factor="len(count.read_text())")
+
+
+NUMBERED_BY_PARAMETRIZE = """
+import pytest
+
+@pytest.hookimpl(trylast=True)
+def pytest_generate_tests(metafunc):
+    metafunc.fixturenames.append("__again")
+    metafunc.parametrize("__again", list(range(2)))
+"""
+
+
+def goldens(project: Project) -> list[str]:
+    return sorted(path.name for path in project.path.joinpath("golden").rglob("*.yaml"))
+
+
+@pytest.mark.parametrize("isolation", ["none", pytest.param("process", marks=pytest.mark.e2e)])
+def test_all_repetitions_have_one_golden_that_is_the_plain_test_s(project: Project, isolation: str) -> None:
+    project.test_file(PLAIN.format(arguments=f"isolation={isolation!r}"))
+    project.run("--npudump-update-golden", "--count=2").assert_outcomes(passed=2)
+    assert goldens(project) == ["test_small.yaml"]
+    assert "test: test_small.py::test_small\n" in project.golden.read_text()
+    project.run().assert_outcomes(passed=1)
+    project.run("--count=2").assert_outcomes(passed=2)
+
+
+def test_other_parameters_keep_a_golden_each(project: Project) -> None:
+    project.test_file(PARAMETERS)
+    project.record()
+    plain = goldens(project)
+    assert len(plain) == 4
+    project.run("--npudump-update-golden", "--count=2").assert_outcomes(passed=8)
+    assert goldens(project) == plain
+    project.run("--count=2").assert_outcomes(passed=8)
+
+
+def test_number_that_is_parametrised_directly_is_a_repetition_too(project: Project) -> None:
+    project.path.joinpath("conftest.py").write_text(NUMBERED_BY_PARAMETRIZE)
+    project.test_file(PARAMETERS)
+    project.run("--npudump-update-golden").assert_outcomes(passed=8)
+    assert len(goldens(project)) == 4
+
+
+@pytest.mark.parametrize("isolation", ["none", pytest.param("process", marks=pytest.mark.e2e)])
+def test_update_fails_for_a_repetition_that_differs_from_the_first(project: Project, isolation: str) -> None:
+    project.test_file(DIFFERING.format(arguments=f"isolation={isolation!r}, escalate=False"))
+    project.run(
+        "--npudump-update-golden",
+        "--npudump-repeats=1",
+        "--count=2",
+        passed=1,
+        failed=1,
+        shows=["npudump: *differs: *", "an earlier repetition recorded the golden in this run, *"],
+    )
+    assert len(goldens(project)) == 1
+
+
+@pytest.mark.e2e
+def test_update_of_repetitions_on_several_workers_is_refused(project: Project) -> None:
+    project.test_file(PLAIN.format(arguments=""))
+    options = ("--npudump-runtime=emulator", "--npudump-update-golden", "--count=2", "-n1")
+    result = project.pytester.runpytest_subprocess(*options)
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["npu_dump: *all repetitions of a test share one golden, *leave out -n *"])
+    assert not project.path.joinpath("golden").exists()
+
+
+FLAKY = """
+    import pathlib
+    from pytest_npudump.emulator import faults
+
+    faults.end()
+    runs = pathlib.Path("runs")
+    if runs.exists():
+        number = len(runs.read_text())
+        runs.write_text("." * (number + 1))
+        for layer, factors in {factors}.items():
+            if factors[number] != 1:
+                faults.distort("small", layer, factor=factors[number])
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(image)
+"""
+
+
+def test_no_operator_is_judged_by_a_second_run_that_is_healthy(project: Project) -> None:
+    """Factors by which operators are wrong in the two runs, the second one's line, and who is convicted."""
+    conv, head = "block/conv.2", "head/softmax"
+    cases = [
+        ({conv: (1.01, 1)}, "NOT REPRODUCED in 2 of 2 tensors: 2 identical to the golden as printed (*", []),
+        ({conv: (1.01, 1.000005)}, "NOT REPRODUCED in 2 of 2 *: * within tolerance of the golden *", []),
+        ({conv: (1.00003, 1.000015)}, "NOT REPRODUCED in 1 of 1 *: 1 within tolerance of the golden *", []),
+        ({conv: (1.01, 1.02)}, "NOT REPRODUCED in 2 of 2 tensors: 2 out of tolerance with *", [conv]),
+        ({conv: (1.01, 1), head: (1, 1.02)}, "NOT REPRODUCED in 2 of 2 *: 1 identical *, 1 out of *", []),
+        ({conv: (1.01, 1.01)}, "the failure reproduced (*", [conv]),
+    ]
+    for factors, words, convicted in cases:
+        project.path.joinpath("runs").unlink(missing_ok=True)
+        shutil.rmtree(project.path / "dumps", ignore_errors=True)
+        project.recorded(body=FLAKY.replace("{factors}", repr(factors)))
+        project.path.joinpath("runs").touch()
+        project.run("--npudump-dump-dir=dumps", shows=f"second run: {words}")
+        judged = project.report()["escalation"]["isolated"]
+        assert [one["layer"] for one in judged if one["verdict"] == "convicted"] == convicted, factors
+        assert bool(judged) == bool(convicted), (factors, judged)
+
+
+def test_runs_that_print_the_same_reproduce_a_failure(project: Project) -> None:
+    """A half of 16 bits may lie half way between two texts of six digits."""
+
+    def scaled(factor: float) -> None:
+        kind, value = onnx.TensorProto.FLOAT16, onnx.helper.make_tensor_value_info
+        node = onnx.helper.make_node("Mul", ["image", "factor"], ["out"], "mul")
+        weight = numpy_helper.from_array(np.array([factor], np.float16), "factor")
+        ports = [value("image", kind, [4])], [value("out", kind, [4])]
+        graph = onnx.helper.make_graph([node], "small", *ports, [weight])
+        opset = [onnx.helper.make_opsetid("", 17)]
+        model = onnx.helper.make_model(graph, opset_imports=opset, ir_version=8)
+        onnx.save(model, project.path / "small.onnx")
+
+    scaled(1.01)
+    body = """
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(np.array([-1.921875, 0.1, 1.2, 1.5], np.float16))
+"""
+    project.recorded("preset='exact'", body=body)
+    scaled(1.0)
+    result = project.run(
+        "--npudump-dump-dir=dumps",
+        shows=["*max is 1.5 instead of 1.51465", "second run: the failure reproduced *"],
+    )
+    result.stdout.fnmatch_lines(["bounds:     of the preset exact, whatever the numerics"])
+    result.stdout.no_fnmatch_line("*disagree*")
+
+
+def test_second_run_whose_body_fails_leaves_the_verdict_standing(project: Project) -> None:
+    project.recorded(
+        body="""
+    import pathlib
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(image)
+    if pathlib.Path("wrong").exists():
+        assert npu_dump.config["dump"]["dump_data"] == "stats"
+""",
+        change=0.01,
+    )
+    project.path.joinpath("wrong").touch()
+    project.run(
+        "--npudump-dump-dir=dumps",
+        failed=1,
+        shows=[
+            "npudump: block/conv.2 *",
+            "second run: body of the second run: AssertionError*",
+        ],
+    )
+
+
+def test_bfloat16_without_statistics_is_recorded_with_its_tensors(project: Project) -> None:
+    make, kinds = onnx.helper, onnx.TensorProto
+    nodes = [
+        make.make_node("Cast", ["x"], ["b"], name="to_bf16", to=kinds.BFLOAT16),
+        make.make_node("Cast", ["b"], ["y"], name="back", to=kinds.FLOAT),
+    ]
+    ports = [make.make_tensor_value_info(name, kinds.FLOAT, [4]) for name in "xy"]
+    graph = make.make_graph(nodes, "g", ports[:1], ports[1:])
+    model = make.make_model(graph, opset_imports=[make.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, project.path / "bf16.onnx")
+    body = """
+    with npu_dump.load_model("bf16.onnx") as model:
+        model.run(np.arange(4, dtype=np.float32))
+"""
+    project.recorded("golden_tensors=['to_bf16']", body)
+    assert project.golden.with_suffix(".safetensors").exists()
+    project.run(passed=1, shows="npudump: *1 tensor without *statistics*")
+
+
+def test_a_pattern_inside_a_tensor_is_told_in_text_and_json(project: Project) -> None:
+    project.marked("golden_tensors=['*'], reference='reference.onnx'")
+    project.path.joinpath("reference.onnx").write_bytes(project.path.joinpath("small.onnx").read_bytes())
+    project.record()
+    model = onnx.load(str(project.path / "small.onnx"))
+    weights = next(tensor for tensor in model.graph.initializer if len(tensor.dims) == 4)
+    array = numpy_helper.to_array(weights).copy()
+    array[-1] = 0
+    weights.CopyFrom(numpy_helper.from_array(array, weights.name))
+    onnx.save(model, str(project.path / "small.onnx"))
+    project.run(
+        "--npudump-dump-dir=dumps",
+        shows="*:output.0: pattern: * along axis 1: 0 instead of values (explains * of the difference)",
+    )
+    findings = project.report()["escalation"]["findings"]
+    assert findings[0]["pattern"]["kind"] == "stuck"
+    assert findings[0]["reference_pattern"]["where"].startswith("channel")

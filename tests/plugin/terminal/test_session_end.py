@@ -1,0 +1,227 @@
+"""The last lines of a session: what it counts, what waits, and what fails it although its tests pass."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from pytest_npudump.cli import main
+from tests.plugin.conftest import held
+
+if TYPE_CHECKING:
+    from conftest import Project
+
+
+BROKEN = """
+@pytest.fixture
+def broken():
+    raise RuntimeError("no device")
+
+@pytest.mark.npu_dump
+def test_broken(broken, npu_dump):
+    pass
+"""
+
+
+@pytest.mark.parametrize("options", [[], pytest.param(["-n1"], marks=pytest.mark.e2e)])
+def test_a_test_whose_setup_fails_is_counted(project: Project, options: list[str]) -> None:
+    project.recorded()
+    project.test_file(BROKEN, "test_broken.py")
+    shows = ["*RuntimeError: no device", "npudump: 1 of 2 tests good, *, 1 not compared (emulator)"]
+    project.run(*options, passed=1, errors=1, shows=shows)
+
+
+def test_a_test_whose_setup_fails_is_told_once_elsewhere_and_is_no_comparison(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.test_file(BROKEN, "test_broken.py")
+    options = ("--junitxml=junit.xml", "--npudump-summary=summary.md", "--npudump-results=kept")
+    shows = ["npudump: 0 of 1 tests good, 1 not compared (emulator)", "*0 marked tests were compared*"]
+    project.run(*options, "--npudump-expect=1", errors=1, shows=shows, hides="*for a decision*")
+    assert len(ET.parse(project.path / "junit.xml").findall(".//testcase")) == 1  # noqa: S314 - pytest's own
+    assert "test_broken" in (project.path / "summary.md").read_text("utf-8")
+    project.marked()
+    project.run("--npudump-results=kept", failed=1, errors=1)
+    capsys.readouterr()
+    main(["check", "kept"])
+    assert capsys.readouterr().out.splitlines()[-1].endswith("(emulator)")
+    project.path.joinpath("test_small.py").unlink()
+    project.test_file(BROKEN.replace("raise RuntimeError", "pytest.skip"), "test_broken.py")
+    project.run(skipped=1, hides="npudump: * tests good*")
+
+
+def test_the_command_is_for_the_folder_in_which_pytest_was_started(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.pytester.makeini("[pytest]\n")
+    project.marked()
+    for name in ("ci", "sub"):
+        project.path.joinpath(name).mkdir()
+    project.path.joinpath("ci/pytest.ini").write_text("[pytest]\n", "utf-8")
+    monkeypatch.chdir(project.path / "sub")
+    for options in ((), ("--npudump-results=my kept",), ("-c", "../ci/pytest.ini")):
+        result = project.run(*options, "../test_small.py")
+        [line] = [line for line in result.outlines if "for a decision" in line]
+        words = shlex.split(line.partition("npudump golden ")[2])
+        assert main(["golden", "pending", *words[1:]]) == 1, words
+        assert "test_small.py::test_small" in capsys.readouterr().out, words
+
+
+PLANT = "    from pytest_npudump.emulator import faults\n    faults."
+
+
+ONES = "    run(npu_dump, np.ones((1, 1, 8, 8), np.float32))\n"
+
+
+FAILING = {
+    "check_op": ("", "    npu_dump.check_op('Relu', np.array([1, 2], 'f2'), reference=lambda a: a + 1)\n"),
+    "watcher": (
+        ", layers=['block/conv.2'], watcher_nodes=['block/conv.1']",
+        f"{PLANT}trample('small', by='block/conv.2', victim='block/conv.1', first=12, elements=37)\n{ONES}",
+    ),
+    "exception": (
+        ", isolation='none'",
+        f"{PLANT}fail('block/conv.2')\n    with contextlib.suppress(Exception):\n    {ONES}",
+    ),
+}
+
+
+RUN = """
+import contextlib
+
+def run(npu_dump, image):
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(image)
+
+"""
+
+
+@pytest.mark.e2e
+def test_what_a_scene_without_statistics_finds_is_nothing_to_decide(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing = {**FAILING, "overflow": ("", project.overflowing())}
+    tests = [
+        f"@pytest.mark.npu_dump(scene={scene!r}{more})\ndef test_{scene}(npu_dump):\n{body}"
+        for scene, (more, body) in failing.items()
+    ]
+    project.test_file(RUN + "".join(tests))
+    # In a process of its own: a failed operator leaves its mark in the emulator.
+    options = ("--npudump-runtime=emulator", "--npudump-results=kept", "--npudump-summary=summary.md")
+    result = project.pytester.runpytest_subprocess(*options)
+    result.assert_outcomes(failed=4)
+    for words in ("*for a decision*", "*golden review*", "*golden accept*"):
+        result.stdout.no_fnmatch_line(words)
+    summary = (project.path / "summary.md").read_text("utf-8")
+    assert "golden review" not in summary
+    assert "golden accept" not in summary
+    monkeypatch.chdir(project.path)
+    capsys.readouterr()
+    for verb in (["pending"], ["accept"], ["review"]):
+        assert main(["golden", *verb, "--results", "kept"]) == 0
+        assert capsys.readouterr().out == "no run waits for a decision\n"
+    assert main(["check", "kept"]) == 1
+    assert "approve" not in capsys.readouterr().out
+
+
+def test_runs_that_fail_or_have_no_golden_wait_where_they_are_kept(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.pytester.makeini("[pytest]\n")  # with pytest's cache
+    project.marked()
+    monkeypatch.chdir(project.path)
+    words = "npudump: 1 run waits for a decision: npudump golden review"
+    project.run("-p", "no:cacheprovider", hides="*for a decision*")
+    project.run(shows=[words, "npudump: 0 of 1 tests good*"])
+    assert main(["golden", "accept"]) == 0
+    kept = "--npudump-results=my kept"
+    project.run(kept, hides="*for a decision*")
+    project.model(change=0.01)
+    project.run(kept, shows=f"{words} --results 'my kept'")
+    monkeypatch.setenv("CI", "true")
+    project.run(hides="*for a decision*")
+    project.run("--npudump-results=kept", shows="*golden review --results kept")
+    project.marked(body="    assert False\n")
+    project.run("--npudump-results=kept", hides="*for a decision*")
+
+
+TWO = "".join(f"\n@pytest.mark.npu_dump\ndef test_{name}(npu_dump):\n{{body}}" for name in ("one", "two"))
+
+
+GOOD = "- {layer: 'block/conv.2', rtol: 0, atol: 0}\n"
+
+
+MISSPELT = "- {layer: block/conv_3, rtol: 0, atol: 0}\n"
+
+
+WORDS = "npudump: 1 tolerance rule matches no tensor of these tests: rtol=0 atol=0 layer=block/conv_3 *"
+
+
+PROJECTIONS = "- {statistic: projections, rtol: 0, atol: 0}\n"
+
+
+@pytest.fixture
+def two(project: Project) -> Project:
+    """A project with two tests and their goldens."""
+    project.test_file(TWO.format(body=project.body))
+    project.record()
+    return project
+
+
+def write_rules(project: Project, rules: str) -> None:
+    (project.pytester.path / "tolerances.yaml").write_text(f"rules:\n{rules}", "utf-8")
+
+
+def judged(project: Project, *options: str) -> pytest.RunResult:
+    return project.run("--npudump-tolerances=tolerances.yaml", *options)
+
+
+@pytest.mark.parametrize("options", [(), pytest.param(("-p", "xdist", "-n2"), marks=pytest.mark.e2e)])
+def test_a_misspelt_rule_fails_a_session_of_all_tests_and_is_told_by_a_narrow_one(
+    two: Project, options: tuple[str, ...]
+) -> None:
+    write_rules(two, GOOD + MISSPELT)
+    result = judged(two, *options)
+    assert held(result, f"{WORDS}; *the run does not pass", passed=2).ret == pytest.ExitCode.TESTS_FAILED
+    for narrow in (("-k", "one"), ("test_small.py",)):
+        assert held(judged(two, *narrow), WORDS).ret == 0
+
+
+def test_a_rule_for_a_statistic_has_to_be_one_that_a_golden_has(two: Project) -> None:
+    write_rules(two, GOOD)
+    assert held(judged(two), hides="*matches no tensor*").ret == 0
+    write_rules(two, GOOD + PROJECTIONS)
+    idle = "npudump: 1 tolerance rule matches no tensor of these tests: *statistic=projections*"
+    assert held(judged(two), f"{idle}; *the run does not pass").ret == pytest.ExitCode.TESTS_FAILED
+    source = TWO.format(body=two.body).replace("npu_dump\n", 'npu_dump(dump_data="tensor")\n', 1)
+    two.test_file(source)
+    two.record("--npudump-repeats=1")
+    assert held(judged(two), hides="*matches no tensor*").ret == 0
+
+
+STALE = "--npudump-fail-on=stale"
+
+
+def test_a_golden_without_a_test_fails_a_session_that_asks_for_it(two: Project) -> None:
+    for options in ((), ("-k", "one"), ("test_small.py::test_one",)):
+        assert two.run(STALE, *options).ret == 0
+    two.run("--npudump-update-golden", "--npudump-golden-dir=other")
+    two.test_file(TWO.format(body=two.body).replace("test_two", "test_renamed"))
+    shows = [
+        "npudump: --npudump-fail-on=stale: goldens are stale:",
+        "npudump:     *test_two.yaml: no test of test_small.py has this golden: test_small.py::test_two",
+    ]
+    two.run(STALE, "-k", "one", passed=1, deselected=1, shows=shows)
+    assert two.run("-k", "one").ret == 0
+    shows = ["npudump: *other/test_small/test_two.yaml: no test of *"]
+    result = two.run(STALE, "--npudump-golden-dir=other", "-k", "one", shows=shows)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    ini = two.path / "tox.ini"
+    ini.write_text(ini.read_text("utf-8") + "\nnpudump_fail_on = stale\n", "utf-8")
+    assert two.run("-k", "one").ret == pytest.ExitCode.TESTS_FAILED
+    two.test_file("raise RuntimeError('broken')\n", "test_broken.py")
+    words = "npudump: --npudump-fail-on=stale: whether goldens are stale is not known:"
+    assert two.run("test_small.py", shows=words).ret == pytest.ExitCode.TESTS_FAILED

@@ -1,0 +1,547 @@
+"""Tests in processes of their own: everything comes back as if they had run here, and a death is told."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from pytest_npudump.golden.tensors import load_tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import Project
+
+
+pytestmark = pytest.mark.e2e
+
+
+IN_BODY = """
+import os, pathlib, signal, sys, time, warnings
+def note(text):
+    with open({log!r}, "a") as file:
+        file.write(f"{{text}} {{os.getpid()}}\\n")
+"""
+
+
+def isolated(project: Project, body: str, marker: str = 'isolation="process"', before: str = "") -> Path:
+    """Write one isolated test whose body ends with ``body``; return the log that ``note`` writes to."""
+    log = project.path / "log.txt"
+    project.test_file(
+        IN_BODY.format(log=str(log))
+        + before
+        + f"\n@pytest.mark.npu_dump({marker})\ndef test_small(npu_dump, record_property):\n    note('body')\n"
+        + project.body
+        + "\n"
+        + "\n".join(f"    {line}" for line in body.splitlines())
+    )
+    return log
+
+
+def recorded(project: Project) -> None:
+    """Record the test's golden in this process: how one of its own records it has tests of its own."""
+    isolated(project, "", "")
+    project.record()
+
+
+def pids(log: Path, word: str) -> list[int]:
+    return [int(line.split()[1]) for line in log.read_text().splitlines() if line.split()[0] == word]
+
+
+def several(project: Project, bodies: dict[str, tuple[str, str]], before: str) -> Path:
+    """Write an isolated test of each name, marks and last lines; return the log that ``note`` writes to."""
+    log = project.path / "log.txt"
+    text = IN_BODY.format(log=str(log)) + before
+    for name, (marks, body) in bodies.items():
+        lines = "".join(f"    {line}\n" for line in body.splitlines())
+        text += (
+            f"\n{marks or ISOLATED}\ndef test_{name}(npu_dump):\n    note('{name}')\n{project.body}\n{lines}"
+        )
+    project.test_file(text)
+    return log
+
+
+def test_output_warnings_properties_and_duration_come_back(project: Project) -> None:
+    isolated(
+        project,
+        "print('said in the body')\nos.write(2, b'written past Python')\nwarnings.warn('mind this')\n"
+        "record_property('answer', np.float32(42))\ntime.sleep(0.2)\nassert project_option == 'given'",
+        before="@pytest.fixture(autouse=True)\ndef option(request):\n"
+        "    global project_option\n    project_option = request.config.getoption('--mine')\n",
+    )
+    project.path.joinpath("conftest.py").write_text(
+        "def pytest_addoption(parser):\n    parser.addoption('--mine')\n"
+    )
+    result = project.run("--npudump-update-golden", "--mine=given", "--junitxml=j.xml")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*UserWarning: mind this"])
+    (case,) = ET.parse(project.path / "j.xml").iter("testcase")  # noqa: S314 - written by pytest
+    properties = {found.get("name"): found.get("value") for found in case.iter("property")}
+    assert properties["answer"] == "42.0"
+    assert float(str(case.get("time"))) > 0.2
+    failed = project.run(
+        "--npudump-update-golden",
+        "--mine=other",
+        shows=[
+            "*AssertionError: assert 'other' == 'given'",
+            "*",
+            "*Captured stdout call*",
+            "said in the body",
+        ],
+    )
+    failed.stdout.fnmatch_lines(["*Captured stderr call*", "written past Python"])
+    failed.stdout.fnmatch_lines(["the test's body did not pass: its dump was not compared"])
+
+
+ISOLATED = "@pytest.mark.npu_dump(isolation='process')"
+OUTCOMES = {
+    "limited": ("@pytest.mark.npu_dump(timeout=60)", ""),
+    "skips": ("", "pytest.skip('no reason')"),
+    "xfails": ("", "pytest.xfail('known')"),
+    "fails": ("", "assert 0"),
+    "marked": (f"@pytest.mark.skip(reason='not today')\n{ISOLATED}", ""),
+    "set_up": (f"@pytest.mark.usefixtures('broken')\n{ISOLATED}", ""),
+    "wide": (f"@pytest.mark.usefixtures('wide')\n{ISOLATED}", ""),
+}
+FIXTURES = """
+@pytest.fixture
+def broken():
+    raise OSError("no card")
+
+@pytest.fixture(scope="module")
+def wide():
+    yield
+    print("ended")
+
+def test_around(wide):
+    pass
+"""
+
+
+def test_outcomes_are_those_of_the_tests_which_run_in_processes_of_their_own(project: Project) -> None:
+    log = several(project, OUTCOMES, FIXTURES)
+    outcomes = {"passed": 3, "skipped": 2, "xfailed": 1, "failed": 1, "errors": 1}
+    project.run("--npudump-update-golden", "--npudump-repeats=1", **outcomes, shows="E*OSError: no card")
+    ran = {word: pids(log, word) for word in ("limited", "skips", "xfails", "fails", "wide")}
+    assert len({process for [process] in ran.values()} | {os.getpid()}) == 6
+    assert pids(log, "marked") == pids(log, "set_up") == []
+
+
+KINDS = {
+    "chosen": ("golden_tensors='auto'", ""),
+    "compared": ("reference='reference.onnx'", ""),
+    "repeated": ("repeats=3", ""),
+    "checked": (
+        "scene='check_op'",
+        "npu_dump.check_op('Relu', np.ones(2, 'f4'), reference=lambda x: x + CHANGE)",
+    ),
+}
+
+
+def test_every_kind_of_test_may_have_a_process_of_its_own(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project.path / "reference.onnx").write_bytes((project.path / "small.onnx").read_bytes())
+    bodies = {name: (f"@pytest.mark.npu_dump({marker})", body) for name, (marker, body) in KINDS.items()}
+    bodies["here"] = ("@pytest.mark.npu_dump(isolation='none')", "")
+    change = "import os\nCHANGE = float(os.environ.get('CHANGE', '0'))\n"
+    log = several(project, bodies, change)
+    project.record("--npudump-isolation=process", "-k", "chosen")
+    project.record("--npudump-isolation=process", "--npudump-calibrate=3", "-k", "not chosen")
+    assert set(pids(log, "here")) == {os.getpid()}
+    assert not {os.getpid()} & {process for name in KINDS for process in pids(log, name)}
+    goldens = {path.stem: path.read_text("utf-8") for path in project.path.rglob("golden/**/*.yaml")}
+    assert sorted(goldens) == ["test_chosen", "test_compared", "test_here", "test_repeated"]
+    assert [name for name, text in goldens.items() if "calibration:" not in text] == ["test_chosen"]
+    monkeypatch.setenv("CHANGE", "1")
+    project.model(change=0.5)
+    shows = [
+        "second run: the failure reproduced (5 layers dumped as tensors)",
+        "*head/softmax:output.0: against the golden tensor: max abs *",
+        "*block/conv.2:output.0: against the reference tensor: max abs *",
+        "npudump: Relu: output 0[[]0[]] is 1, expected 2*",
+        "dump:  *example1*",
+    ]
+    result = project.run("--npudump-isolation=process", "-v", failed=5)
+    for line in shows:
+        result.stdout.fnmatch_lines([line])
+    project.record("--npudump-isolation=process", "-k", "chosen")
+    kept = load_tensors(project.path / "golden/test_small/test_chosen.safetensors")
+    assert {key.partition(":")[0] for key in kept} == {"block/conv.2", "head/softmax"}
+
+
+DEATHS = {
+    "signal": ("", "print('last words')\nos.kill(os.getpid(), signal.SIGSEGV)"),
+    "exit": ("", "os._exit(7)"),
+    "success": ("", "os._exit(0)"),
+    "crash": ("", "os.abort()"),
+    "hang": ("@pytest.mark.npu_dump(timeout=6)", "time.sleep(60)"),
+    "known": (f"@pytest.mark.xfail(reason='known', strict=True)\n{ISOLATED}", "os.abort()"),
+    "other": (f"@pytest.mark.xfail(raises=ValueError, strict=True)\n{ISOLATED}", "os._exit(1)"),
+}
+
+
+def test_death_in_the_body_fails_the_test_and_says_so(project: Project) -> None:
+    several(project, DEATHS, "")
+    shows = [
+        "npudump: the test's process was ended by SIGSEGV, during the test's body; nothing was compared",
+        "*Captured stdout of the process*",
+        "last words",
+        "npudump: the test's process ended with exit code 7, during the test's body; *",
+        "npudump: the test's process ended with exit code 0, during the test's body; *",
+        "*End of the process's stderr*",
+        "Fatal Python error: Aborted",
+        '  File "*", line * in test_crash',
+        "npudump: the test's process did not end within 6 seconds and was ended, during the test's body; *",
+        "npudump: 0 of 7 tests good, 7 process died (emulator)",
+    ]
+    project.run("--npudump-dump-dir=dumps", failed=6, xfailed=1, shows=shows)
+    reports = [json.loads(path.read_text()) for path in project.path.rglob("dumps/*/report.json")]
+    assert {report["status"] for report in reports} == {"process died"}
+
+
+def test_death_behind_the_body_keeps_what_the_body_showed(project: Project) -> None:
+    broken = "@pytest.fixture(autouse=True)\ndef ends():\n    yield\n    os.kill(os.getpid(), 9)\n"
+    isolated(project, "", before=broken)
+    project.run(
+        "--npudump-update-golden",
+        failed=1,
+        shows="npudump: the test's process was ended by SIGKILL, during the test's teardown; nothing *",
+    )
+    assert not list(project.path.joinpath("golden").rglob("*.yaml"))
+    recorded(project)
+    project.model(change=0.5)
+    isolated(project, "", 'isolation="process", escalate=False', before=broken)
+    project.run(
+        failed=1,
+        shows=[
+            "npudump: block/conv.2 (Conv output.0) differs: *",
+            "also: the test's process was ended by SIGKILL, during the test's teardown",
+        ],
+    )
+
+
+def test_exit_ends_the_whole_session(project: Project) -> None:
+    isolated(project, "pytest.exit('enough', returncode=7)")
+    project.test_file("def test_other():\n    pass\n", "test_z_other.py")
+    result = project.run()
+    assert result.ret == 7
+    result.stdout.fnmatch_lines(["*Exit: enough*"])
+    result.assert_outcomes()
+
+
+PROGRAM = """
+    with npu_dump.capture("program"):
+        sleeper = [sys.executable, "-c", "import time; time.sleep(600)", "npudump-test-{name}"]
+        npu_dump.run(sleeper, acl_json="a.json")
+"""
+
+
+def running(name: str) -> bool:
+    """Whether a program of this test, with ``name`` in its command line, is alive."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if f"npudump-test-{name}\0".encode() in path.read_bytes():
+                return True
+    return False
+
+
+def test_time_limit_ends_programs_of_the_test_and_puts_their_configuration_back(project: Project) -> None:
+    name = project.path.parent.name
+    isolated(project, PROGRAM.format(name=name).replace("\n    ", "\n"), "timeout=8")
+    project.path.joinpath("a.json").write_text("{}")
+    project.run(failed=1, shows="npudump: the test's process did not end within 8 seconds*")
+    assert not running(name)
+    assert [path.name for path in project.path.glob("a.json*")] == ["a.json"]
+    assert project.path.joinpath("a.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize(
+    ("number", "isolation"),
+    [
+        (signal.SIGTERM, "process"),
+        (signal.SIGHUP, "none"),
+        (signal.SIGKILL, "process"),
+        (signal.SIGKILL, "none"),
+    ],
+)
+def test_pytest_that_is_killed_takes_its_programs_along(
+    project: Project, number: signal.Signals, isolation: str
+) -> None:
+    name = f"{number.name}-{isolation}-{project.path.parent.name}"
+    body = PROGRAM.format(name=name).replace("\n    ", "\n")
+    isolated(project, body, f'isolation="{isolation}"')
+    project.path.joinpath("a.json").write_text("{}")
+    # Whoever runs these tests in the background, or with nohup, has signals ignored.
+    heed = "import os, signal, sys; [signal.signal(n, signal.SIG_DFL) for n in (1, 2, 15)]; "
+    run = "os.execv(sys.executable, [sys.executable, '-m', 'pytest', '--npudump-runtime=emulator'])"
+    command = [sys.executable, "-c", heed + run]
+    child = subprocess.Popen(command, cwd=project.path, stdout=subprocess.DEVNULL)
+    wait_for(lambda: running(name))
+    child.send_signal(number)
+    child.wait(60)
+    wait_for(lambda: not running(name))
+    if number is not signal.SIGKILL or isolation == "process":
+        wait_for(lambda: project.path.joinpath("a.json").read_text() == "{}")
+        assert [path.name for path in project.path.glob("a.json*")] == ["a.json"]
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_death_at_exit_fails_although_the_comparison_passed(project: Project) -> None:
+    recorded(project)
+    isolated(project, "import atexit\natexit.register(os.abort)")
+    project.run(
+        passed=1, errors=1, shows="npudump: the test's process was ended by SIGABRT, after the test had ended"
+    )
+
+
+def test_whole_process_group_is_ended_with_the_test(project: Project) -> None:
+    log = isolated(
+        project,
+        "import subprocess\n"
+        "child = subprocess.Popen(['sleep', '600'])\n"
+        "open('grandchild', 'w').write(str(child.pid))",
+    )
+    project.run("--npudump-update-golden").assert_outcomes(passed=1)
+    assert log.exists()
+    grandchild = int(project.path.joinpath("grandchild").read_text())
+    for _ in range(100):
+        if not _alive(grandchild):
+            return
+        time.sleep(0.05)
+    pytest.fail("the process that the test left behind lives on")
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def test_parameters_that_differ_from_process_to_process_are_named(project: Project) -> None:
+    project.test_file(
+        "import os\n@pytest.mark.npu_dump(isolation='process')\n"
+        "@pytest.mark.parametrize('number', [os.getpid()])\ndef test_small(npu_dump, number):\n"
+        + project.body
+    )
+    project.run(
+        "--npudump-update-golden",
+        failed=1,
+        shows="npudump: the test's process collected 1 tests of its file, and not this one*",
+    )
+
+
+def test_test_that_is_marked_in_this_process_alone_is_named(project: Project) -> None:
+    project.path.joinpath("conftest.py").write_text(
+        "import pytest\n\ndef pytest_collection_modifyitems(items):\n    if len(items) > 1:\n"
+        "        items[0].add_marker(pytest.mark.npu_dump(isolation='process'))\n"
+    )
+    project.test_file(f"def test_small(npu_dump):\n{project.body}\n")
+    project.test_file("def test_other():\n    pass\n", "test_other.py")
+    project.run(
+        "test_small.py",
+        "test_other.py",
+        failed=1,
+        passed=1,
+        shows="npudump: the test's process found no marker npu_dump on the test: *",
+    )
+
+
+def test_xdist_and_failures_of_last_time_work_with_isolated_tests(project: Project) -> None:
+    bodies = {"good": "", "bad": "    assert 0\n"}
+    project.test_file(
+        "\n".join(
+            f"@pytest.mark.npu_dump(isolation='process')\ndef test_{name}(npu_dump):\n{project.body}\n{body}"
+            for name, body in bodies.items()
+        )
+    )
+    project.pytester.makeini("[pytest]\naddopts = --strict-markers --strict-config\n")
+    project.run("--npudump-update-golden", "-n2", passed=1, failed=1)
+    project.run("--npudump-update-golden", "--lf", failed=1, shows="*::test_bad*")
+
+
+def test_output_of_the_process_is_shown_where_nothing_is_captured(project: Project) -> None:
+    isolated(project, "print('seen at once')")
+    result = project.pytester.runpytest_subprocess(
+        "--npudump-runtime=emulator", "--npudump-update-golden", "-s"
+    )
+    result.stdout.fnmatch_lines(["*seen at once"])
+
+
+def test_time_limit_that_is_none_is_refused(project: Project) -> None:
+    project.marked()
+    for value in ("0", "soon", "-1", "inf", "nan"):
+        result = project.run(f"--npudump-isolation-timeout={value}")
+        assert result.ret == pytest.ExitCode.USAGE_ERROR, value
+        assert re.search("--npudump-isolation-timeout is '.*', expected seconds", result.stderr.str())
+
+
+def test_warnings_that_are_errors_leave_the_process_alone_and_fail_the_test_as_ever(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    isolated(project, "if 'WARN' in os.environ: warnings.warn('mind this')")
+    ini = project.path / "tox.ini"
+    ini.write_text(ini.read_text() + "\nfilterwarnings = error\n")
+    run = partial(project.pytester.runpytest_subprocess, "--npudump-runtime=emulator")
+    run("--npudump-update-golden").assert_outcomes(passed=1)
+    monkeypatch.setenv("WARN", "1")
+    result = run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*UserWarning: mind this*"])
+
+
+HEAD = """\
+import os, random, time
+import numpy as np
+import pytest
+
+def note(*words):
+    with open("log.txt", "a") as file:
+        file.write(" ".join(map(str, words)) + "\\n")
+"""
+
+
+TEST = """
+@pytest.mark.npu_dump(isolation="process")
+def test_{number}(npu_dump):
+    with npu_dump.load_model("relu.onnx") as model:
+        model.run(np.ones((1, 3), np.float32))
+    {body}
+"""
+
+
+NOTE = "note('ran', os.getpid(), os.getppid(), random.random(), np.random.random())"
+
+
+def write(folder: Path, *bodies: str) -> None:
+    onnx = pytest.importorskip("onnx")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"], name="relu1")],
+        "relu",
+        [helper.make_tensor_value_info("x", kind, [1, 3])],
+        [helper.make_tensor_value_info("y", kind, [1, 3])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, folder / "relu.onnx")
+    (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    tests = [TEST.format(number=number, body=body) for number, body in enumerate(bodies)]
+    (folder / "test_it.py").write_text(HEAD + "".join(tests))
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [
+            *(
+                sys.executable,
+                "-m",
+                "pytest",
+                "-p",
+                "no:cacheprovider",
+                "--npudump-runtime=emulator",
+                "--npudump-repeats=1",
+            ),
+            *("--npudump-update-golden", "-p", "no:asyncio", "-p", "no:pytest-retry", "-p", "no:flaky"),
+        ],
+        cwd=folder,
+        env=dict(os.environ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def noted(folder: Path, word: str) -> list[list[str]]:
+    try:
+        lines = (folder / "log.txt").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    return [line.split()[1:] for line in lines if line.split()[0] == word]
+
+
+def is_gone(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return True
+    return state == "Z"
+
+
+def until(condition: object, seconds: float = 120.0) -> bool:
+    assert callable(condition)
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    return bool(condition())
+
+
+def test_children_are_forked_from_one_process_that_ends_with_pytest(tmp_path: Path) -> None:
+    write(tmp_path, NOTE, NOTE, NOTE)
+    pytest_ = start(tmp_path)
+    output, _ = pytest_.communicate()
+    assert "3 passed" in output, output
+    ran = noted(tmp_path, "ran")
+    parents = [int(parent) for _, parent, *_ in ran]
+    assert parents[0] == pytest_.pid
+    assert parents[1] == parents[2] != pytest_.pid
+    assert len({child for child, *_ in ran}) == 3
+    assert len({first for _, _, first, _ in ran}) == len({second for *_, second in ran}) == 3
+    assert is_gone(parents[1])
+
+
+def test_a_prepared_process_that_was_killed_is_started_again(tmp_path: Path) -> None:
+    killed = f"{NOTE}\n    os.kill(os.getppid(), 9) if NUMBER == 1 else None"
+    write(tmp_path, *(killed.replace("NUMBER", str(number)) for number in range(4)))
+    output, _ = start(tmp_path).communicate()
+    assert "1 failed, 3 passed" in output, output
+    assert "the process that forks children has ended" in output
+    parents = [parent for _, parent, *_ in noted(tmp_path, "ran")]
+    assert parents[2] == parents[3] != parents[1]
+
+
+def test_nothing_is_left_when_pytest_is_killed(tmp_path: Path) -> None:
+    write(tmp_path, NOTE, "note('sleeps', os.getpid(), os.getppid())\n    time.sleep(600)")
+    pytest_ = start(tmp_path)
+    assert until(lambda: noted(tmp_path, "sleeps")), pytest_.communicate(timeout=1)
+    ((child, parent),) = noted(tmp_path, "sleeps")
+    assert int(parent) != pytest_.pid
+    pytest_.send_signal(signal.SIGKILL)
+    pytest_.communicate()
+    assert until(lambda: is_gone(int(child)) and is_gone(int(parent)))
+
+
+def test_descriptors_of_any_number_are_waited_for() -> None:
+    from pytest_npudump.plugin.isolation.server import _ready
+
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, limits[1]), limits[1]))
+    reading, writing = os.pipe()
+    high = fcntl.fcntl(reading, fcntl.F_DUPFD, 2000)
+    try:
+        os.write(writing, b"x")
+        assert _ready(high) == {high}
+    finally:
+        for descriptor in (reading, writing, high):
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

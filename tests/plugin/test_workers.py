@@ -1,0 +1,217 @@
+"""Many tests at once: workers lose nothing, devices go from one to the next, and a session does not grow."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_npudump.devices.pool import FOLDER, DeviceLock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Project
+
+
+pytestmark = pytest.mark.e2e
+
+
+MANY = """
+@pytest.mark.npu_dump
+@pytest.mark.parametrize("k", range({tests}))
+def test_small(npu_dump, k):
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8) + np.float32(k))
+"""
+
+
+def _goldens(project: Project) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (project.path / "golden").rglob("*") if path.is_file()}
+
+
+def test_workers_lose_no_golden_no_verdict_and_no_second_run(project: Project) -> None:
+    project.test_file(MANY.format(tests=6))
+    project.record()
+    alone = _goldens(project)
+    assert len(alone) == 6
+    for path in (project.path / "golden").rglob("*.yaml"):
+        path.unlink()
+    workers = ["-p", "xdist", "-n2", "--dist=worksteal"]
+    project.record(*workers)
+    assert _goldens(project) == alone
+    project.run(*workers).assert_outcomes(passed=6)
+    project.model(change=0.5)
+    project.run(*workers, "--npudump-dump-dir=dumps").assert_outcomes(failed=6)
+    reports = [json.loads(path.read_text("utf-8")) for path in (project.path / "dumps").rglob("report.json")]
+    assert len(reports) == 6
+    assert all(report["escalation"] is not None for report in reports)
+    assert _goldens(project) == alone
+
+
+@pytest.mark.parametrize("mode", ["load", "loadscope", "loadfile", "loadgroup", "each"])
+def test_however_tests_are_dealt_to_workers_each_has_its_golden(project: Project, mode: str) -> None:
+    project.test_file(MANY.format(tests=4))
+    workers = ["-p", "xdist", f"--dist={mode}", *(["--tx=2*popen"] if mode == "each" else ["-n2"])]
+    # Where each worker runs every test, none of them may write the golden of all.
+    project.record(*(workers if mode != "each" else ()), "--npudump-repeats=1")
+    parallel = _goldens(project)
+    assert len(parallel) == 4
+    project.run(*workers).assert_outcomes(passed=8 if mode == "each" else 4)
+    for path in (project.path / "golden").rglob("*.yaml"):
+        path.unlink()
+    project.record("--npudump-repeats=1")
+    assert _goldens(project) == parallel
+
+
+class Held:
+    """What a process holds after each test."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, int, int]] = []
+
+    def pytest_runtest_logfinish(self) -> None:
+        gc.collect()
+        ours = sum(str(type(found).__module__).startswith("pytest_npudump") for found in gc.get_objects())
+        self.seen.append((ours, len(os.listdir("/proc/self/fd")), threading.active_count()))  # noqa: PTH208 - a count
+
+
+def test_a_session_holds_no_more_after_many_tests_than_after_some(project: Project, tmp_path: Path) -> None:
+    project.test_file(MANY.format(tests=30))
+    project.record("--npudump-repeats=1")
+    held = Held()
+    result = project.pytester.inline_run(
+        "--npudump-runtime=emulator", f"--basetemp={tmp_path / 'base'}", plugins=[held]
+    )
+    result.assertoutcome(passed=30)
+    (objects, *others), (objects_at_end, *others_at_end) = held.seen[9], held.seen[29]
+    assert others_at_end == others
+    assert objects_at_end <= objects + 20  # what is told of each test at the end
+    assert not [path for path in (tmp_path / "base").rglob("*") if path.is_file()]
+
+
+# A file that must not be there yet stands for a device that another test has.
+EXCLUSIVE = """
+import os, time
+from pathlib import Path
+
+@pytest.mark.npu_dump({marker})
+@pytest.mark.parametrize("k", range({tests}))
+def test_small(npu_dump, k):
+    marks = [Path(__file__).parent / f"busy{{i}}" for i in npu_dump.devices]
+    for mark in marks:
+        mark.touch(exist_ok=False)
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8))
+    time.sleep(0.02)
+    for mark in marks:
+        mark.unlink()
+    with open(Path(__file__).parent / "used", "a") as file:
+        file.write(f"{{os.getppid()}} {{os.getpid()}} {{npu_dump.devices}}\\n")
+"""
+
+
+@pytest.fixture(autouse=True)
+def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(FOLDER, str(tmp_path / "locks"))
+    return tmp_path / "locks"
+
+
+def _used(project: Project) -> list[str]:
+    return [line.split(" ", 2)[2] for line in (project.path / "used").read_text().splitlines()]
+
+
+def test_without_the_option_nothing_is_locked(project: Project, locks: Path) -> None:
+    project.recorded(body=project.body + "    assert npu_dump.devices == (0,)\n")
+    project.run("--npudump-device=1").assert_outcomes(failed=1)
+    assert not locks.exists()
+
+
+def test_workers_have_devices_of_their_own_and_lose_no_golden(project: Project) -> None:
+    project.test_file(EXCLUSIVE.format(marker="", tests=12))
+    project.record("-p", "xdist", "-n3", "--npudump-devices=0,1", "--npudump-repeats=1")
+    assert len([*(project.path / "golden").rglob("*.yaml")]) == 12
+    assert set(_used(project)) == {"(0,)", "(1,)"}
+    project.run("-p", "xdist", "-n3", "--npudump-devices=0,1", passed=12, shows="*12 of 12 tests good, *")
+
+
+def test_what_a_test_asks_for_is_given_or_refused(project: Project) -> None:
+    project.marked("devices=2", project.body + "    assert npu_dump.devices == (1, 2)\n")
+    project.record("--npudump-device=1")
+    project.marked("devices=3")
+    words = "*npudump: the test needs 3 devices, and --npudump-devices gives 2"
+    project.run("--npudump-devices=0,1", errors=1, shows=words)
+    project.test_file("""
+        @pytest.fixture(scope="session")
+        def model(npu_device):
+            return f"on {npu_device}"
+
+        def test_it(model):
+            assert model == "on 1"
+    """)
+    project.run("--npudump-devices=1", passed=1)
+    project.test_file("def test_it(request):\n    request.getfixturevalue('npu_device')")
+    words = "*npudump: npu_device: nothing holds a device for this test: name *"
+    project.run("--npudump-devices=1", failed=1, shows=words)
+
+
+def test_the_process_of_an_isolated_test_has_its_parent_s_device(project: Project, locks: Path) -> None:
+    project.test_file(EXCLUSIVE.format(marker='isolation="process", devices=2', tests=1))
+    locks.mkdir()
+    claim = DeviceLock(locks / "npu0.claim")
+    assert claim.take("another process")
+    project.record("--npudump-devices=0,1,2", "--npudump-repeats=1")
+    claim.give_back()
+    assert _used(project) == ["(1, 2)"]
+
+
+def test_a_run_that_was_killed_leaves_its_device_free(project: Project) -> None:
+    source = "import os\ndef test_it(npu_device):\n    os.environ.get('DIE') and os.kill(os.getpid(), 9)\n"
+    project.test_file(source)
+    options = ["-q", "--npudump-devices=0", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options],
+        cwd=project.path,
+        env={**os.environ, "DIE": "1"},
+        check=False,
+        capture_output=True,
+    )
+    assert done.returncode == -9
+    project.run("--npudump-devices=0").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--npudump-devices=x"], "npudump: --npudump-devices is 'x', expected auto, or device ids"),
+        (
+            ["--npudump-devices=0", "--npudump-device=1"],
+            "npudump: --npudump-device and --npudump-devices excl",
+        ),
+    ],
+)
+def test_what_cannot_be_is_a_usage_error(project: Project, options: list[str], words: str) -> None:
+    project.marked()
+    result = project.run(*options)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*{words}*"])
+
+
+def test_ranks_have_the_device_of_their_number(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "0")):
+        monkeypatch.setenv(name, value)
+    project.test_file("def test_it(): pass")
+    project.run(
+        "--npudump-devices=auto", passed=1, shows="npudump: this is rank 0 of 2, which *: nothing is locked"
+    )
+    result = project.run("--npudump-devices=0")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["*--npudump-devices: this is rank 0 of 2, which has the device of its LOCAL_RANK*"]
+    )
