@@ -20,7 +20,7 @@ from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_npudump.dump.places import Place
+    from pytest_npudump.dump.names import Place
 
 _FIELDS = ("count", "max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf", "zero")
 """The fields of ``Stats`` but ``digits``, in their order."""

@@ -6,13 +6,12 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_npudump.dump.values.dtypes import ALL, UNKNOWN
+from pytest_npudump.dump.dtypes import ALL, UNKNOWN
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_npudump.dump.names import DumpName
-    from pytest_npudump.dump.places import DumpFile, Place
+    from pytest_npudump.dump.names import DumpFile, DumpName, Place
     from pytest_npudump.dump.records import Payload, Stats
 
 COMPUTED_IN_FLOAT32 = "computed and stored as float32"
@@ -32,7 +31,7 @@ class TensorPart(NamedTuple):
 
     A tuple, because it takes a quarter of the time of a frozen dataclass and there is one for each record.
 
-    ``dtype`` is a name after :mod:`pytest_npudump.dump.values.dtypes`, or the producer's own word in lower
+    ``dtype`` is a name after :mod:`pytest_npudump.dump.dtypes`, or the producer's own word in lower
     case where that is none of them; ``shape`` is None where it is unknown, ``()`` for a scalar.
     """
 

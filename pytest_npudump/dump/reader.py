@@ -14,9 +14,8 @@ from pytest_npudump.dump.files.stats_cells import DIGITS
 from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.tree import mindspore
 from pytest_npudump.dump.tree.find import find_files
-from pytest_npudump.dump.tree.jobs import jobs_of
+from pytest_npudump.dump.tree.jobs import jobs_of, select_run
 from pytest_npudump.dump.tree.keys import records_of, table_records
-from pytest_npudump.dump.tree.runs import select_run
 from pytest_npudump.errors import EmptyDumpError, FormatError
 from pytest_npudump.language.text import first_of, typed
 

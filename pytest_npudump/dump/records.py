@@ -199,7 +199,7 @@ class TensorRecord:
     Attributes:
         key: which tensor.
         op_type: operator type, ``Conv2D``; "" where unknown.
-        dtype: name after :mod:`pytest_npudump.dump.values.dtypes`; ``-`` where unknown.
+        dtype: name after :mod:`pytest_npudump.dump.dtypes`; ``-`` where unknown.
         shape: as on the device; None where unknown.
         format: layout name such as ``NCHW``; "" where unknown.
         size: bytes the producer says the tensor has, alignment included; None where unknown.

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.dump.columns import ColumnRecords
+from pytest_npudump.dump.dtypes import UNKNOWN, is_exact
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.dump.values.dtypes import UNKNOWN, is_exact
 from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class StatsTable:
     Attributes:
         keys: text of each :class:`TensorKey`, no two alike.
         op_types: operator types; "" where unknown.
-        dtypes: names after :mod:`pytest_npudump.dump.values.dtypes`; ``-`` where unknown.
+        dtypes: names after :mod:`pytest_npudump.dump.dtypes`; ``-`` where unknown.
         shapes: ``1x8x24x96``; ``-`` for a scalar, ``?`` where unknown.
         counts: numbers of elements; where the producer told none, the shape's product; None without either.
         values: float64 (n, 7), one column for each of :data:`STATISTICS`; NaN where not known.

@@ -12,7 +12,7 @@ from pytest_npudump.onnxmodels.tensor_types import from_acl_type, onnx_number
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_npudump.dump.values.dtypes import DType
+    from pytest_npudump.dump.dtypes import DType
     from pytest_npudump.onnxmodels.tensor_types import Tensor
 
     Attributes = Mapping[str, Any]

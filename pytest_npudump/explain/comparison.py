@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.judge import AS_GIVEN, REFERENCE, Terms, judge
 from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
+from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.files.stats_cells import GARBLED
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import MEASURED, StatsTable
-from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.expected import ExpectedTensor, expect
 from pytest_npudump.explain.feeds import Feeds, ModelExecution, executions_of

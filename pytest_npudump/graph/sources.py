@@ -18,8 +18,8 @@ from pytest_npudump.compare.stats.order import ABSENT
 from pytest_npudump.compare.stats.pairs import Pairs
 from pytest_npudump.compare.stats.projection_distances import norms, root_mean_square, told
 from pytest_npudump.compare.stats.verdict import FAIL
+from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
-from pytest_npudump.dump.values.dtypes import is_exact
 from pytest_npudump.graph.tensor_graph import TensorGraph
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.stats.signs import DIGITS, PROJECTIONS
 from pytest_npudump.dump.table import EXACT_LIMIT, MEASURED, STATISTICS, StatsTable, is_integral, shape_count
-from pytest_npudump.dump.values.dtypes import is_exact
 from pytest_npudump.record.noise import CELL, EXPECTED_CELL
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pytest_npudump.dump.files.container import dump_data_class
 from pytest_npudump.dump.files.mapping import libstdcxx_hash
-from pytest_npudump.dump.files.proto import dump_data_class
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
 from pytest_npudump.errors import DumpError

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.dump.files.proto import dump_data_class
+from pytest_npudump.dump.files.container import dump_data_class
 from pytest_npudump.dump.reader import read_dump
 
 if TYPE_CHECKING:

@@ -66,7 +66,6 @@ def test_modules_of_one_name_are_of_one_kind() -> None:
         "overflow": "a command, a scene, and the records of it",
         "progress": "a bar of the command, a line of pytest",
         "provider": "a file that each runtime has",
-        "registry": "an index of what other packages may add to",
         "remote": "a runtime in another process, a store elsewhere",
         "report": "a command, and what another one says",
         "text": "of a record, and words for a terminal",

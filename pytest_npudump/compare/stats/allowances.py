@@ -12,8 +12,8 @@ import numpy as np
 from pytest_npudump.compare.stats.numbers import half_unit, scales
 from pytest_npudump.compare.stats.pairs import Pairs
 from pytest_npudump.compare.stats.projection_distances import norms, printed_distance, told
+from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.table import EXTREMES, MEASURED, PROJECTIONS, STATISTICS, is_count, layer_of
-from pytest_npudump.dump.values.dtypes import is_exact
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator

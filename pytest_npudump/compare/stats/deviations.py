@@ -12,8 +12,8 @@ from pytest_npudump.compare.stats.order import ABSENT
 from pytest_npudump.compare.stats.pairs import Pairs
 from pytest_npudump.compare.stats.projection_distances import strayed_projections
 from pytest_npudump.compare.stats.verdict import EXTRA, MISSING
+from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
-from pytest_npudump.dump.values.dtypes import is_exact
 from pytest_npudump.record.noise import MEASURABLE
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.table import EXTREMES, MEASURED, STATISTICS
-from pytest_npudump.dump.values.dtypes import is_exact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_npudump.dump.dtypes import UNKNOWN
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import layer_of
-from pytest_npudump.dump.values.dtypes import UNKNOWN
 
 if TYPE_CHECKING:
     import numpy as np

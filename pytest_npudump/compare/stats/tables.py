@@ -34,8 +34,8 @@ from pytest_npudump.compare.stats.verdict import (
     key_at,
     type_at,
 )
+from pytest_npudump.dump.dtypes import UNKNOWN
 from pytest_npudump.dump.table import EXTREMES, NEEDED, PROJECTIONS, STATISTICS, UNKNOWN_SHAPE
-from pytest_npudump.dump.values.dtypes import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,7 +7,7 @@ from dataclasses import dataclass as mutable
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.dump.stats.totals import ScaledSum
+from pytest_npudump.dump.stats.sums import ScaledSum
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from pytest_npudump.dump.stats.totals import Totals
+    from pytest_npudump.dump.stats.sums import Totals
 else:
     from pytest_npudump.dump.unguarded import dataclass
 

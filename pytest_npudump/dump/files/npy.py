@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_npudump.dump.files.formats import Job
-    from pytest_npudump.dump.names import DumpName
-    from pytest_npudump.dump.places import DumpFile
+    from pytest_npudump.dump.names import DumpFile, DumpName
 
 
 def read_file(

@@ -27,7 +27,6 @@ from operator import lt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.dump.bytes.textfile import read_small
 from pytest_npudump.dump.columns import Column, TensorColumns
 from pytest_npudump.dump.execution import named_execution
 from pytest_npudump.dump.files.stats_cells import (
@@ -50,6 +49,7 @@ from pytest_npudump.dump.files.stats_cells import (
     written_by_host,
 )
 from pytest_npudump.dump.records import Stats
+from pytest_npudump.dump.textfile import read_small
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.execution import Execution, TensorPart
     from pytest_npudump.dump.files.formats import Job
-    from pytest_npudump.dump.places import DumpFile
+    from pytest_npudump.dump.names import DumpFile
 
 _Bodies = dict[int, bytes]
 """All lines of files behind the first, by the number of the file."""

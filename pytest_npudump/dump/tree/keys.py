@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.columns import TensorColumns
     from pytest_npudump.dump.execution import Execution
-    from pytest_npudump.dump.places import Place
+    from pytest_npudump.dump.names import Place
     from pytest_npudump.dump.tree.find import TableFolder
 
     Slots = Callable[[int], Sequence[tuple[str, int]]]

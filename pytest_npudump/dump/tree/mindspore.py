@@ -12,10 +12,10 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.bytes.textfile import read_small
 from pytest_npudump.dump.execution import COMPUTED_IN_FLOAT32, with_projections_of
-from pytest_npudump.dump.places import Place, read_place
+from pytest_npudump.dump.names import Place, read_place
 from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.textfile import read_small
 from pytest_npudump.errors import DumpError, FormatError
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from pytest_npudump.onnxmodels.tensor_types import Tensor, from_acl_type, nbytes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_npudump.dump.values.dtypes import DType
+    from pytest_npudump.dump.dtypes import DType
     from pytest_npudump.emulator.memory import Bytes
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.dump.arrays.decode import is_of_numpy
+from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.reference_model import arrays_of, piece_of, tensors_of, weights_of
 from pytest_npudump.explain.reproduction.failure import GOLDEN, read_operands

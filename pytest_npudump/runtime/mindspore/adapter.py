@@ -26,7 +26,7 @@ from pytest_npudump.config.data_dump import (
     version_of,
     write_data_dump,
 )
-from pytest_npudump.dump.bytes.textfile import read_small
+from pytest_npudump.dump.textfile import read_small
 from pytest_npudump.errors import FormatError, RuntimeUnavailableError
 from pytest_npudump.language.text import first_of
 from pytest_npudump.runtime.acl import variable_facts

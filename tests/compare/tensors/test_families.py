@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from pytest_npudump.compare.tensors.difference import compare_tensors, examine_tensors
 from pytest_npudump.compare.tensors.tensor_pair import Pair, compare_pair
-from pytest_npudump.dump.arrays.decode import load
-from pytest_npudump.dump.arrays.packed import PackedTensor
+from pytest_npudump.dump.arrays.decode import PackedTensor, load
+from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
 from pytest_npudump.dump.stats.tensor import tensor_stats
-from pytest_npudump.dump.values.dtypes import BY_NAME
 
 if TYPE_CHECKING:
     from pathlib import Path

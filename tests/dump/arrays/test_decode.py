@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from pytest_npudump.dump.arrays.decode import DecodeError, load
-from pytest_npudump.dump.bytes.rawfile import raw_bytes
+from pytest_npudump.dump.dtypes import ALL, DType
+from pytest_npudump.dump.filebytes import raw_bytes
 from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.records import Payload
-from pytest_npudump.dump.values.dtypes import ALL, DType
 from pytest_npudump.errors import FormatError
 
 DATA = Path(__file__).parents[2] / "data" / "dump"

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_npudump.dump.arrays.layouts import JoinedTensor, in_host_layout
-from pytest_npudump.dump.bytes.chunks import c_order_chunks, slabs
+from pytest_npudump.dump.filebytes import c_order_chunks, slabs
 
 
 @st.composite

@@ -15,10 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_npudump.dump.arrays.decode import load
-from pytest_npudump.dump.bytes.rawfile import raw_bytes
-from pytest_npudump.dump.files.container import read_container
-from pytest_npudump.dump.files.proto import dump_data_class
-from pytest_npudump.dump.values.dtypes import BY_PROTO
+from pytest_npudump.dump.dtypes import BY_PROTO
+from pytest_npudump.dump.filebytes import raw_bytes
+from pytest_npudump.dump.files.container import dump_data_class, read_container
 from pytest_npudump.errors import FormatError
 
 DATA = Path(__file__).parents[2] / "data" / "dump"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from pytest_npudump.dump.bytes.rawfile import raw_bytes
+from pytest_npudump.dump.filebytes import raw_bytes
 from pytest_npudump.dump.files.core import read_core
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import FormatError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_npudump.dump.bytes.rawfile import raw_bytes
+from pytest_npudump.dump.filebytes import raw_bytes
 from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.files.overflow import Candidates, DumpedOperators, parse_overflow, read_overflow
 from pytest_npudump.dump.tree.find import find_files

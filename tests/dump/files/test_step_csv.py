@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.dump.files.step_csv import read_step_csv
-from pytest_npudump.dump.places import Place
+from pytest_npudump.dump.names import Place
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.errors import FormatError
 

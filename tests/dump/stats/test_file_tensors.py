@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.dump.arrays.npy import read_npy_header
-from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES
+from pytest_npudump.dump.filebytes import CHUNK_BYTES
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats.tensor import npy_stats, payload_stats
 from pytest_npudump.errors import FormatError

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pytest_npudump.dump.arrays.decode import DecodeError, load
-from pytest_npudump.dump.bytes.chunks import chunks
+from pytest_npudump.dump.filebytes import chunks
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats.kernels import BFLOAT16, FLOAT16, Half
 from pytest_npudump.dump.stats.projections import (
@@ -25,8 +25,8 @@ from pytest_npudump.dump.stats.projections import (
     project,
     raw_elements,
 )
+from pytest_npudump.dump.stats.sums import Totals
 from pytest_npudump.dump.stats.tensor import Projected, array_accumulator, tensor_stats
-from pytest_npudump.dump.stats.totals import Totals
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pytest_npudump.dump.arrays.decode import DecodeError, load
+from pytest_npudump.dump.dtypes import BY_PROTO
 from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.records import Payload, Stats
 from pytest_npudump.dump.stats.tensor import ACL_TYPES, payload_stats, tensor_stats
-from pytest_npudump.dump.values.dtypes import BY_PROTO
 
 DATA = Path(__file__).parents[2] / "data" / "dump"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pytest_npudump.dump.files.proto import dump_data_class
+from pytest_npudump.dump.files.container import dump_data_class
 from pytest_npudump.dump.names import parse_converted
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.tree.find import find_files

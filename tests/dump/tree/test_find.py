@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_npudump.dump.places import Place, context, read_place
+from pytest_npudump.dump.names import Place, context, read_place
 from pytest_npudump.dump.tree.find import Tree, find_files
 from pytest_npudump.errors import DumpError
 

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.tree.raw_names import mindspore_raw_names
+from pytest_npudump.dump.selection import mindspore_raw_names
 
 DATA = Path(__file__).parents[2] / "data" / "trees"
 TITLE = "NodeExecutionOrder-FullNameWithScope\n"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.tree.raw_names import find_raw_names
+from pytest_npudump.dump.selection import find_raw_names
 from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:

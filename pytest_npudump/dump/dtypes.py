@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
 UNKNOWN = "-"
 """Name of a type that the producer did not tell (ACL's statistics print ``-`` above proto number 25)."""
 
