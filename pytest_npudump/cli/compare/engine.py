@@ -13,7 +13,7 @@ from pytest_npudump.compare.judge import AS_GIVEN, GOLDEN, RUN, Terms, judge
 from pytest_npudump.compare.stats.order import ABSENT
 from pytest_npudump.compare.stats.verdict import aligned_keys
 from pytest_npudump.dump.arrays.layouts import has_axes
-from pytest_npudump.dump.columns import ColumnRecords
+from pytest_npudump.dump.columns import TensorTable
 from pytest_npudump.dump.records import TensorRecord
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import said
@@ -156,6 +156,6 @@ def _other_layouts(comparison: Comparison, ours: Sequence[Any], theirs: Sequence
 
 def _formats(tensors: Sequence[Any]) -> list[str | None]:
     """The layout of each tensor of a dump; None for one that is kept beside a golden file."""
-    if isinstance(tensors, ColumnRecords):
-        return tensors.column("format")
+    if isinstance(tensors, TensorTable):
+        return [*tensors.columns.format]
     return [tensor.format if isinstance(tensor, TensorRecord) else None for tensor in tensors]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.source import read_source
-from pytest_npudump.dump.columns import ColumnRecords
+from pytest_npudump.dump.columns import TensorTable
 from pytest_npudump.dump.files.stats_cells import NOT_READ
 from pytest_npudump.dump.table import StatsTable, sanitised_key
 from pytest_npudump.errors import DumpError, GoldenError, RequestError
@@ -67,7 +67,7 @@ def read_dump_side(path: Path, workers: Workers, *, latest: bool) -> Record:
 
 def _unread(path: Path, records: Sequence[TensorRecord]) -> Iterator[str]:
     """Say which columns of statistics there is no place for in a record, once for all tensors."""
-    notes = records.column("note") if isinstance(records, ColumnRecords) else [one.note for one in records]
+    notes = records.columns.note if isinstance(records, TensorTable) else [one.note for one in records]
     for note, count in Counter(note for note in notes if NOT_READ in note).items():
         yield said(
             "{path}: {note} ({count} of {all} tensors)", path=path, note=note, count=count, all=len(records)

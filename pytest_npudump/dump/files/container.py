@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 import struct
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -36,19 +37,15 @@ from pytest_npudump.dump.files.formats import TLV_MAGIC
 from pytest_npudump.dump.files.mapping import alias, nameless
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats.tensor import file_stats, with_stats
-from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from dataclasses import dataclass
     from pathlib import Path
 
     from google.protobuf.message import Message
 
     from pytest_npudump.dump.files.formats import Job
-else:
-    from pytest_npudump.dump.unguarded import dataclass
 
 _WRITE_LIMIT = 1 << 32
 _DIM_LIMIT = 1 << 63
@@ -67,7 +64,7 @@ _PREFIXES = {_INPUTS: struct.Struct("<iiiQQQI"), _OUTPUTS: struct.Struct("<iiiii
 _AFTER_LENGTH = 8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ContainerTensor:
     """One tensor, buffer or workspace of a container.
 
@@ -105,7 +102,7 @@ class ContainerTensor:
     null: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ContainerRecord:
     """One dumped execution of an operator.
 
@@ -146,11 +143,10 @@ def _records(file: RawFile) -> Iterator[ContainerRecord]:
     while offset < file.size or offset == 0:
         record, start = _head(file, offset)
         written = _written(file, record, start)
-        tensors = []
         for tensor, nbytes in zip(record.tensors, written, strict=True):
-            tensors.append(_placed(tensor, nbytes, start, file.path))
+            _place(tensor, nbytes, start, file.path)
             start += nbytes
-        yield replace(record, tensors=tuple(tensors))
+        yield record
         offset = start
 
 
@@ -192,10 +188,10 @@ def _written(file: RawFile, record: ContainerRecord, start: int) -> Sequence[int
     )
 
 
-def _placed(tensor: ContainerTensor, written: int, start: int, path: Path) -> ContainerTensor:
-    """Return a tensor with its payload, or why it has none."""
+def _place(tensor: ContainerTensor, written: int, start: int, path: Path) -> None:
+    """Give a tensor its payload, or a note why it has none."""
     needed = data_bytes(tensor.dtype, tensor.shape)
-    size, note, payload = tensor.size, "", None
+    size, note = tensor.size, ""
     if written < size and tensor.null and not written:
         note = "no data: the tensor's address was null"
     elif written < size:
@@ -203,10 +199,11 @@ def _placed(tensor: ContainerTensor, written: int, start: int, path: Path) -> Co
     elif size == 0 and needed:
         note = f"no data: size is 0, the shape needs {needed} bytes"
     else:
-        payload = Payload(path, start, size if needed is None else min(needed, size))
+        tensor.payload = Payload(path, start, size if needed is None else min(needed, size))
         if needed is not None and needed > size:
             note = f"size is {size} bytes, the shape needs {needed}"
-    return replace(tensor, payload=payload, note="; ".join(filter(None, (tensor.note, note))))
+    if note:
+        tensor.note = f"{tensor.note}; {note}" if tensor.note else note
 
 
 def data_bytes(dtype: str, shape: tuple[int, ...] | None) -> int | None:
@@ -316,7 +313,7 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
-@dataclass(frozen=False, slots=True)
+@dataclass(slots=True)
 class _Cursor:
     """A place in the bytes of a header that begins at ``base`` in the file."""
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from pytest_npudump.dump.columns import TensorTable
     from pytest_npudump.dump.execution import Execution
     from pytest_npudump.dump.records import Dump, TensorRecord
 
@@ -108,9 +109,9 @@ def one_run(
     return kept, notes
 
 
-def float32_note(executions: Iterable[Execution]) -> list[str]:
+def float32_note(table: TensorTable) -> list[str]:
     """Say that tensors were read as float32 whose headers name another type; nothing where none was."""
-    if not any(COMPUTED_IN_FLOAT32 in part.note for execution in executions for part in execution.parts):
+    if not any(COMPUTED_IN_FLOAT32 in note for note in frozenset(table.columns.note)):
         return []
     note = (
         "MindSpore's CPU kernels computed some float16 or float64 operators in float32 and dumped that under "

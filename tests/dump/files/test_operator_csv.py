@@ -564,7 +564,6 @@ def test_columns_of_pieces_are_put_behind_each_other_whatever_their_kind() -> No
         count = len(values)
         told = values if any(value is not None for value in values) else None
         return TensorColumns(
-            DIGITS,
             array("q", [0] * count),
             ["input"] * count,
             list(range(count)),
@@ -574,11 +573,11 @@ def test_columns_of_pieces_are_put_behind_each_other_whatever_their_kind() -> No
             [None] * count,
             [""] * count,
             [""] * count,
-            [True] * count,
+            [DIGITS] * count,
             (None, told, *([None] * 7)),
         )
 
-    whole = TensorColumns(DIGITS)
+    whole = TensorColumns()
     pieces: list[list[float | None]] = [[1.0], [None], [2.0, None], [], [3.0]]
     for number, values in enumerate(pieces):
         whole.append(piece(values), number)
