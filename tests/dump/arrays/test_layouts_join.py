@@ -36,7 +36,7 @@ def _element(tensor: JoinedTensor, index: tuple[int, ...]) -> int:
     return int(tensor.split[tuple(place)])
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(tensor=_joined(), limit=st.integers(1, 200))
 def test_pieces_and_the_whole_hold_each_element_where_its_coordinates_say(
     tensor: JoinedTensor, limit: int

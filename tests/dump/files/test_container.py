@@ -268,7 +268,7 @@ def test_what_is_no_regular_file_is_refused_without_waiting_for_it(tmp_path: Pat
             read_container(path)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.integers(0, 250), value=st.integers(0, 255), cut=st.integers(0, 400))
 def test_damage_raises_nothing_but_a_format_error(tmp_path: Path, place: int, value: int, cut: int) -> None:
     data = bytearray((DATA / "containers" / "mixed-op").read_bytes())

@@ -496,7 +496,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(contents(), min_size=1, max_size=6))
 @example([f"{DEFAULT}\nInput,0,8,DT_INT64,ND,2,9007199254740993,-9007199254740993,0,2,0,0,0\n".encode()])
 @example(

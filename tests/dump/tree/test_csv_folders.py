@@ -82,7 +82,7 @@ def table(dump: Dump) -> tuple[object, ...] | str:
     return (*plain, found.values.tobytes(), found.known.tobytes(), found.digits.tobytes())
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(files, min_size=1, max_size=9))
 def test_in_columns_a_dump_is_what_it_is_file_by_file(
     tmp_path: Path,
