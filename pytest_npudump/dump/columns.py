@@ -1,6 +1,8 @@
-"""The tensors of a dump in columns: a hundred thousand are a few lists, not as many objects.
+"""What files say of tensors, in rows as readers have it, and the tensors of a dump in columns.
 
-A record is a view of one row, made where one is looked at.
+An execution is an operator's tensors as one file (or one record in it) has them, before keys are given. A
+hundred thousand tensors are a few lists, not as many objects: a record is a view of one row, made where one
+is looked at.
 """
 
 from __future__ import annotations
@@ -8,21 +10,105 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import repeat
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from pytest_npudump.dump.execution import TensorPart
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_npudump.dump.names import Place
+    from pytest_npudump.dump.names import DumpFile, DumpName, Place
     from pytest_npudump.dump.records import Payload
+
+
+COMPUTED_IN_FLOAT32 = "computed and stored as float32"
+"""How the note on a tensor begins that MindSpore's CPU kernels wrote under the header of another type."""
+
+
+class TensorPart(NamedTuple):
+    """One tensor of one file; the attributes are those of ``TensorRecord``.
+
+    A tuple, because it takes a quarter of the time of a frozen dataclass and there is one for each record.
+
+    ``dtype`` is a name after :mod:`pytest_npudump.dump.dtypes`, or the producer's own word in lower
+    case where that is none of them; ``shape`` is None where it is unknown, ``()`` for a scalar.
+    """
+
+    io: str
+    slot: int
+    dtype: str
+    shape: tuple[int, ...] | None
+    format: str = ""
+    size: int | None = None
+    stats: Stats | None = None
+    note: str = ""
+    payload: Payload | None = None
+    original_shape: tuple[int, ...] | None = None
+    sub_format: int = 0
+    digest: str = ""
+
+
+def with_projections_of(told: Stats, own: Stats | None) -> Stats:
+    """Return what a producer told, with the projections among the statistics that were computed here."""
+    if own is None or own.projections is None:
+        return told
+    return replace(told, projections=own.projections)
+
+
+IO_ORDER = {"input": 0, "output": 1, "buffer": 2, "workspace": 3}
+_ONE_TENSOR_A_FILE = frozenset({"mindspore", "torchair"})
+"""``DumpName.kind`` of files that hold one tensor of an execution."""
+
+
+class Execution(NamedTuple):
+    """One execution of an operator, or the part of it that one file holds.
+
+    Attributes:
+        place: what the directories say.
+        path: the file; of a pair, the one with the tensors.
+        op_type: operator type; "" where unknown.
+        layer: operator name; ``raw`` tells whether from a header, else as sanitised in file names.
+        time: microseconds since the epoch; 0 where unknown.
+        task, stream: ids; None where unknown.
+        parts: its tensors.
+        thread: (context, thread, device) of an FFTS+ slice, or None.
+        single: one tensor of several files or rows that make up the execution.
+    """
+
+    place: Place
+    path: Path
+    op_type: str
+    layer: str
+    raw: bool
+    time: int
+    task: int | None
+    stream: int | None
+    parts: tuple[TensorPart, ...]
+    thread: tuple[int, int, int] | None = None
+    single: bool = False
+
+
+def named_execution(file: DumpFile, name: DumpName, parts: tuple[TensorPart, ...]) -> Execution:
+    """Return the execution that a file's name tells of."""
+    return Execution(
+        file.place,
+        file.path,
+        name.op_type,
+        name.op_name,
+        False,  # noqa: FBT003 - positional for speed: one for each of 10,000 files
+        name.time,
+        name.task,
+        name.stream,
+        parts,
+        name.ffts,
+        name.kind in _ONE_TENSOR_A_FILE,
+    )
+
 
 FIELDS = ("count", "max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf", "zero")
 """The fields of ``Stats`` that are a column of :attr:`TensorColumns.stats`, in their order."""

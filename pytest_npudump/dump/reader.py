@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from pytest_npudump.dump.execution import Execution, TensorPart
+    from pytest_npudump.dump.columns import Execution, TensorPart
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.dump.tree.find import TableFolder, Tree
 

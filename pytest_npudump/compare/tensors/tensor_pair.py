@@ -18,7 +18,7 @@ from pytest_npudump.compare.tensors.difference import (
 )
 from pytest_npudump.dump.arrays.decode import coded_tensor, load, packed_tensor, why_opaque
 from pytest_npudump.dump.arrays.layouts import LayoutError, has_axes, host_values, is_private
-from pytest_npudump.dump.execution import with_projections_of
+from pytest_npudump.dump.columns import with_projections_of
 from pytest_npudump.dump.filebytes import c_order_chunks, raw_bytes
 from pytest_npudump.dump.records import Stats, TensorRecord
 from pytest_npudump.dump.stats.tensor import payload_stats

@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
+from pytest_npudump.dump.columns import Execution, TensorPart, with_projections_of
 from pytest_npudump.dump.dtypes import BY_GE, BY_NAME, BY_PROTO, format_name, sub_format
-from pytest_npudump.dump.execution import Execution, TensorPart, with_projections_of
 from pytest_npudump.dump.filebytes import RawFile, open_raw
 from pytest_npudump.dump.files.formats import TLV_MAGIC
 from pytest_npudump.dump.files.mapping import alias, nameless

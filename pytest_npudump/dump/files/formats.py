@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from pytest_npudump.dump.execution import Execution, TensorPart
+    from pytest_npudump.dump.columns import Execution, TensorPart
     from pytest_npudump.dump.names import DumpFile, DumpName
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.errors import FormatError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.execution import IO_ORDER, Execution, TensorPart
+from pytest_npudump.dump.columns import IO_ORDER, Execution, TensorPart
 from pytest_npudump.dump.files.formats import format_of, start_of
 from pytest_npudump.dump.stats.tensor import file_stats, with_stats
 from pytest_npudump.errors import FormatError

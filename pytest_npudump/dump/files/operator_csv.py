@@ -27,8 +27,7 @@ from operator import lt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.dump.columns import UNTOLD, Column, TensorColumns
-from pytest_npudump.dump.execution import named_execution
+from pytest_npudump.dump.columns import UNTOLD, Column, TensorColumns, named_execution
 from pytest_npudump.dump.files.stats_cells import (
     DIGESTS,
     DIGITS,
@@ -55,7 +54,7 @@ from pytest_npudump.errors import FormatError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_npudump.dump.execution import Execution, TensorPart
+    from pytest_npudump.dump.columns import Execution, TensorPart
     from pytest_npudump.dump.files.formats import Job
     from pytest_npudump.dump.names import DumpFile
 

@@ -12,8 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.dtypes import ALL
-from pytest_npudump.dump.execution import dtype_name
+from pytest_npudump.dump.dtypes import ALL, dtype_name
 from pytest_npudump.dump.records import Stats
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.execution import Execution, TensorPart
+from pytest_npudump.dump.columns import Execution, TensorPart
 from pytest_npudump.dump.files.stats_cells import (
     DIGESTS,
     NO_VALUE,

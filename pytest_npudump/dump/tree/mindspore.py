@@ -12,7 +12,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.execution import COMPUTED_IN_FLOAT32, with_projections_of
+from pytest_npudump.dump.columns import COMPUTED_IN_FLOAT32, with_projections_of
 from pytest_npudump.dump.names import Place, read_place
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.textfile import read_small
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from pytest_npudump.dump.columns import TensorTable
-    from pytest_npudump.dump.execution import Execution
+    from pytest_npudump.dump.columns import Execution, TensorTable
     from pytest_npudump.dump.records import Dump, TensorRecord
 
 _ORDER_FILE = re.compile(r"(?:(?P<above>.*)/)?execution_order/ms_global_execution_order_graph_\d+\.csv")

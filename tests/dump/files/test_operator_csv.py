@@ -21,7 +21,7 @@ from pytest_npudump.dump.records import Stats
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
-    from pytest_npudump.dump.execution import TensorPart
+    from pytest_npudump.dump.columns import TensorPart
 
 DATA = Path(__file__).parents[2] / "data" / "trees"
 BASE = "Input/Output,Index,Data Size,Data Type,Format,Shape"

@@ -15,7 +15,7 @@ from pytest_npudump.dump.records import Stats
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
-    from pytest_npudump.dump.execution import Execution
+    from pytest_npudump.dump.columns import Execution
 
 DATA = Path(__file__).parents[2] / "data" / "trees"
 BASE = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape"
