@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).absolute().parents[2]
 PACKAGE = "pytest_npudump"
-ROOMS = ("compare", "golden", "record", "dump/table.py", "dump/records.py", "regression")
+ROOMS = ("compare", "golden", "record", "dump/columns.py", "dump/table.py", "dump/records.py", "regression")
 ALSO = {"regression": ["tests/plugin/runtest/test_main_flow.py"], "dump": ["tests/golden/content"]}
 """Tests beside those of a room's own folder."""
 TURNED = {

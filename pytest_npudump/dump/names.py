@@ -57,10 +57,7 @@ _BRIEF = re.compile(
     _FLAGS,
 )
 _CAPTURE = re.compile(rf"(?P<type>[^.]+)\.(?P<name>.+)\.(?P<number>\d+){_IDS}(?:\.FFTSPLUS{_SLICE})?", _FLAGS)
-_DOTTED = re.compile(
-    rf"(?P<type>[^.]+)\.(?P<name>.+){_IDS}(?:\.4{_SLICE})?(?P<suffix>\.csv)?",
-    _FLAGS,
-)
+_DOTTED = re.compile(rf"(?P<type>[^.]+)\.(?P<name>.+){_IDS}(?:\.4{_SLICE})?(?P<suffix>\.csv)?", _FLAGS)
 _EXCEPTION = re.compile(r"(?P<type>[^.]+)\.(?P<name>.+)\.(?P<task>\d+)\.(?P<time>\d{17})", _FLAGS)
 _CALLBACK = re.compile(
     r"(?P<name>.+)\.(?P<stream>\d+)\.(?P<task>\d+)(?P<core>\.\d+\.\d+)\.(?P<time>\d{17})", _FLAGS

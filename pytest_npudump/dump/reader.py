@@ -154,9 +154,7 @@ def _read_folders(
     return keyed(files_of(folders), tensors)
 
 
-def _read_tables(
-    jobs: Sequence[tuple[str, Sequence[str]]],
-) -> list[tuple[TensorColumns, list[FormatError]]]:
+def _read_tables(jobs: Sequence[tuple[str, Sequence[str]]]) -> list[tuple[TensorColumns, list[FormatError]]]:
     return [read_operator_csv(directory, names) for directory, names in jobs]
 
 

@@ -49,7 +49,7 @@ def _resident() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) >> 10
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "pieces", [chunks, lambda array: c_order_chunks(array, 1 << 17, flat=True)], ids=["memory", "c order"]
 )
 def test_a_large_tensor_is_read_without_being_held(
@@ -101,7 +101,7 @@ def test_bytes_of_a_file_that_has_changed_are_refused_whatever_their_number(
         raw_bytes(Payload(path, 5, nbytes))
 
 
-@pytest.mark.parametrize("nbytes", [0, 1, 1 << 14, (1 << 14) + 1])
+@pytest.mark.each("nbytes", [0, 1, 1 << 14, (1 << 14) + 1])
 def test_bytes_of_a_payload_are_those_of_the_file_and_read_only(nbytes: int, tmp_path: Path) -> None:
     content = np.random.default_rng(0).bytes(1 << 15)
     (tmp_path / "file").write_bytes(content)

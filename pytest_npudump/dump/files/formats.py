@@ -153,8 +153,7 @@ FORMATS = (
         begins=lambda _path, start: start[8:] == TLV_MAGIC or start[8:10] == _PROTOBUF_START,
     ),
     Format(
-        "offered",
-        begins=lambda path, start: not is_short_name(path) and format_of(path, start) is not None,
+        "offered", begins=lambda path, start: not is_short_name(path) and format_of(path, start) is not None
     ),
 )
 """The first that takes a file has it, so those of other packages come last."""

@@ -490,10 +490,6 @@ def add_histogram(totals: Totals, values: np.ndarray, counts: Iterable[int], *, 
             squares.append(value * value * times)
         else:
             nan = math.isnan(value)
-            totals.add_special(
-                times if nan else 0,
-                times if value < 0 else 0,
-                times if value > 0 else 0,
-            )
+            totals.add_special(times if nan else 0, times if value < 0 else 0, times if value > 0 else 0)
     total = math.fsum(sums)
     totals.add_sums(int(total) if integer else total, math.fsum(squares))

@@ -143,11 +143,7 @@ class _Complex(Accumulator):
         """Return the totals: the magnitudes' squares are those of the parts, and there is no order."""
         parts = self._totals
         return replace(
-            self._whole,
-            squares=parts.squares,
-            pos_inf=parts.pos_inf,
-            neg_inf=parts.neg_inf,
-            ordered=False,
+            self._whole, squares=parts.squares, pos_inf=parts.pos_inf, neg_inf=parts.neg_inf, ordered=False
         )
 
 

@@ -283,7 +283,7 @@ def test_damage_raises_nothing_but_a_format_error(tmp_path: Path, place: int, va
             assert tensor.payload.offset + tensor.payload.nbytes <= len(data)
 
 
-@pytest.mark.parametrize(("size", "shape"), [(4, ()), (32, ()), (512, ()), (400, None), (4096, None)])
+@pytest.mark.each(("size", "shape"), [(4, ()), (32, ()), (512, ()), (400, None), (4096, None)])
 def test_no_shape_is_that_of_a_scalar_only_where_the_bytes_are_of_one_element(
     tmp_path: Path, size: int, shape: tuple[int, ...] | None
 ) -> None:

@@ -33,11 +33,7 @@ if TYPE_CHECKING:
 
 BLOCK = 16_384
 FLOATS = [
-    np.float16,
-    np.float32,
-    np.float64,
-    ml_dtypes.bfloat16,
-    ml_dtypes.float8_e4m3fn,
+    *(np.float16, np.float32, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn),
     ml_dtypes.float8_e5m2,
 ]
 INTS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.bool_]
@@ -136,7 +132,7 @@ def test_integers_are_exact(array: np.ndarray) -> None:
     assert list(project(array)) == truth(array.tolist())
 
 
-@pytest.mark.parametrize(("dtype", "code"), [(np.uint8, 255), (np.int8, -128), (np.uint16, 65_535)])
+@pytest.mark.each(("dtype", "code"), [(np.uint8, 255), (np.int8, -128), (np.uint16, 65_535)])
 def test_columns_of_the_largest_integers_do_not_overflow(dtype: type, code: int) -> None:
     alike = np.where(SIGNS[0] > 0, code, 0).astype(dtype)  # all that the first projection adds
     assert project(alike) == tuple(SIGNS[:, alike != 0].sum(axis=1) * code)
@@ -334,7 +330,7 @@ def test_what_statistics_hide_is_seen(fault: object, shape: tuple[int, int]) -> 
     assert 0.3 * away < distance(project(array), project(changed)) < 2 * away
 
 
-@pytest.mark.parametrize("size", [30, 500, 5_000, 60_000])
+@pytest.mark.each("size", [30, 500, 5_000, 60_000])
 def test_distance_estimates_the_l2norm_of_the_difference(size: int) -> None:
     ratios = []
     for seed in range(300):

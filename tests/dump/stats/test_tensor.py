@@ -22,11 +22,7 @@ from pytest_npudump.dump.stats.tensor import ACL_TYPES, payload_stats, tensor_st
 DATA = Path(__file__).parents[2] / "data" / "dump"
 
 FLOATS = [
-    np.float16,
-    np.float32,
-    np.float64,
-    ml_dtypes.bfloat16,
-    ml_dtypes.float8_e5m2,
+    *(np.float16, np.float32, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2),
     ml_dtypes.float8_e4m3fn,
 ]
 INTS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
@@ -181,7 +177,7 @@ def test_zeros_of_both_signs_are_counted(dtype: Any, positive: int, negative: in
     assert tensor_stats(array).zero == positive + negative
 
 
-@pytest.mark.parametrize("value", [1e308, 1e200, 1e-200, 5e-324])
+@pytest.mark.each("value", [1e308, 1e200, 1e-200, 5e-324])
 def test_squares_of_float64_outside_its_range(value: float) -> None:
     found = tensor_stats(np.full(10000, value))
     assert found.avg == pytest.approx(value, rel=1e-12)
@@ -197,16 +193,11 @@ def test_sums_of_integers_beyond_64_bits_are_exact() -> None:
 def test_an_empty_tensor() -> None:
     found = tensor_stats(np.zeros((0, 3), np.float32))
     assert (found.count, found.max, found.min, found.avg, found.l2norm, found.nan) == (
-        0,
-        None,
-        None,
-        None,
-        0.0,
-        0,
+        *(0, None, None, None, 0.0, 0),
     )
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int16, np.int8])
+@pytest.mark.each("dtype", [np.float16, np.float32, np.int16, np.int8])
 def test_views_of_any_strides_and_alignment(dtype: Any) -> None:
     base = np.random.default_rng(0).integers(-50, 50, (40, 30, 20)).astype(dtype)
     raw = np.frombuffer(b"x" + base.tobytes(), np.uint8)[1:].view(dtype).reshape(base.shape)
@@ -236,7 +227,7 @@ def test_a_type_without_numbers_is_refused() -> None:
             tensor_stats(array)
 
 
-@pytest.mark.parametrize("name", ["float32", "float16", "float64"])
+@pytest.mark.each("name", ["float32", "float16", "float64"])
 def test_acl_ignores_nan_but_in_the_first_place(name: str) -> None:
     first = tensor_stats(np.array([math.nan, 1, math.inf, -math.inf, 2], name), acl=True)
     assert math.isnan(first.max)

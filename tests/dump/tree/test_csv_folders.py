@@ -85,9 +85,7 @@ def table(dump: Dump) -> tuple[object, ...] | str:
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(files, min_size=1, max_size=9))
 def test_in_columns_a_dump_is_what_it_is_file_by_file(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    dump: list[tuple[str, str, list[tuple[str, str]], str]],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dump: list[tuple[str, str, list[tuple[str, str]], str]]
 ) -> None:
     shutil.rmtree(tmp_path)
     write(tmp_path, dump)

@@ -66,10 +66,7 @@ def test_a_hashed_name_whose_mapping_was_lost_is_read_by_its_content_or_reported
     touch(tmp_path, "0/410769277.npy", content=b"\x93NUMPY")
     tree = find_files(tmp_path)
     assert [file.path.name for file in tree.files] == ["3343330985831579852"]
-    assert {Path(problem.path).name for problem in tree.problems} == {
-        "3343330985831579853",
-        "410769277.npy",
-    }
+    assert {Path(problem.path).name for problem in tree.problems} == {"3343330985831579853", "410769277.npy"}
 
 
 def test_a_mapping_that_cannot_be_read_is_a_problem_and_a_file_it_misses_a_note(tmp_path: Path) -> None:
@@ -177,7 +174,7 @@ def test_names_that_are_no_utf_8_are_taken(tmp_path: Path) -> None:
     assert file.name.op_name == "b\udcff"
 
 
-@pytest.mark.parametrize("kinds", [("csv", "tensor"), ("tensor", "csv"), ("csv", "csv", "tensor", "csv")])
+@pytest.mark.each("kinds", [("csv", "tensor"), ("tensor", "csv"), ("csv", "csv", "tensor", "csv")])
 def test_folders_of_statistics_beside_one_of_tensors_give_their_files_in_the_order_of_their_paths(
     kinds: tuple[str, ...], tmp_path: Path
 ) -> None:

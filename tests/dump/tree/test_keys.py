@@ -357,10 +357,7 @@ def test_what_a_record_has_of_a_csv_and_of_a_tensor_file(tmp_path: Path) -> None
             ["c:output.0=1", "a#model=net:output.0=2"],
         ),
         (
-            [
-                ("20260101010101/0/net/1/0/A.a.1.2.T0.csv", 1),
-                ("20260101020202/0/net/1/0/A.a.1.2.T9", "a"),
-            ],
+            [("20260101010101/0/net/1/0/A.a.1.2.T0.csv", 1), ("20260101020202/0/net/1/0/A.a.1.2.T9", "a")],
             "two runs",
             ["a:output.0=1"],
         ),

@@ -108,7 +108,7 @@ def test_the_latest_of_two_runs_is_read_whole_and_alone() -> None:
     assert any("latest of 2 runs" in note for note in dump.notes)
 
 
-@pytest.mark.parametrize("without", ["parameters", "global execution order"])
+@pytest.mark.each("without", ["parameters", "global execution order"])
 def test_two_runs_are_found_by_either_of_two_signs(tmp_path: Path, without: str) -> None:
     root = tmp_path / "dump"
     shutil.copytree(DATA / "mindspore-two_runs_same_path", root)
@@ -189,7 +189,7 @@ def save_float32_as(descr: str, path: Path, values: list[float]) -> np.ndarray:
     return array
 
 
-@pytest.mark.parametrize(("descr", "name"), [("<f2", "Float16"), ("<f8", "Float64")])
+@pytest.mark.each(("descr", "name"), [("<f2", "Float16"), ("<f8", "Float64")])
 def test_float32_under_the_header_of_another_float_is_read_as_what_it_is_and_noted(
     tmp_path: Path, descr: str, name: str
 ) -> None:
