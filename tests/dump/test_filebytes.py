@@ -26,7 +26,7 @@ from pytest_npudump.errors import FormatError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_MEBIBYTES = 96
+_MEBIBYTES = 64
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -104,6 +104,7 @@ def test_worked_example_of_the_documentation_holds() -> None:
     assert project(array) == expected == (-89, -111, -109, 91, 91, -111, 91, -109)
 
 
+@settings(max_examples=25)
 @given(
     st.sampled_from(FLOATS).flatmap(
         lambda dtype: hnp.arrays(
@@ -120,6 +121,7 @@ def test_floats_are_within_the_bound_of_the_definition(array: np.ndarray) -> Non
     assert project(array) == pytest.approx(truth(values), rel=0, abs=allowed)
 
 
+@settings(max_examples=20)
 @given(
     st.sampled_from(INTS).flatmap(
         lambda dtype: hnp.arrays(
@@ -230,9 +232,8 @@ def test_parts_of_complex_numbers_stand_for_numbers_each() -> None:
 
 
 def test_sums_beyond_float32_are_added_up_in_float64() -> None:
-    array = np.full(2 * BLOCK, 3e38, np.float32)
-    expected = [3e38 * sum(sign(k, i) for i in range(2 * BLOCK)) for k in range(8)]
-    assert project(array) == pytest.approx(expected, rel=1e-6)
+    array = np.full(SIGNS.shape[1], 3e38, np.float32)
+    assert project(array) == pytest.approx((3e38 * SIGNS.sum(axis=1)).tolist(), rel=1e-6)
 
 
 def test_both_parts_of_complex_numbers_are_elements() -> None:
@@ -330,7 +331,7 @@ def test_what_statistics_hide_is_seen(fault: object, shape: tuple[int, int]) -> 
     assert 0.3 * away < distance(project(array), project(changed)) < 2 * away
 
 
-@pytest.mark.each("size", [30, 500, 5_000, 60_000])
+@pytest.mark.each("size", [30, 500, 5_000, 20_000])
 def test_distance_estimates_the_l2norm_of_the_difference(size: int) -> None:
     ratios = []
     for seed in range(300):
