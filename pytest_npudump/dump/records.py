@@ -240,8 +240,8 @@ class Dump:
 
     Attributes:
         root: directory it was read from.
-        records: one a tensor, in execution order (time of the dump, task id, inputs before outputs): a table of
-            columns as it was read, or a tuple.
+        records: one a tensor, in execution order (time of the dump, task id, inputs before outputs): a table
+            of columns as it was read, or a tuple.
         problems: files that could not be read; a dump with problems must not pass for a good one.
         notes: what a reader decided that a user may want to know.
         raw_names: whether the layers' names are raw (from headers) rather than sanitised (from file names).
