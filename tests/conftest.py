@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_npudump.dump.dtypes import ALL
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.dump.values.dtypes import ALL
 from pytest_npudump.settings import CI_VARIABLES, Settings
 
 if TYPE_CHECKING:

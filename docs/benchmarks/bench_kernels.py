@@ -23,7 +23,7 @@ import ml_dtypes
 import numpy as np
 
 from pytest_npudump.compare.tensors.difference import compare_tensors
-from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES, file_pieces
+from pytest_npudump.dump.filebytes import CHUNK_BYTES, file_pieces
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats.tensor import payload_stats, tensor_stats
 

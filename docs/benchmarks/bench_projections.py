@@ -29,7 +29,7 @@ import numpy as np
 from samples import STAMP, STEP, write_tensor
 from test_projections import signs
 
-from pytest_npudump.dump.bytes.chunks import chunks
+from pytest_npudump.dump.filebytes import chunks
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats.projections import array_projector
 from pytest_npudump.dump.stats.tensor import Projected, array_accumulator, payload_stats

@@ -139,8 +139,8 @@ def _packed(name: str, nbytes: int, folder: Path, rounds: int) -> list[float]:
     """GB/s of files: statistics, of equal data, of every third byte off, of unrelated data."""
     from pytest_npudump.compare.tensors.tensor_pair import Pair, compare_pair
     from pytest_npudump.dump.arrays.decode import load
+    from pytest_npudump.dump.dtypes import BY_NAME
     from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
-    from pytest_npudump.dump.values.dtypes import BY_NAME
 
     rng, count = np.random.default_rng(0), nbytes * 8 // BY_NAME[name].bits
     if name == "complex32":

@@ -41,8 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from types import CodeType, FrameType
 
+
 PACKAGE = "pytest_npudump"
-ROOMS = ("compare", "golden", "record", "dump/table.py", "dump/records.py", "regression")
+ROOMS = ("compare", "golden", "record", "dump/columns.py", "dump/table.py", "dump/records.py", "regression")
 TESTS = {
     "compare": ("tests/compare",),
     "golden": ("tests/golden", "tests/record"),

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from pytest_npudump.dump.files.proto import dump_data_class
+from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.dump.files.container import dump_data_class
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.dump.values.dtypes import BY_NAME
 
 TENSORS = 200
 TENSOR_BYTES = 4 << 20

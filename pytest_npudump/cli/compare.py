@@ -27,7 +27,7 @@ from pytest_npudump.compare.stats.allowances import told_by_both
 from pytest_npudump.compare.stats.verdict import aligned_keys
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.dump.arrays.layouts import has_axes
-from pytest_npudump.dump.columns import ColumnRecords
+from pytest_npudump.dump.columns import TensorTable
 from pytest_npudump.dump.files.stats_cells import NOT_READ
 from pytest_npudump.dump.records import TensorRecord
 from pytest_npudump.dump.table import StatsTable, sanitised_key
@@ -176,7 +176,7 @@ def read_dump_side(path: Path, workers: Workers, *, latest: bool) -> Record:
 
 def _unread(path: Path, records: Sequence[TensorRecord]) -> Iterator[str]:
     """Say which columns of statistics there is no place for in a record, once for all tensors."""
-    notes = records.column("note") if isinstance(records, ColumnRecords) else [one.note for one in records]
+    notes = records.columns.note if isinstance(records, TensorTable) else [one.note for one in records]
     for note, count in Counter(note for note in notes if NOT_READ in note).items():
         yield said(
             "{path}: {note} ({count} of {all} tensors)", path=path, note=note, count=count, all=len(records)
@@ -334,6 +334,6 @@ def _other_layouts(comparison: Comparison, ours: Sequence[Any], theirs: Sequence
 
 def _formats(tensors: Sequence[Any]) -> list[str | None]:
     """The layout of each tensor of a dump; None for one that is kept beside a golden file."""
-    if isinstance(tensors, ColumnRecords):
-        return tensors.column("format")
+    if isinstance(tensors, TensorTable):
+        return [*tensors.columns.format]
     return [tensor.format if isinstance(tensor, TensorRecord) else None for tensor in tensors]

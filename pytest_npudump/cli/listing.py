@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.executors import open_workers
 from pytest_npudump.cli.common.output import columns, present
 from pytest_npudump.cli.common.source import read_source, report_problems
+from pytest_npudump.dump.dtypes import UNKNOWN
 from pytest_npudump.dump.table import shape_text
-from pytest_npudump.dump.values.dtypes import UNKNOWN
 from pytest_npudump.language.text import byte_size
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, spoken

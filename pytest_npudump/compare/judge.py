@@ -18,7 +18,7 @@ from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tensors.element_verdict import with_elements
 from pytest_npudump.compare.tolerances.numerics import AUTO, Numerics, numerics_of
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
-from pytest_npudump.dump.columns import ColumnRecords
+from pytest_npudump.dump.columns import TensorTable
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.table import STATISTICS, StatsTable, layer_of, sanitised_key, shape_of
 from pytest_npudump.language.text import first_of
@@ -240,7 +240,9 @@ def _compute_here(pairs: Sequence[Pair]) -> Iterable[Elements]:
 
 
 def _holds_elements(tensors: Sequence[Any]) -> bool:
-    return not isinstance(tensors, ColumnRecords) and any(map(_has_elements, tensors))
+    if isinstance(tensors, TensorTable):
+        return any(payload is not None for payload, *_ in tensors.columns.places.values())
+    return any(map(_has_elements, tensors))
 
 
 def _has_elements(tensor: Any) -> bool:

@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from pytest_npudump.compare.tensors.kernel import ulp_gap, unsigned_gap
-from pytest_npudump.dump.values.dtypes import is_exact
+from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:

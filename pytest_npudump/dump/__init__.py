@@ -1,7 +1,7 @@
-"""From the files of a dump to one record a tensor, whatever wrote them. Knows nothing of pytest or goldens.
+"""From the files of a dump to its tensors in columns, whatever wrote them, without pytest or goldens.
 
-``reader`` is the way in and ``records`` the result: ``tree`` finds the files and says what ran, by their
-``names`` and ``places``; ``files`` are read each to an ``execution``, through ``bytes/``; ``arrays/`` and
-``values/`` are what these mean, ``stats/`` computes statistics. ``table`` holds those of a whole dump;
-``selection`` chooses layers; ``columns``, ``batches`` and ``unguarded`` keep ten thousand tensors cheap.
+``reader`` is the way in: ``tree`` finds the files and tells what ran, by their ``names``; ``files`` are read
+through ``filebytes`` and ``textfile``. The result is a table of ``columns``, whose rows are ``records``;
+``table`` holds the statistics of a dump as arrays. ``arrays`` and ``dtypes`` are what bytes mean, ``stats``
+computes statistics, ``selection`` chooses layers; ``batches`` and ``unguarded`` keep ten thousand cheap.
 """

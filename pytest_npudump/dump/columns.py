@@ -1,6 +1,8 @@
-"""Records of statistics files in columns: a hundred thousand tensors are a few lists, not as many objects.
+"""What files say of tensors, in rows as readers have it, and the tensors of a dump in columns.
 
-A record is made where one is looked at.
+An execution is an operator's tensors as one file (or one record in it) has them, before keys are given. A
+hundred thousand tensors are a few lists, not as many objects: a record is a view of one row, made where one
+is looked at.
 """
 
 from __future__ import annotations
@@ -8,40 +10,132 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import repeat
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from pytest_npudump.dump.execution import TensorPart
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_npudump.dump.places import Place
+    from pytest_npudump.dump.names import DumpFile, DumpName, Place
+    from pytest_npudump.dump.records import Payload
 
-_FIELDS = ("count", "max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf", "zero")
-"""The fields of ``Stats`` but ``digits``, in their order."""
+
+COMPUTED_IN_FLOAT32 = "computed and stored as float32"
+"""How the note on a tensor begins that MindSpore's CPU kernels wrote under the header of another type."""
+
+
+class TensorPart(NamedTuple):
+    """One tensor of one file; the attributes are those of ``TensorRecord``.
+
+    A tuple, because it takes a quarter of the time of a frozen dataclass and there is one for each record.
+
+    ``dtype`` is a name after :mod:`pytest_npudump.dump.dtypes`, or the producer's own word in lower
+    case where that is none of them; ``shape`` is None where it is unknown, ``()`` for a scalar.
+    """
+
+    io: str
+    slot: int
+    dtype: str
+    shape: tuple[int, ...] | None
+    format: str = ""
+    size: int | None = None
+    stats: Stats | None = None
+    note: str = ""
+    payload: Payload | None = None
+    original_shape: tuple[int, ...] | None = None
+    sub_format: int = 0
+    digest: str = ""
+
+
+def with_projections_of(told: Stats, own: Stats | None) -> Stats:
+    """Return what a producer told, with the projections among the statistics that were computed here."""
+    if own is None or own.projections is None:
+        return told
+    return replace(told, projections=own.projections)
+
+
+IO_ORDER = {"input": 0, "output": 1, "buffer": 2, "workspace": 3}
+_ONE_TENSOR_A_FILE = frozenset({"mindspore", "torchair"})
+"""``DumpName.kind`` of files that hold one tensor of an execution."""
+
+
+class Execution(NamedTuple):
+    """One execution of an operator, or the part of it that one file holds.
+
+    Attributes:
+        place: what the directories say.
+        path: the file; of a pair, the one with the tensors.
+        op_type: operator type; "" where unknown.
+        layer: operator name; ``raw`` tells whether from a header, else as sanitised in file names.
+        time: microseconds since the epoch; 0 where unknown.
+        task, stream: ids; None where unknown.
+        parts: its tensors.
+        thread: (context, thread, device) of an FFTS+ slice, or None.
+        single: one tensor of several files or rows that make up the execution.
+    """
+
+    place: Place
+    path: Path
+    op_type: str
+    layer: str
+    raw: bool
+    time: int
+    task: int | None
+    stream: int | None
+    parts: tuple[TensorPart, ...]
+    thread: tuple[int, int, int] | None = None
+    single: bool = False
+
+
+def named_execution(file: DumpFile, name: DumpName, parts: tuple[TensorPart, ...]) -> Execution:
+    """Return the execution that a file's name tells of."""
+    return Execution(
+        file.place,
+        file.path,
+        name.op_type,
+        name.op_name,
+        False,  # noqa: FBT003 - positional for speed: one for each of 10,000 files
+        name.time,
+        name.task,
+        name.stream,
+        parts,
+        name.ffts,
+        name.kind in _ONE_TENSOR_A_FILE,
+    )
+
+
+FIELDS = ("count", "max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf", "zero")
+"""The fields of ``Stats`` that are a column of :attr:`TensorColumns.stats`, in their order."""
 
 Column = Sequence[Any]
 """A list, or an ``array`` of type ``d`` where all of its values are floats."""
 
+UNTOLD = -1
+"""In place of the digits of statistics where a tensor has none."""
+
+_STATS_OF, _NO_STATS = attrgetter(*FIELDS), (None,) * len(FIELDS)
+_NOWHERE = None, None, 0
+
 
 @dataclass(slots=True)
 class TensorColumns:
-    """What files of statistics say of n tensors.
+    """What files say of n tensors.
 
     Attributes:
-        digits: significant decimal digits of the statistics.
         file: the number of each tensor's file; those of one file stand in its order.
         io, slot, dtype, shape, format, size, note, digest: n values each, as ``TensorPart`` has them.
-        told: n times whether the tensor has statistics.
-        stats: a column for each of :data:`_FIELDS`; None for one that has no value of any tensor.
+        digits: significant decimal digits of the statistics, 0 for full precision; ``UNTOLD`` without any.
+        stats: a column for each of :data:`FIELDS`; None for one that has no value of any tensor.
+        places: payload, original shape and sub-format of the tensors whose bytes the dump has, by row.
+        projections: of the tensors that have any, by row.
     """
 
-    digits: int
     file: array[int] = field(default_factory=partial(array, "q"))
     io: list[str] = field(default_factory=list)
     slot: list[int] = field(default_factory=list)
@@ -51,27 +145,63 @@ class TensorColumns:
     size: list[int | None] = field(default_factory=list)
     note: list[str] = field(default_factory=list)
     digest: list[str] = field(default_factory=list)
-    told: list[bool] = field(default_factory=list)
-    stats: tuple[Column | None, ...] = (None,) * len(_FIELDS)
+    digits: list[int] = field(default_factory=list)
+    stats: tuple[Column | None, ...] = _NO_STATS
+    places: dict[int, tuple[Payload | None, tuple[int, ...] | None, int]] = field(default_factory=dict)
+    projections: dict[int, tuple[float, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, tensors: Sequence[TensorPart | TensorRecord]) -> TensorColumns:
+        """Put tensors into columns, but for files, directions and slots."""
+        stats = [one.stats for one in tensors]
+        cells = zip(*[_NO_STATS if one is None else _STATS_OF(one) for one in stats], strict=True)
+        return cls(
+            dtype=[one.dtype for one in tensors],
+            shape=[one.shape for one in tensors],
+            format=[one.format for one in tensors],
+            size=[one.size for one in tensors],
+            note=[one.note for one in tensors],
+            digest=[one.digest for one in tensors],
+            digits=[UNTOLD if one is None else one.digits or 0 for one in stats],
+            stats=tuple(None if column.count(None) == len(column) else column for column in cells)
+            or _NO_STATS,
+            places={
+                at: (one.payload, one.original_shape, one.sub_format)
+                for at, one in enumerate(tensors)
+                if one.payload is not None or one.original_shape is not None or one.sub_format
+            },
+            projections={at: one.projections for at, one in enumerate(stats) if one and one.projections},
+        )
 
     def __len__(self) -> int:
-        return len(self.io)
+        return len(self.dtype)
 
     def append(self, other: TensorColumns, first: int) -> None:
-        """Put others of the same ``digits`` behind these, their files numbered from ``first`` on."""
+        """Put others, whose bytes the dump lacks, behind these, their files numbered from ``first`` on."""
         lengths = len(self), len(other)
         self.stats = tuple(map(partial(_joined, lengths), self.stats, other.stats))
         self.file.extend(at + first for at in other.file)
-        for mine, others in zip(self._lists, other._lists, strict=True):
-            mine.extend(others)
+        for name in _LISTS:
+            getattr(self, name).extend(getattr(other, name))
 
-    @property
-    def _lists(self) -> tuple[list[Any], ...]:
-        named = (self.io, self.slot, self.dtype, self.shape, self.format, self.size)
-        return (*named, self.note, self.digest, self.told)
+    def taken(self, rows: Sequence[int]) -> TensorColumns:
+        """Return these tensors, all of them, in another order."""
+        lists = {name: [getattr(self, name)[row] for row in rows] for name in _LISTS}
+        stats = (
+            column and (array("d", cells) if isinstance(column, array) else [*cells])
+            for column, cells in ((one, map(one.__getitem__, rows) if one else ()) for one in self.stats)
+        )
+        at = {row: place for place, row in enumerate(rows)}
+        return TensorColumns(
+            array("q", map(self.file.__getitem__, rows)),
+            **lists,
+            stats=tuple(stats),
+            places={at[row]: found for row, found in self.places.items()},
+            projections={at[row]: found for row, found in self.projections.items()},
+        )
 
     def parts(self) -> dict[int, list[TensorPart]]:
-        """Return the tensors of each file that has any."""
+        """Return the tensors of each file of statistics that has any."""
         found: defaultdict[int, list[TensorPart]] = defaultdict(list)
         known = (self.io, self.slot, self.dtype, self.shape, self.format, self.size)
         stats = map(self.stats_of, range(len(self)))
@@ -81,12 +211,15 @@ class TensorColumns:
 
     def stats_of(self, at: int) -> Stats | None:
         """Return the statistics of one tensor."""
-        if not self.told[at]:
+        digits = self.digits[at]
+        if digits == UNTOLD:
             return None
-        count, high, low, avg, norm, nan, neg_inf, pos_inf, zero = (
-            None if column is None else column[at] for column in self.stats
-        )
-        return Stats(count, high, low, avg, norm, nan, neg_inf, pos_inf, zero, self.digits)
+        cells: list[Any] = [None if column is None else column[at] for column in self.stats]
+        cells += digits or None, self.projections.get(at)
+        return Stats(*cells)
+
+
+_LISTS = tuple(one.name for one in fields(TensorColumns) if one.type.startswith("list"))
 
 
 def _joined(lengths: tuple[int, int], one: Column | None, other: Column | None) -> Column | None:
@@ -118,20 +251,22 @@ class FileColumns:
 
     Attributes:
         places: what directories say.
-        folder: which of ``places`` (and of ``directories``) a file is in.
+        directories: their paths; none where those of files are known.
+        folder: which of ``places`` and of ``directories`` a file is in.
+        name: of the file, or its path.
         op_type, layer, task, stream, time: as ``Execution`` has them.
         raw: files whose layer is known by its raw name.
         single: files with one tensor of several that make up the execution.
         thread: slices of an operator, by file.
         call: the process's counter of eager calls, by file.
-        name: of the file, where records are made of columns.
-        directories: paths as text; the same.
         qualifiers: what each directory adds to the keys of its tensors.
         turn: of the files that are not the first execution of their layer, which one they are.
     """
 
     places: list[Place] = field(default_factory=list)
+    directories: list[str] = field(default_factory=list)
     folder: list[int] = field(default_factory=list)
+    name: list[str | Path] = field(default_factory=list)
     op_type: list[str] = field(default_factory=list)
     layer: list[str] = field(default_factory=list)
     task: list[int | None] = field(default_factory=list)
@@ -141,30 +276,24 @@ class FileColumns:
     single: set[int] = field(default_factory=set)
     thread: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     call: dict[int, int] = field(default_factory=dict)
-    name: list[str] = field(default_factory=list)
-    directories: list[str] = field(default_factory=list)
     qualifiers: list[Qualifiers] = field(default_factory=list)
     turn: dict[int, int] = field(default_factory=dict)
 
 
-class ColumnRecords(Sequence[TensorRecord]):
-    """Records of a dump of nothing but statistics files: as a tuple of them, made where one is looked at."""
+class TensorTable(Sequence[TensorRecord]):
+    """All tensors of a dump, in execution order: as a tuple of records, made where one is looked at.
 
-    def __init__(self, files: FileColumns, tensors: TensorColumns, rows: Sequence[int]) -> None:
-        """Take columns.
+    Args:
+        files: where the tensors come from.
+        columns: what is known of them.
+    """
 
-        Args:
-            files: where the tensors come from.
-            tensors: what is known of them.
-            rows: which tensor of ``tensors`` is which record.
-        """
-        self._files = files
-        self._tensors = tensors
-        self._rows = rows
-        self._file = tensors.file
+    def __init__(self, files: FileColumns, columns: TensorColumns) -> None:
+        self.files, self.columns = files, columns
+        self._made: dict[int, TensorRecord] = {}
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.columns)
 
     @overload
     def __getitem__(self, index: int) -> TensorRecord: ...
@@ -173,15 +302,15 @@ class ColumnRecords(Sequence[TensorRecord]):
     def __getitem__(self, index: slice) -> Sequence[TensorRecord]: ...
 
     def __getitem__(self, index: int | slice) -> TensorRecord | Sequence[TensorRecord]:
-        rows = self._rows[index]
+        rows = range(len(self))[index]
         return self._record(rows) if isinstance(rows, int) else tuple(map(self._record, rows))
 
     def __iter__(self) -> Iterator[TensorRecord]:
-        return map(self._record, self._rows)
+        return map(self._record, range(len(self)))
 
     def __eq__(self, other: object) -> bool:
         """Whether ``other`` is a sequence of the same records."""
-        if not isinstance(other, (tuple, ColumnRecords)):
+        if not isinstance(other, (tuple, TensorTable)):
             return NotImplemented
         return len(self) == len(other) and all(map(TensorRecord.__eq__, self, other))
 
@@ -190,23 +319,10 @@ class ColumnRecords(Sequence[TensorRecord]):
     @cached_property
     def texts(self) -> tuple[str, ...]:
         """Texts of the keys."""
-        tensors, file_of, heads = self._tensors, self._file, self._heads()
-        tails: dict[tuple[str, int], str] = {}
-        texts = []
-        for row in self._rows:
-            tensor = tensors.io[row], tensors.slot[row]
-            tail = tails.get(tensor)
-            if tail is None:
-                tail = tails[tensor] = f":{tensor[0]}.{tensor[1]}"
-            texts.append(heads[file_of[row]] + tail)
-        return tuple(texts)
-
-    def _heads(self) -> list[str]:
-        """Texts of the keys without direction and slot, a text a file."""
-        files = self._files
+        files, columns = self.files, self.columns
         names: dict[str, str] = {}
         qualifiers: dict[tuple[int, int], str] = {}
-        heads = []
+        heads = []  # texts without direction and slot, a text a file
         for at, (layer, folder) in enumerate(zip(files.layer, files.folder, strict=True)):
             turn = files.turn.get(at, 0)
             name, where = names.get(layer), qualifiers.get((folder, turn))
@@ -215,66 +331,51 @@ class ColumnRecords(Sequence[TensorRecord]):
                 name = names[layer] = key.name_text
                 where = qualifiers[folder, turn] = key.qualifiers_text
             heads.append(name + where)
-        return heads
-
-    @property
-    def layers(self) -> Sequence[str]:
-        """Names of the layers, those of further tensors of one file left out, in no order."""
-        return self._files.layer
-
-    def column(self, name: str) -> list[Any]:
-        """Return ``dtype``, ``shape``, ``format``, ``note``, ``digest`` or ``told`` of all records."""
-        return self._taken(getattr(self._tensors, name))
+        tails: dict[tuple[str, int], str] = {}
+        texts = []
+        for file, tensor in zip(columns.file, zip(columns.io, columns.slot, strict=True), strict=True):
+            tail = tails.get(tensor)
+            if tail is None:
+                tail = tails[tensor] = f":{tensor[0]}.{tensor[1]}"
+            texts.append(heads[file] + tail)
+        return tuple(texts)
 
     @property
     def op_types(self) -> list[str]:
-        """Operator types of all records."""
-        found = self._files.op_type
-        return [found[self._file[row]] for row in self._rows]
-
-    def statistic(self, field: str) -> Column | None:
-        """Return one of :data:`_FIELDS` of all records; None where none of them has a value."""
-        column = self._tensors.stats[_FIELDS.index(field)]
-        if isinstance(column, array):
-            return column if self._in_order else array("d", map(column.__getitem__, self._rows))
-        return None if column is None else self._taken(column)
-
-    @property
-    def digits(self) -> int:
-        """Significant decimal digits of the statistics."""
-        return self._tensors.digits
-
-    @property
-    def _in_order(self) -> bool:
-        return isinstance(self._rows, range)
-
-    def _taken(self, column: Column) -> list[Any]:
-        return list(column if self._in_order else map(column.__getitem__, self._rows))
-
-    def _key(self, row: int) -> TensorKey:
-        files, at = self._files, self._file[row]
-        return TensorKey(
-            files.layer[at],
-            self._tensors.io[row],
-            self._tensors.slot[row],
-            files.turn.get(at, 0),
-            *files.qualifiers[files.folder[at]],
-        )
+        """Operator types of all tensors."""
+        return [*map(self.files.op_type.__getitem__, self.columns.file)]
 
     def _record(self, row: int) -> TensorRecord:
-        files, tensors, at = self._files, self._tensors, self._file[row]
-        return TensorRecord(
-            self._key(row),
-            files.op_type[at],
-            tensors.dtype[row],
-            tensors.shape[row],
-            Path(files.directories[files.folder[at]], files.name[at]),
-            tensors.format[row],
-            tensors.size[row],
-            tensors.stats_of(row),
-            files.time[at],
-            files.task[at],
-            files.stream[at],
-            note=tensors.note[row],
-            digest=tensors.digest[row],
-        )
+        found = self._made.get(row)
+        if found is None:
+            files, tensors = self.files, self.columns
+            at = tensors.file[row]
+            folder, path = files.folder[at], files.name[at]
+            payload, original_shape, sub_format = tensors.places.get(row, _NOWHERE)
+            if payload is not None and payload.kind != "raw":
+                path = payload.path
+            found = self._made[row] = TensorRecord(
+                TensorKey(
+                    files.layer[at],
+                    tensors.io[row],
+                    tensors.slot[row],
+                    files.turn.get(at, 0),
+                    *files.qualifiers[folder],
+                ),
+                files.op_type[at],
+                tensors.dtype[row],
+                tensors.shape[row],
+                Path(files.directories[folder], path) if isinstance(path, str) else path,
+                tensors.format[row],
+                tensors.size[row],
+                tensors.stats_of(row),
+                files.time[at],
+                files.task[at],
+                files.stream[at],
+                payload,
+                original_shape,
+                sub_format,
+                tensors.note[row],
+                tensors.digest[row],
+            )
+        return found

@@ -10,13 +10,11 @@ from pytest_npudump.dump.batches import run_batches
 from pytest_npudump.dump.columns import TensorColumns
 from pytest_npudump.dump.files.formats import BY_NAME, Job
 from pytest_npudump.dump.files.operator_csv import read_files, read_operator_csv
-from pytest_npudump.dump.files.stats_cells import DIGITS
 from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.tree import mindspore
 from pytest_npudump.dump.tree.find import find_files
-from pytest_npudump.dump.tree.jobs import jobs_of
-from pytest_npudump.dump.tree.keys import records_of, table_records
-from pytest_npudump.dump.tree.runs import select_run
+from pytest_npudump.dump.tree.jobs import jobs_of, select_run
+from pytest_npudump.dump.tree.keys import files_of, keyed, records_of
 from pytest_npudump.errors import EmptyDumpError, FormatError
 from pytest_npudump.language.text import first_of, typed
 
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from pytest_npudump.dump.execution import Execution, TensorPart
+    from pytest_npudump.dump.columns import Execution, TensorPart
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.dump.tree.find import TableFolder, Tree
 
@@ -128,7 +126,7 @@ def read_dump(
         root,
         records,
         tuple(problems),
-        (*tree.notes, *notes, *shared, *mindspore.float32_note(executions), *_left_out(tree)),
+        (*tree.notes, *notes, *shared, *mindspore.float32_note(records), *_left_out(tree)),
         raw_names=bool(executions) and all(execution.raw for execution in executions),
     )
 
@@ -146,19 +144,17 @@ def _read_folders(
         for at in range(0, len(folder.names), _BATCH)
     ]
     count = sum(len(names) for _, names in jobs)
-    tensors, done = TensorColumns(DIGITS), 0
+    tensors, done = TensorColumns(), 0
     for batch, results in run(_read_tables, jobs, [_TABLE_BYTES * len(names) for _, names in jobs]):
         for (_, names), (columns, failed) in zip(batch, results, strict=True):
             tensors.append(columns, done)
             problems += failed
             done += len(names)
             progress(done, count)
-    return table_records(folders, tensors)
+    return keyed(files_of(folders), tensors)
 
 
-def _read_tables(
-    jobs: Sequence[tuple[str, Sequence[str]]],
-) -> list[tuple[TensorColumns, list[FormatError]]]:
+def _read_tables(jobs: Sequence[tuple[str, Sequence[str]]]) -> list[tuple[TensorColumns, list[FormatError]]]:
     return [read_operator_csv(directory, names) for directory, names in jobs]
 
 

@@ -1,7 +1,7 @@
 """What a dump says, whatever wrote it: one record a tensor, under one key type.
 
-Readers of every format produce these, and everything else (golden files, comparison, reports) knows
-only these.
+A record is a row of the table that readers of every format give; everything else (golden files, comparison,
+reports) knows only these.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class TensorRecord:
     Attributes:
         key: which tensor.
         op_type: operator type, ``Conv2D``; "" where unknown.
-        dtype: name after :mod:`pytest_npudump.dump.values.dtypes`; ``-`` where unknown.
+        dtype: name after :mod:`pytest_npudump.dump.dtypes`; ``-`` where unknown.
         shape: as on the device; None where unknown.
         format: layout name such as ``NCHW``; "" where unknown.
         size: bytes the producer says the tensor has, alignment included; None where unknown.
@@ -240,8 +240,8 @@ class Dump:
 
     Attributes:
         root: directory it was read from.
-        records: one a tensor, in execution order (time of the dump, task id, inputs before outputs): a tuple,
-            or what equals one.
+        records: one a tensor, in execution order (time of the dump, task id, inputs before outputs): a table
+            of columns as it was read, or a tuple.
         problems: files that could not be read; a dump with problems must not pass for a good one.
         notes: what a reader decided that a user may want to know.
         raw_names: whether the layers' names are raw (from headers) rather than sanitised (from file names).

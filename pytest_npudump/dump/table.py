@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.columns import ColumnRecords
+from pytest_npudump.dump.columns import FIELDS, TensorColumns, TensorTable
+from pytest_npudump.dump.dtypes import UNKNOWN, is_exact
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.dump.values.dtypes import UNKNOWN, is_exact
 from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class StatsTable:
     Attributes:
         keys: text of each :class:`TensorKey`, no two alike.
         op_types: operator types; "" where unknown.
-        dtypes: names after :mod:`pytest_npudump.dump.values.dtypes`; ``-`` where unknown.
+        dtypes: names after :mod:`pytest_npudump.dump.dtypes`; ``-`` where unknown.
         shapes: ``1x8x24x96``; ``-`` for a scalar, ``?`` where unknown.
         counts: numbers of elements; where the producer told none, the shape's product; None without either.
         values: float64 (n, 7), one column for each of :data:`STATISTICS`; NaN where not known.
@@ -129,47 +128,33 @@ class StatsTable:
         Raises:
             DumpError: two records claim one key, or a value is beyond the range of float64.
         """
-        digits: NDArray[Any]
-        projections: dict[int, tuple[float, ...]] = {}
-        if isinstance(records, ColumnRecords):
-            keys, op_types = records.texts, records.op_types
-            dtypes, extents, digests = map(records.column, ("dtype", "shape", "digest"))
-            told: Sequence[int | None] = records.statistic("count") or [None] * len(records)
-            columns: Sequence[Column | None] = [records.statistic(name) for name in STATISTICS]
-            digits = np.where(records.column("told"), records.digits, 0)
+        if isinstance(records, TensorTable):
+            keys, op_types, columns = records.texts, records.op_types, records.columns
         else:
             records = tuple(records)
             keys, op_types = tuple([str(record.key) for record in records]), [one.op_type for one in records]
-            dtypes, extents = [one.dtype or UNKNOWN for one in records], [one.shape for one in records]
-            digests = [record.digest for record in records]
-            stats = [record.stats for record in records]
-            cells_of, untold = attrgetter("count", *STATISTICS), (None,) * (1 + len(STATISTICS))
-            cells = [untold if found is None else cells_of(found) for found in stats]
-            told, *columns = list(zip(*cells, strict=True)) or [()] * len(untold)
-            digits = np.array([(found.digits or 0) if found else 0 for found in stats])
-            projections = {
-                row: found.projections
-                for row, found in enumerate(stats)
-                if found is not None and found.projections is not None
-            }
+            columns = TensorColumns.of(records)
         _refuse_duplicates(keys, records)
-        shapes = tuple(map(shape_text, extents))
-        known, values, wide = _numbers(columns, dtypes)
-        counts = (
-            shape_count(shape) if count is None else count for count, shape in zip(told, shapes, strict=True)
+        shapes, dtypes = (
+            tuple(map(shape_text, columns.shape)),
+            tuple([one or UNKNOWN for one in columns.dtype]),
         )
+        known, values, wide = _numbers([columns.stats[FIELDS.index(name)] for name in STATISTICS], dtypes)
+        told = columns.stats[0] or [None] * len(shapes)
         return cls(
             keys=keys,
             op_types=tuple(op_types),
-            dtypes=tuple(dtypes),
+            dtypes=dtypes,
             shapes=shapes,
-            counts=tuple(counts),
+            counts=tuple(
+                [shape_count(one[1]) if one[0] is None else one[0] for one in zip(told, shapes, strict=True)]
+            ),
             values=values,
             known=known,
-            digits=_digits(digits.astype(np.int8), known),
+            digits=_digits(np.maximum(np.array(columns.digits, np.int8), 0), known),
             wide=wide,
-            digests=tuple(digests) if any(digests) else (),
-            **_projection_columns(projections, len(shapes)),
+            digests=tuple(columns.digest) if any(columns.digest) else (),
+            **_projection_columns(columns.projections, len(shapes)),
         )
 
     def with_projections(self, sums: Mapping[int, Sequence[float]]) -> StatsTable:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.values.dtypes import BY_GE
+from pytest_npudump.dump.dtypes import BY_GE
 from pytest_npudump.emulator.codes import NotEmulatedError
 from pytest_npudump.emulator.dumps import recorder
 from pytest_npudump.emulator.dumps.exceptions import Argument, FailedTask
@@ -36,7 +36,7 @@ from pytest_npudump.onnxmodels.variation import Varying
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_npudump.dump.values.dtypes import DType
+    from pytest_npudump.dump.dtypes import DType
     from pytest_npudump.emulator.dumps.plan import DumpSettings
     from pytest_npudump.emulator.faults import Distortion
     from pytest_npudump.emulator.gears import Gears

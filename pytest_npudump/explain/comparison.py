@@ -17,11 +17,11 @@ from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.tensor_pair import Elements
 from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.arrays.layouts import LayoutError, host_array, is_private
+from pytest_npudump.dump.dtypes import BY_NAME, UNKNOWN
 from pytest_npudump.dump.files.stats_cells import GARBLED
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import MEASURED, StatsTable, squeezed
-from pytest_npudump.dump.values.dtypes import BY_NAME, UNKNOWN
 from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.feeds import Feeds, ModelExecution, executions_of
 from pytest_npudump.explain.matches import NAME, Match, Matching, match

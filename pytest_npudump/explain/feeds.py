@@ -9,7 +9,7 @@ import numpy as np
 
 from pytest_npudump.compare.stats.verdict import GRAPH_INPUT
 from pytest_npudump.dump.arrays.decode import load
-from pytest_npudump.dump.places import Place, context, read_place
+from pytest_npudump.dump.names import Place, context, read_place
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import RequestError
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.values.dtypes import BY_NAME
+from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.errors import MissingExtraError, RequestError
 from pytest_npudump.onnxmodels import graph as graph_module
 from pytest_npudump.onnxmodels import sessions

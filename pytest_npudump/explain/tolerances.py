@@ -22,7 +22,7 @@ from pytest_npudump.compare.tolerances.rules import (
     parse_rules,
 )
 from pytest_npudump.compare.tolerances.tolerance import REFERENCE, Rule, Tolerances
-from pytest_npudump.dump.values.dtypes import BY_NAME
+from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:

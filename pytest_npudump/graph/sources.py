@@ -18,9 +18,9 @@ from pytest_npudump.compare.stats.alignment import ABSENT
 from pytest_npudump.compare.stats.fingerprints import norms, root_mean_square
 from pytest_npudump.compare.stats.numbers import Pairs, half_unit, scales
 from pytest_npudump.compare.stats.verdict import FAIL, GRAPH_INPUT, aligned_keys
+from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
-from pytest_npudump.dump.values.dtypes import is_exact
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from pytest_npudump.dump.values.dtypes import BY_GE, BY_NAME, DType
+from pytest_npudump.dump.dtypes import BY_GE, BY_NAME, DType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.stats.signs import DIGITS, PROJECTIONS
 from pytest_npudump.dump.table import (
     EXACT_LIMIT,
@@ -30,7 +31,6 @@ from pytest_npudump.dump.table import (
     shape_of,
     shape_text,
 )
-from pytest_npudump.dump.values.dtypes import is_exact
 from pytest_npudump.record.noise import CELL, EXPECTED_CELL
 
 if TYPE_CHECKING:

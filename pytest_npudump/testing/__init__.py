@@ -1,7 +1,7 @@
 """Public: what a runtime or a file format outside of this package must do, as tests to subclass.
 
 For who offers one as an entry point (:mod:`pytest_npudump.runtime.registry`,
-:mod:`pytest_npudump.dump.files.registry`); ours pass the same tests. Needs the extra ``testing``::
+:mod:`pytest_npudump.dump.files.formats`); ours pass the same tests. Needs the extra ``testing``::
 
     from pytest_npudump.testing import FormatConformance, Sample
 

@@ -18,10 +18,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_npudump.dump.arrays.decode import load, why_opaque
-from pytest_npudump.dump.execution import IO_ORDER
+from pytest_npudump.dump.columns import IO_ORDER
+from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import sanitised_key
-from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import FormatError, MissingExtraError
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ import pytest
 
 from pytest_npudump.cli import main
 from pytest_npudump.cli.common import collection
-from pytest_npudump.dump.files.proto import dump_data_class
+from pytest_npudump.dump.dtypes import BY_NAME, FORMATS
+from pytest_npudump.dump.files.container import dump_data_class
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.dump.values.dtypes import BY_NAME, FORMATS
 from pytest_npudump.record.record import OP_TYPES, Record
 from pytest_npudump.record.text import render
 from pytest_npudump.request import DumpRequest

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from pytest_npudump.dump.files.proto import dump_data_class
+from pytest_npudump.dump.files.container import dump_data_class
 from pytest_npudump.golden.store import stage_pair
 from pytest_npudump.record.record import Record
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_npudump.dump.table import StatsTable
+
 
 Run = Any
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.dump.files.proto import dump_data_class
+from pytest_npudump.dump.files.container import dump_data_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

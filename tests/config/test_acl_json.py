@@ -51,7 +51,7 @@ def verdicts(section: dict[str, Any], cwd: Path, version: str) -> tuple[bool, bo
     return verdict.accepted, verdict.need_dump, verdict.message
 
 
-@pytest.mark.parametrize(("arguments", "expected"), REQUESTS)
+@pytest.mark.each(("arguments", "expected"), REQUESTS)
 def test_section_says_what_was_asked_for_under_cann_s_names(
     arguments: dict[str, Any], expected: dict[str, Any]
 ) -> None:
@@ -60,8 +60,8 @@ def test_section_says_what_was_asked_for_under_cann_s_names(
     assert {key: section[key] for key in expected} == expected
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("arguments", [arguments for arguments, _ in REQUESTS])
+@pytest.mark.each("version", VERSIONS)
+@pytest.mark.each("arguments", [arguments for arguments, _ in REQUESTS])
 def test_section_is_accepted_by_adump_and_switches_a_dump_on(
     tmp_path: Path, arguments: dict[str, Any], version: str
 ) -> None:
@@ -75,17 +75,13 @@ def test_section_is_accepted_by_adump_and_switches_a_dump_on(
         assert newer, "only keys that came with later releases may be refused"
         assert version != "9.1.0"
         return
-    for changes in (
-        (),
-        (("net/conv.1",), "tensor"),
-        ((), "tensor"),
-    ):
+    for changes in ((), (("net/conv.1",), "tensor"), ((), "tensor")):
         section = dump_section(RunRequest(wanted, tmp_path, *changes))
         accepted, need_dump, message = verdicts(section, tmp_path, version)
         assert (accepted, need_dump) == (True, True), message
 
 
-@pytest.mark.parametrize("arguments", [arguments for arguments, _ in REQUESTS])
+@pytest.mark.each("arguments", [arguments for arguments, _ in REQUESTS])
 def test_section_is_not_refused_by_the_graph_engine_behind_adump(
     tmp_path: Path, arguments: dict[str, Any]
 ) -> None:
@@ -128,7 +124,7 @@ def test_second_run_of_any_accepted_request_is_accepted_too(
         assert "dump_stats" not in section
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("arguments", "message"),
     [
         ({"dump_step": "5-3"}, r"CANN 9\.1\.0 refuses this dump: .*5-3"),
@@ -149,14 +145,14 @@ def test_file_holds_the_section_and_is_private(tmp_path: Path) -> None:
     assert (tmp_path / "acl.json").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("path", ["/a b", "/ü", "/a\nb", "/a'b", '/a"b', "/a|b", "/a~b", "/a<b", "/名"])
+@pytest.mark.each("path", ["/a b", "/ü", "/a\nb", "/a'b", '/a"b', "/a|b", "/a~b", "/a<b", "/名"])
 def test_path_that_the_graph_engine_dumps_nothing_into_is_refused(tmp_path: Path, path: str) -> None:
     with pytest.raises(ConfigError, match=r"dumps nothing into a path.*--npudump-dump-dir, or --basetemp"):
         write_acl_json(tmp_path / "acl.json", dump_section(RunRequest(DumpRequest(), Path(path))))
     assert not (tmp_path / "acl.json").exists()
 
 
-@pytest.mark.parametrize(("length", "fits"), [(512, True), (513, False)])
+@pytest.mark.each(("length", "fits"), [(512, True), (513, False)])
 def test_path_may_have_512_bytes(tmp_path: Path, length: int, fits: bool) -> None:  # noqa: FBT001 - a parameter
     section = dump_section(RunRequest(DumpRequest(), Path("/" + "a" * (length - 1))))
     if fits:
@@ -182,7 +178,7 @@ def test_what_does_less_than_it_says_is_told(tmp_path: Path) -> None:
     assert request_warnings(DumpRequest(), version="9.1.0", cwd=tmp_path) == ()
 
 
-@pytest.mark.parametrize("version", ["8.5.0", "8.3.RC1", "9.0.1"])
+@pytest.mark.each("version", ["8.5.0", "8.3.RC1", "9.0.1"])
 def test_overflows_of_torch_npu_are_refused_where_cann_sees_those_of_models_only(
     tmp_path: Path, version: str
 ) -> None:
@@ -193,8 +189,8 @@ def test_overflows_of_torch_npu_are_refused_where_cann_sees_those_of_models_only
     check_request(DumpRequest(scene="op"), version=version, cwd=tmp_path, runtime="torch_npu")
 
 
-@pytest.mark.parametrize("variable", ["NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE"])
-@pytest.mark.parametrize("scene", ["model", "op", "overflow", "watcher", "exception"])
+@pytest.mark.each("variable", ["NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE"])
+@pytest.mark.each("scene", ["model", "op", "overflow", "watcher", "exception"])
 def test_no_dump_of_data_is_begun_that_ge_refuses_because_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scene: str, variable: str
 ) -> None:
@@ -211,7 +207,7 @@ def test_no_dump_of_data_is_begun_that_ge_refuses_because_of_the_environment(
 ALL = ["Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf", "L2norm"]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("soc", "expected"),
     [
         ("Ascend910B1", ALL),
@@ -235,7 +231,7 @@ def test_all_statistics_are_asked_for_on_the_chip_that_computes_them(
     assert ge.validate_dump(section).accepted
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("wanted", "dump_data"),
     [
         (DumpRequest(dump_data="tensor"), None),

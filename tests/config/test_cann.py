@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("version", "profile"),
     [
         *((profile, profile) for profile in PROFILES),
@@ -33,7 +33,7 @@ def test_every_release_has_a_rule_set(version: str, profile: str) -> None:
     assert profile_for(version) == profile
 
 
-@pytest.mark.parametrize("version", ["", "latest", "9", "V100R001", "9.1.0 beta", "9.x"])
+@pytest.mark.each("version", ["", "latest", "9", "V100R001", "9.1.0 beta", "9.x"])
 def test_what_is_no_version_is_an_error(version: str) -> None:
     with pytest.raises(ConfigError, match="expected a release"):
         profile_for(version)
@@ -45,7 +45,7 @@ def test_a_release_older_than_the_published_source_is_said_to_be_judged_by_anoth
     assert validate(text, version="8.5.0", cwd=tmp_path).warnings == ()
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("file", "content", "version"),
     [
         (
@@ -71,7 +71,7 @@ def test_the_installed_release_is_read_from_the_toolkit(
     assert installed_cann({"ASCEND_TOOLKIT_HOME": str(tmp_path)}) == version
 
 
-@pytest.mark.parametrize("environ", [{}, {"ASCEND_HOME_PATH": ""}, {"ASCEND_HOME_PATH": "/nonexistent/cann"}])
+@pytest.mark.each("environ", [{}, {"ASCEND_HOME_PATH": ""}, {"ASCEND_HOME_PATH": "/nonexistent/cann"}])
 def test_without_a_toolkit_there_is_no_release(environ: dict[str, str]) -> None:
     assert installed_cann(environ) is None
     assert rules_version(environ) == "9.1.0"

@@ -11,7 +11,7 @@ from pytest_npudump.config.check import check_file
 from pytest_npudump.config.json_file import MAX_FILE, read_config_file
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("text", "code"),
     [
         (b"", 0),
@@ -69,7 +69,7 @@ def test_mindspore_wants_json_in_the_name_of_the_file_itself(tmp_path: Path) -> 
     assert "end in .json" in check_file(Path("link.json"), "mindspore", cwd=tmp_path).message
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("dump", "soc", "warned"),
     [
         (
@@ -94,7 +94,7 @@ def test_limits_of_a_chip_are_warnings(tmp_path: Path, dump: str, soc: str, *, w
     assert any("documented for" in text or "a driver" in text for text in verdict.warnings) is warned
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("dump", "warned"),
     [
         ({"dump_list": [{}]}, True),

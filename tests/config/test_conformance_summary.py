@@ -39,7 +39,7 @@ def summary(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
-@pytest.mark.parametrize("options", [[], ["-q"], ["-n", "2"]])
+@pytest.mark.parametrize("options", [["-q"], pytest.param(["-n", "2"], marks=pytest.mark.e2e)])
 def test_counts_what_passed_by_table(summary: pytest.Pytester, options: list[str]) -> None:
     result = summary.runpytest_inprocess(*options)
     expected = "config conformance: adump 9.1.0 1 of 3 (1 not run), ge 2 of 3"

@@ -64,7 +64,7 @@ def test_default_dumps_all_outputs_of_all_runs_as_tensors() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("arguments", "keys"),
     [
         ({"dump_mode": "input"}, {"input_output": 1}),
@@ -94,15 +94,7 @@ def test_arguments_become_mindspore_s_keys(arguments: dict[str, Any], keys: dict
 
 
 def test_statistics_have_every_category_that_is_compared() -> None:
-    expected = [
-        "max",
-        "min",
-        "avg",
-        "nan count",
-        "negative inf count",
-        "positive inf count",
-        "l2norm",
-    ]
+    expected = ["max", "min", "avg", "nan count", "negative inf count", "positive inf count", "l2norm"]
     assert common_of(dump_data="stats")["statistic_category"] == expected
     assert common_of(data_dump={"saved_data": "full"})["statistic_category"] == expected
 
@@ -131,7 +123,7 @@ def test_second_run_dumps_tensors_of_the_layers_given_whatever_the_first_one_dum
     assert (again["kernels"], again["dump_mode"], again["saved_data"]) == ([], 0, "tensor")
 
 
-@pytest.mark.parametrize("device", ["Ascend", "GPU", "CPU"])
+@pytest.mark.each("device", ["Ascend", "GPU", "CPU"])
 def test_what_is_accepted_is_accepted_by_the_parser_and_switches_a_synchronous_dump_on(device: str) -> None:
     for arguments in ({}, {"layers": ["*conv*", "a/b-op0"]}, {"dump_step": "3"}, {"dump_mode": "all"}):
         check_request(request_of(**arguments), device=device)
@@ -190,7 +182,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "message"), REFUSED)
+@pytest.mark.each(("arguments", "message"), REFUSED)
 def test_what_mindspore_would_refuse_or_ignore_is_refused_with_the_way_out(
     arguments: dict[str, Any], message: str
 ) -> None:
@@ -199,7 +191,7 @@ def test_what_mindspore_would_refuse_or_ignore_is_refused_with_the_way_out(
     assert fnmatchcase(str(caught.value), message.replace("[", "[[]")), caught.value
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("arguments", "device", "message"),
     [
         ({"dump_data": "stats"}, "CPU", "dump_data='stats': MindSpore writes no statistics on CPU*"),
@@ -217,7 +209,7 @@ def test_what_only_ascend_can_do_is_refused_elsewhere(
     assert fnmatchcase(str(caught.value), message.replace("[", "[[]")), caught.value
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("key", "value", "since"),
     [
         ("initial_iteration", 1, (2, 6)),
@@ -255,7 +247,7 @@ def test_versions_without_expressions_take_full_names_only() -> None:
     assert "statistic_category" not in old
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("text", "version"),
     [
         ("2.10.0", (2, 10)),
@@ -269,7 +261,7 @@ def test_version_of_a_text(text: str, version: tuple[int, int]) -> None:
     assert version_of(text) == version
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("name", "kernel"),
     [
         ("Default/fc1-Dense/MatMul-op0", "Default/fc1-Dense/MatMul-op0"),

@@ -18,7 +18,7 @@ def check(dump: Any) -> CheckerVerdict:
 
 
 # Read in dump_callback.cc: a wrong type counts only where the value is used.
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("dump", "accepted"),
     [
         (5, False),
@@ -59,14 +59,14 @@ def test_answers_as_the_source_does(dump: Any, *, accepted: bool) -> None:
     assert check(dump).accepted is accepted
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("text", "accepted"), [(b"{}", True), (b"null", True), (b"[]", False), (b"1", False), (b"", False)]
 )
 def test_a_text_without_dump(text: bytes, *, accepted: bool) -> None:
     assert validate(text).accepted is accepted
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("dump", "need_dump"),
     [
         ({"dump_path": "/d"}, False),

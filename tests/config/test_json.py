@@ -69,18 +69,18 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "value"), TAKEN)
+@pytest.mark.each(("text", "value"), TAKEN)
 def test_takes(text: bytes, value: Any) -> None:
     assert parse(text) == value
 
 
-@pytest.mark.parametrize("text", REFUSED)
+@pytest.mark.each("text", REFUSED)
 def test_refuses(text: bytes) -> None:
     with pytest.raises(StrictJsonError):
         parse(text)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("text", "value", "kind"),
     [
         (b"18446744073709551616", 2.0**64, float),

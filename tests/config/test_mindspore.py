@@ -36,7 +36,7 @@ def check(
 
 
 # Observed with MindSpore 2.10.0 on CPU.
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("common", "accepted"),
     [
         ({"dump_mode": 1, "kernels": ["name-regex((]"]}, True),
@@ -67,7 +67,7 @@ def test_answers_as_observed_on_cpu(common: dict[str, Any], *, accepted: bool) -
     assert check(common).accepted is accepted
 
 
-@pytest.mark.parametrize("value", [-1, 1.0, True, "0", None, []])
+@pytest.mark.each("value", [-1, 1.0, True, "0", None, []])
 def test_only_an_unsigned_integer_is_a_mode(value: Any) -> None:
     for key in ("dump_mode", "input_output", "op_debug_mode"):
         verdict = check({key: value})
@@ -76,34 +76,14 @@ def test_only_an_unsigned_integer_is_a_mode(value: Any) -> None:
 
 def test_a_regular_expression_beyond_the_plain_ones_is_neither_good_nor_refused() -> None:
     taken = [
-        "",
-        ".*fc1.*",
-        "Default/.*-op[0-9]+",
-        "a*?",
-        "(a)+",
-        "[a-z_./]",
-        "[^a]x",
-        "a||b",
-        "()",
-        "é+",
+        *("", ".*fc1.*", "Default/.*-op[0-9]+", "a*?", "(a)+", "[a-z_./]", "[^a]x", "a||b", "()", "é+"),
         "a b",
     ]
     taken += ["", "a+?b|c(d|e)*", "[A-Za-z0-9_]", "[ab/]"]
     refused = ["*", "+a", "?", "a|*", "(*)", "(", "(a", "a)", "[z-a]", "(|+)"]
     unknown = ["a**", "[]", "[^]", "a{2}", "{2}", "(?:)", "(?=a)b", "(?<=a)", "(?P<n>a)", "^a", "a$"]
     unknown += [
-        "[a",
-        "a{",
-        "[[:alpha:]]",
-        "[[.a.]]",
-        "]",
-        "}",
-        "a++",
-        "[--a]",
-        "[-a]",
-        "(?",
-        "(a(b)c)[",
-        "a???",
+        *("[a", "a{", "[[:alpha:]]", "[[.a.]]", "]", "}", "a++", "[--a]", "[-a]", "(?", "(a(b)c)[", "a???"),
     ]
     for accepted, expressions in ((True, taken), (False, refused), (None, unknown)):
         for expression in expressions:
@@ -128,13 +108,13 @@ def test_text_after_the_value_is_not_looked_at() -> None:
     assert validate(text.encode(), environ={}).accepted
 
 
-@pytest.mark.parametrize(("version", "accepted"), [((2, 7), False), ((2, 10), True)])
+@pytest.mark.each(("version", "accepted"), [((2, 7), False), ((2, 10), True)])
 def test_hashes_are_statistics_since_2_10(version: tuple[int, int], *, accepted: bool) -> None:
     common = {"saved_data": "statistic", "statistic_category": ["max", "hash:sha1"]}
     assert check(common, device="Ascend", version=version).accepted is accepted
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("common", "e2e", "device", "warning"),
     [
         ({}, {"enable": False}, "Ascend", "does not switch the dump off"),
@@ -168,7 +148,7 @@ def test_without_e2e_settings_ascend_dumps_nothing_and_cpu_all_the_same() -> Non
         assert any("waits 3 s" in warning for warning in verdict.warnings)
 
 
-@pytest.mark.parametrize(("device", "written"), [("Ascend", False), ("GPU", False), ("CPU", True)])
+@pytest.mark.each(("device", "written"), [("Ascend", False), ("GPU", False), ("CPU", True)])
 def test_a_dump_for_no_device_writes_nothing_but_on_cpu(device: str, *, written: bool) -> None:
     verdict = check({"support_device": []}, None, device)
     assert verdict.accepted
@@ -176,7 +156,7 @@ def test_a_dump_for_no_device_writes_nothing_but_on_cpu(device: str, *, written:
     assert verdict.dump_type == ("sync" if written else "")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("common", "e2e"),
     [
         ({"dump_mode": 1, "kernels": [f"a\\{n}" for n in range(20_000)]}, None),

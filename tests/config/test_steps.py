@@ -22,7 +22,7 @@ def test_takes_the_documented_grammar(step: str) -> None:
     assert (not list(step_reasons(step))) is is_taken(step)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("step", "taken"),
     [
         ("|".join(["1"] * 100), True),

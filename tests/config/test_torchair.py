@@ -31,7 +31,7 @@ def test_a_step_that_would_keep_torchair_busy_for_years_is_answered() -> None:
     assert not validate_options({"dump_step": "11-11" * 20_000 + "-"}).accepted
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("options", "named"),
     [
         ({"dumpmode": "all"}, 'write "dump_mode"'),
@@ -53,17 +53,17 @@ def test_a_refusal_names_the_option_and_the_way_out(options: dict[str, Any], nam
     assert named in verdict.message
 
 
-@pytest.mark.parametrize("options", [{"enable_dump": 1}, {"quant_dumpable": 0.0}, {"dump_config_path": None}])
+@pytest.mark.each("options", [{"enable_dump": 1}, {"quant_dumpable": 0.0}, {"dump_config_path": None}])
 def test_what_python_finds_equal_to_a_choice_is_taken(options: dict[str, Any]) -> None:
     assert validate_options(options).accepted
 
 
-@pytest.mark.parametrize("text", [b"[]", b"1", b"{", b""])
+@pytest.mark.each("text", [b"[]", b"1", b"{", b""])
 def test_what_is_no_object_is_refused(text: bytes) -> None:
     assert not validate(text).accepted
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("options", "warning"),
     [
         ({}, "nothing is dumped"),

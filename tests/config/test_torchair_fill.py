@@ -122,7 +122,7 @@ def test_what_a_configuration_asked_for_before_is_replaced(
     assert (values["dump_config_path"], values["enable_dump"]) == (str(path), "0")
 
 
-@pytest.mark.parametrize("scope", [True, False])
+@pytest.mark.each("scope", [True, False])
 def test_options_say_the_same_where_the_file_cannot(acl_json: Callable[..., Path], *, scope: bool) -> None:
     config = CompilerConfig() if scope else CompilerConfig("dump_config_path")
     path = acl_json(layers=("conv1", "block/fc.2"), dump_step="0|2-5", dump_mode="all")
@@ -146,7 +146,7 @@ def test_a_configuration_used_again_keeps_nothing_of_the_first_use(acl_json: Cal
     assert (values["dump_step"], values["dump_layer"], values["dump_mode"]) == ("", "", "output")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("wanted", "named"),
     [
         ({"dump_stats": ("Max",)}, "dump_stats"),
@@ -165,13 +165,13 @@ def test_options_that_would_lose_part_of_the_dump_are_refused(
     fill(CompilerConfig(), path)
 
 
-@pytest.mark.parametrize("layer", ["conv 1", "conv-1", "größe"])
+@pytest.mark.each("layer", ["conv 1", "conv-1", "größe"])
 def test_layers_that_dump_layer_cannot_name_are_refused(acl_json: Callable[..., Path], layer: str) -> None:
     with pytest.raises(ConfigError, match="dump_layer"):
         fill(CompilerConfig(), acl_json(layers=(layer,)), scope=True)
 
 
-@pytest.mark.parametrize("mode", ["reduce-overhead", "npugraph_ex"])
+@pytest.mark.each("mode", ["reduce-overhead", "npugraph_ex"])
 def test_modes_without_an_acl_dump_are_refused(acl_json: Callable[..., Path], mode: str) -> None:
     config = CompilerConfig()
     config.mode.value = mode

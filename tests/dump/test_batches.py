@@ -71,7 +71,7 @@ def test_without_an_executor_small_items_of_known_size_go_together(weights: list
         assert len(batch) == 64 or sum(weights[item] for item in batch) >= 1 << 20
 
 
-@pytest.mark.parametrize(("count", "workers"), [(1, 2), (100, 1)])
+@pytest.mark.each(("count", "workers"), [(1, 2), (100, 1)])
 def test_a_thread_of_its_own_is_not_asked_for_what_this_one_does_as_well(count: int, workers: int) -> None:
     with ThreadPoolExecutor(workers, thread_name_prefix="worker") as executor:
         found = run_batches(

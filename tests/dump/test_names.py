@@ -1,18 +1,16 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_npudump.dump.names import DumpName, parse_name, split_watcher
+from pytest_npudump.dump.names import Place, context, parse_converted, parse_name, read_place, split_watcher
+from tests.dump.conftest import DATA, STAMP, stamped
 
-DATA = Path(__file__).parents[1] / "data" / "trees"
-STAMP = 1795228705872229
-
-sanitised = st.text(st.characters(codec="utf-8", exclude_characters="./\\ \0"), min_size=1, max_size=40)
-raw = st.text(st.characters(codec="utf-8", exclude_characters="\0\n"), min_size=1, max_size=40)
+sanitised = st.text(st.sampled_from("aZ09_@-%#é名\u2028 \U0001f600"), min_size=1, max_size=20).filter(
+    str.strip
+)
+raw = st.text(st.sampled_from("aZ09_@-%#é名./\\ \U0001f600"), min_size=1, max_size=20)
 ids = st.integers(0, 2**32 - 1)
 stamps = st.integers(10**15, 10**16 - 1)
 
@@ -24,56 +22,113 @@ def test_every_dump_file_of_the_real_trees_is_known() -> None:
         if path.is_file() and parse_name(path.name) is None and path.parent.name != "acl-stats-host"
     }
     assert unknown == {
-        "17662089044247037585",
-        "3343330985831579852",
-        "410769277.npy",
-        "454306933.npy",
-        "op.1.2",
-        "mapping.csv",
-        "statistic.csv",
-        "config.json",
-        "data_dump.json",
+        *("17662089044247037585", "3343330985831579852", "410769277.npy", "454306933.npy", "op.1.2"),
+        *("mapping.csv", "statistic.csv", "config.json", "data_dump.json"),
         "Opdebug.Node_OpDebug.7.2.1795229153283277.output.0.json",
         *(f"ms_execution_order_graph_{graph}.csv" for graph in range(7)),
         "ms_global_execution_order_graph_0.csv",
     }
 
 
-def test_trap_21_names_are_parsed_from_the_right_by_their_number_of_fields() -> None:
-    assert parse_name(f"Conv2D.net_conv1.12.34.{STAMP}") == DumpName(
-        "operator", "Conv2D", "net_conv1", 12, 34, STAMP, str(STAMP)
-    )
-    old = parse_name("Pooling.MaxPool_3.5.1612779097467502")
-    assert old == DumpName("operator", "Pooling", "MaxPool_3", 5, None, 1612779097467502, "1612779097467502")
-    capture = parse_name(f"MatMul.net/block 1/mat.mul.7.12.34.{STAMP}")
-    assert capture == DumpName(
-        "capture", "MatMul", "net/block 1/mat.mul", 12, 34, STAMP, str(STAMP), dump_number=7
-    )
-    slice_of_ffts = parse_name("Add.lx.3.5.1795228705898763.4.1.2.0")
-    assert slice_of_ffts is not None
-    assert (slice_of_ffts.task, slice_of_ffts.stream, slice_of_ffts.ffts) == (3, 5, (1, 2, 0))
-    exception = parse_name("MatMul.net_mm.5.20260101123456789")
-    assert exception is not None
-    assert (exception.kind, exception.op_name, exception.task, exception.stream) == (
-        "exception",
-        "net_mm",
-        5,
-        None,
-    )
+PLAIN = {
+    "suffix": "",
+    "dump_number": None,
+    "ffts": None,
+    "io": "",
+    "slot": -1,
+    "part": None,
+    "format": "",
+    "dtype": "",
+}
+"""What a name says where it says no more."""
+
+TOLD = [
+    # Trap 21: from the right, by the number of fields.
+    ("Conv2D.net_conv1.12.34.T0", "operator Conv2D net_conv1 12 34", {"time": STAMP, "stamp": str(STAMP)}),
+    (
+        "Pooling.MaxPool_3.5.1612779097467502",
+        "operator Pooling MaxPool_3 5 None",
+        {"time": 1612779097467502, "stamp": "1612779097467502"},
+    ),
+    ("MatMul.net/block_1/mat.mul.7.12.34.T0", "capture MatMul net/block_1/mat.mul 12 34", {"dump_number": 7}),
+    ("Add.lx.3.5.1795228705898763.4.1.2.0", "operator Add lx 3 5", {"ffts": (1, 2, 0)}),
+    (
+        "aclnnBatchMatMul_0_L2.aclnnBatchMatMul.65535.65535.T0.csv",
+        "operator aclnnBatchMatMul_0_L2 aclnnBatchMatMul 65535 65535",
+        {"suffix": ".csv"},
+    ),
+    # Trap 22: the literal 4 is a task type and no context id.
+    ("Add.lx.3.5.T0.4.10.11.12.csv", "operator Add lx 3 5", {"ffts": (10, 11, 12), "suffix": ".csv"}),
+    # Trap 23: names of captures are not sanitised, and end in a word for FFTS+.
+    (
+        "MatMul.a.b_c\\d.0.3.5.T0.FFTSPLUS.1.2.0",
+        "capture MatMul a.b_c\\d 3 5",
+        {"dump_number": 0, "ffts": (1, 2, 0)},
+    ),
+    # Trap 27: stamps of 16, 17 and 20 digits are times; date -u -d '2026-01-01 12:34:56' +%s.
+    (
+        "MatMul.net_mm.5.20260101123456789",
+        "exception MatMul net_mm 5 None",
+        {"time": 1_767_270_896_789_000, "stamp": "20260101123456789"},
+    ),
+    (
+        "add_1-aten.add.Tensor.INPUT.0.1.20260101123456789012.npy",
+        "torchair aten.add.Tensor add_1 None None",
+        {"time": 1_767_270_896_789_012, "suffix": ".npy", "io": "input", "slot": 0, "part": 1},
+    ),
+    ("exception_info.42.1.1726159207469285", "exception - exception_info 1 42", {"time": 1726159207469285}),
+    # Trap 28: the type behind MindSpore's format is optional, and of any case.
+    (
+        "MatMul.Default_fc1-Dense_MatMul-op0.0.0.T0.input.1.DefaultFormat.BFloat16.npy",
+        "mindspore MatMul Default_fc1-Dense_MatMul-op0 0 0",
+        {"suffix": ".npy", "io": "input", "slot": 1, "format": "DefaultFormat", "dtype": "BFloat16"},
+    ),
+    (
+        "Parameter.conv1.bias.0.0.T0.output.0.DefaultFormat.npy",
+        "mindspore Parameter conv1.bias 0 0",
+        {"suffix": ".npy", "io": "output", "slot": 0, "format": "DefaultFormat"},
+    ),
+    ("display.7.3.AIC.24.20260101123456789", "exception - display.AIC.24 3 7", {}),
+    ("MatMul_v2.mix.47.102521368.1.24.20260910085237489", "exception - MatMul_v2.mix.1.24 102521368 47", {}),
+    ("my.op.custom.20260101123456789", "exception - my.op None None", {}),
+    (
+        "te_gatherv2_657c_1__kernel0.47.3.20260910085237489.core",
+        "core - te_gatherv2_657c_1__kernel0 3 47",
+        {"suffix": ".core"},
+    ),
+    ("Opdebug.Node_OpDebug.7.2.1795229153283277", "opdebug Opdebug Node_OpDebug 7 2", {}),
+    ("Opdebug.Node_OpDebug.7.1795229153283277", "opdebug Opdebug Node_OpDebug 7 None", {}),
+]
 
 
-def test_trap_22_the_literal_4_is_a_task_type_and_no_context_id() -> None:
-    found = parse_name(f"Add.lx.3.5.{STAMP}.4.10.11.12.csv")
+@pytest.mark.each(("name", "said", "more"), TOLD)
+def test_what_a_name_says(name: str, said: str, more: dict[str, object]) -> None:
+    found = parse_name(stamped(name))
     assert found is not None
-    assert found.ffts == (10, 11, 12)
-    assert found.suffix == ".csv"
-    assert parse_name(f"Add.lx.3.5.{STAMP}.5.10.11.12") is None
+    fields = found.kind, found.op_type or "-", found.op_name, found.task, found.stream
+    assert " ".join(map(str, fields)) == said
+    expected = PLAIN | more
+    assert {field: getattr(found, field) for field in expected} == expected
 
 
-def test_trap_23_capture_names_are_not_sanitised_and_end_in_a_word_for_ffts() -> None:
-    found = parse_name(f"MatMul.a.b c\\d.0.3.5.{STAMP}.FFTSPLUS.1.2.0")
-    assert found is not None
-    assert (found.kind, found.op_name, found.dump_number, found.ffts) == ("capture", "a.b c\\d", 0, (1, 2, 0))
+@pytest.mark.each(
+    "name",
+    [
+        *("", ".", "....", "statistic.csv", "mapping.csv", "Conv2D", "T0", "Conv2D.T0", "Conv2D.a.T0"),
+        *(".a.1.2.T0", "Conv2D..1.2.T0", "Conv2D.a.1.x.T0", "Conv2D.a.1.-2.T0", "Conv2D.a.1.2.T0.txt"),
+        *("Conv2D.a.1.2.T0.csv.csv", "Conv2D.a.1.2.T0.output.0.npy", "Conv2D.a.1.2.T0.output.0.2x3.npy"),
+        *("Conv2D.a.1.2.T0\n", "Conv2D.a.\u0661.2.T0", "Conv2D.a.1.2.123", f"Conv2D.a.1.2.1{STAMP}0"),
+        *("Add.lx.3.5.T0.5.10.11.12", "k.47.3.1.24.20261301123456789", "kernel.47.20260910085237489.core"),
+        "kernel.47.3.20261310085237489.core",
+        *(
+            name + stamp
+            for name in ("MatMul.net_mm.5.", "exception_info.42.1.", "x.custom.")
+            for stamp in ("20261301123456789", "20260132123456789", "20260101243456789", "0" * 17)
+        ),
+    ],
+)
+def test_other_names_are_no_dump_files(name: str) -> None:
+    assert parse_name(stamped(name)) is None
 
 
 def test_trap_26_a_watcher_s_output_is_told_by_both_of_its_names() -> None:
@@ -84,160 +139,103 @@ def test_trap_26_a_watcher_s_output_is_told_by_both_of_its_names() -> None:
     assert split_watcher("A_To_B", layers, nodes) is None
 
 
-def test_trap_27_stamps_of_16_17_and_20_digits_are_times() -> None:
-    exception = parse_name("MatMul.net_mm.5.20260101123456789")
-    assert exception is not None
-    assert exception.time == 1_767_270_896_789_000  # date -u -d '2026-01-01 12:34:56' +%s
-    assert exception.stamp == "20260101123456789"
-    torchair = parse_name("add_1-aten.add.Tensor.INPUT.0.1.20260101123456789012.npy")
-    assert torchair == DumpName(
-        "torchair",
-        "aten.add.Tensor",
-        "add_1",
-        None,
-        None,
-        1_767_270_896_789_012,
-        "20260101123456789012",
-        ".npy",
-        io="input",
-        slot=0,
-        part=1,
-    )
-    brief = parse_name("exception_info.42.1.1726159207469285")
-    assert brief is not None
-    assert (brief.kind, brief.stream, brief.task, brief.time) == ("exception", 42, 1, 1726159207469285)
-
-
-@pytest.mark.parametrize("stamp", ["20261301123456789", "20260132123456789", "20260101243456789", "0" * 17])
-def test_seventeen_digits_that_are_no_date_are_no_stamp(stamp: str) -> None:
-    assert parse_name(f"MatMul.net_mm.5.{stamp}") is None
-    assert parse_name(f"exception_info.42.1.{stamp}") is None
-    assert parse_name(f"x.custom.{stamp}") is None
-
-
-def test_trap_28_the_type_behind_mindspore_s_format_is_optional_and_of_any_case() -> None:
-    new = parse_name(f"MatMul.Default_fc1-Dense_MatMul-op0.0.0.{STAMP}.input.1.DefaultFormat.BFloat16.npy")
-    assert new is not None
-    assert (new.kind, new.op_name, new.io, new.slot, new.format, new.dtype) == (
-        "mindspore",
-        "Default_fc1-Dense_MatMul-op0",
-        "input",
-        1,
-        "DefaultFormat",
-        "BFloat16",
-    )
-    old = parse_name(f"Parameter.conv1.bias.0.0.{STAMP}.output.0.DefaultFormat.npy")
-    assert old is not None
-    assert (old.op_type, old.op_name, old.dtype) == ("Parameter", "conv1.bias", "")
-
-
-def test_older_single_operators_carry_65535_for_both_ids() -> None:
-    found = parse_name("aclnnBatchMatMul_0_L2.aclnnBatchMatMul.65535.65535.1725960383079645.csv")
+@given(sanitised, sanitised, raw, st.tuples(ids, ids, ids), stamps)
+def test_any_name_comes_back(
+    op_type: str, op_name: str, other: str, numbers: tuple[int, int, int], stamp: int
+) -> None:
+    number, task, stream = numbers
+    found = parse_name(f"{op_type}.{op_name}.{task}.{stream}.{stamp}")
     assert found is not None
-    assert (found.op_type, found.task, found.stream) == ("aclnnBatchMatMul_0_L2", 65535, 65535)
-
-
-def test_exception_dumps_of_a_callback_and_of_a_custom_name() -> None:
-    callback = parse_name("display.7.3.AIC.24.20260101123456789")
-    assert callback is not None
-    assert (callback.op_name, callback.stream, callback.task) == ("display.AIC.24", 7, 3)
-    named = parse_name("MatMul v2.mix.47.102521368.1.24.20260910085237489")
-    assert named is not None
-    assert (named.kind, named.op_name, named.stream, named.task) == (
-        "exception",
-        "MatMul v2.mix.1.24",
-        47,
-        102521368,
-    )
-    assert parse_name("k.47.3.1.24.20261301123456789") is None
-    custom = parse_name("my.op.custom.20260101123456789")
-    assert custom is not None
-    assert (custom.op_type, custom.op_name, custom.task) == ("", "my.op", None)
-
-
-def test_the_core_of_a_kernel_names_stream_and_task() -> None:
-    found = parse_name("te_gatherv2_657c_1__kernel0.47.3.20260910085237489.core")
+    assert (found.op_type, found.op_name, found.task, found.stream) == (op_type, op_name, task, stream)
+    assert found.time == stamp
+    found = parse_name(f"{op_type}.{other}.{number}.{task}.{stream}.{stamp}")
     assert found is not None
-    assert (found.kind, found.op_name, found.stream, found.task, found.suffix) == (
-        "core",
-        "te_gatherv2_657c_1__kernel0",
-        47,
-        3,
-        ".core",
+    assert (found.kind, found.op_name, found.dump_number, found.task) == ("capture", other, number, task)
+
+
+@settings(max_examples=100)
+@given(st.text("a.0129_-@\n", max_size=60))
+def test_no_name_makes_the_parser_fail(name: str) -> None:
+    found = parse_name(name)
+    assert found is None or found.time >= 0
+
+
+ADD = "Add.net_add.3.5.T0"
+
+
+@pytest.mark.each(
+    ("name", "op_name", "io", "slot", "part"),
+    [
+        (f"{ADD}.output.0.npy", "net_add", "output", 0, None),
+        (f"{ADD}.input.12.npy", "net_add", "input", 12, None),
+        (f"{ADD}.workspace.1.npy", "net_add", "workspace", 1, None),
+        (f"{ADD}.output.0.2x3.npy", "net_add", "output", 0, None),
+        (f"{ADD}.output.0.6.npy", "net_add", "output", 0, 6),
+        (f"{ADD}.4.1.2.0.output.0.npy", "net_add", "output", 0, None),
+        ("Add.net/x.0.4.3.T0.output.1.npy", "net/x", "output", 1, None),
+        ("Add.net_add.3.20261120080910123.input.0.npy", "net_add", "input", 0, None),
+    ],
+)
+def test_names_of_converted_tensors_tell_dump_file_and_tensor(
+    name: str, op_name: str, io: str, slot: int, part: int | None
+) -> None:
+    found = parse_converted(stamped(name))
+    assert found is not None
+    assert (found.op_type, found.op_name, found.io, found.slot, found.part) == (
+        "Add",
+        op_name,
+        io,
+        slot,
+        part,
     )
-    assert parse_name("kernel.47.20260910085237489.core") is None
-    assert parse_name("kernel.47.3.20261310085237489.core") is None
-
-
-def test_overflow_records_are_told_from_operators() -> None:
-    for name in ("Opdebug.Node_OpDebug.7.2.1795229153283277", "Opdebug.Node_OpDebug.7.1795229153283277"):
-        found = parse_name(name)
-        assert found is not None
-        assert found.kind == "opdebug"
 
 
 @pytest.mark.each(
     "name",
     [
-        "",
-        ".",
-        "....",
-        "statistic.csv",
-        "mapping.csv",
-        "Conv2D",
-        f"{STAMP}",
-        f"Conv2D.{STAMP}",
-        f"Conv2D.a.{STAMP}",
-        f".a.1.2.{STAMP}",
-        f"Conv2D..1.2.{STAMP}",
-        f"Conv2D.a.1.x.{STAMP}",
-        f"Conv2D.a.1.-2.{STAMP}",
-        f"Conv2D.a.1.2.{STAMP}.txt",
-        f"Conv2D.a.1.2.{STAMP}.csv.csv",
-        f"Conv2D.a.1.2.{STAMP}.output.0.npy",
-        f"Conv2D.a.1.2.{STAMP}.output.0.2x3.npy",
-        f"Conv2D.a.1.2.{STAMP}\n",
-        f"Conv2D.a.\u0661.2.{STAMP}",
-        "Conv2D.a.1.2.123",
-        f"Conv2D.a.1.2.1{STAMP}0",
+        *(ADD, f"{ADD}.npy", f"{ADD}.output.npy", f"{ADD}.output.0.bin", f"{ADD}.csv.output.0.npy"),
+        *(f"{ADD}.output.0.2x.npy", f"{ADD}.output.0.npy.output.0.npy", "x.output.0.npy"),
+        *("Opdebug.Node_OpDebug.3.5.T0.output.0.npy", "k.2.3.20261120080910123.core.output.0.npy"),
     ],
 )
-def test_other_names_are_no_dump_files(name: str) -> None:
-    assert parse_name(name) is None
+def test_other_names_are_none_of_converted_tensors(name: str) -> None:
+    assert parse_converted(stamped(name)) is None
 
 
-@given(sanitised, sanitised, ids, ids, stamps)
-def test_any_sanitised_operator_name_comes_back(
-    op_type: str, op_name: str, task: int, stream: int, stamp: int
-) -> None:
-    name = f"{op_type}.{op_name}.{task}.{stream}.{stamp}"
-    if name.startswith(("exception_info.", "display.")):
-        return
-    found = parse_name(name)
-    assert found is not None
-    assert (found.op_type, found.op_name, found.task, found.stream, found.time) == (
-        op_type,
-        op_name,
-        task,
-        stream,
-        stamp,
-    )
+T = "20260101010101"
 
 
-@given(sanitised, raw, st.tuples(ids, ids, ids), stamps)
-def test_any_capture_name_comes_back(
-    op_type: str, op_name: str, numbers: tuple[int, int, int], stamp: int
-) -> None:
-    number, task, stream = numbers
-    name = f"{op_type}.{op_name}.{number}.{task}.{stream}.{stamp}"
-    if name.startswith(("exception_info.", "display.")):
-        return
-    found = parse_name(name)
-    assert found is not None
-    assert (found.kind, found.op_name, found.dump_number, found.task) == ("capture", op_name, number, task)
+@pytest.mark.each(
+    ("directories", "place"),
+    [
+        ("", Place()),
+        (f"{T}/0", Place((T,), device=0)),
+        (f"{T}/3/net/7/2", Place((T,), -1, 3, "net", 7, 2)),
+        (f"{T}/3/7/net/2", Place((T,), -1, 3, "net", 7, 2)),  # trap 25: the TLV writer swaps the two
+        (f"{T}/3/net/7", Place((T,), -1, 3, "net", 7)),
+        (f"{T}/3/2", Place((T,), device=3, iteration=2)),
+        ("3/net/7/2", Place((), -1, 3, "net", 7, 2)),
+        (f"worldsize8_global_rank5/{T}/5/graph_1/11/2", Place((T,), 5, 5, "graph_1", 11, 2)),
+        (f"worldsize2_global_rank1/gm_{T}123456_dump/4", Place((f"gm_{T}123456_dump",), rank=1, step=4)),
+        ("rank_2/LeNet/0/9", Place((), 2, -1, "LeNet", 0, step=9, mindspore=True)),
+        ("rank_2/LeNet/0/constants", Place((), 2, -1, "LeNet", 0, mindspore=True)),
+        (f"rank_2/{T}/step_3", Place((T,), rank=2, step=3)),
+        (f"rank_2/{T}/step_3/20260101010102/1/net/7/0", Place((T, "20260101010102"), 2, 1, "net", 7, 0, 3)),
+        (f"{T}/20260101010105/0", Place((T, "20260101010105"), device=0)),
+        (f"6/{T}/0", Place((T,), device=0, step=6)),
+        (f"6/{T}/0/2", Place((T,), device=0, iteration=2, step=6)),
+        (f"6/{T}/0/net/7/2", Place((T,), -1, 0, "net", 7, 2, 6)),
+        (f"6/{T}/0/7/2", Place((T,), -1, 0, "", 7, 2, 6)),
+        ("rank_2/1733905446819790/step_3", Place(("1733905446819790",), rank=2, step=3)),
+        ("pid4711/device2", Place(("pid4711",), device=2)),
+        ("extra-info/data-dump/1", Place(device=1)),
+    ],
+)
+def test_directories_say_what_every_writer_s_layout_means(directories: str, place: Place) -> None:
+    assert read_place(directories.split("/") if directories else ()) == place
 
 
-@given(st.text(max_size=120))
-def test_no_name_makes_the_parser_fail(name: str) -> None:
-    found = parse_name(name)
-    assert found is None or found.time >= 0
+def test_a_date_above_the_dump_path_is_not_taken_for_its_time() -> None:
+    assert context(("/", T, "job", "dump")) == ()
+    assert context(("/", "x", T, "0")) == (T, "0")
+    assert context(("/", "rank_3", "net", "0")) == ("rank_3", "net", "0")

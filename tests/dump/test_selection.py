@@ -5,15 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.selection import (
     absent_layers,
+    find_raw_names,
     layers_meant,
+    mindspore_raw_names,
     resolve_raw_names,
     select_layers,
     suggest,
@@ -21,12 +26,10 @@ from pytest_npudump.dump.selection import (
 )
 from pytest_npudump.errors import DumpError
 from pytest_npudump.request import DumpRequest
+from tests.dump.conftest import DATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-
-STATS = Path(__file__).parents[1] / "data" / "trees" / "acl-stats"
 
 
 def dump(*layers: str, raw: bool = False) -> Dump:
@@ -92,14 +95,14 @@ def test_raw_names_in_the_dump_are_selected_by_either_spelling() -> None:
 
 
 def test_layers_of_a_real_dump_are_selected_in_its_order() -> None:
-    whole = read_dump(STATS)
+    whole = read_dump(DATA / "acl-stats")
     wanted = [layer for layer in dict.fromkeys(names(whole)) if layer.startswith("net_")][:3]
     selected = select_layers(whole, DumpRequest(layers=tuple(reversed(wanted))))
     assert list(dict.fromkeys(names(selected))) == wanted
     assert absent_layers(names(whole), tuple(wanted)) == ()
 
 
-@pytest.mark.parametrize("raw", [False, True])
+@pytest.mark.each("raw", [False, True])
 def test_names_and_globs_that_nothing_answers_to_are_absent(raw: bool) -> None:  # noqa: FBT001 - a parameter
     found = dump("net/conv.1", raw=True) if raw else dump("net_conv_1")
     request = DumpRequest(layers=("net/conv.1", "net/conv.2", "net/*", "x*"))
@@ -202,7 +205,7 @@ def test_hint_lists_some_layers_where_none_is_close() -> None:
     assert suggest("#", ["a", "a"]) == "the dump has 1 layers: a"
 
 
-@pytest.mark.parametrize("wanted", [0, 4321, 9999])
+@pytest.mark.each("wanted", [0, 4321, 9999])
 def test_hint_among_ten_thousand_layers_is_the_one_that_was_meant(wanted: int) -> None:
     layers = [f"encoder/layer_{number}/attention/query" for number in range(10_000)]
     assert layers[wanted] in suggest(f"encoder/layer_{wanted}/atention/qery", layers)
@@ -219,3 +222,138 @@ def test_model_that_cannot_be_read_is_an_error_that_names_it(
     monkeypatch.setattr("os.open", refuse)
     with pytest.raises(DumpError, match=r"m\.onnx: cannot be read for operator names: Permission denied"):
         resolve(["a_b"], models=[model])
+
+
+def varint(number: int) -> bytes:
+    out = b""
+    while number > 0x7F:
+        out += bytes([number & 0x7F | 0x80])
+        number >>= 7
+    return out + bytes([number])
+
+
+def field(tag: int, text: str) -> bytes:
+    raw = text.encode()
+    return bytes([tag]) + varint(len(raw)) + raw
+
+
+def test_names_of_an_onnx_model_are_found_as_onnx_has_them(tmp_path: Path) -> None:
+    names = ["net/conv.1", "a b\\c", "plain", "long/" + "x" * 300, "名/前", "y" * 127, "/" + "z" * 127]
+    save_model(tmp_path / "m.onnx", *names)
+    loaded = [node.name for node in onnx.load(tmp_path / "m.onnx").graph.node]
+    found = find_raw_names([sanitise(name) for name in loaded], tmp_path / "m.onnx")
+    assert found == {sanitise(name): (name,) for name in names}
+
+
+def test_all_raw_names_of_one_sanitised_name_come_back(tmp_path: Path) -> None:
+    save_model(tmp_path / "m.onnx", "a/b", "a.b", "a_b", "a b")
+    assert find_raw_names({"a_b"}, tmp_path / "m.onnx") == {"a_b": ("a b", "a.b", "a/b", "a_b")}
+
+
+def test_names_that_the_model_has_not_are_left_out(tmp_path: Path) -> None:
+    save_model(tmp_path / "m.onnx", "a/b")
+    assert find_raw_names({"a_c", "zz"}, tmp_path / "m.onnx") == {}
+    assert find_raw_names((), tmp_path / "m.onnx") == {}
+
+
+def test_names_are_found_among_weights_and_across_any_boundary(tmp_path: Path) -> None:
+    path = tmp_path / "m.om"
+    noise = np.random.default_rng(0).integers(0, 256, 1 << 20, dtype=np.uint8).tobytes()
+    for cut in range(-40, 4):
+        path.write_bytes(noise[: (1 << 20) + cut] + field(0x0A, "net/conv.1") + field(0x1A, "n/" + "x" * 200))
+        found = find_raw_names({"net_conv_1", "n_" + "x" * 200}, path)
+        assert found == {"net_conv_1": ("net/conv.1",), "n_" + "x" * 200: ("n/" + "x" * 200,)}
+
+
+def test_a_length_beyond_the_end_and_bytes_that_are_no_text_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "m.om"
+    path.write_bytes(b"\x0a\x03\xff\xff\xff" + b"\x0a\x03ab")
+    assert find_raw_names({"a_b", "ab"}, path) == {}
+    path.write_bytes(b"\x0a")
+    assert find_raw_names({"a"}, path) == {}
+    path.write_bytes(b"")
+    assert find_raw_names({"a"}, path) == {}
+
+
+def test_a_model_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DumpError, match="cannot be read"):
+        find_raw_names({"a"}, tmp_path / "gone.om")
+
+
+@given(
+    st.lists(
+        st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=200), min_size=1
+    ),
+    st.binary(max_size=50),
+    st.sampled_from([0x0A, 0x1A]),
+)
+def test_any_name_behind_any_bytes_is_found(
+    tmp_path_factory: pytest.TempPathFactory, names: list[str], before: bytes, tag: int
+) -> None:
+    path = tmp_path_factory.mktemp("model") / "m.om"
+    path.write_bytes(before + b"".join(field(tag, name) for name in names))
+    found = find_raw_names([sanitise(name) for name in names], path)
+    assert all(name in found[sanitise(name)] for name in names)
+
+
+TITLE = "NodeExecutionOrder-FullNameWithScope\n"
+
+
+def order(root: Path, text: str, graph: int = 0, rank: int = 0) -> None:
+    path = root / f"rank_{rank}" / "execution_order" / f"ms_execution_order_graph_{graph}.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(TITLE + text, encoding="utf-8")
+
+
+def graph(root: Path, *parameters: str) -> None:
+    """Write names as ``ParameterProto.name`` of MindSpore's graphs has them: field 1, length-prefixed."""
+    path = root / "rank_0" / "graphs" / "ms_output_trace_code_graph_0.pb"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join(b"\x0a" + bytes([len(name)]) + name.encode() for name in parameters))
+
+
+@pytest.mark.each("tree", ["control_flow_multigraph", "long_names_mapping", "op_fails_in_step_1"])
+def test_every_operator_of_a_real_dump_has_a_raw_name(tree: str) -> None:
+    root = DATA / f"mindspore-{tree}"
+    layers = {record.key.layer for record in read_dump(root).records if record.op_type != "Parameter"}
+    found = mindspore_raw_names(layers, root)
+    assert found.keys() == layers
+    for layer, names in found.items():
+        assert all(sanitise(name) == layer for name in names)
+        assert all("/" in name for name in names)
+
+
+def test_the_number_is_the_file_s_where_the_list_has_another(tmp_path: Path) -> None:
+    """MindSpore 2.10 lists Cast-op3 to Cast-op5 where files, and kernels, say 0 to 2."""
+    order(tmp_path, "Default/Cast-op3\nDefault/Cast-op4\nDefault/a_b/Add-op0\n")
+    found = mindspore_raw_names({"Default_Cast-op0", "Default_a_b_Add-op7"}, tmp_path)
+    assert found == {
+        "Default_Cast-op0": ("Default/Cast-op0",),
+        "Default_a_b_Add-op7": ("Default/a_b/Add-op7",),
+    }
+
+
+def test_names_alike_in_files_come_all(tmp_path: Path) -> None:
+    order(tmp_path, "Default/a_b/Add-op0\n")
+    order(tmp_path, "Default/a/b/Add-op0\n", graph=1)
+    order(tmp_path, "Default/a.b/Add-op0\n", rank=1)
+    names = ("Default/a.b/Add-op0", "Default/a/b/Add-op0", "Default/a_b/Add-op0")
+    assert mindspore_raw_names({"Default_a_b_Add-op0"}, tmp_path) == {"Default_a_b_Add-op0": names}
+
+
+def test_parameters_are_named_by_the_graph(tmp_path: Path) -> None:
+    order(tmp_path, "Default/Add-op0\n")
+    graph(tmp_path, "fc1.weight", "fc1_bias", "x")
+    assert mindspore_raw_names({"fc1_weight", "fc1_bias", "fc2_weight", "Default_Add-op0"}, tmp_path) == {
+        "fc1_weight": ("fc1.weight",),
+        "fc1_bias": ("fc1_bias",),
+        "Default_Add-op0": ("Default/Add-op0",),
+    }
+
+
+def test_what_is_not_there_or_cannot_be_read_tells_nothing(tmp_path: Path) -> None:
+    assert mindspore_raw_names({"Default_Add-op0", "w_b"}, tmp_path) == {}
+    (tmp_path / "rank_0" / "execution_order" / "ms_execution_order_graph_0.csv").mkdir(parents=True)
+    (tmp_path / "rank_0" / "graphs" / "ms_output_trace_code_graph_0.pb").mkdir(parents=True)
+    assert mindspore_raw_names({"Default_Add-op0", "w_b"}, tmp_path) == {}
+    assert mindspore_raw_names(set(), tmp_path / "absent") == {}

@@ -40,7 +40,7 @@ def test_no_records_make_an_empty_table() -> None:
     assert table.values.shape == table.known.shape == (0, len(STATISTICS))
 
 
-@pytest.mark.parametrize("value", [2**53 + 1, 2**63 - 1, 2**64 - 1, -(2**63)])
+@pytest.mark.each("value", [2**53 + 1, 2**63 - 1, 2**64 - 1, -(2**63)])
 def test_integers_beyond_float64_stay_exact(value: Any) -> None:
     table = StatsTable.from_records([record(dtype="uint64", max=value, min=0)])
     assert table.value(0, 0) == value
@@ -106,7 +106,7 @@ def test_an_integer_beyond_float64s_range_is_an_error() -> None:
         StatsTable.from_records([record(dtype="int64", max=10**400)])
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("shape", "text", "count"),
     [
         ((1, 8, 24), "1x8x24", 192),

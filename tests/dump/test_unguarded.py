@@ -31,7 +31,7 @@ class Frozen:
     size: int = 0
 
 
-@pytest.mark.parametrize("kind", [Light, Frozen])
+@pytest.mark.each("kind", [Light, Frozen])
 def test_but_for_new_values_it_is_a_frozen_dataclass(kind: Any) -> None:
     one, same, other = kind("a"), kind("a", 0), kind("b", 1)
     assert (one == same, one < other, hash(one) == hash(same)) == (True, True, True)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from pytest_npudump.dump.values.dtypes import BY_NAME
+from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.emulator.dumps.plan import DumpSettings
 from pytest_npudump.emulator.faults import PLANTED, distort, end, fail, trample
 from pytest_npudump.emulator.onnx_model import load

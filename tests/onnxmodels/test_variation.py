@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from pytest_npudump.dump.values.dtypes import BY_NAME
+from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.onnxmodels.tensor_types import Tensor
 from pytest_npudump.onnxmodels.variation import PLAIN, Variation, Varying, perturbed
 

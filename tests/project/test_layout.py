@@ -63,7 +63,6 @@ def test_modules_of_one_name_are_of_one_kind() -> None:
         "npy": "the format, and arrays of it",
         "overflow": "a command, a scene, and the records of it",
         "progress": "a bar of the command, a line of pytest",
-        "registry": "an index of what other packages may add to",
         "remote": "a runtime in another process, a store elsewhere",
         "text": "of a record, and words for a terminal",
         "tolerance": "a command, and what it shows",

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
+from pytest_npudump.dump.dtypes import ALL
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.dump.values.dtypes import ALL
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import parse, render

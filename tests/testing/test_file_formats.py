@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from pytest_npudump.dump.files import registry
+from pytest_npudump.dump.files import formats
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import DumpError, EmptyDumpError, FormatError
 from pytest_npudump.testing import FormatConformance, Sample
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_npudump.dump.records import TensorRecord
+
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -108,7 +109,7 @@ ARRAYS = {
 
 @pytest.fixture
 def _offered(monkeypatch: pytest.MonkeyPatch, others: Any) -> None:
-    monkeypatch.setattr(registry, "offered", lambda: (others.Safetensors(),))
+    monkeypatch.setattr(formats, "offered", lambda: (others.Safetensors(),))
 
 
 @pytest.fixture(scope="session")
@@ -153,7 +154,7 @@ def test_statistics_of_another_packages_tensors_are_computed(tmp_path: Path, saf
 def test_two_packages_that_claim_a_file_are_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: Any
 ) -> None:
-    monkeypatch.setattr(registry, "offered", lambda: (others.Safetensors(), others.Safetensors()))
+    monkeypatch.setattr(formats, "offered", lambda: (others.Safetensors(), others.Safetensors()))
     (tmp_path / "a.safetensors").write_bytes(b"x")
     with pytest.raises(DumpError, match="2 formats of other packages claim it"):
         read_dump(tmp_path)

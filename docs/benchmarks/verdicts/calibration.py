@@ -13,7 +13,7 @@ from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.stats.unjudged import blind_keys
 from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
-from pytest_npudump.dump.values.dtypes import BY_NAME
+from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.sessions import exposed_session
 from pytest_npudump.onnxmodels.tensor_types import from_array
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.table import StatsTable
     from verdicts.network import Network
+
 
 _VARIES = frozenset({INPUTS, THREADS, OPTIMISATION})
 

@@ -10,15 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.compare.stats.fingerprints import (
-    norms,
-    printed_distance,
-    strayed_projections,
-)
+from pytest_npudump.compare.stats.fingerprints import norms, printed_distance, strayed_projections
 from pytest_npudump.compare.stats.numbers import Pairs, allowed_differences, half_unit, on_judged_side, scales
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, key_at
+from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.table import EXTREMES, MEASURED, PROJECTIONS, STATISTICS, is_count, layer_of
-from pytest_npudump.dump.values.dtypes import is_exact
 from pytest_npudump.record.noise import MEASURABLE
 
 if TYPE_CHECKING:

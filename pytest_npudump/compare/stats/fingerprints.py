@@ -17,9 +17,9 @@ import numpy as np
 
 from pytest_npudump.compare.stats.numbers import LARGEST, ROUNDING, half_unit
 from pytest_npudump.compare.stats.verdict import Reason
+from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.stats.signs import DIGITS
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
-from pytest_npudump.dump.values.dtypes import is_exact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.stats.numbers import Pairs
     from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
     from pytest_npudump.dump.table import StatsTable
+
 
 _L2NORM = STATISTICS.index("l2norm")
 _NO_MARKS = (

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_npudump.dump.dtypes import UNKNOWN, is_exact
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import EXTREMES, MEASURED, PROJECTIONS, STATISTICS, layer_of
-from pytest_npudump.dump.values.dtypes import UNKNOWN, is_exact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

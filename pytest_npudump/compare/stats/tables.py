@@ -32,8 +32,8 @@ from pytest_npudump.compare.stats.verdict import (
     origin_of,
     type_at,
 )
+from pytest_npudump.dump.dtypes import UNKNOWN
 from pytest_npudump.dump.table import EXTREMES, NEEDED, PROJECTIONS, STATISTICS, UNKNOWN_SHAPE
-from pytest_npudump.dump.values.dtypes import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

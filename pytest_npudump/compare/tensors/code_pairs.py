@@ -14,12 +14,13 @@ import numpy as np
 
 from pytest_npudump.compare.tensors.kernel import is_finite, measure, widened
 from pytest_npudump.dump.arrays.decode import decode
+from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.stats.kernels import add_histogram, count_codes
-from pytest_npudump.dump.stats.totals import Totals
-from pytest_npudump.dump.values.dtypes import BY_NAME
+from pytest_npudump.dump.stats.sums import Totals
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.kernel import Measures, Worst
+
 
 WORTH_COUNTING = 1 << 17
 """Elements from which on counting is faster than decoding."""

@@ -27,12 +27,11 @@ from pytest_npudump.compare.tensors.kernel import (
     special_flags,
     widened,
 )
-from pytest_npudump.dump.arrays.decode import decode
-from pytest_npudump.dump.arrays.packed import CodedTensor, PackedTensor
-from pytest_npudump.dump.bytes.chunks import pieces_of
+from pytest_npudump.dump.arrays.decode import CodedTensor, PackedTensor, decode
+from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.dump.filebytes import pieces_of
+from pytest_npudump.dump.stats.sums import row_totals
 from pytest_npudump.dump.stats.tensor import array_accumulator, dtype_name, raw_accumulator
-from pytest_npudump.dump.stats.totals import row_totals
-from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.kernel import WorstElement
     from pytest_npudump.dump.arrays.layouts import JoinedTensor
     from pytest_npudump.dump.records import Stats
+    from pytest_npudump.dump.stats.sums import Totals
     from pytest_npudump.dump.stats.tensor import Accumulator
-    from pytest_npudump.dump.stats.totals import Totals
 
     Values = np.ndarray | PackedTensor | CodedTensor | JoinedTensor
     Pair = tuple[np.ndarray, np.ndarray]

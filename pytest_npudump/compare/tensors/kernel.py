@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pytest_npudump.dump.stats.kernels import square_exponent
-from pytest_npudump.dump.stats.sums import block_dot, block_sum, row_dots
+from pytest_npudump.dump.stats.sums import ScaledSum, block_dot, block_sum, row_counts, row_dots
 from pytest_npudump.dump.stats.tensor import dtype_name
-from pytest_npudump.dump.stats.totals import ScaledSum, row_counts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from dataclasses import dataclass
 
-    from pytest_npudump.dump.stats.totals import Totals
+    from pytest_npudump.dump.stats.sums import Totals
 else:
     from pytest_npudump.dump.unguarded import dataclass
 

@@ -16,12 +16,10 @@ from pytest_npudump.compare.tensors.difference import (
     small_pair,
     values_stats,
 )
-from pytest_npudump.dump.arrays.decode import load, why_opaque
+from pytest_npudump.dump.arrays.decode import coded_tensor, load, packed_tensor, why_opaque
 from pytest_npudump.dump.arrays.layouts import LayoutError, has_axes, host_values, is_private
-from pytest_npudump.dump.arrays.packed import coded_tensor, packed_tensor
-from pytest_npudump.dump.bytes.chunks import c_order_chunks
-from pytest_npudump.dump.bytes.rawfile import raw_bytes
-from pytest_npudump.dump.execution import with_projections_of
+from pytest_npudump.dump.columns import with_projections_of
+from pytest_npudump.dump.filebytes import c_order_chunks, raw_bytes
 from pytest_npudump.dump.records import Stats, TensorRecord
 from pytest_npudump.dump.stats.tensor import payload_stats
 from pytest_npudump.dump.unguarded import replace

@@ -16,8 +16,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from pytest_npudump.dump.dtypes import ALL
 from pytest_npudump.dump.table import PROJECTIONS, is_count
-from pytest_npudump.dump.values.dtypes import ALL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.tolerances.presets import bound
 from pytest_npudump.compare.tolerances.tolerance import AGAINST, ANY, GOLDEN, SIDES, Rule, Tolerances
+from pytest_npudump.dump.dtypes import ALL, UNKNOWN
 from pytest_npudump.dump.table import JUDGED, PROJECTIONS, is_count
-from pytest_npudump.dump.values.dtypes import ALL, UNKNOWN
 from pytest_npudump.errors import RequestError
 from pytest_npudump.storage import safeyaml
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.compare.tolerances.presets import DESCRIPTIONS, PRESETS, bound
+from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import JUDGED, PROJECTIONS, is_count, layer_of
-from pytest_npudump.dump.values.dtypes import is_exact
 from pytest_npudump.errors import RequestError
 from pytest_npudump.request import KnownNames, as_glob, is_glob
 

@@ -1,5 +1,1 @@
-"""Tensors as numpy arrays: the values of a payload, in the order of axes that the host would have.
-
-``decode`` reads values, ``packed`` those below a byte, a piece at a time, ``npy`` a file of them. ``layouts``
-undoes the device's.
-"""
+"""Tensors as arrays, whole or in pieces: ``decode`` by type, ``npy`` files, ``layouts`` of the device."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.dump.bytes.chunks import released, slabs
+from pytest_npudump.dump.filebytes import released, slabs
 from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ def in_host_layout(
 
     Args:
         array: in the device's shape.
-        device_format: name after :mod:`pytest_npudump.dump.values.dtypes`.
+        device_format: name after :mod:`pytest_npudump.dump.dtypes`.
         host_format: ``NCHW``, ``NHWC``, ``HWCN``, ``NCDHW`` ... ; ``ND`` stands for the host's own axis
             order in FRACTAL_NZ, and for NCHW or NCDHW in layouts that split C.
         original_shape: shape on the host, in the axis order of ``host_format``. None keeps the padding,

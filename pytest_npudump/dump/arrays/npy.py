@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import ml_dtypes
 import numpy as np
 
-from pytest_npudump.dump.bytes.rawfile import RawFile, open_raw
+from pytest_npudump.dump.filebytes import RawFile, open_raw
 
 if TYPE_CHECKING:
     from pathlib import Path

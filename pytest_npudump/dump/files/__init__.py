@@ -1,7 +1,7 @@
 """The file formats of a dump, a module each; every reader raises ``FormatError`` with the file and the byte.
 
-Tensors: ``container`` (its header is ``proto``) and ``npy``. Statistics: ``operator_csv`` of one operator
-(ACL dump), ``step_csv`` of a step (``statistic.csv``). No tensors of the model: ``overflow`` records and
-``core`` files. What other packages read: ``offered``, by ``registry``. Beside them: ``formats``, the table of
-all, ``mapping`` of long names, ``stats_cells`` of both tables, ``part_stats`` of files that tell none.
+Tensors: ``container`` and ``npy``. Statistics: ``operator_csv`` of one operator (ACL dump), ``step_csv`` of
+a step (``statistic.csv``). No tensors of the model: ``overflow`` records and ``core`` files. What other
+packages read: ``offered``. Beside them: ``formats``, the table of all, ``mapping`` of long names,
+``stats_cells`` of both tables.
 """

@@ -11,36 +11,41 @@ The TLV container is that of Nano and thread-aicpu SoCs. All little-endian, noth
 
 Inputs and outputs are ``u32 count``, then for each one a fixed prefix that ends in the length of the
 nested TLVs behind it: 0 shape, 1 original shape (i64 each), 2 original name. dtypes are GE's.
+
+CANN's two copies of the header's schema (``dump_data.proto`` of the device-side writer, ``dump_task.proto``
+of adump) are wire compatible; ``_SCHEMA`` is their union, built at run time: generated modules are tied to
+one range of protobuf versions, and would register the names in the default pool, where they would clash
+with those of CANN's own Python tools. Enum fields are declared int32, which has the same wire form, so that
+numbers newer than any table come through as they are.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-from functools import partial
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
-from pytest_npudump.dump.bytes.rawfile import RawFile, open_raw
-from pytest_npudump.dump.execution import Execution, TensorPart, with_projections_of
+from pytest_npudump.dump.columns import Execution, TensorPart, with_projections_of
+from pytest_npudump.dump.dtypes import BY_GE, BY_NAME, BY_PROTO, format_name, sub_format
+from pytest_npudump.dump.filebytes import RawFile, open_raw
 from pytest_npudump.dump.files.formats import TLV_MAGIC
 from pytest_npudump.dump.files.mapping import alias, nameless
-from pytest_npudump.dump.files.part_stats import file_stats, with_stats
-from pytest_npudump.dump.files.proto import lenient_dump_data_class
 from pytest_npudump.dump.records import Payload
-from pytest_npudump.dump.unguarded import replace
-from pytest_npudump.dump.values.dtypes import BY_GE, BY_NAME, BY_PROTO, format_name, sub_format
+from pytest_npudump.dump.stats.tensor import file_stats, with_stats
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from dataclasses import dataclass
     from pathlib import Path
 
+    from google.protobuf.message import Message
+
     from pytest_npudump.dump.files.formats import Job
-else:
-    from pytest_npudump.dump.unguarded import dataclass
 
 _WRITE_LIMIT = 1 << 32
 _DIM_LIMIT = 1 << 63
@@ -59,14 +64,14 @@ _PREFIXES = {_INPUTS: struct.Struct("<iiiQQQI"), _OUTPUTS: struct.Struct("<iiiii
 _AFTER_LENGTH = 8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ContainerTensor:
     """One tensor, buffer or workspace of a container.
 
     Attributes:
         io: ``input``, ``output``, ``buffer`` or ``workspace``.
         slot: index among those of the same ``io``.
-        dtype: name after :mod:`pytest_npudump.dump.values.dtypes`; ``proto:N`` or ``ge:N`` for a number of
+        dtype: name after :mod:`pytest_npudump.dump.dtypes`; ``proto:N`` or ``ge:N`` for a number of
             the header's enumeration that no table has.
         format: layout name; ``format:N`` for an unknown number; "" for buffers and workspaces.
         sub_format: group count of FRACTAL_Z and the like; 0 where not set.
@@ -97,7 +102,7 @@ class ContainerTensor:
     null: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ContainerRecord:
     """One dumped execution of an operator.
 
@@ -138,11 +143,10 @@ def _records(file: RawFile) -> Iterator[ContainerRecord]:
     while offset < file.size or offset == 0:
         record, start = _head(file, offset)
         written = _written(file, record, start)
-        tensors = []
         for tensor, nbytes in zip(record.tensors, written, strict=True):
-            tensors.append(_placed(tensor, nbytes, start, file.path))
+            _place(tensor, nbytes, start, file.path)
             start += nbytes
-        yield replace(record, tensors=tuple(tensors))
+        yield record
         offset = start
 
 
@@ -184,10 +188,10 @@ def _written(file: RawFile, record: ContainerRecord, start: int) -> Sequence[int
     )
 
 
-def _placed(tensor: ContainerTensor, written: int, start: int, path: Path) -> ContainerTensor:
-    """Return a tensor with its payload, or why it has none."""
+def _place(tensor: ContainerTensor, written: int, start: int, path: Path) -> None:
+    """Give a tensor its payload, or a note why it has none."""
     needed = data_bytes(tensor.dtype, tensor.shape)
-    size, note, payload = tensor.size, "", None
+    size, note = tensor.size, ""
     if written < size and tensor.null and not written:
         note = "no data: the tensor's address was null"
     elif written < size:
@@ -195,10 +199,11 @@ def _placed(tensor: ContainerTensor, written: int, start: int, path: Path) -> Co
     elif size == 0 and needed:
         note = f"no data: size is 0, the shape needs {needed} bytes"
     else:
-        payload = Payload(path, start, size if needed is None else min(needed, size))
+        tensor.payload = Payload(path, start, size if needed is None else min(needed, size))
         if needed is not None and needed > size:
             note = f"size is {size} bytes, the shape needs {needed}"
-    return replace(tensor, payload=payload, note="; ".join(filter(None, (tensor.note, note))))
+    if note:
+        tensor.note = f"{tensor.note}; {note}" if tensor.note else note
 
 
 def data_bytes(dtype: str, shape: tuple[int, ...] | None) -> int | None:
@@ -308,7 +313,7 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
-@dataclass(frozen=False, slots=True)
+@dataclass(slots=True)
 class _Cursor:
     """A place in the bytes of a header that begins at ``base`` in the file."""
 
@@ -477,3 +482,87 @@ def read_file(
         )
         rows, table = {}, ()
     return executions, problems
+
+
+PACKAGE = "toolkit.dumpdata"
+
+_SCHEMA = {
+    "Shape": "dim=1 *uint64",
+    "OriginalOp": "name=1 string; output_index=2 uint32; data_type=3 int32; format=4 int32",
+    "DimRange": "dim_start=1 uint64; dim_end=2 uint64",
+    "OpOutput": (
+        "data_type=1 int32; format=2 int32; shape=3 Shape; original_op=4 OriginalOp; data=5 bytes; "
+        "size=6 uint64; original_shape=7 Shape; sub_format=8 int32; address=9 uint64; "
+        "dim_range=10 *DimRange; offset=11 uint64; arg_index=12 uint32"
+    ),
+    "OpInput": (
+        "data_type=1 int32; format=2 int32; shape=3 Shape; data=4 bytes; size=5 uint64; "
+        "original_shape=6 Shape; sub_format=7 int32; address=8 uint64; offset=9 uint64; "
+        "arg_index=10 uint32; input_type=11 uint32"
+    ),
+    "OpBuffer": "buffer_type=1 int32; data=2 bytes; size=3 uint64",
+    "Workspace": "type=1 int32; data=2 bytes; size=3 uint64; arg_index=4 uint32",
+    "OpAttr": "name=1 string; value=2 string",
+    "DumpData": (
+        "version=1 string; dump_time=2 uint64; output=3 *OpOutput; input=4 *OpInput; buffer=5 *OpBuffer; "
+        "op_name=6 string; attr=7 *OpAttr; space=8 *Workspace; dfx_message=9 string"
+    ),
+}
+
+
+@cache
+def dump_data_class() -> type[Message]:
+    """The message class of ``DumpData``, with CANN's field names.
+
+    Works with protobuf 3.20 and every later major version. Its descriptors live in a private pool.
+    """
+    return _message_class(_file(text="string"))
+
+
+@cache
+def lenient_dump_data_class() -> type[Message]:
+    """The same message with ``bytes`` for every ``string``.
+
+    protobuf refuses a whole header for one string that is not UTF-8, which CANN writes where it cuts a
+    long name by bytes. Readers use this class and decode the strings themselves.
+    """
+    return _message_class(_file(text="bytes"))
+
+
+def _message_class(file: descriptor_pb2.FileDescriptorProto) -> type[Message]:
+    pool: Any = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    descriptor = pool.FindMessageTypeByName(f"{PACKAGE}.DumpData")
+    factory: Any = message_factory
+    if hasattr(factory, "GetMessageClass"):
+        found: type[Message] = factory.GetMessageClass(descriptor)
+    else:
+        found = factory.MessageFactory(pool).GetPrototype(descriptor)
+    return found
+
+
+def _file(text: str) -> descriptor_pb2.FileDescriptorProto:
+    file = descriptor_pb2.FileDescriptorProto()
+    file.name, file.package, file.syntax = "dump_data.proto", PACKAGE, "proto3"
+    for name, fields in _SCHEMA.items():
+        message = file.message_type.add()
+        message.name = name
+        for item in fields.split("; "):
+            _add_field(message.field.add(), item, text)
+    return file
+
+
+def _add_field(field: descriptor_pb2.FieldDescriptorProto, item: str, text: str) -> None:
+    """Fill ``field`` from ``name=number type``; ``*`` before the type stands for repeated."""
+    assignment, kind = item.split(" ")
+    name, number = assignment.split("=")
+    field.name, field.number = name, int(number)
+    repeated = kind.startswith("*")
+    field.label = field.LABEL_REPEATED if repeated else field.LABEL_OPTIONAL
+    kind = kind.lstrip("*")
+    if kind in _SCHEMA:
+        field.type = field.TYPE_MESSAGE
+        field.type_name = f".{PACKAGE}.{kind}"
+    else:
+        scalar = text if kind == "string" else kind
+        field.type = descriptor_pb2.FieldDescriptorProto.Type.Value(f"TYPE_{scalar.upper()}")

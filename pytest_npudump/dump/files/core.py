@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.bytes.rawfile import RawFile, open_raw
+from pytest_npudump.dump.filebytes import RawFile, open_raw
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.errors import FormatError
 

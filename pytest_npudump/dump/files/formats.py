@@ -2,6 +2,15 @@
 
 A format is a row of :data:`FORMATS` and a module with a ``read_file`` (see :class:`Reader`), which is
 imported when its first file is read: it may need numpy and protobuf.
+
+Files that no format of ours fits may be of one that another package offers under the entry-point group
+``pytest_npudump.formats``; its value is an object with the methods of :class:`FileFormat`::
+
+    [project.entry-points."pytest_npudump.formats"]
+    my_format = "my_package.format:FORMAT"
+
+``pytest_npudump.testing.FormatConformance`` says whether it does what the protocol wants. Names and first
+bytes that are a format's of ours stay ours: nobody changes what a dump of CANN says.
 """
 
 from __future__ import annotations
@@ -9,19 +18,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 from pytest_npudump.dump.files.mapping import is_short_name
-from pytest_npudump.dump.files.registry import format_of
+from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from pytest_npudump.dump.execution import Execution, TensorPart
-    from pytest_npudump.dump.names import DumpName
-    from pytest_npudump.dump.places import DumpFile
+    from pytest_npudump.dump.columns import Execution, TensorPart
+    from pytest_npudump.dump.names import DumpFile, DumpName
+    from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.errors import FormatError
+
 
 START_BYTES = 12
 """How much of a file's content its format is told by."""
@@ -143,8 +153,7 @@ FORMATS = (
         begins=lambda _path, start: start[8:] == TLV_MAGIC or start[8:10] == _PROTOBUF_START,
     ),
     Format(
-        "offered",
-        begins=lambda path, start: not is_short_name(path) and format_of(path, start) is not None,
+        "offered", begins=lambda path, start: not is_short_name(path) and format_of(path, start) is not None
     ),
 )
 """The first that takes a file has it, so those of other packages come last."""
@@ -185,3 +194,75 @@ def start_of(path: Path) -> bytes | None:
             return file.read(START_BYTES)
     except OSError:
         return None
+
+
+GROUP: Final = "pytest_npudump.formats"
+
+
+@runtime_checkable
+class FileFormat(Protocol):
+    """A kind of file that holds tensors, or statistics of some."""
+
+    def claims(self, path: Path, start: bytes) -> bool:
+        """Whether a file is of this format, by its name and its first 12 bytes, or all of a smaller one."""
+
+    def read(self, path: Path) -> Sequence[TensorRecord]:
+        """Return the tensors of a file, in the order in which they were computed.
+
+        Of each ``key`` only ``layer``, ``io`` and ``slot`` count. Tensors of one layer that follow each other
+        are one execution of it, until one of them comes again. Statistics of tensors with a ``payload`` are
+        computed by the caller where ``stats`` is None.
+
+        Raises:
+            FormatError: the file is damaged, cut off or too large for what it says; nothing of such a file
+                is returned.
+        """
+
+
+@lru_cache(maxsize=1)
+def offered() -> tuple[FileFormat, ...]:
+    """Return the formats that other packages offer.
+
+    Raises:
+        DumpError: one cannot be imported, or lacks a method.
+    """
+    from importlib.metadata import entry_points  # noqa: PLC0415 - 20 ms that only unknown files need
+
+    formats = []
+    for found in entry_points(group=GROUP):
+        try:
+            format_ = found.load()
+        except Exception as error:
+            words = f"{type(error).__name__}: {error}"
+            raise DumpError(f"entry point {found.name} of {GROUP}: cannot be imported: {words}") from error
+        if isinstance(format_, type) or not isinstance(format_, FileFormat):
+            raise DumpError(f"entry point {found.name} of {GROUP}: expected an object with claims and read")
+        formats.append(format_)
+    return tuple(formats)
+
+
+def format_of(path: Path, start: bytes) -> FileFormat | None:
+    """Return the format that claims a file; None where none does.
+
+    Args:
+        path: the file.
+        start: its first 12 bytes, or all of a smaller one.
+
+    Raises:
+        DumpError: two formats claim it.
+    """
+    found = [format_ for format_ in offered() if _claims(format_, path, start)]
+    if len(found) > 1:
+        names = ", ".join(type(format_).__name__ for format_ in found)
+        raise DumpError(f"{path}: {len(found)} formats of other packages claim it ({names}); uninstall one")
+    return found[0] if found else None
+
+
+def _claims(format_: FileFormat, path: Path, start: bytes) -> bool:
+    try:
+        return bool(format_.claims(path, start))
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}"
+        raise DumpError(
+            f"{path}: {type(format_).__name__}.claims() of another package fails: {words}"
+        ) from error

@@ -14,8 +14,8 @@ from __future__ import annotations
 import csv
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.bytes.textfile import read_small
 from pytest_npudump.dump.names import parse_name
+from pytest_npudump.dump.textfile import read_small
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:

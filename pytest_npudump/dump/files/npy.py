@@ -5,24 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.arrays.npy import read_npy_header
-from pytest_npudump.dump.execution import (
+from pytest_npudump.dump.columns import (
     COMPUTED_IN_FLOAT32,
     Execution,
     TensorPart,
-    dtype_name,
     named_execution,
     with_projections_of,
 )
+from pytest_npudump.dump.dtypes import dtype_name
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats.tensor import npy_stats
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pytest_npudump.dump.files.formats import Job
-    from pytest_npudump.dump.names import DumpName
-    from pytest_npudump.dump.places import DumpFile
+    from pytest_npudump.dump.names import DumpFile, DumpName
 
 
 def read_file(
@@ -30,24 +27,12 @@ def read_file(
 ) -> tuple[list[Execution], list[FormatError]]:
     """Return the execution that npy files hold the tensors of, and the problems of those that are damaged.
 
-    The parameters are those of ``Reader``; each file has one tensor.
-    """
-    parts, problems = _parts((job.file, *job.more), stats=stats, acl=acl, projections=projections)
-    parts = _with_table(parts, table)
-    name = job.file.name
-    return [named_execution(job.file, name, parts)] if parts and name is not None else [], problems
-
-
-def _parts(
-    files: Sequence[DumpFile], *, stats: bool, acl: bool, projections: bool
-) -> tuple[tuple[TensorPart, ...], list[FormatError]]:
-    """Return the tensors of npy files of one execution, and the problems of those that cannot be read.
-
-    The type of a tensor is that of its header, which is what the bytes are.
+    The parameters are those of ``Reader``; each file has one tensor. What the producer computed stands, and
+    tensors that only it tells of are added.
     """
     parts: dict[tuple[str, int], TensorPart] = {}
     problems: list[FormatError] = []
-    for file in files:
+    for file in (job.file, *job.more):
         if file.name is None:
             continue
         try:
@@ -57,10 +42,18 @@ def _parts(
             continue
         if parts.setdefault((part.io, part.slot), part) is not part:
             problems.append(FormatError(file.path, f"{part.io} {part.slot} is in another file too: keep one"))
-    return tuple(parts.values()), problems
+    for row in table:
+        held = parts.setdefault((row.io, row.slot), row)
+        if held is not row and row.stats is not None:
+            told = with_projections_of(row.stats, held.stats)
+            parts[row.io, row.slot] = held._replace(stats=told)
+    name = job.file.name
+    found = [named_execution(job.file, name, tuple(parts.values()))] if parts and name is not None else []
+    return found, problems
 
 
 def _npy_part(file: DumpFile, name: DumpName, *, stats: bool, acl: bool, projections: bool) -> TensorPart:
+    """Return the tensor of a file; its type is that of the header, which is what the bytes are."""
     path = file.path
     header = read_npy_header(path, may_be_float32=file.place.mindspore)
     dtype, said = dtype_name(header.dtype.name), dtype_name(header.said.name)
@@ -79,15 +72,3 @@ def _npy_part(file: DumpFile, name: DumpName, *, stats: bool, acl: bool, project
         note=note,
         payload=Payload(path, header.offset, header.nbytes, "npy"),
     )
-
-
-def _with_table(parts: tuple[TensorPart, ...], table: tuple[TensorPart, ...]) -> tuple[TensorPart, ...]:
-    """Add the statistics that the producer computed, and the tensors that only they tell of."""
-    rows = {(row.io, row.slot): row for row in table}
-    joined = []
-    for part in parts:
-        row = rows.pop((part.io, part.slot), None)
-        if row is not None and row.stats is not None:
-            part = part._replace(stats=with_projections_of(row.stats, part.stats))  # noqa: PLW2901 - the same
-        joined.append(part)
-    return (*joined, *rows.values())

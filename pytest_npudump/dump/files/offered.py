@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.execution import IO_ORDER, Execution, TensorPart
-from pytest_npudump.dump.files.formats import start_of
-from pytest_npudump.dump.files.part_stats import file_stats, with_stats
-from pytest_npudump.dump.files.registry import format_of
+from pytest_npudump.dump.columns import IO_ORDER, Execution, TensorPart
+from pytest_npudump.dump.files.formats import format_of, start_of
+from pytest_npudump.dump.stats.tensor import file_stats, with_stats
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.files.formats import Job
-    from pytest_npudump.dump.places import DumpFile
+    from pytest_npudump.dump.names import DumpFile
     from pytest_npudump.dump.records import TensorRecord
 
 

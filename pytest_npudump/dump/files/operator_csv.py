@@ -27,9 +27,7 @@ from operator import lt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.dump.bytes.textfile import read_small
-from pytest_npudump.dump.columns import Column, TensorColumns
-from pytest_npudump.dump.execution import named_execution
+from pytest_npudump.dump.columns import UNTOLD, Column, TensorColumns, named_execution
 from pytest_npudump.dump.files.stats_cells import (
     DIGESTS,
     DIGITS,
@@ -50,14 +48,15 @@ from pytest_npudump.dump.files.stats_cells import (
     written_by_host,
 )
 from pytest_npudump.dump.records import Stats
+from pytest_npudump.dump.textfile import read_small
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_npudump.dump.execution import Execution, TensorPart
+    from pytest_npudump.dump.columns import Execution, TensorPart
     from pytest_npudump.dump.files.formats import Job
-    from pytest_npudump.dump.places import DumpFile
+    from pytest_npudump.dump.names import DumpFile
 
 _Bodies = dict[int, bytes]
 """All lines of files behind the first, by the number of the file."""
@@ -147,7 +146,7 @@ def parse_operator_csv(
             alike[head][at] = body
         else:
             odd[at] = data
-    whole = TensorColumns(DIGITS)
+    whole = TensorColumns()
     for head, bodies in alike.items():
         for piece in _joined(head, bodies, odd):
             whole.append(piece, 0)
@@ -323,16 +322,19 @@ def _columns(
     if not texts.keys().isdisjoint(DIGESTS):
         hashes = (texts.get(name, [""] * length) for name in DIGESTS)
         digest = [parse_digest(row) for row in zip(*hashes, strict=True)]
-    told, note = [True] * length, [""] * length
+    digits, note = [DIGITS] * length, [""] * length
     if "max" not in texts or not NO_VALUE.isdisjoint(texts["max"]):
         values = [texts[name] for name in STATISTICS if name in texts]
         others = [texts[name] for name in VALUES if name in texts and name != "count"]
         for row in range(length):
-            told[row] = any(column[row] not in NO_VALUE for column in values)
+            if all(column[row] in NO_VALUE for column in values):
+                digits[row] = UNTOLD
             if all(column[row] in NO_VALUE for column in others):
                 note[row] = NO_STATISTICS
     garbled = frozenset(filter(doubtful, frozenset(dtype)))
-    for row in [at for at, name in enumerate(dtype) if name in garbled and told[at]] if garbled else ():
+    for row in (
+        [at for at, name in enumerate(dtype) if name in garbled and digits[at] != UNTOLD] if garbled else ()
+    ):
         high, low, avg = (None if column is None else column[row] for column in stats[1:4])
         extremes = Stats(max=high, min=low, avg=avg)
         found, why = repaired(extremes, dtype[row], by_host=partial(by_host, files[row]))
@@ -355,7 +357,7 @@ def _columns(
         note = [f"{text}; {header.unread}" if text else header.unread for text in note]
     formats = _each(lambda text: "" if text in NO_VALUE else sys.intern(text), cells[_FORMAT])
     return TensorColumns(
-        DIGITS, files, directions, slots, dtype, shape, formats, size, note, digest, told, tuple(stats)
+        files, directions, slots, dtype, shape, formats, size, note, digest, digits, tuple(stats)
     )
 
 

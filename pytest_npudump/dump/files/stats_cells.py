@@ -12,9 +12,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.execution import dtype_name
+from pytest_npudump.dump.dtypes import ALL, dtype_name
 from pytest_npudump.dump.records import Stats
-from pytest_npudump.dump.values.dtypes import ALL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

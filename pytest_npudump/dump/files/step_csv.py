@@ -12,8 +12,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.bytes.textfile import read_small
-from pytest_npudump.dump.execution import Execution, TensorPart
+from pytest_npudump.dump.columns import Execution, TensorPart
 from pytest_npudump.dump.files.stats_cells import (
     DIGESTS,
     NO_VALUE,
@@ -28,6 +27,7 @@ from pytest_npudump.dump.files.stats_cells import (
     repaired,
     unread,
 )
+from pytest_npudump.dump.textfile import read_small
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.files.formats import Job
-    from pytest_npudump.dump.places import Place
+    from pytest_npudump.dump.names import Place
 
 _REQUIRED = ("op_type", "op_name", "task", "stream", "time", "io", "slot", "size", "dtype", "shape")
 _FORMAT = "format"

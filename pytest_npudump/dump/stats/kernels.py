@@ -29,13 +29,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pytest_npudump.dump.bytes.chunks import scratch_buffers
+from pytest_npudump.dump.filebytes import scratch_buffers
 from pytest_npudump.dump.stats.sums import block_dot, block_sum, row_dots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from pytest_npudump.dump.stats.totals import Totals
+    from pytest_npudump.dump.stats.sums import Totals
 
 _LARGEST = 0x7F7FFFFF
 _CODES: dict[int, tuple[np.dtype[Any], np.dtype[Any], int]] = {
@@ -490,10 +490,6 @@ def add_histogram(totals: Totals, values: np.ndarray, counts: Iterable[int], *, 
             squares.append(value * value * times)
         else:
             nan = math.isnan(value)
-            totals.add_special(
-                times if nan else 0,
-                times if value < 0 else 0,
-                times if value > 0 else 0,
-            )
+            totals.add_special(times if nan else 0, times if value < 0 else 0, times if value > 0 else 0)
     total = math.fsum(sums)
     totals.add_sums(int(total) if integer else total, math.fsum(squares))

@@ -35,7 +35,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.dump.arrays.decode import DecodeError, decode, is_packed, numpy_dtype, why_opaque
-from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES, c_order_chunks, chunks, scratch_buffers
+from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.dump.filebytes import CHUNK_BYTES, c_order_chunks, chunks, scratch_buffers
 from pytest_npudump.dump.stats.kernels import BFLOAT16, FLOAT16, extremes, to_float32
 from pytest_npudump.dump.stats.signs import (
     BLOCK,
@@ -47,7 +48,6 @@ from pytest_npudump.dump.stats.signs import (
     near_signs,
     place_signs,
 )
-from pytest_npudump.dump.values.dtypes import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -9,7 +9,7 @@ ACL's device-side statistics differ (``acl=True``): a NaN in the first element m
 while any later NaN is ignored; and it has statistics for a few types only.
 
 Sums are rounded piece by piece, so that two ways to cut one tensor may differ in the last digits. Pieces of
-:data:`~pytest_npudump.dump.bytes.chunks.CHUNK_BYTES`, counted from the first element, are what files are
+:data:`~pytest_npudump.dump.filebytes.CHUNK_BYTES`, counted from the first element, are what files are
 read in.
 """
 
@@ -34,8 +34,9 @@ from pytest_npudump.dump.arrays.decode import (
     why_opaque,
 )
 from pytest_npudump.dump.arrays.npy import read_npy_header
-from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES, chunks, file_pieces, scratch_buffers
-from pytest_npudump.dump.bytes.rawfile import open_raw
+from pytest_npudump.dump.columns import with_projections_of
+from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.dump.filebytes import CHUNK_BYTES, chunks, file_pieces, open_raw, scratch_buffers
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.dump.stats.kernels import (
     BFLOAT16,
@@ -50,16 +51,19 @@ from pytest_npudump.dump.stats.kernels import (
     add_histogram,
 )
 from pytest_npudump.dump.stats.projections import array_projector, project, raw_projector
-from pytest_npudump.dump.stats.totals import Totals
+from pytest_npudump.dump.stats.sums import Totals
 from pytest_npudump.dump.unguarded import replace
-from pytest_npudump.dump.values.dtypes import BY_NAME
+from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pytest_npudump.dump.arrays.npy import NpyHeader
+    from pytest_npudump.dump.columns import TensorPart
     from pytest_npudump.dump.records import Payload
     from pytest_npudump.dump.stats.projections import Projector
+
 
 _NO_NUMBERS = {np.bytes_, np.str_, np.void}
 _HALVES = {"float16": FLOAT16, "bfloat16": BFLOAT16}
@@ -74,28 +78,17 @@ def dtype_name(dtype: np.dtype) -> str:
     return str(dtype.name)
 
 
-class Accumulator(Protocol):
-    """What the statistics of one tensor add up to.
-
-    Attributes:
-        dtype: numpy type of the pieces; ``uint8`` for packed types, whose pieces are bytes.
-    """
-
-    dtype: np.dtype
-
-    def add(self, piece: np.ndarray) -> None:
-        """Add a contiguous, aligned, native piece of shape (n,), n > 0; it may be overwritten afterwards."""
-
-    def totals(self) -> Totals:
-        """Return the totals of all pieces so far; they are not to be changed."""
-
-
 class _Kernel(Protocol):
     def add(self, chunk: np.ndarray) -> object: ...
 
 
-class Ordered:
-    """Integers, bool as such, and floats of 16 bits and more."""
+class Accumulator:
+    """What the statistics of one tensor add up to: of integers, bool as such, and floats of 16 bits and more.
+
+    Attributes:
+        dtype: numpy type of the pieces; ``uint8`` for packed types, whose pieces are bytes.
+        kernel: adds a piece to the totals.
+    """
 
     def __init__(self, dtype: np.dtype) -> None:
         self.dtype = dtype
@@ -103,11 +96,11 @@ class Ordered:
         self.kernel = _kernel(self._totals, dtype)
 
     def add(self, piece: np.ndarray) -> None:
-        """As :meth:`Accumulator.add`."""
+        """Add a contiguous, aligned, native piece of shape (n,), n > 0; it may be overwritten afterwards."""
         self.kernel.add(piece)
 
     def totals(self) -> Totals:
-        """As :meth:`Accumulator.totals`."""
+        """Return the totals of all pieces so far; they are not to be changed."""
         return self._totals
 
 
@@ -122,66 +115,43 @@ def _kernel(totals: Totals, dtype: np.dtype) -> _Kernel:
     return Integer(totals) if dtype.itemsize > 1 else Byte(totals)
 
 
-class _Complex:
-    """complex64 and complex128."""
+class _Complex(Accumulator):
+    """complex64 and complex128; complex32, two float16 each, as bytes."""
 
-    def __init__(self, dtype: np.dtype) -> None:
-        self.dtype = dtype
-        self._part = np.dtype(np.float32 if dtype.itemsize == 8 else np.float64)  # noqa: PLR2004 - bytes of complex64
-        self._parts, self._totals = Totals(), Totals()
-        self._kernel = _kernel(self._parts, self._part)
+    def __init__(self, dtype: np.dtype, part: np.dtype) -> None:
+        super().__init__(part)
+        self.dtype, self._part, self._whole = dtype, part, Totals()
 
     def add(self, piece: np.ndarray) -> None:
-        parts = piece.view(self._part)
-        self._kernel.add(parts)
-        self._totals.count += piece.size
-        self._totals.nan += int(np.count_nonzero(np.isnan(piece)))
-        moved = np.not_equal(parts, 0, out=scratch_buffers().flags("zeros", parts.size))
-        self._totals.zero += int(piece.size - np.count_nonzero(moved.view(np.uint16)))
+        nan, parts = self._totals.nan, piece.view(self._part)
+        self.kernel.add(parts)
+        if self._part == np.float16:
+            codes = piece.view(np.uint32)
+            magnitudes = scratch_buffers().array("magnitudes", codes.size, codes.dtype)
+            np.bitwise_and(codes, np.uint32(_MAGNITUDES), out=magnitudes)
+            if self._totals.nan > nan:
+                pairs = (magnitudes.view(np.uint16) > _INFINITY).view(np.uint16)
+                self._whole.nan += int(np.count_nonzero(pairs))
+            moved, piece = magnitudes, codes
+        else:
+            self._whole.nan += int(np.count_nonzero(np.isnan(piece)))
+            moved = np.not_equal(parts, 0, out=scratch_buffers().flags("zeros", parts.size)).view(np.uint16)
+        self._whole.count += piece.size
+        self._whole.zero += int(piece.size - np.count_nonzero(moved))
 
     def totals(self) -> Totals:
-        return _of_parts(self._totals, self._parts)
+        """Return the totals: the magnitudes' squares are those of the parts, and there is no order."""
+        parts = self._totals
+        return replace(
+            self._whole, squares=parts.squares, pos_inf=parts.pos_inf, neg_inf=parts.neg_inf, ordered=False
+        )
 
 
-class _Complex32:
-    """complex32, two float16 each, as bytes."""
-
-    dtype = np.dtype(np.uint8)
-
-    def __init__(self) -> None:
-        self._parts, self._totals = Totals(), Totals()
-
-    def add(self, piece: np.ndarray) -> None:
-        nan = self._parts.nan
-        Half(self._parts, FLOAT16).add(piece.view(np.float16))
-        codes = piece.view(np.uint32)
-        magnitudes = scratch_buffers().array("magnitudes", codes.size, codes.dtype)
-        np.bitwise_and(codes, np.uint32(_MAGNITUDES), out=magnitudes)
-        self._totals.count += magnitudes.size
-        self._totals.zero += int(magnitudes.size - np.count_nonzero(magnitudes))
-        if self._parts.nan > nan:
-            pairs = (magnitudes.view(np.uint16) > _INFINITY).view(np.uint16)
-            self._totals.nan += int(np.count_nonzero(pairs))
-
-    def totals(self) -> Totals:
-        return _of_parts(self._totals, self._parts)
-
-
-def _of_parts(whole: Totals, parts: Totals) -> Totals:
-    """Totals of complex numbers: the magnitudes' squares are those of the parts, and there is no order."""
-    return replace(
-        whole,
-        squares=parts.squares,
-        pos_inf=parts.pos_inf,
-        neg_inf=parts.neg_inf,
-        ordered=False,
-    )
-
-
-class _Coded:
+class _Coded(Accumulator):
     """Floats of 8 bits, and types below, through a histogram of bytes; the last may be filled in part."""
 
     def __init__(self, dtype: np.dtype, name: str, count: int | None = None) -> None:
+        super().__init__(np.dtype(np.uint8))
         self.dtype = dtype
         self._name, self._count = name, count
         self._codes = Codes()
@@ -229,9 +199,9 @@ def array_accumulator(dtype: np.dtype) -> Accumulator:
     """
     if dtype.type not in _NO_NUMBERS:
         if dtype.kind == "c":
-            return _Complex(dtype)
+            return _Complex(dtype, np.dtype(f"f{dtype.itemsize // 2}"))
         if dtype_name(dtype) in {"float32", "float64", *_HALVES} or dtype.kind in "biu":
-            return Ordered(dtype)
+            return Accumulator(dtype)
         if dtype.itemsize == 1 and dtype.kind not in "mMO":
             return _Coded(dtype, dtype_name(dtype))
     raise DecodeError(f"no statistics for arrays of type {dtype}")
@@ -243,9 +213,9 @@ def raw_accumulator(dtype: str, count: int | None) -> Accumulator:
     None stands for all that the bytes hold.
     """
     if dtype == "complex32":
-        return _Complex32()
+        return _Complex(np.dtype(np.uint8), np.dtype(np.float16))
     if dtype == "bool":
-        return Ordered(np.dtype(np.uint8))
+        return Accumulator(np.dtype(np.uint8))
     if is_packed(dtype):
         return _Coded(np.dtype(np.uint8), dtype, count)
     return array_accumulator(numpy_dtype(dtype))
@@ -263,8 +233,8 @@ class Projected:
         self.dtype = accumulator.dtype
         self._accumulator = accumulator
         self._projector = projector
-        kernel = accumulator.kernel if isinstance(accumulator, Ordered) else None
-        self._kernel = kernel if isinstance(kernel, Kernel) else None
+        kernel = accumulator.kernel
+        self._kernel = kernel if isinstance(kernel, Kernel) and type(accumulator) is Accumulator else None
 
     def add(self, piece: np.ndarray) -> None:
         """Add a piece, as :meth:`~pytest_npudump.dump.stats.tensor.Accumulator.add` takes them."""
@@ -397,3 +367,46 @@ def _file_stats(
             running.add(piece)
         stats = running.stats()
     return as_device(stats, nan_first=nan_first) if acl else stats
+
+
+def with_stats(
+    part: TensorPart, path: Path, statistics: Callable[[TensorPart], Stats | None]
+) -> tuple[TensorPart, list[FormatError]]:
+    """Compute the statistics of one tensor; a note says why there are none, a problem what is damaged."""
+    if part.payload is None or part.shape is None:
+        return part, []
+    try:
+        found = statistics(part)
+    except DecodeError as error:
+        problem = FormatError(path, f"{part.io} {part.slot}: {error}", offset=part.payload.offset)
+        return part._replace(note=str(error)), [problem]
+    if found is None:
+        why = why_opaque(part.dtype) or f"CANN computes no statistics for {part.dtype}"
+        return part._replace(note=part.note or why), []
+    return part._replace(stats=found), []
+
+
+def file_stats(part: TensorPart, *, acl: bool, projections: bool) -> Stats | None:
+    """Compute the statistics of a tensor that has bytes, with projections or not; None for types without.
+
+    Raises:
+        DecodeError: the bytes are too few.
+    """
+    assert part.payload is not None  # noqa: S101 - asked only for tensors with bytes
+    own = (part.payload, part.dtype, math.prod(part.shape or ()))
+    if not acl:
+        return payload_stats(*own, projections=projections)
+    payload, count = _extent(part.payload, part)
+    found = payload_stats(payload, part.dtype, count, acl=True)
+    if found is None or not projections:
+        return found
+    # Alignment behind the shape, which the device takes for elements, is none of the tensor's.
+    return with_projections_of(found, payload_stats(*own, projections=True))
+
+
+def _extent(payload: Payload, part: TensorPart) -> tuple[Payload, int]:
+    """Return the bytes that CANN's device code takes for the tensor: all of ``size``, alignment included."""
+    bits = BY_NAME[part.dtype].bits if part.dtype in BY_NAME else 0
+    if payload.kind != "raw" or not part.size or bits < 8 or part.size <= payload.nbytes:  # noqa: PLR2004 - a byte
+        return payload, math.prod(part.shape or ())
+    return replace(payload, nbytes=part.size), part.size * 8 // bits

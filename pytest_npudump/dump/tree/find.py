@@ -11,8 +11,18 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.files.formats import FORMATS, TLV_MAGIC, format_of_content, format_of_name, start_of
 from pytest_npudump.dump.files.mapping import MAPPING, is_short_name, nameless, read_mapping
-from pytest_npudump.dump.names import CONVERTED, is_copy, name_of, parse_name
-from pytest_npudump.dump.places import DumpFile, Place, context, marks_layout, read_place, swapped
+from pytest_npudump.dump.names import (
+    CONVERTED,
+    DumpFile,
+    Place,
+    context,
+    is_copy,
+    marks_layout,
+    name_of,
+    parse_name,
+    read_place,
+    swapped,
+)
 from pytest_npudump.dump.tree.jobs import without_copies
 from pytest_npudump.errors import DumpError, FormatError
 

@@ -22,21 +22,19 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter, defaultdict
-from itertools import islice
+from itertools import chain, islice, repeat
 from operator import lt
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.columns import ColumnRecords, FileColumns, Qualifiers
-from pytest_npudump.dump.execution import IO_ORDER
-from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
+from pytest_npudump.dump.columns import IO_ORDER, FileColumns, Qualifiers, TensorColumns, TensorTable
+from pytest_npudump.dump.records import sanitise
 from pytest_npudump.language.text import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from pytest_npudump.dump.columns import TensorColumns
-    from pytest_npudump.dump.execution import Execution
-    from pytest_npudump.dump.places import Place
+    from pytest_npudump.dump.columns import Execution
+    from pytest_npudump.dump.names import Place
     from pytest_npudump.dump.tree.find import TableFolder
 
     Slots = Callable[[int], Sequence[tuple[str, int]]]
@@ -56,15 +54,17 @@ def is_eager(layer: str) -> bool:
     return _EAGER_LAYER.match(layer) is not None
 
 
-def records_of(executions: Iterable[Execution]) -> tuple[tuple[TensorRecord, ...], list[str]]:
-    """Return the records of all executions, in execution order, and notes."""
+def records_of(executions: Iterable[Execution]) -> tuple[TensorTable, list[str]]:
+    """Return the tensors of all executions, in execution order, and notes."""
     found = list(executions)
     objects = {id(execution.place): execution.place for execution in found}  # one a directory; a hash is slow
     numbers = {place: at for at, place in enumerate(dict.fromkeys(objects.values()))}
     folders = {key: numbers[place] for key, place in objects.items()}
     files = FileColumns(
         list(numbers),
+        [],
         [folders[id(execution.place)] for execution in found],
+        [execution.path for execution in found],
         [execution.op_type for execution in found],
         [execution.layer for execution in found],
         [execution.task for execution in found],
@@ -74,46 +74,15 @@ def records_of(executions: Iterable[Execution]) -> tuple[tuple[TensorRecord, ...
         {at for at, execution in enumerate(found) if execution.single},
         {at: execution.thread for at, execution in enumerate(found) if execution.thread is not None},
     )
-    order, notes = _give_keys(files, range(len(found)), lambda at: [part[:2] for part in found[at].parts])
-    records: list[TensorRecord] = []
-    for at in order:  # tuples are unpacked and arguments positional for speed
-        place = files.turn.get(at, 0), *files.qualifiers[files.folder[at]]
-        path, parts = found[at].path, found[at].parts
-        if len(parts) > 1:
-            parts = tuple(sorted(parts, key=lambda part: (IO_ORDER[part.io], part.slot)))
-        for io, slot, dtype, shape, layout, size, stats, note, payload, original, sub_format, digest in parts:
-            records.append(
-                TensorRecord(
-                    TensorKey(files.layer[at], io, slot, *place),
-                    files.op_type[at],
-                    dtype,
-                    shape,
-                    path if payload is None or payload.kind == "raw" else payload.path,
-                    layout,
-                    size,
-                    stats,
-                    files.time[at],
-                    files.task[at],
-                    files.stream[at],
-                    payload,
-                    original,
-                    sub_format,
-                    note,
-                    digest,
-                )
-            )
-    return tuple(records), notes
+    parts = [part for execution in found for part in execution.parts]
+    tensors = TensorColumns.of(parts)
+    tensors.file = array("q", chain.from_iterable(repeat(at, len(one.parts)) for at, one in enumerate(found)))
+    tensors.io, tensors.slot = [part.io for part in parts], [part.slot for part in parts]
+    return keyed(files, tensors, range(len(found)))
 
 
-def table_records(
-    folders: Sequence[TableFolder], tensors: TensorColumns
-) -> tuple[Sequence[TensorRecord], list[str]]:
-    """Return the records of statistics CSV, in execution order, and notes.
-
-    Args:
-        folders: where the files are.
-        tensors: what they hold; files are numbered through from the first folder on.
-    """
+def files_of(folders: Sequence[TableFolder]) -> FileColumns:
+    """Return the files of directories of statistics CSV, numbered through from the first one on."""
     files = FileColumns()
     for at, folder in enumerate(folders):
         files.places.append(folder.place)
@@ -125,24 +94,37 @@ def table_records(
         files.task += folder.tasks
         files.stream += folder.streams
         files.time += folder.times
+    return files
+
+
+def keyed(
+    files: FileColumns, tensors: TensorColumns, present: Sequence[int] | None = None
+) -> tuple[TensorTable, list[str]]:
+    """Return the tensors of files in execution order, with their keys, and notes.
+
+    Args:
+        files: of a dump.
+        tensors: what they hold.
+        present: those that could be read; None for all that hold a tensor.
+    """
     # Of each file the first tensor, as that is put in last.
     first = dict(zip(reversed(tensors.file), reversed(range(len(tensors))), strict=True))
 
     def slots(file: int) -> list[tuple[str, int]]:
-        start = stop = first[file]
+        start = stop = first.get(file, len(tensors))
         while stop < len(tensors) and tensors.file[stop] == file:
             stop += 1
         return list(zip(tensors.io[start:stop], tensors.slot[start:stop], strict=True))
 
-    order, notes = _give_keys(files, sorted(first), slots)
+    order, notes = _give_keys(files, sorted(first) if present is None else present, slots)
     rank = [0] * len(files.name)
     for at, file in enumerate(order):
         rank[file] = at
-    keys = list(zip(map(rank.__getitem__, tensors.file), tensors.io, tensors.slot, strict=True))
-    rows: Sequence[int] = range(len(keys))
+    directions = map(IO_ORDER.__getitem__, tensors.io)
+    keys = list(zip(map(rank.__getitem__, tensors.file), directions, tensors.slot, strict=True))
     if not all(map(lt, keys, islice(keys, 1, None))):
-        rows = array("q", sorted(rows, key=keys.__getitem__))
-    return ColumnRecords(files, tensors, rows), notes
+        tensors = tensors.taken(sorted(range(len(keys)), key=keys.__getitem__))
+    return TensorTable(files, tensors), notes
 
 
 def _give_keys(files: FileColumns, present: Sequence[int], slots: Slots) -> tuple[list[int], list[str]]:

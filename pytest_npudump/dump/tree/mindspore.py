@@ -12,17 +12,17 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.bytes.textfile import read_small
-from pytest_npudump.dump.execution import COMPUTED_IN_FLOAT32, with_projections_of
-from pytest_npudump.dump.places import Place, read_place
+from pytest_npudump.dump.columns import COMPUTED_IN_FLOAT32, with_projections_of
+from pytest_npudump.dump.names import Place, read_place
 from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.textfile import read_small
 from pytest_npudump.errors import DumpError, FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from pytest_npudump.dump.execution import Execution
+    from pytest_npudump.dump.columns import Execution, TensorTable
     from pytest_npudump.dump.records import Dump, TensorRecord
 
 _ORDER_FILE = re.compile(r"(?:(?P<above>.*)/)?execution_order/ms_global_execution_order_graph_\d+\.csv")
@@ -108,9 +108,9 @@ def one_run(
     return kept, notes
 
 
-def float32_note(executions: Iterable[Execution]) -> list[str]:
+def float32_note(table: TensorTable) -> list[str]:
     """Say that tensors were read as float32 whose headers name another type; nothing where none was."""
-    if not any(COMPUTED_IN_FLOAT32 in part.note for execution in executions for part in execution.parts):
+    if not any(COMPUTED_IN_FLOAT32 in note for note in frozenset(table.columns.note)):
         return []
     note = (
         "MindSpore's CPU kernels computed some float16 or float64 operators in float32 and dumped that under "

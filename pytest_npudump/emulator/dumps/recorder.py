@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.emulator.dumps.plan import STREAM, task_of
 from pytest_npudump.emulator.dumps.writer import NO_OFFSET, Slot, TaskFile, write
 from pytest_npudump.emulator.faults import trampled

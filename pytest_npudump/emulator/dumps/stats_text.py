@@ -19,7 +19,7 @@ from pytest_npudump.dump.arrays.decode import is_of_numpy
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_npudump.dump.values.dtypes import DType
+    from pytest_npudump.dump.dtypes import DType
     from pytest_npudump.onnxmodels.tensor_types import Tensor
 
     Array = np.ndarray[Any, np.dtype[Any]]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.files.proto import dump_data_class
+from pytest_npudump.dump.files.container import dump_data_class
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.emulator.dumps import stats_text
 

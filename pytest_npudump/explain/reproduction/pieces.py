@@ -20,8 +20,8 @@ import numpy as np
 
 from pytest_npudump.compare.stats.verdict import GRAPH_INPUT
 from pytest_npudump.dump.arrays.decode import is_of_numpy, load
+from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.records import TensorKey, sanitise
-from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.reference_model import (
     arrays_of,

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.stats.tensor import tensor_stats
-from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import RequestError
 from pytest_npudump.golden.origin import installed
 

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.files.container import ContainerTensor
     from pytest_npudump.dump.files.core import Core
-    from pytest_npudump.dump.names import DumpName
-    from pytest_npudump.dump.places import DumpFile
+    from pytest_npudump.dump.names import DumpFile, DumpName
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
 

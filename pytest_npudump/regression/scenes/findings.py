@@ -48,7 +48,7 @@ def described(
     Args:
         slot: ``input`` or ``output``, and which one.
         payload: where its bytes lie.
-        dtype: name after :mod:`pytest_npudump.dump.values.dtypes`.
+        dtype: name after :mod:`pytest_npudump.dump.dtypes`.
         shape: as on the device; None where unknown.
     """
     try:

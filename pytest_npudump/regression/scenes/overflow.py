@@ -27,18 +27,13 @@ from pytest_npudump.regression.diagnose import not_dumped, ran_under_dump, why_u
 from pytest_npudump.regression.recording import golden_to_start_from
 from pytest_npudump.regression.result import Result, recorded
 from pytest_npudump.regression.run_record import unreadable
-from pytest_npudump.regression.scenes.findings import (
-    OperatorTensor,
-    described,
-    grouped,
-    place_of,
-    result_of,
-)
+from pytest_npudump.regression.scenes.findings import OperatorTensor, described, grouped, place_of, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from pytest_npudump.dump.names import Place
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.dump.tree.find import Tree
     from pytest_npudump.record.record import Record

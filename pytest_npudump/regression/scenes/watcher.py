@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pytest_npudump.dump.arrays.decode import load
-from pytest_npudump.dump.bytes.rawfile import raw_bytes
+from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.dump.filebytes import raw_bytes
 from pytest_npudump.dump.names import split_watcher
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import DumpError
 from pytest_npudump.language.text import first_of
 from pytest_npudump.regression import result as status

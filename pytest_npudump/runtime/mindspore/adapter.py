@@ -27,13 +27,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from pytest_npudump.config.acl_json import dump_section, write_acl_json
-from pytest_npudump.config.data_dump import (
-    check_request,
-    data_dump_settings,
-    version_of,
-    write_data_dump,
-)
-from pytest_npudump.dump.bytes.textfile import read_small
+from pytest_npudump.config.data_dump import check_request, data_dump_settings, version_of, write_data_dump
+from pytest_npudump.dump.textfile import read_small
 from pytest_npudump.errors import FormatError, RuntimeUnavailableError
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.variation import Varying

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.values.dtypes import BY_GE, BY_NAME
+from pytest_npudump.dump.dtypes import BY_GE, BY_NAME
 from pytest_npudump.errors import RequestError, RuntimeUnavailableError
 from pytest_npudump.runtime.acl import SUCCESS, AclError, check, value
 from pytest_npudump.runtime.base import ModelSession

@@ -11,15 +11,15 @@ import pytest
 
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.tensor_pair import Pair, compare_pair
-from pytest_npudump.dump.arrays.decode import DecodeError, load
+from pytest_npudump.dump.arrays.decode import DecodeError, PackedTensor, load, packed_tensor
 from pytest_npudump.dump.arrays.layouts import host_array
-from pytest_npudump.dump.arrays.packed import PackedTensor, packed_tensor
+from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
 from pytest_npudump.dump.stats.tensor import payload_stats, tensor_stats
-from pytest_npudump.dump.values.dtypes import BY_NAME
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 PACKED = ["int4", "uint1", "int2", "uint2", "hifloat8", "float4_e2m1fn", "float4_e1m2fn", "complex32"]
 KEY = TensorKey("conv", "output", 0)

@@ -7,9 +7,9 @@ import pytest
 
 from pytest_npudump.compare.tolerances.presets import PRESETS, bound
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
+from pytest_npudump.dump.dtypes import ALL
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.dump.values.dtypes import ALL
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:

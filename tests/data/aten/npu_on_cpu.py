@@ -16,7 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch_npu import _device
 
-from pytest_npudump.dump.files.proto import dump_data_class
+from pytest_npudump.dump.files.container import dump_data_class
 from pytest_npudump.runtime.aten.kept_calls import KeptCalls
 from pytest_npudump.runtime.aten.operators import is_view, name_of, results_of
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from pytest_npudump.dump.arrays.decode import DecodeError, load
-from pytest_npudump.dump.bytes.rawfile import raw_bytes
+from pytest_npudump.dump.dtypes import ALL, DType
+from pytest_npudump.dump.filebytes import raw_bytes
 from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.records import Payload
-from pytest_npudump.dump.values.dtypes import ALL, DType
 from pytest_npudump.errors import FormatError
 
 DATA = Path(__file__).parents[2] / "data" / "dump"
@@ -35,7 +35,7 @@ def test_hifloat8_is_huaweis_own_table(tmp_path: Path) -> None:
     np.testing.assert_array_equal(values.astype(np.float64), _table("hifloat8.txt"))
 
 
-@pytest.mark.parametrize("name", ["float8_e5m2", "float8_e4m3fn", "float8_e8m0fnu"])
+@pytest.mark.each("name", ["float8_e5m2", "float8_e4m3fn", "float8_e8m0fnu"])
 def test_all_codes_of_fp8(tmp_path: Path, name: str) -> None:
     values = load(_payload(tmp_path, bytes(range(256))), name, (256,))
     assert values.dtype == getattr(ml_dtypes, name)

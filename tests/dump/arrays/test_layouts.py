@@ -235,7 +235,7 @@ def test_groups_that_do_not_divide_are_refused() -> None:
         )
 
 
-@pytest.mark.parametrize(("shape", "order"), [((3, 3, 9, 1), "HWCN"), ((3, 3, 1, 9), "HWCN")])
+@pytest.mark.each(("shape", "order"), [((3, 3, 9, 1), "HWCN"), ((3, 3, 1, 9), "HWCN")])
 def test_a_fractal_z_that_fits_a_wrong_order_of_axes_is_refused_for_the_values_in_its_padding(
     shape: tuple[int, ...], order: str
 ) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_npudump.dump.arrays.layouts import JoinedTensor, in_host_layout
-from pytest_npudump.dump.bytes.chunks import c_order_chunks, slabs
+from pytest_npudump.dump.filebytes import c_order_chunks, slabs
 
 
 @st.composite
@@ -36,7 +36,7 @@ def _element(tensor: JoinedTensor, index: tuple[int, ...]) -> int:
     return int(tensor.split[tuple(place)])
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(tensor=_joined(), limit=st.integers(1, 200))
 def test_pieces_and_the_whole_hold_each_element_where_its_coordinates_say(
     tensor: JoinedTensor, limit: int

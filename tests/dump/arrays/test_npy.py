@@ -76,7 +76,7 @@ def test_every_plain_type_in_both_byte_and_axis_orders(
     np.testing.assert_array_equal(values, array)
 
 
-@pytest.mark.parametrize("version", [(2, 0), (3, 0)])
+@pytest.mark.each("version", [(2, 0), (3, 0)])
 def test_later_versions_and_empty_and_scalar_arrays(tmp_path: Path, version: tuple[int, int]) -> None:
     for array in (np.float64(3), np.zeros((0, 2)), np.arange(3)):
         stream = io.BytesIO()

@@ -15,10 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_npudump.dump.arrays.decode import load
-from pytest_npudump.dump.bytes.rawfile import raw_bytes
-from pytest_npudump.dump.files.container import read_container
-from pytest_npudump.dump.files.proto import dump_data_class
-from pytest_npudump.dump.values.dtypes import BY_PROTO
+from pytest_npudump.dump.dtypes import BY_PROTO
+from pytest_npudump.dump.filebytes import raw_bytes
+from pytest_npudump.dump.files.container import dump_data_class, read_container
 from pytest_npudump.errors import FormatError
 
 DATA = Path(__file__).parents[2] / "data" / "dump"
@@ -269,7 +268,7 @@ def test_what_is_no_regular_file_is_refused_without_waiting_for_it(tmp_path: Pat
             read_container(path)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.integers(0, 250), value=st.integers(0, 255), cut=st.integers(0, 400))
 def test_damage_raises_nothing_but_a_format_error(tmp_path: Path, place: int, value: int, cut: int) -> None:
     data = bytearray((DATA / "containers" / "mixed-op").read_bytes())
@@ -284,7 +283,7 @@ def test_damage_raises_nothing_but_a_format_error(tmp_path: Path, place: int, va
             assert tensor.payload.offset + tensor.payload.nbytes <= len(data)
 
 
-@pytest.mark.parametrize(("size", "shape"), [(4, ()), (32, ()), (512, ()), (400, None), (4096, None)])
+@pytest.mark.each(("size", "shape"), [(4, ()), (32, ()), (512, ()), (400, None), (4096, None)])
 def test_no_shape_is_that_of_a_scalar_only_where_the_bytes_are_of_one_element(
     tmp_path: Path, size: int, shape: tuple[int, ...] | None
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from pytest_npudump.dump.bytes.rawfile import raw_bytes
+from pytest_npudump.dump.filebytes import raw_bytes
 from pytest_npudump.dump.files.core import read_core
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import FormatError
@@ -55,10 +55,7 @@ def sample() -> bytes:
         (".ascend.global", b"abcdefgh"),
         (".ascend.global", b"\0" * 4),
         (".ascend.kernel_info", struct.pack("<I", len(kernel)) + kernel),
-        (
-            ".ascend.auxinfo.global",
-            region(4, 2, 101) + region(8, 3, 2, 2, 4) + region(4 | 1 << 63, 4, 3, 4),
-        ),
+        (".ascend.auxinfo.global", region(4, 2, 101) + region(8, 3, 2, 2, 4) + region(4 | 1 << 63, 4, 3, 4)),
     )
 
 
@@ -114,7 +111,7 @@ def test_a_core_in_a_dump_is_told_and_is_no_unreadable_file(tmp_path: Path) -> N
     assert f"1 cores of kernels that failed, to be opened with msdebug: {folder / NAME}" in dump.notes
 
 
-@pytest.mark.parametrize("content", [b"\x7fELF" + bytes(100), sample()[:-1], b""])
+@pytest.mark.each("content", [b"\x7fELF" + bytes(100), sample()[:-1], b""])
 def test_a_damaged_core_in_a_dump_is_an_unreadable_file(tmp_path: Path, content: bytes) -> None:
     (tmp_path / NAME).write_bytes(content)
     (problem,) = read_dump(tmp_path).problems

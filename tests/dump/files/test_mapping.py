@@ -66,7 +66,7 @@ def test_two_names_for_one_file_are_settled_by_the_hash_or_refused(tmp_path: Pat
         read_mapping(path)
 
 
-@pytest.mark.parametrize("line", [b"no comma", b",long", b"short,"])
+@pytest.mark.each("line", [b"no comma", b",long", b"short,"])
 def test_a_line_without_two_names_is_an_error_with_its_place(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "mapping.csv"
     path.write_bytes(b"1,one\n" + line + b"\n")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_npudump.dump.bytes.rawfile import raw_bytes
+from pytest_npudump.dump.filebytes import raw_bytes
 from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.files.overflow import Candidates, DumpedOperators, parse_overflow, read_overflow
 from pytest_npudump.dump.tree.find import find_files
@@ -79,7 +79,7 @@ def _payload(name: str) -> bytes:
     return raw_bytes(read_container(DATA / name)[0].tensors[0].payload).tobytes()
 
 
-@pytest.mark.parametrize("name", ["aic", "aic_v1", "aiv", "aicpu", "sdma"])
+@pytest.mark.each("name", ["aic", "aic_v1", "aiv", "aicpu", "sdma"])
 def test_a_damaged_head_is_unreadable_or_changes_no_verdict(name: str) -> None:
     data = _payload(name)
     whole = parse_overflow(data, "f")
@@ -112,7 +112,7 @@ def test_an_old_record_that_tells_an_overflow_may_have_anything_between_its_fiel
     assert len(parse_overflow(bytes(data), "f").overflowed) == 3
 
 
-@pytest.mark.parametrize(("at", "named"), [(4, 0), (31, 24), (284, 280), (100, 100), (2047, 2047)])
+@pytest.mark.each(("at", "named"), [(4, 0), (31, 24), (284, 280), (100, 100), (2047, 2047)])
 def test_bytes_that_no_old_record_has_are_named(at: int, named: int) -> None:
     data = bytearray(2048)
     data[at] = 1

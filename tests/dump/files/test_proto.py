@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pytest_npudump.dump.files.proto import dump_data_class, lenient_dump_data_class
+from pytest_npudump.dump.files.container import dump_data_class, lenient_dump_data_class
 
 _HEADER = bytes.fromhex("0a03322e301a20080110fbffffffffffffffff011a003a040a02000158ffffffffffffffffff01")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.cli import main
-from pytest_npudump.dump.files import registry
+from pytest_npudump.dump.files import formats
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import DumpError, FormatError
 
@@ -51,9 +51,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         (site / "pairs.py").write_text(FORMAT)
         monkeypatch.syspath_prepend(str(site))
 
-    registry.offered.cache_clear()
+    formats.offered.cache_clear()
     yield put
-    registry.offered.cache_clear()
+    formats.offered.cache_clear()
     sys.modules.pop("pairs", None)
 
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.dump.files.step_csv import read_step_csv
-from pytest_npudump.dump.places import Place
+from pytest_npudump.dump.names import Place
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
-    from pytest_npudump.dump.execution import Execution
+    from pytest_npudump.dump.columns import Execution
 
 DATA = Path(__file__).parents[2] / "data" / "trees"
 BASE = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape"
@@ -114,7 +114,7 @@ def test_trap_17_what_msprobe_merged_from_the_host_converter_is_not_trusted(tmp_
     assert stats_of(mindspore).max == 7
 
 
-@pytest.mark.parametrize("name", ["Float32", "float32", "FLOAT", "DT_FLOAT", "FLOAT32"])
+@pytest.mark.each("name", ["Float32", "float32", "FLOAT", "DT_FLOAT", "FLOAT32"])
 def test_trap_28_a_type_is_the_same_in_any_case(tmp_path: Path, name: str) -> None:
     row = only(tmp_path, f"{BASE},Max Value", f'A,b,1,2,1733905446819790,input,0,8,{name},"(1,)",7')
     assert row.parts[0].dtype == "float32"

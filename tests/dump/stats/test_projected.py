@@ -58,7 +58,7 @@ def test_raw_files_that_are_read_or_mapped_have_the_same(tmp_path: Path, dtype: 
     assert str(replace(found, projections=None)) == str(without)  # NaN equals NaN
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "tree",
     ["acl-dtypes", "acl-exception", "acl-tensor", "mindspore-dtypes", "mindspore-control_flow_multigraph"],
 )

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pytest_npudump.dump.arrays.decode import DecodeError, load
-from pytest_npudump.dump.bytes.chunks import chunks
+from pytest_npudump.dump.filebytes import chunks
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats.kernels import BFLOAT16, FLOAT16, Half
 from pytest_npudump.dump.stats.projections import (
@@ -25,19 +25,15 @@ from pytest_npudump.dump.stats.projections import (
     project,
     raw_elements,
 )
+from pytest_npudump.dump.stats.sums import Totals
 from pytest_npudump.dump.stats.tensor import Projected, array_accumulator, tensor_stats
-from pytest_npudump.dump.stats.totals import Totals
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 BLOCK = 16_384
 FLOATS = [
-    np.float16,
-    np.float32,
-    np.float64,
-    ml_dtypes.bfloat16,
-    ml_dtypes.float8_e4m3fn,
+    *(np.float16, np.float32, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn),
     ml_dtypes.float8_e5m2,
 ]
 INTS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.bool_]
@@ -108,6 +104,7 @@ def test_worked_example_of_the_documentation_holds() -> None:
     assert project(array) == expected == (-89, -111, -109, 91, 91, -111, 91, -109)
 
 
+@settings(max_examples=25)
 @given(
     st.sampled_from(FLOATS).flatmap(
         lambda dtype: hnp.arrays(
@@ -124,6 +121,7 @@ def test_floats_are_within_the_bound_of_the_definition(array: np.ndarray) -> Non
     assert project(array) == pytest.approx(truth(values), rel=0, abs=allowed)
 
 
+@settings(max_examples=20)
 @given(
     st.sampled_from(INTS).flatmap(
         lambda dtype: hnp.arrays(
@@ -136,7 +134,7 @@ def test_integers_are_exact(array: np.ndarray) -> None:
     assert list(project(array)) == truth(array.tolist())
 
 
-@pytest.mark.parametrize(("dtype", "code"), [(np.uint8, 255), (np.int8, -128), (np.uint16, 65_535)])
+@pytest.mark.each(("dtype", "code"), [(np.uint8, 255), (np.int8, -128), (np.uint16, 65_535)])
 def test_columns_of_the_largest_integers_do_not_overflow(dtype: type, code: int) -> None:
     alike = np.where(SIGNS[0] > 0, code, 0).astype(dtype)  # all that the first projection adds
     assert project(alike) == tuple(SIGNS[:, alike != 0].sum(axis=1) * code)
@@ -234,9 +232,8 @@ def test_parts_of_complex_numbers_stand_for_numbers_each() -> None:
 
 
 def test_sums_beyond_float32_are_added_up_in_float64() -> None:
-    array = np.full(2 * BLOCK, 3e38, np.float32)
-    expected = [3e38 * sum(sign(k, i) for i in range(2 * BLOCK)) for k in range(8)]
-    assert project(array) == pytest.approx(expected, rel=1e-6)
+    array = np.full(SIGNS.shape[1], 3e38, np.float32)
+    assert project(array) == pytest.approx((3e38 * SIGNS.sum(axis=1)).tolist(), rel=1e-6)
 
 
 def test_both_parts_of_complex_numbers_are_elements() -> None:
@@ -334,7 +331,7 @@ def test_what_statistics_hide_is_seen(fault: object, shape: tuple[int, int]) -> 
     assert 0.3 * away < distance(project(array), project(changed)) < 2 * away
 
 
-@pytest.mark.parametrize("size", [30, 500, 5_000, 60_000])
+@pytest.mark.each("size", [30, 500, 5_000, 20_000])
 def test_distance_estimates_the_l2norm_of_the_difference(size: int) -> None:
     ratios = []
     for seed in range(300):
@@ -352,7 +349,7 @@ def test_distance_estimates_the_l2norm_of_the_difference(size: int) -> None:
 )
 def test_a_constant_added_to_one_channel_is_seen(shape: tuple[int, int]) -> None:
     ratios = []
-    for channel in range(0, shape[1], 3):
+    for channel in range(0, shape[1], 11):
         array = np.zeros(shape, np.float32)
         array[:, channel] = 1
         ratios.append(distance(project(array), project(0 * array)) / math.sqrt(shape[0]))

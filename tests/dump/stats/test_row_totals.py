@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from pytest_npudump.dump.stats.totals import row_counts, row_totals
+from pytest_npudump.dump.stats.sums import row_counts, row_totals
 
 ROWS = array_shapes(min_dims=2, max_dims=2, max_side=20)
 ELEMENTS = st.one_of(

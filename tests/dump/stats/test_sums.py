@@ -86,7 +86,7 @@ def test_the_additions_of_any_order_are_found(tree: Any, random: Any) -> None:
     assert additions(lambda rows: _added(tree, rows[:, places]), count) == _depth(tree)
 
 
-@pytest.mark.parametrize("most", [SUM_ADDITIONS, DOT_ADDITIONS])
+@pytest.mark.each("most", [SUM_ADDITIONS, DOT_ADDITIONS])
 def test_rows_of_a_blas_that_adds_one_after_the_other_are_as_short_as_the_bound_asks(
     most: int, blas: Any
 ) -> None:
@@ -94,7 +94,7 @@ def test_rows_of_a_blas_that_adds_one_after_the_other_are_as_short_as_the_bound_
     assert row_length(most) == {15: 16, 31: 32}[most]
 
 
-@pytest.mark.parametrize(("lanes", "length"), [(4, 32), (8, 64), (16, 128), (32, 256), (64, 512)])
+@pytest.mark.each(("lanes", "length"), [(4, 32), (8, 64), (16, 128), (32, 256), (64, 512)])
 def test_rows_are_longer_the_more_lanes_there_are(lanes: int, length: int, blas: Any) -> None:
     def halves(rows: np.ndarray) -> np.ndarray:
         return np.asarray(rows[:, 0]) if rows.shape[1] == 1 else halves(rows[:, ::2] + rows[:, 1::2])

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_npudump.dump.places import Place, context, read_place
+from pytest_npudump.dump.names import Place
 from pytest_npudump.dump.tree.find import Tree, find_files
 from pytest_npudump.errors import DumpError
+from tests.dump.conftest import DATA, STAMP
 
-DATA = Path(__file__).parents[2] / "data" / "trees"
-STAMP = 1795228705872229
 TLV = b"\x08\0\0\0\0\0\0\0\x5a\x5a\x5a\x5a"
 
 
@@ -26,52 +25,7 @@ def only(tree: Tree) -> Place:
     return place
 
 
-@pytest.mark.each(
-    ("directories", "place"),
-    [
-        ("", Place()),
-        ("20260101010101/0", Place(("20260101010101",), device=0)),
-        ("20260101010101/3/net/7/2", Place(("20260101010101",), -1, 3, "net", 7, 2)),
-        ("20260101010101/3/net/7", Place(("20260101010101",), -1, 3, "net", 7)),
-        ("20260101010101/3/2", Place(("20260101010101",), device=3, iteration=2)),
-        ("3/net/7/2", Place((), -1, 3, "net", 7, 2)),
-        (
-            "worldsize8_global_rank5/20260101010101/5/graph_1/11/2",
-            Place(("20260101010101",), 5, 5, "graph_1", 11, 2),
-        ),
-        (
-            "worldsize2_global_rank1/gm_20260101010101123456_dump/4",
-            Place(("gm_20260101010101123456_dump",), rank=1, step=4),
-        ),
-        ("rank_2/LeNet/0/9", Place((), 2, -1, "LeNet", 0, step=9, mindspore=True)),
-        ("rank_2/LeNet/0/constants", Place((), 2, -1, "LeNet", 0, mindspore=True)),
-        ("rank_2/20260101010101/step_3", Place(("20260101010101",), rank=2, step=3)),
-        (
-            "rank_2/20260101010101/step_3/20260101010102/1/net/7/0",
-            Place(("20260101010101", "20260101010102"), 2, 1, "net", 7, 0, 3),
-        ),
-        ("6/20260101010101/0", Place(("20260101010101",), device=0, step=6)),
-        ("6/20260101010101/0/2", Place(("20260101010101",), device=0, iteration=2, step=6)),
-        ("6/20260101010101/0/net/7/2", Place(("20260101010101",), -1, 0, "net", 7, 2, 6)),
-        ("6/20260101010101/0/7/2", Place(("20260101010101",), -1, 0, "", 7, 2, 6)),
-        ("rank_2/1733905446819790/step_3", Place(("1733905446819790",), rank=2, step=3)),
-        ("pid4711/device2", Place(("pid4711",), device=2)),
-        ("extra-info/data-dump/1", Place(device=1)),
-    ],
-)
-def test_directories_say_what_every_writer_s_layout_means(directories: str, place: Place) -> None:
-    assert read_place(directories.split("/") if directories else ()) == place
-
-
-def test_trap_25_a_time_directory_inside_another_belongs_to_the_same_place() -> None:
-    place = read_place(["20260101010101", "20260101010105", "0"])
-    assert place == Place(("20260101010101", "20260101010105"), device=0)
-
-
 def test_trap_25_the_tlv_writer_swaps_model_id_and_model_name(tmp_path: Path) -> None:
-    assert read_place(["20260101010101", "0", "7", "net", "2"]) == read_place(
-        ["20260101010101", "0", "net", "7", "2"]
-    )
     numbers = touch(tmp_path, f"20260101010101/0/7/12/2/A.b.1.2.{STAMP}", content=TLV)
     assert (only(find_files(numbers)).model, only(find_files(numbers)).model_id) == ("12", 7)
     touch(tmp_path, f"20260101010101/0/7/12/2/A.b.1.2.{STAMP}", content=b"\x10\0\0\0\0\0\0\0\x0a\x032.")
@@ -83,12 +37,6 @@ def test_a_dump_may_be_given_by_a_directory_inside_it(tmp_path: Path) -> None:
     whole = only(find_files(root))
     for inner in ("20260101010101", "20260101010101/3", "20260101010101/3/net/7", "20260101010101/3/net/7/2"):
         assert only(find_files(root / inner)) == whole
-
-
-def test_a_date_above_the_dump_path_is_not_taken_for_its_time() -> None:
-    assert context(("/", "20260101010101", "job", "dump")) == ()
-    assert context(("/", "x", "20260101010101", "0")) == ("20260101010101", "0")
-    assert context(("/", "rank_3", "net", "0")) == ("rank_3", "net", "0")
 
 
 def test_real_trees_are_placed() -> None:
@@ -118,10 +66,7 @@ def test_a_hashed_name_whose_mapping_was_lost_is_read_by_its_content_or_reported
     touch(tmp_path, "0/410769277.npy", content=b"\x93NUMPY")
     tree = find_files(tmp_path)
     assert [file.path.name for file in tree.files] == ["3343330985831579852"]
-    assert {Path(problem.path).name for problem in tree.problems} == {
-        "3343330985831579853",
-        "410769277.npy",
-    }
+    assert {Path(problem.path).name for problem in tree.problems} == {"3343330985831579853", "410769277.npy"}
 
 
 def test_a_mapping_that_cannot_be_read_is_a_problem_and_a_file_it_misses_a_note(tmp_path: Path) -> None:
@@ -229,7 +174,7 @@ def test_names_that_are_no_utf_8_are_taken(tmp_path: Path) -> None:
     assert file.name.op_name == "b\udcff"
 
 
-@pytest.mark.parametrize("kinds", [("csv", "tensor"), ("tensor", "csv"), ("csv", "csv", "tensor", "csv")])
+@pytest.mark.each("kinds", [("csv", "tensor"), ("tensor", "csv"), ("csv", "csv", "tensor", "csv")])
 def test_folders_of_statistics_beside_one_of_tensors_give_their_files_in_the_order_of_their_paths(
     kinds: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -91,23 +91,6 @@ def test_turns_of_a_loop_are_told_by_occurrence_and_graphs_by_model() -> None:
         assert greater == [0, 1, 2, 3]
 
 
-def test_a_turn_without_one_of_its_tensors_does_not_shift_the_others(tmp_path: Path) -> None:
-    folder = tmp_path / "rank_0/net/0/0"
-    for at, tensor in enumerate(
-        ("input.0", "input.1", "output.0", "input.0", "output.0", "input.0", "input.1")
-    ):
-        save(folder, f"Add.a.0.0.{STAMP + at}.{tensor}.DefaultFormat.Float32.npy", at)
-    assert keys(read_dump(tmp_path)) == [
-        "a:input.0",
-        "a:input.1",
-        "a:output.0",
-        "a#turn=1:input.0",
-        "a#turn=1:output.0",
-        "a#turn=2:input.0",
-        "a#turn=2:input.1",
-    ]
-
-
 def test_two_runs_in_one_directory_are_an_error_that_names_both() -> None:
     root = DATA / "mindspore-two_runs_same_path"
     with pytest.raises(DumpError, match=r"two runs in one dump") as caught:
@@ -125,7 +108,7 @@ def test_the_latest_of_two_runs_is_read_whole_and_alone() -> None:
     assert any("latest of 2 runs" in note for note in dump.notes)
 
 
-@pytest.mark.parametrize("without", ["parameters", "global execution order"])
+@pytest.mark.each("without", ["parameters", "global execution order"])
 def test_two_runs_are_found_by_either_of_two_signs(tmp_path: Path, without: str) -> None:
     root = tmp_path / "dump"
     shutil.copytree(DATA / "mindspore-two_runs_same_path", root)
@@ -173,40 +156,6 @@ def test_a_real_statistic_csv_is_a_dump(tmp_path: Path) -> None:
     assert {record.path.name for record in dump.records} == {"statistic.csv"}
 
 
-def test_turns_in_a_statistic_csv_are_told_by_occurrence(tmp_path: Path) -> None:
-    rows = "".join(f'Add,a,0,0,{STAMP + at},output,0,4,float32,"()",{at},{at},\n' for at in range(3))
-    (tmp_path / "statistic.csv").write_text(HEADER + rows)
-    dump = read_dump(tmp_path)
-    assert keys(dump) == ["a:output.0", "a#turn=1:output.0", "a#turn=2:output.0"]
-    assert dump.notes == ()
-
-
-def test_npy_files_and_the_statistics_beside_them_are_one_record_each(tmp_path: Path) -> None:
-    folder = tmp_path / "rank_0/net/0/0"
-    for turn in range(2):
-        save(folder, f"Add.a.0.0.{STAMP + 10 * turn}.output.0.DefaultFormat.float32.npy", turn)
-    rows = [
-        f'Add,a,0,0,{STAMP + 10 * turn + 1},output,0,4,float32,"(1,)",{turn + 50},0,\n' for turn in range(2)
-    ]
-    alone = f'Mul,m,0,0,{STAMP + 30},output,0,4,float32,"(1,)",9,0,\n'
-    (folder / "statistic.csv").write_text(HEADER + "".join(rows) + alone)
-    dump = read_dump(tmp_path)
-    assert keys(dump) == ["a:output.0", "a#turn=1:output.0", "m:output.0"]
-    assert [record.stats.max for record in dump.records if record.stats] == [50.0, 51.0, 9.0]
-    assert [record.payload is None for record in dump.records] == [False, False, True]
-
-
-def test_a_row_without_values_leaves_what_was_computed(tmp_path: Path) -> None:
-    folder = tmp_path / "rank_0/net/0/0"
-    save(folder, f"Add.a.0.0.{STAMP}.output.0.DefaultFormat.float32.npy", 3)
-    (folder / "statistic.csv").write_text(
-        HEADER + f'Add,a,0,0,{STAMP},output,0,4,float32,"(1,)",null,null,\n'
-    )
-    (record,) = read_dump(tmp_path).records
-    assert record.stats is not None
-    assert record.stats.max == 3.0
-
-
 def test_an_execution_order_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
     save(tmp_path / "rank_0/net/0/0", f"Add.a.0.0.{STAMP}.output.0.DefaultFormat.float32.npy", 3)
     order = tmp_path / "rank_0/execution_order/ms_global_execution_order_graph_0.csv"
@@ -215,26 +164,6 @@ def test_an_execution_order_that_cannot_be_read_is_a_problem(tmp_path: Path) -> 
         file.truncate(1 << 40)
     (problem,) = read_dump(tmp_path).problems
     assert problem.path == str(order)
-
-
-def test_several_ranks_and_nets_are_told_apart(tmp_path: Path) -> None:
-    for rank in range(2):
-        for net in ("a", "b"):
-            name = f"Add.x.0.0.{STAMP + rank}.output.0.DefaultFormat.Float32.npy"
-            save(tmp_path / f"rank_{rank}" / net / "0" / "3", name, 1)
-    assert sorted(keys(read_dump(tmp_path))) == [
-        f"x#rank={rank},model={net}:output.0" for rank in range(2) for net in ("a", "b")
-    ]
-
-
-def test_msprobe_s_flat_tree_has_steps(tmp_path: Path) -> None:
-    for step in range(2):
-        folder = tmp_path / "rank_0" / "20260101010101" / f"step_{step}"
-        folder.mkdir(parents=True)
-        (folder / "statistic.csv").write_text(
-            HEADER + f'Add,x,1,2,{STAMP + step},output,0,4,float32,"()",{step},0\n'
-        )
-    assert keys(read_dump(tmp_path)) == ["x:output.0", "x#step=1:output.0"]
 
 
 def test_a_statistic_csv_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
@@ -260,7 +189,7 @@ def save_float32_as(descr: str, path: Path, values: list[float]) -> np.ndarray:
     return array
 
 
-@pytest.mark.parametrize(("descr", "name"), [("<f2", "Float16"), ("<f8", "Float64")])
+@pytest.mark.each(("descr", "name"), [("<f2", "Float16"), ("<f8", "Float64")])
 def test_float32_under_the_header_of_another_float_is_read_as_what_it_is_and_noted(
     tmp_path: Path, descr: str, name: str
 ) -> None:

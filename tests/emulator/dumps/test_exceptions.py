@@ -16,11 +16,11 @@ import pytest
 from elftools.elf.elffile import ELFFile
 from onnx import TensorProto, helper
 
-from pytest_npudump.dump.bytes.rawfile import raw_bytes
+from pytest_npudump.dump.dtypes import BY_PROTO
+from pytest_npudump.dump.filebytes import raw_bytes
 from pytest_npudump.dump.files.core import read_core
 from pytest_npudump.dump.files.mapping import read_mapping
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.dump.values.dtypes import BY_PROTO
 from pytest_npudump.emulator import install
 from pytest_npudump.emulator.dumps.exceptions import (
     Argument,

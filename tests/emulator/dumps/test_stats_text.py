@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pytest_npudump.dump.values.dtypes import BY_NAME, BY_PROTO
+from pytest_npudump.dump.dtypes import BY_NAME, BY_PROTO
 from pytest_npudump.emulator.dumps import stats_text
 from pytest_npudump.onnxmodels.tensor_types import Tensor, from_array, storage
 

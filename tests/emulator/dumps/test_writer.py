@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.dump.values.dtypes import BY_NAME, BY_PROTO
+from pytest_npudump.dump.dtypes import BY_NAME, BY_PROTO
 from pytest_npudump.emulator.dumps.writer import (
     NO_OFFSET,
     Clock,

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from pytest_npudump.dump.arrays.decode import load
+from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.emulator.dumps.writer import Slot, TaskFile, write
 from pytest_npudump.errors import RequestError
 from pytest_npudump.onnxmodels.tensor_types import from_array

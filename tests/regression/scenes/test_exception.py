@@ -12,14 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pytest_npudump.dump.values.dtypes import BY_NAME
-from pytest_npudump.emulator.dumps.exceptions import (
-    Argument,
-    FailedTask,
-    container,
-    core,
-    exception_header,
-)
+from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.emulator.dumps.exceptions import Argument, FailedTask, container, core, exception_header
 from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.ranks.rank import Rank
 from pytest_npudump.regression import result as status
@@ -31,6 +25,7 @@ from pytest_npudump.runtime.base import Evidence
 
 if TYPE_CHECKING:
     from pytest_npudump.regression.result import Result
+
 
 SAMPLE = Path(__file__).parents[2] / "data" / "trees" / "acl-exception" / "op.1.2"
 """Written by adump itself: operator "net/op.name 1", inputs float32 and bfloat16, one float32 output."""

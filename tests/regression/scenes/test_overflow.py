@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.emulator.dumps.writer import Slot, TaskFile, write
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.onnxmodels.tensor_types import from_array

@@ -144,7 +144,7 @@ def replay(captured: list[tuple[str, str, float, Path]]) -> None:
 
 
 def _container(name: str, value: float) -> bytes:
-    from pytest_npudump.dump.files.proto import dump_data_class
+    from pytest_npudump.dump.files.container import dump_data_class
 
     message = dump_data_class()(version="2.0", dump_time=state["time"], op_name=name)
     tensor = message.output.add(data_type=1, format=2, size=8, address=4096)

@@ -8,11 +8,13 @@ layouts are the same in dump headers and in GE (``OutputFormat``, ``ge::Format``
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
 
 UNKNOWN = "-"
 """Name of a type that the producer did not tell (ACL's statistics print ``-`` above proto number 25)."""
@@ -101,6 +103,26 @@ _INEXACT = frozenset(d.name for d in ALL if not d.exact)
 def is_exact(name: str) -> bool:
     """Whether values of the type called ``name`` are compared exactly; an unknown type is not a float."""
     return name not in _INEXACT
+
+
+_ALIASES = {"bf16": "bfloat16", "float": "float32", "double": "float64", "half": "float16", "unknow": UNKNOWN}
+_SPELLINGS = (
+    {UNKNOWN: UNKNOWN}
+    | {found.name: found.name for found in ALL}
+    | {found.cann.lower(): found.name for found in ALL}
+    | _ALIASES
+)
+
+
+@lru_cache(maxsize=1024)
+def dtype_name(text: str) -> str:
+    """Return this package's name of the type a producer calls ``text``.
+
+    CANN writes ``DT_FLOAT16`` (``-`` or ``UNKNOW`` where it has no name), MindSpore ``float16`` on
+    Ascend and ``Float16`` on CPU, msprobe ``FLOAT16`` and ``BF16``.
+    """
+    lower = text.lower().removeprefix("dt_")
+    return _SPELLINGS.get(lower, lower)
 
 
 _NAMES = (

@@ -11,6 +11,7 @@ from pytest_npudump.errors import FormatError
 if TYPE_CHECKING:
     from pathlib import Path
 
+
 LIMIT = 1 << 28
 """No statistics or names file is larger; 20,000 rows take 2 MiB."""
 

@@ -1,1 +1,0 @@
-"""Facts about the values of a dump that no file of it says: ``dtypes``."""
