@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.settings import OPTIONS
+from pytest_npudump.plugin.options import all_options
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -234,7 +234,7 @@ def test_every_option_is_an_ini_key(project: Project) -> None:
     project.pytester.runpytest_inprocess("--npudump-update-golden").assert_outcomes(passed=1)
     assert list(project.path.joinpath("approved").rglob("*.yaml"))
     assert list(project.path.joinpath("dumps").rglob("*.csv"))
-    assert {option.name for option in OPTIONS} >= set(values)
+    assert {option.name for option in all_options()} >= set(values)
 
 
 @pytest.mark.parametrize(

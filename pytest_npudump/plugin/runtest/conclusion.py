@@ -13,11 +13,9 @@ import pytest
 from pytest_npudump.errors import GoldenError, MisplacedTensorsError, NpudumpError, OperatorMismatchError
 from pytest_npudump.language.text import inert
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.paths import golden_root, keeps_results
 from pytest_npudump.plugin.runtest.item_case import (
     BAD,
     EARLIER_PARTS,
-    KEPT,
     OURS,
     PARTS,
     RESULT,
@@ -326,11 +324,7 @@ def _keep_result(item: pytest.Item, test: CaseSession, result: Result, told: dic
     kept = item.stash.setdefault(RESULT, {})
     kept.clear()
     kept.update(told)
-    settings = test.case.settings
-    if test.state.first is not None and keeps_results(item.config, settings):
-        from pytest_npudump.results.kept import keep  # noqa: PLC0415 - after a run
-
-        item.stash[KEPT] = keep(test.case, result, test.state.first, golden_root(item.config, settings))
+    item.ihook.pytest_npudump_judged(item=item, test=test, result=result)
 
 
 def first_line(text: str) -> str:

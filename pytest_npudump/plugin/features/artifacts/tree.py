@@ -1,0 +1,287 @@
+"""A session's tree of artifacts: which files it may hold, which there is room for, and its index."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import distributions
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.errors import NpudumpError
+from pytest_npudump.language.text import byte_size, first_of
+from pytest_npudump.language.translation import speaking
+from pytest_npudump.plugin.features.keeper import has_place, results_path
+from pytest_npudump.report.ci import markdown_summary
+from pytest_npudump.results.folder import ResultsFolder
+from pytest_npudump.results.kept import given_options
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from pytest_npudump.plugin.terminal.reporter import Reporter
+    from pytest_npudump.report.ci import Judged
+    from pytest_npudump.settings import Settings
+
+
+_TEXT = frozenset({".txt", ".json", ".csv", ".md", ".html"})
+"""Kept before anything else: dumps are worth little without them, and they are small."""
+_LEAST_ROOM = 2
+"""Files that cannot be copied before the others are not tried: a full disk has no room for these either."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactFile:
+    """A file of the tree, or a folder that is of use as a whole.
+
+    Attributes:
+        path: where it lies.
+        name: where it goes, relative to the folder of the session.
+        size: in bytes.
+    """
+
+    path: Path
+    name: str
+    size: int
+
+    @property
+    def rank(self) -> tuple[bool, int]:
+        """Text and what is in place first, then the smallest: the largest are left out first."""
+        return self.path.suffix not in _TEXT and not self.path.is_dir(), self.size
+
+
+def walk(folder: Path) -> Iterator[tuple[Path, int]]:
+    """Yield the files below a folder with their sizes; links are not followed."""
+    for parent, _, names in os.walk(folder):
+        for name in sorted(names):
+            path = Path(parent, name)
+            with suppress(OSError):  # it has gone meanwhile
+                if not path.is_symlink():
+                    yield path, path.stat().st_size
+
+
+def bytes_below(folder: Path) -> int:
+    """Return the bytes of all files below a folder."""
+    return sum(size for _, size in walk(folder))
+
+
+def written(folder: Path) -> Iterator[ArtifactFile]:
+    """Yield what was made in the folder of a session itself: a folder in it counts as one."""
+    for path in sorted(folder.iterdir()):
+        yield ArtifactFile(path, path.name, bytes_below(path) if path.is_dir() else path.stat().st_size)
+
+
+def of_tests(tests: Sequence[Judged]) -> Iterator[ArtifactFile]:
+    """Yield what failing tests have left."""
+    for test in tests:
+        details = test.result.get("details")
+        if test.good or not details:
+            continue
+        directory = Path(details).parent
+        for path, size in walk(directory):
+            name = f"tests/{directory.name}/{path.relative_to(directory).as_posix()}"
+            yield ArtifactFile(path, name, size)
+
+
+def cann_logs(since: float) -> Iterator[ArtifactFile]:
+    """Yield what CANN has logged since a time of the clock: by default it logs below the home directory."""
+    base = Path(os.environ.get("ASCEND_PROCESS_LOG_PATH") or Path.home() / "ascend" / "log")
+    for path, size in walk(base):
+        with suppress(OSError):
+            if path.stat().st_mtime >= since:
+                yield ArtifactFile(path, f"log/{path.relative_to(base).as_posix()}", size)
+
+
+def golden_tensors(source: ResultsFolder, tests: Collection[str]) -> Iterator[ArtifactFile]:
+    """Yield golden tensors of tests that wait for a decision, by where an approval looks for them."""
+    with suppress(NpudumpError):  # told where the results themselves are copied
+        entries = [entry for entry in source.read().entries if entry.test in tests]
+        for digest in {one: None for entry in entries for one in entry.objects}:
+            path = source.tensors.cache.path(digest)
+            if path.is_file():
+                name = path.relative_to(source.path).as_posix()
+                yield ArtifactFile(path, f"results/{name}", path.stat().st_size)
+
+
+def within(files: Sequence[ArtifactFile], limit: int) -> tuple[list[ArtifactFile], list[ArtifactFile]]:
+    """Return the files that fit, and those that do not, the largest first."""
+    kept, dropped = [], []
+    for file in sorted(files, key=lambda file: file.rank):
+        if file.size <= limit:
+            kept.append(file)
+            limit -= file.size
+        else:
+            dropped.append(file)
+    return kept, sorted(dropped, key=lambda file: -file.size)
+
+
+def place(kept: Sequence[ArtifactFile], dropped: Sequence[ArtifactFile], folder: Path) -> list[str]:
+    """Copy what is kept to the folder of a session, and take out of it what is not; return what failed."""
+    problems: list[str] = []
+    for file in dropped:
+        if file.path.parent == folder:
+            shutil.rmtree(file.path) if file.path.is_dir() else file.path.unlink()
+    for file in kept:
+        target = folder / file.name
+        if target == file.path:
+            continue
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file.path, target)
+        except OSError as error:
+            target.unlink(missing_ok=True)
+            problems.append(f"{file.path} cannot be copied: {error.strerror or error}")
+            if len(problems) > _LEAST_ROOM:
+                break
+    return problems
+
+
+_INDEX = "artifacts.json"
+_PAGE = "report.html"
+_RESULTS = "results"
+_INDEX_ROOM = 1 << 14
+"""Bytes for the index, which names the largest of what is left out: as many as there is room for."""
+_MOST_PRODUCERS = 8
+_PACKAGES = ("pytest", "numpy", "onnx", "onnxruntime", "torch", "torch-npu", "mindspore", "pytest-xdist")
+
+
+def gather(
+    tests: Sequence[Judged], problems: Sequence[str], reporter: Reporter, base: Path, limit: int
+) -> tuple[str, Path | None]:
+    """Write the tree; trouble is told, and fails nothing.
+
+    Args:
+        tests: of the session.
+        problems: why the session does not pass, whatever its tests say.
+        reporter: of the session.
+        base: the folder of all sessions' trees.
+        limit: bytes that may be in it.
+
+    Returns:
+        What the terminal says of it, and the folder of the session; None where nothing was gathered.
+    """
+    settings = reporter.settings
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        used = bytes_below(base)
+        room = limit - used - _INDEX_ROOM
+        if room < 0:
+            return (
+                f"artifacts are not gathered: {base} has {byte_size(used)}, and --npudump-artifacts-limit is "
+                f"{byte_size(limit)}; remove what is there, or give more"
+            ), None
+        folder = _new_folder(base)
+        summary = markdown_summary(tests, problems, approval=settings.approval_flag, artifacts="")
+        (folder / "summary.md").write_bytes(summary.encode("utf-8", "backslashreplace"))
+        source = None
+        if has_place(reporter.config, settings):
+            source = ResultsFolder(results_path(reporter.config, settings))
+        trouble, producers = _copy_results(tests, source, folder)
+        trouble += _write_page(tests, problems, reporter, folder)
+        files = [*written(folder), *of_tests(tests)]
+        files += golden_tensors(source, {test.test for test in tests}) if source is not None else ()
+        kept, dropped = within([*files, *cann_logs(reporter.began)], room)
+        trouble += place(kept, dropped, folder)
+        (folder / _INDEX).write_bytes(_index(settings, limit, producers, dropped, trouble))
+    except OSError as error:
+        return f"artifacts cannot be gathered in {base}: {error}", None
+    return _words(folder, kept, dropped, trouble), folder
+
+
+def _words(
+    folder: Path, kept: Sequence[ArtifactFile], dropped: Sequence[ArtifactFile], problems: Sequence[str]
+) -> str:
+    text = f"artifacts are in {folder}: {byte_size(sum(file.size for file in kept))}"
+    if dropped:
+        names = first_of((f"{file.path.name} ({byte_size(file.size)})" for file in dropped), 3)
+        text += f"; over the limit, and left out: {names}"
+    return text + "".join(f"; {problem}" for problem in problems)
+
+
+def _new_folder(base: Path) -> Path:
+    for number in count(1):
+        with suppress(FileExistsError):
+            folder = base / f"session-{number}"
+            folder.mkdir()
+            return folder
+    raise AssertionError  # count() has no end
+
+
+def _copy_results(
+    tests: Sequence[Judged], source: ResultsFolder | None, folder: Path
+) -> tuple[list[str], list[Mapping[str, str]]]:
+    """Copy what is kept of the session's tests alone; return trouble, and what produced the runs."""
+    if source is None:
+        return [], []
+    names = {test.test for test in tests}
+    try:
+        entries = [entry for entry in source.read().entries if entry.test in names]
+        target = ResultsFolder(folder / _RESULTS)
+        for entry in entries:
+            records = {entry.record_file: source.record(entry)} if entry.record_file else {}
+            target.add([entry.data], records)
+    except (OSError, NpudumpError) as error:
+        return [f"results are not among them: {error}"], []
+    producers: list[Mapping[str, str]] = []
+    for entry in entries:
+        if (found := entry.data["producer"]) and found not in producers:
+            producers.append(found)
+    return [], producers
+
+
+def _write_page(
+    tests: Sequence[Judged], problems: Sequence[str], reporter: Reporter, folder: Path
+) -> list[str]:
+    """Write the page of the results that were copied, with what dumps tell while these are there."""
+    results = folder / _RESULTS
+    if not results.is_dir() or find_spec("jinja2") is None:
+        return []
+    from pytest_npudump.results.rejudge import Overrides  # noqa: PLC0415 - the same
+    from pytest_npudump.results.session_page import page_of_tests  # noqa: PLC0415 - where results are kept
+
+    try:
+        with speaking(reporter.settings.lang):
+            names, terms = {test.test for test in tests}, Overrides(reporter.config.rootpath)
+            page_of_tests(ResultsFolder(results), names, terms, folder / _PAGE, problems)
+    except NpudumpError as error:
+        return [f"the page is not among them: {error}"]
+    return []
+
+
+def _index(
+    settings: Settings,
+    limit: int,
+    producers: Sequence[Mapping[str, str]],
+    dropped: Sequence[ArtifactFile],
+    problems: Sequence[str],
+) -> bytes:
+    """Return the index: of files that are left out as many as there is room for, the largest first."""
+    named = len(dropped)
+    while True:
+        index: dict[str, Any] = {
+            "python": platform.python_version(),
+            "machine": platform.machine(),
+            "packages": _versions(),
+            "producers": [*producers][:_MOST_PRODUCERS],
+            "options": given_options(settings),
+            "limit": limit,
+            "left_out": [{"file": file.name, "bytes": file.size} for file in dropped[:named]],
+            "left_out_in_all": {"files": len(dropped), "bytes": sum(file.size for file in dropped)},
+            "problems": [*problems],
+        }
+        content = f"{json.dumps(index, indent=1, default=str)}\n".encode()
+        if len(content) <= _INDEX_ROOM or not named:
+            return content
+        named = named * _INDEX_ROOM // len(content) if named > 1 else 0
+
+
+def _versions() -> dict[str, str]:
+    wanted = {"pytest-npudump", *_PACKAGES}
+    found = {(package.name or "").lower().replace("_", "-"): package.version for package in distributions()}
+    return {name: found[name] for name in sorted(wanted) if name in found}

@@ -1,0 +1,334 @@
+"""Processes of children: :func:`run` is one that is started for a task, and the fork server makes others.
+
+The fork server has imported what every child needs, and forks one for each task.
+
+It has imported pytest and what the first child had of this package in the end, and neither a client
+(``acl``, ``torch``, ``mindspore``, onnxruntime) nor anything of the tests, so that no child inherits a
+device. Nor does one inherit a thread, or a lock that a thread holds: there is one thread at each fork, which
+is looked at before it. OpenBLAS, whose threads begin with numpy's import, ends them before a fork and begins
+its own in the child.
+
+``multiprocessing`` has a fork server too. Its children run the main module of pytest's own process again, and
+leave by ``os._exit``: what a test registered with ``atexit``, to give its device back, would not run.
+
+Started with the second child of a session: ``python -c "from ... import main; main()" DESCRIPTOR MODULE...``;
+the first child is ``python -c "from ... import run; run()" TASK``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import resource
+import select
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.plugin.features.isolation.task import GRACE, LINES, Task
+from pytest_npudump.plugin.terminal.reporter import CHILD
+from pytest_npudump.runtime.programs import interrupt_on_termination, last_lines, supervised
+from pytest_npudump.storage.mailbox import post
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_CLIENTS = frozenset({"acl", "torch", "torch_npu", "mindspore", "onnxruntime"})
+_MESSAGE = 1 << 16
+_MAIN = "from pytest_npudump.plugin.features.isolation.server import main; main()"
+_START = 120.0
+"""Seconds in which its imports are done, on a machine that is busy."""
+_MEASURED = ("COV_CORE_SOURCE", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+"""Variables by which coverage measures each interpreter that starts, and no fork of one."""
+_OF_THIS_TEST = "PYTEST_CURRENT_TEST"
+
+
+class ServerProcess:
+    """What forks the children of one session, where that can be done.
+
+    The first child is started as a program of its own: it tells what others need, and for one alone nothing
+    has to be prepared. So is any whose environment is not that of the fork server: the interpreter and
+    libraries read theirs once.
+    """
+
+    def __init__(self) -> None:
+        self._modules: tuple[str, ...] = ()
+        self._usable = not any(os.environ.get(name) for name in _MEASURED)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: socket.socket | None = None
+        self._inherited: tuple[dict[str, str], object] = ({}, None)
+
+    @classmethod
+    def of(cls, config: pytest.Config) -> ServerProcess:
+        """Return that of a session, which ends with it."""
+        if _SERVER not in config.stash:
+            config.stash[_SERVER] = server = cls()
+            config.add_cleanup(server.close)
+        return config.stash[_SERVER]
+
+    def learn(self, modules: Iterable[str]) -> None:
+        """Take over what a child had imported of this package when its test had ended."""
+        self._modules = self._modules or tuple(modules)
+
+    def is_ready(self, cwd: Path) -> bool:
+        """Whether a child can be forked at this moment; start what forks it where one is to be expected."""
+        if not self._usable or not self._modules:
+            return False
+        if self._process is not None and self._process.poll() is not None:
+            self.close()  # somebody has killed it
+        if self._process is None:
+            self._usable = self._start(cwd)
+        return self._usable and _inherited() == self._inherited
+
+    def run(
+        self, task: Path, cwd: Path, timeout: float, files: tuple[IO[bytes], IO[bytes]], back: int
+    ) -> int:
+        """Fork a child, wait for its end, and end all that it has started; :meth:`is_ready` comes before.
+
+        Its group ends as :func:`~pytest_npudump.runtime.programs.run_in_group` says.
+
+        Args:
+            task: file of what it is to do.
+            cwd: its working directory.
+            timeout: seconds it may run.
+            files: where its output and its errors go.
+            back: the descriptor over which it answers.
+
+        Returns:
+            Its exit code; ``-N`` where signal ``N`` ended it.
+
+        Raises:
+            subprocess.TimeoutExpired: it did not end in time, and was ended.
+            OSError: the fork server has ended meanwhile, and with it the child.
+        """
+        connection = self._connection
+        assert connection is not None  # noqa: S101 - is_ready() came before
+
+        def start() -> _Forked:
+            asked = json.dumps({"task": str(task), "cwd": str(cwd)}).encode()
+            socket.send_fds(connection, [asked], [*(file.fileno() for file in files), back])
+            return _Forked(connection, _hear(connection, "child", _START))
+
+        try:
+            return supervised(start, timeout, GRACE)
+        except OSError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the fork server, and whatever child it has."""
+        process, self._process = self._process, None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if process is None:
+            return
+        try:
+            process.wait(GRACE + 5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _start(self, cwd: Path) -> bool:
+        ours, theirs = socket.socketpair()
+        self._connection, self._inherited = ours, _inherited()
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - this interpreter
+                [sys.executable, "-c", _MAIN, str(theirs.fileno()), *self._modules],
+                cwd=cwd,
+                env=self._inherited[0],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=(theirs.fileno(),),
+            )
+        with suppress(OSError):
+            if _hear(ours, "ready", _START):
+                return True
+        self.close()
+        return False
+
+
+class _Forked:
+    """A child of the fork server, which waits for its end.
+
+    Attributes:
+        pid: its number, and that of its group.
+    """
+
+    def __init__(self, connection: socket.socket, pid: int) -> None:
+        self.pid = pid
+        self._connection = connection
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        with suppress(OSError, subprocess.TimeoutExpired):
+            self.wait(0)
+        return self._code
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self._code is None:
+            try:
+                self._code = _hear(self._connection, "code", timeout)
+            except (TimeoutError, BlockingIOError):
+                raise subprocess.TimeoutExpired("child", timeout or 0) from None
+        return self._code
+
+
+def _hear(connection: socket.socket, name: str, timeout: float | None) -> Any:
+    """Return what the fork server's next message says of ``name``.
+
+    Raises:
+        TimeoutError: none came in time.
+        ConnectionResetError: none will come any more.
+    """
+    connection.settimeout(timeout)
+    message = b""
+    while not message.endswith(b"\n"):  # byte by byte: the next message may be there already
+        byte = connection.recv(1)
+        if not byte:
+            break
+        message += byte
+    try:
+        return json.loads(message)[name]
+    except (KeyError, ValueError) as error:
+        raise ConnectionResetError(f"the process that forks children has ended: {error}") from error
+
+
+_SERVER = pytest.StashKey[ServerProcess]()
+
+
+def _inherited() -> tuple[dict[str, str], object]:
+    """Return what a child that is started anew has of this process, and one that is forked has not."""
+    environment = {name: value for name, value in os.environ.items() if name != _OF_THIS_TEST}
+    names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+    limits = [resource.getrlimit(getattr(resource, name)) for name in names]
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return environment, (limits, mask, os.sched_getaffinity(0), os.nice(0))
+
+
+def main() -> None:
+    """Serve until the parent closes the connection; in each child, run its task and exit as pytest does."""
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    try:
+        parent = os.pidfd_open(os.getppid())
+    except (AttributeError, OSError) as error:
+        _say(connection, ready=False, why=f"this system cannot wait for several processes at once: {error}")
+        return
+    why_not = _prepare(sys.argv[2:])
+    _say(connection, ready=not why_not, why=why_not)
+    task = None if why_not else _serve(connection, parent)
+    if task is not None:
+        run_task(*task)
+
+
+def _prepare(modules: Sequence[str]) -> str:
+    """Import modules; return why none can be forked after that, "" if they can."""
+    for module in modules:
+        importlib.import_module(module)
+    if clients := _CLIENTS & sys.modules.keys():
+        return f"{', '.join(sorted(clients))} is imported, which may have touched a device"
+    child = os.fork()  # libraries end their threads before it
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+    return _threads()
+
+
+def _threads() -> str:
+    number = sum(1 for _ in Path("/proc/self/task").iterdir())
+    return f"the fork server has {number} threads" if number > 1 else ""
+
+
+def _serve(connection: socket.socket, parent: int) -> tuple[Path, int] | None:
+    """Fork a child for each task; return its task in the child, None once the parent is gone."""
+    while True:
+        if parent in _ready(connection.fileno(), parent):  # others may hold its end of the connection
+            return None
+        message, descriptors, _, _ = socket.recv_fds(connection, _MESSAGE, 3)
+        if not message:
+            return None
+        asked = json.loads(message)
+        if why_not := _threads():
+            _say(connection, why=why_not)
+            return None
+        child = os.fork()
+        if not child:
+            connection.close()
+            os.close(parent)
+            return Path(asked["task"]), _become(asked["cwd"], descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        with suppress(OSError):  # the child does the same: whoever comes first
+            os.setpgid(child, child)
+        _say(connection, child=child)
+        _say(connection, code=os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+def _become(cwd: str, descriptors: list[int]) -> int:
+    """Make a new child what a program of its own would be; return the descriptor for its parent."""
+    os.setpgid(0, 0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for number, descriptor in enumerate((nothing, *descriptors[:2])):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.chdir(cwd)
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:  # Python's own generator seeds itself anew in a child
+        numpy_random.seed()
+    return descriptors[2]
+
+
+def _ready(*descriptors: int) -> set[int]:
+    """Wait until there is something to read; not by select(), which takes no descriptor from 1024 on."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll()}
+
+
+def _say(connection: socket.socket, **content: object) -> None:
+    with suppress(OSError):  # the parent is gone, which shows with the next message
+        connection.sendall(json.dumps(content).encode() + b"\n")
+
+
+def run() -> None:
+    """Run the task whose file the command line names, and exit as pytest does."""
+    run_task(Path(sys.argv[1]))
+
+
+def run_task(file: Path, descriptor: int | None = None) -> None:
+    """Run a task in this process, which is for nothing else, and exit as pytest does.
+
+    Args:
+        file: of the task.
+        descriptor: over which output is handed to the parent; None for the one that the task names.
+    """
+    task = Task.read(file)
+    task = task if descriptor is None else replace(task, socket=descriptor)
+    interrupt_on_termination(lambda: _keep_output(task))
+    sys.path[:] = task.path
+    # This package is imported before pytest could rewrite it, and filterwarnings may make that an error.
+    filters = [*(task.options.get("pythonwarnings") or ()), "ignore:Module already imported"]
+    config = pytest.Config.fromdictargs({**task.options, "pythonwarnings": filters}, [str(task.file)])
+    if task.worker is not None:
+        vars(config).update(workerinput=dict(task.worker), workeroutput={})
+    from pytest_npudump.plugin.features.isolation.child import Child  # noqa: PLC0415 - found by the path of the task
+
+    config.pluginmanager.register(Child(task), CHILD)
+    sys.exit(config.hook.pytest_cmdline_main(config=config))
+
+
+def _keep_output(task: Task) -> None:
+    """Pass on what pytest has captured of the phase under way, before it ends and throws that away."""
+    with suppress(OSError):  # nothing is captured
+        post(task.mailbox, "output", [last_lines(os.dup(descriptor), LINES) for descriptor in (1, 2)])
