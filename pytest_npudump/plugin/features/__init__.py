@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 EARLY, LATE = "at_start", "with_tests"
 FEATURES = {
+    "devices": EARLY,
     "isolation": EARLY,
     "keeper": EARLY,
-    "devices": EARLY,
     "expectation": EARLY,
-    "stale_goldens": EARLY,
-    "report_page": EARLY,
     "artifacts": EARLY,
+    "report_page": EARLY,
+    "stale_goldens": EARLY,
     "idle_rules": LATE,
     "tensor_cache": LATE,
     "ranks": LATE,

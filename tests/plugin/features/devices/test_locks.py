@@ -123,7 +123,7 @@ def test_a_file_in_the_place_of_the_folder_is_told(tmp_path: Path) -> None:
         lock_folder({FOLDER: str(tmp_path / "locks")})
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "content",
     [
         b"",

@@ -77,7 +77,7 @@ A5 = """
 """
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("output", "expected"),
     [
         (A2, [(0, "910B"), (1, "910B")]),
@@ -89,13 +89,12 @@ A5 = """
         ("dcmi module initialize failed. ret is -8005", []),
         ("| 1  910B | OK |", []),
     ],
-    ids=["910B", "910_93", "310P-duo", "310B", "950", "empty", "failed", "cut"],
 )
 def test_each_device_has_its_own_number(output: str, expected: list[tuple[int, str]]) -> None:
     assert parse_npu_smi(output) == tuple(Npu(device, name, "OK") for device, name in expected)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("health", "ill"),
     [("OK", False), ("Warning", False), ("Alarm", True), ("Critical", True), ("UNKNOWN", True)],
 )
