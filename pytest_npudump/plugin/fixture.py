@@ -262,8 +262,17 @@ class NpuDump:
         arrays = tuple(
             np.ascontiguousarray(array).reshape(np.shape(array)) for array in arrays_of(inputs, "test")
         )
-        how = {"attributes": attributes or {}, "ulps": ulps, "atol": atol, "dtypes": dtypes, "widen": widen}
-        question = Question(operator, arrays, reference, call, **how)
+        question = Question(
+            operator,
+            arrays,
+            reference,
+            call,
+            attributes=attributes or {},
+            ulps=ulps,
+            atol=atol,
+            dtypes=dtypes,
+            widen=widen,
+        )
         wrong = check_operator(case, self._test.state.attempt, question)
         if wrong is not None:
             raise OperatorMismatchError(wrong_text(wrong))

@@ -9,8 +9,7 @@ import pytest
 
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.ranks import exchange as exchanges
-from pytest_npudump.ranks.agreement import agree, stand_aside
-from pytest_npudump.ranks.shared_golden import nothing_recorded, why_not_shared
+from pytest_npudump.ranks.agreement import agree, nothing_recorded, stand_aside, why_not_shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
