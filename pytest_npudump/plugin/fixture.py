@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from pytest_npudump.runtime.programs import Placed
 
 
-_CHECK_OP = "check_op"
-
-
 @dataclass(frozen=True, slots=True)
 class ProgramRun:
     """How a program is run for a test.
@@ -248,9 +245,9 @@ class NpuDump:
         """
         __tracebackhide__ = True
         case = self._test.case
-        if case.request.scene != _CHECK_OP:
+        if case.request.scene != "check_op":
             raise RequestError(
-                f"check_op({operator!r}) needs @pytest.mark.npu_dump(scene={_CHECK_OP!r}), and this test has "
+                f"check_op({operator!r}) needs @pytest.mark.npu_dump(scene='check_op'), and this test has "
                 f"scene={case.request.scene!r}"
             )
         if call is not None and attributes:
