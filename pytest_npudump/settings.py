@@ -8,17 +8,74 @@ from __future__ import annotations
 import os
 import re
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 ALL, FAILED, NEW = "all", "failed", "new"
 """Whose goldens ``--npudump-update-golden`` writes: every test's that runs, those that
 a run fails against, or those that are not there."""
+
+
+FEWEST = 3
+"""Members of a calibration below which leaving one out says nothing."""
+
+_SIZE = re.compile(r"(?P<whole>\d{1,18})(\.(?P<part>\d{1,18}))?\s*(?P<unit>[KMGT]i?B?|B)?\Z", re.IGNORECASE)
+_POWERS = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+def parse_size(text: str, flag: str = "--npudump-dump-limit") -> int:
+    """Bytes in a size such as ``512MiB``, ``1.5 GB`` or ``4096``; K, M, G and T are powers of 1024.
+
+    Raises:
+        RequestError: ``text`` is no such size.
+    """
+    match = _SIZE.match(text.strip())
+    if match is None:
+        raise RequestError(f"{flag} is {text!r}, expected a size such as 512MiB or 4GiB")
+    power = _POWERS[(match["unit"] or "")[:1].upper()]
+    part = match["part"] or ""
+    return (int(match["whole"] + part) << 10 * power) // int(f"1{'0' * len(part)}")
+
+
+def _runs(least: int, *, may_be_off: bool = False) -> Callable[[str, str], int]:
+    def parse(text: str, flag: str) -> int:
+        number = int(text) if text.strip().isdecimal() and len(text) < 6 else -1  # noqa: PLR2004 - no such number is meant
+        if may_be_off and (not text or not number):
+            return 0
+        if number < least:
+            raise RequestError(f"{flag} is {text!r}, expected a number of runs, {least} or more")
+        return number
+
+    return parse
+
+
+def _device(text: str, flag: str) -> int | None:
+    if text == "auto":
+        return None
+    if not text.strip().isdecimal():
+        raise RequestError(f"{flag} is {text!r}, expected a device id such as 0")
+    return int(text)
+
+
+def parse_seconds(text: str, flag: str) -> float:
+    """Return a number of seconds, greater than 0.
+
+    Raises:
+        RequestError: ``text`` is no such number.
+    """
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise RequestError(f"{flag} is {text!r}, expected seconds, greater than 0")
+    return seconds
 
 
 class Option(NamedTuple):
@@ -32,6 +89,7 @@ class Option(NamedTuple):
         choices: allowed values; empty where any text is allowed.
         standing: whether an ini file may set it; approving is for one run, and never for all of them.
         modes: values of an option that needs none, the first of which it then has.
+        parse: makes the value of what is typed and of the option as typed; None where the text is the value.
     """
 
     name: str
@@ -41,6 +99,12 @@ class Option(NamedTuple):
     choices: tuple[str, ...] = ()
     standing: bool = True
     modes: tuple[str, ...] = ()
+    parse: Callable[[str, str], Any] | None = None
+
+    @property
+    def field(self) -> str:
+        """The attribute of the settings, or for a feature's option the key among those."""
+        return self.name.replace("-", "_")
 
     @property
     def flag(self) -> str:
@@ -50,7 +114,19 @@ class Option(NamedTuple):
     @property
     def dest(self) -> str:
         """The ini key, and the attribute in pytest's namespace."""
-        return f"npudump_{self.name.replace('-', '_')}"
+        return f"npudump_{self.field}"
+
+    def value(self, given: Any) -> Any:
+        """Return what is given, as the type that the option has.
+
+        Raises:
+            RequestError: it is none of the option's values.
+        """
+        return given if self.parse is None else self.parse(str(given), self.flag)
+
+    def of(self, settings: Settings) -> Any:
+        """Return the value of a feature's option."""
+        return settings.features.get(self.field, self.value(self.default))
 
 
 OPTIONS: tuple[Option, ...] = (
@@ -69,6 +145,7 @@ OPTIONS: tuple[Option, ...] = (
         help="how often a test runs that is recorded: what differs between these runs is never judged as "
         "exact; 1 saves the time, and the golden then does not know whether the test repeats",
         metavar="N",
+        parse=_runs(1),
     ),
     Option(
         "reason",
@@ -85,6 +162,7 @@ OPTIONS: tuple[Option, ...] = (
         "under CI",
         metavar="N",
         standing=False,
+        parse=_runs(FEWEST, may_be_off=True),
     ),
     Option(
         "runtime",
@@ -108,13 +186,7 @@ OPTIONS: tuple[Option, ...] = (
         default="auto",
         help="device id that models are loaded on; auto is LOCAL_RANK of a distributed run, else 0",
         metavar="ID",
-    ),
-    Option(
-        "devices",
-        default="",
-        help="device ids, or (auto) all that are there and healthy, which processes use in turns: each has "
-        "one of its own, locked for all users of the machine while a test runs; without it nothing is locked",
-        metavar="auto|IDS",
+        parse=_device,
     ),
     Option(
         "golden-dir",
@@ -162,6 +234,7 @@ OPTIONS: tuple[Option, ...] = (
         help="whether a failing test runs again with a tensor dump of its failing layers, and (twice) once "
         "more with what feeds the operators that were acquitted, and with what did not fit",
         choices=("on", "off", "twice"),
+        parse=lambda text, _: ("off", "on", "twice").index(text),
     ),
     Option(
         "recompute",
@@ -181,12 +254,14 @@ OPTIONS: tuple[Option, ...] = (
         default="1GiB",
         help="most bytes of tensors that one second run dumps",
         metavar="SIZE",
+        parse=parse_size,
     ),
     Option(
         "tensor-budget",
         default="256MiB",
         help="most bytes of golden tensors that one test may keep; a recording beyond it fails",
         metavar="SIZE",
+        parse=parse_size,
     ),
     Option(
         "golden-tensors",
@@ -215,64 +290,13 @@ OPTIONS: tuple[Option, ...] = (
         help="most bytes of stored tensors that this machine keeps between sessions; what was used longest "
         "ago goes first, nothing that was used in the last five minutes",
         metavar="SIZE",
+        parse=parse_size,
     ),
     Option(
         "keep-dumps",
         default="failed",
         help="whose dumps are kept: those of failed tests, or of all",
         choices=("failed", "all"),
-    ),
-    Option(
-        "isolation",
-        default="auto",
-        help="whether marked tests run in a child process each: all of them, or (auto) those whose marker, "
-        "scene or runtime needs it",
-        choices=("auto", "process"),
-    ),
-    Option(
-        "isolation-timeout",
-        default="1800",
-        help="seconds that one isolated run of a test may take",
-        metavar="SECONDS",
-    ),
-    Option(
-        "results",
-        default="",
-        help="folder in which verdicts and statistics of each marked test are kept for npudump check and "
-        "npudump golden; default in pytest's cache",
-        metavar="DIR",
-    ),
-    Option(
-        "expect",
-        default="",
-        help="fail a run that compared fewer marked tests than this number, or not all those that this file "
-        "names, one a line, as pytest --collect-only -q prints them",
-        metavar="N|FILE",
-    ),
-    Option(
-        "summary",
-        default="",
-        help="file for a summary in Markdown, as GitHub Actions gets it unasked",
-        metavar="FILE",
-    ),
-    Option(
-        "artifacts",
-        default="",
-        help="folder in which each session gathers what a person needs of its failing tests: reports, dumps, "
-        "kept results, versions, CANN's log",
-        metavar="DIR",
-    ),
-    Option(
-        "artifacts-limit",
-        default="1GiB",
-        help="most bytes in the folder of artifacts; the largest files are left out first, and named",
-        metavar="SIZE",
-    ),
-    Option(
-        "report",
-        default="",
-        help="folder for a page of the session's marked tests, index.html, for a browser (extra report)",
-        metavar="DIR",
     ),
     Option(
         "lang",
@@ -289,67 +313,6 @@ OPTIONS: tuple[Option, ...] = (
     ),
 )
 
-
-_SIZE = re.compile(r"(?P<whole>\d{1,18})(\.(?P<part>\d{1,18}))?\s*(?P<unit>[KMGT]i?B?|B)?\Z", re.IGNORECASE)
-_POWERS = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
-
-
-def parse_size(text: str, name: str = "--npudump-dump-limit") -> int:
-    """Bytes in a size such as ``512MiB``, ``1.5 GB`` or ``4096``; K, M, G and T are powers of 1024.
-
-    Raises:
-        RequestError: ``text`` is no such size.
-    """
-    match = _SIZE.match(text.strip())
-    if match is None:
-        raise RequestError(f"{name} is {text!r}, expected a size such as 512MiB or 4GiB")
-    power = _POWERS[(match["unit"] or "")[:1].upper()]
-    part = match["part"] or ""
-    return (int(match["whole"] + part) << 10 * power) // int(f"1{'0' * len(part)}")
-
-
-def parse_count(text: str, name: str, least: int, off: int | None = None) -> int:
-    """Return a number of runs: ``least`` or more, or ``off``.
-
-    Raises:
-        RequestError: ``text`` is no such number.
-    """
-    number = int(text) if text.strip().isdecimal() and len(text) < 6 else -1  # noqa: PLR2004 - no such number is meant
-    if number != off and number < least:
-        raise RequestError(f"--npudump-{name} is {text!r}, expected a number of runs, {least} or more")
-    return number
-
-
-def parse_device(text: str) -> int | None:
-    """Return a device id; None for ``auto``.
-
-    Raises:
-        RequestError: ``text`` is neither.
-    """
-    if text == "auto":
-        return None
-    if not text.strip().isdecimal():
-        raise RequestError(f"--npudump-device is {text!r}, expected a device id such as 0")
-    return int(text)
-
-
-def parse_seconds(text: str) -> float:
-    """Return a number of seconds, greater than 0.
-
-    Raises:
-        RequestError: ``text`` is no such number.
-    """
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise RequestError(f"--npudump-isolation-timeout is {text!r}, expected seconds, greater than 0")
-    return seconds
-
-
-FEWEST = 3
-"""Members of a calibration below which leaving one out says nothing."""
 
 CI_VARIABLES = (
     "CI",
@@ -375,8 +338,9 @@ CI_VARIABLES = (
 class Settings(NamedTuple):
     """The options of one run; each attribute is the option of its name, sizes in bytes, times in seconds.
 
-    ``calibrate`` is 0 where nothing is, ``update_golden`` "" where nothing is written. A named tuple, since
-    every session of pytest makes the class: a dataclass of as many fields takes 0.8 ms longer.
+    ``calibrate`` is 0 where nothing is, ``update_golden`` "" where nothing is written, and ``features`` has
+    what is not as usual of the options that features bring, by field. A named tuple, since every session
+    of pytest makes the class: a dataclass of as many fields takes 0.8 ms longer.
     """
 
     update_golden: str
@@ -387,7 +351,6 @@ class Settings(NamedTuple):
     require_npu: bool
     skip_without_npu: bool
     device: int | None
-    devices: str
     golden_dir: str
     golden_variant: str
     preset: str
@@ -404,16 +367,9 @@ class Settings(NamedTuple):
     tensor_cache: str
     tensor_cache_limit: int
     keep_dumps: str
-    isolation: str
-    isolation_timeout: float
-    results: str
-    expect: str
-    summary: str
-    artifacts: str
-    artifacts_limit: int
-    report: str
     lang: str
     allow_update_in_ci: bool
+    features: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def approval_flag(self) -> str:
@@ -438,17 +394,7 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
     Raises:
         RequestError: a value is not one of its option's.
     """
-    typed = {name.removeprefix("npudump_"): value for name, value in values.items()}
-    typed["device"] = parse_device(str(typed["device"]))
-    typed["repeats"] = parse_count(str(typed["repeats"]), "repeats", 1)
-    typed["calibrate"] = parse_count(str(typed["calibrate"] or 0), "calibrate", FEWEST, off=0)
-    for limit in ("dump_limit", "artifacts_limit", "tensor_budget", "tensor_cache_limit"):
-        typed[limit] = parse_size(str(typed[limit]), f"--npudump-{limit.replace('_', '-')}")
-    typed["escalate"] = ("off", "on", "twice").index(typed["escalate"])
-    typed["isolation_timeout"] = parse_seconds(str(typed["isolation_timeout"]))
-    settings = Settings(**typed)
-    if settings.devices and settings.device is not None:
-        raise RequestError("--npudump-device and --npudump-devices exclude each other: leave one out")
+    settings = Settings(**{option.field: option.value(values[option.dest]) for option in OPTIONS})
     if settings.skip_without_npu and (settings.require_npu or settings.runtime == "emulator"):
         other = "--npudump-require-npu" if settings.require_npu else "--npudump-runtime=emulator"
         raise RequestError(f"--npudump-skip-without-npu and {other} exclude each other: leave one out")

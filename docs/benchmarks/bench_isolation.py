@@ -29,7 +29,7 @@ def test_it(npu_dump, number):
 """
 PLAIN = ("-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:pytest-retry", "-p", "no:flaky")
 ANEW = """\
-import pytest_npudump.plugin.isolation.server as prepared
+import pytest_npudump.plugin.features.isolation.server as prepared
 prepared.ServerProcess.is_ready = lambda *_: False
 """
 

@@ -128,8 +128,7 @@ def _shown(test: Mapping[str, Any], target: str | None) -> Any:
 def _collect(test: str | None, target: str | None) -> dict[str, Any]:
     runtime = ["--npudump-runtime=mindspore"] if target == "mindspore" else []
     temporary = f"--npudump-describe-temporary={default_place()}"
-    plugin = "pytest_npudump.plugin.collected"
-    return collect(plugin, "--npudump-describe-to", [temporary, *runtime], test)
+    return collect("--npudump-describe-to", [temporary, *runtime], test)
 
 
 def _only_test(found: Mapping[str, Any], test: str | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``npu_dump.check_op``: one operator of a test against a reference."""
+"""The fixture ``npu_dump``: the dump around a test, as the test sees it."""
 
 from __future__ import annotations
 
@@ -29,46 +29,6 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.session import CaseSession
     from pytest_npudump.runtime.base import ModelSession
     from pytest_npudump.runtime.programs import Placed
-
-
-SCENE = "check_op"
-
-
-def check(
-    test: CaseSession,
-    operator: str,
-    inputs: Sequence[ArrayLike],
-    *,
-    reference: Callable[..., Any],
-    call: Callable[..., Any] | None,
-    **how: Any,
-) -> None:
-    """Check an operator in a test that is under way; the arguments are those of ``npu_dump.check_op``.
-
-    Raises:
-        OperatorMismatchError: it does not give what its reference does, or was not dumped.
-        RequestError: what is asked cannot be.
-    """
-    __tracebackhide__ = True
-    scene = test.case.request.scene
-    if scene != SCENE:
-        raise RequestError(
-            f"check_op({operator!r}) needs @pytest.mark.npu_dump(scene={SCENE!r}), and this test has "
-            f"scene={scene!r}"
-        )
-    if call is not None and how["attributes"]:
-        raise RequestError(
-            f"check_op({operator!r}): attributes are for acl.op, and call runs it in another way"
-        )
-    if not inputs:
-        raise RequestError(f"check_op({operator!r}): expected the operator's inputs as arrays")
-    arrays = tuple(
-        np.ascontiguousarray(array).reshape(np.shape(array)) for array in arrays_of(inputs, "test")
-    )
-    question = Question(operator, arrays, reference, call, **how)
-    wrong = check_operator(test.case, test.attempt, question)
-    if wrong is not None:
-        raise OperatorMismatchError(wrong_text(wrong))
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,15 +244,35 @@ class NpuDump:
             RuntimeUnavailableError: the device refuses the operator, or that fails there.
         """
         __tracebackhide__ = True
-
-        question = {
-            "attributes": attributes or {},
-            "ulps": ulps,
-            "atol": atol,
-            "dtypes": dtypes,
-            "widen": widen,
-        }
-        check(self._test, operator, inputs, reference=reference, call=call, **question)
+        case = self._test.case
+        if case.request.scene != "check_op":
+            raise RequestError(
+                f"check_op({operator!r}) needs @pytest.mark.npu_dump(scene='check_op'), and this test has "
+                f"scene={case.request.scene!r}"
+            )
+        if call is not None and attributes:
+            raise RequestError(
+                f"check_op({operator!r}): attributes are for acl.op, and call runs it in another way"
+            )
+        if not inputs:
+            raise RequestError(f"check_op({operator!r}): expected the operator's inputs as arrays")
+        arrays = tuple(
+            np.ascontiguousarray(array).reshape(np.shape(array)) for array in arrays_of(inputs, "test")
+        )
+        question = Question(
+            operator,
+            arrays,
+            reference,
+            call,
+            attributes=attributes or {},
+            ulps=ulps,
+            atol=atol,
+            dtypes=dtypes,
+            widen=widen,
+        )
+        wrong = check_operator(case, self._test.attempt, question)
+        if wrong is not None:
+            raise OperatorMismatchError(wrong_text(wrong))
 
     def torchair_config(self, config: Any | None = None, *, scope: bool = False) -> Any:
         """Have TorchAir dump the graphs that are compiled with the configuration returned.

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.errors import MissingExtraError, NpudumpError, RequestError
+from pytest_npudump.errors import NpudumpError
+from pytest_npudump.plugin.features import EARLY, FEATURES, LATE, HookPoints, name_of, register_features
 from pytest_npudump.plugin.marker.marks import MARKER, is_marked, late_marker, marker_line, take_marks
 from pytest_npudump.plugin.options import add_options, settings_of, usage_error
-from pytest_npudump.plugin.terminal.reporter import Reporter
+from pytest_npudump.plugin.terminal.reporter import Reporter, reports_here
 from pytest_npudump.settings import ALL, FAILED, NEW, Settings, ci_variable
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.plugin.fixture import NpuDump
     from pytest_npudump.plugin.runner import Runner
+
 
 SETTINGS = pytest.StashKey[Settings]()
 _SAID = pytest.StashKey[bool]()
@@ -33,7 +35,13 @@ _APPROVES = {
 """What a run does, by the mode of ``--npudump-update-golden``."""
 _RUNNER = "npudump-runner"
 _REPORTER = "npudump-reporter"
-_DEVICES = "npudump-devices"
+_WITH_TESTS = pytest.StashKey[bool]()
+"""Whether the features that only marked tests need are there."""
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Add the hooks by which features take part."""
+    pluginmanager.add_hookspecs(HookPoints)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,14 +52,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and resolve the options; refuse what would undermine a gate."""
     config.addinivalue_line("markers", marker_line(MARKER))
-    for name in (_RUNNER, _REPORTER, _DEVICES):
+    for name in (_RUNNER, _REPORTER, *map(name_of, FEATURES)):
         if config.pluginmanager.is_blocked(name):
             raise usage_error(
                 config,
                 f"npudump: -p no:{name} blocks a part of the plugin without which marked tests are not "
                 f"compared, or not reported; leave it out. To do without the plugin use -p no:npudump",
             )
-    settings = _resolve(config)
+    try:
+        config.stash[SETTINGS] = settings = settings_of(config)
+        if reports_here(config):
+            reporter = Reporter(config, settings, lambda: _bring_in_features(config))
+            config.pluginmanager.register(reporter, _REPORTER)
+        register_features(config, settings, EARLY)
+    except NpudumpError as error:
+        raise usage_error(config, f"npudump: {error}") from None
     if settings.approves and not settings.allow_update_in_ci and (variable := ci_variable()):
         raise usage_error(
             config,
@@ -71,38 +86,10 @@ def pytest_configure(config: pytest.Config) -> None:
             "npudump: --dist=each runs a test in every worker, and an update writes one golden of it: "
             "leave out what approves, or --dist",
         )
-    if settings.devices:
-        _share_devices(config, settings)
     if settings.runtime == "emulator":
         from pytest_npudump.runtime.emulator import offer_emulator  # noqa: PLC0415 - only where chosen
 
         config.add_cleanup(offer_emulator())
-
-
-def _resolve(config: pytest.Config) -> Settings:
-    """Resolve the options, and bring in what reports the session, where it is reported."""
-    try:
-        settings = settings_of(config)
-        reporter = None if hasattr(config, "workerinput") else Reporter(config, settings)
-        if settings.report:
-            from pytest_npudump.plugin.terminal.session_notes import check_report  # noqa: PLC0415 - where asked for
-
-            check_report()
-    except (RequestError, MissingExtraError) as error:
-        raise usage_error(config, f"npudump: {error}") from None
-    config.stash[SETTINGS] = settings
-    if reporter is not None:
-        config.pluginmanager.register(reporter, _REPORTER)
-    return settings
-
-
-def _share_devices(config: pytest.Config, settings: Settings) -> None:
-    from pytest_npudump.plugin.device_turns import device_turns  # noqa: PLC0415 - only where asked for
-
-    try:
-        config.pluginmanager.register(device_turns(config, settings), _DEVICES)
-    except NpudumpError as error:
-        raise usage_error(config, f"npudump: {error}") from None
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -216,9 +203,19 @@ def _bring_in_runner(config: pytest.Config) -> Runner:
     if runner is None:
         from pytest_npudump.plugin.runner import Runner  # noqa: PLC0415 - with the first marked test
 
+        _bring_in_features(config)
         runner = Runner(config, config.stash[SETTINGS])
         config.pluginmanager.register(runner, _RUNNER)
     return runner
+
+
+def _bring_in_features(config: pytest.Config) -> None:
+    if _WITH_TESTS not in config.stash:
+        config.stash[_WITH_TESTS] = True
+        try:
+            register_features(config, config.stash[SETTINGS], LATE)
+        except NpudumpError as error:
+            raise usage_error(config, f"npudump: {error}") from None
 
 
 @pytest.fixture
@@ -237,11 +234,9 @@ def npu_dump(request: pytest.FixtureRequest) -> NpuDump:
 @pytest.fixture(scope="session")
 def npu_device(request: pytest.FixtureRequest) -> int:
     """Give the id of the NPU that this process has: with ``--npudump-devices`` one of the pool."""
-    from pytest_npudump.plugin.device_turns import own_device  # noqa: PLC0415 - only where asked for
+    from pytest_npudump.plugin.session_runtime import own_device  # noqa: PLC0415 - only where asked for
 
-    turns: Any = request.config.pluginmanager.get_plugin(_DEVICES)
     try:
-        own: int = own_device(request.config.stash[SETTINGS]) if turns is None else turns.own
+        return own_device(request.config.stash[SETTINGS])
     except NpudumpError as error:
         pytest.fail(f"npudump: {error}", pytrace=False)
-    return own

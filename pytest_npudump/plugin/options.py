@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.errors import RequestError
+from pytest_npudump.plugin.features import feature_options
 from pytest_npudump.settings import OPTIONS, Option, Settings, settings_from
-from pytest_npudump.storage.regular_file import with_argument_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +32,11 @@ class _Runtimes(tuple[str, ...]):
         return name in offered()
 
 
+def all_options() -> tuple[Option, ...]:
+    """Return the options: those that every session has, and those of features."""
+    return (*OPTIONS, *feature_options())
+
+
 def _choices(option: Option) -> tuple[str, ...]:
     return _Runtimes(option.choices) if option.name == "runtime" else option.choices
 
@@ -42,7 +47,7 @@ def add_options(parser: pytest.Parser) -> None:
     The keys of options that no file may set are known all the same: they are refused with the reason.
     """
     group = parser.getgroup("npudump", "numerical regression tests on Ascend NPUs")
-    for option in OPTIONS:
+    for option in all_options():
         if not option.standing:
             _add_approving(group, option)
             words = f"refused: {option.flag} is for the command line only"
@@ -84,8 +89,10 @@ def settings_of(config: pytest.Config) -> Settings:
             that stands for every run approves.
     """
     _refuse_standing(config)
-    values = {option.dest: _resolve(option, config) for option in OPTIONS}
-    return settings_from(values)
+    settings = settings_from({option.dest: _resolve(option, config) for option in OPTIONS})
+    given = {option: option.value(_resolve(option, config)) for option in feature_options()}
+    unusual = {option.field: it for option, it in given.items() if it != option.value(option.default)}
+    return settings._replace(features=unusual)
 
 
 def usage_error(config: pytest.Config, text: str) -> pytest.UsageError:
@@ -132,6 +139,10 @@ def _refuse_standing(config: pytest.Config) -> None:
 
 def _all(words: Sequence[str]) -> Sequence[str]:
     """Return the words of a command line, with those of the files that ``@FILE`` among them names."""
+    if not any(word.startswith("@") for word in words):
+        return words
+    from pytest_npudump.storage.regular_file import with_argument_files  # noqa: PLC0415 - seldom needed
+
     try:
         return [*with_argument_files(words, Path())]
     except OSError:  # a pytest that reads such files has refused it; to an older one it is no file

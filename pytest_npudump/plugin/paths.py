@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.golden.path import golden_path
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.marker.item import Identity, request_of
-from pytest_npudump.plugin.repetitions import are_one_case
-from pytest_npudump.scene import SCENES
+from pytest_npudump.plugin.marker.identity import Identity, are_one_case
+from pytest_npudump.plugin.marker.item import request_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import pytest
 
-    from pytest_npudump.plugin.memory_folder import MemoryFolder
     from pytest_npudump.ranks.rank import Rank
     from pytest_npudump.request import DumpRequest
     from pytest_npudump.settings import Settings
@@ -36,8 +34,6 @@ class Paths:
         self._config = config
         self._settings = settings
         self._rank = rank
-        self._memory_opened = False
-        self._memory: MemoryFolder | None = None
 
     def golden(self, item: pytest.Item, variant: str = "") -> Path:
         """Return the golden file of a test, or that of a variant; each rank's own, unless they share one."""
@@ -62,7 +58,8 @@ class Paths:
             identity: the test's id.
             request: what a test on the emulator asks for, whose dumps may lie in memory; None for others.
         """
-        base = self._dumps_base(request)
+        base = dumps_base(self._config, self._settings)
+        base = self._config.hook.pytest_npudump_dumps_base(base=base, request=request) or base
         plain = _NOT_PLAIN.sub("_", identity).strip("_")[-_SHOWN:]
         digest = blake2b(identity.encode(), digest_size=4).hexdigest()
         if self._rank is not None:
@@ -85,30 +82,6 @@ class Paths:
             except OSError:
                 pass
             return directory
-
-    def _dumps_base(self, request: DumpRequest | None) -> Path:
-        base = dumps_base(self._config, self._settings)
-        if request is None or self._settings.dump_dir or self._settings.keep_dumps == "all":
-            return base
-        if _is_small(request):
-            if not self._memory_opened:
-                from pytest_npudump.plugin.memory_folder import MemoryFolder  # noqa: PLC0415 - only for these
-
-                self._memory_opened, self._memory = True, MemoryFolder.open(base)
-            if self._memory is None or self._memory.roomy:
-                return base
-        return base.with_name(f"{base.name}-disk")
-
-    def close(self) -> None:
-        """Put dumps that are in memory, and still there, on the disk."""
-        if self._memory is not None:
-            self._memory.close()
-
-
-def _is_small(request: DumpRequest) -> bool:
-    """Whether a test dumps no more than some lines an operator."""
-    statistics = request.dump_data in {None, "stats"} and SCENES[request.scene].statistics
-    return statistics and not request.golden_tensors
 
 
 def dumps_base(config: pytest.Config, settings: Settings) -> Path:
@@ -135,26 +108,6 @@ def started_with(config: pytest.Config) -> dict[str, str]:
         "--npudump-golden-variant": getattr(option, "npudump_golden_variant", None),
     }
     return told | {name: str(word) for name, word in words.items() if word}
-
-
-def keeps_results(config: pytest.Config, settings: Settings) -> bool:
-    """Whether there is a place for results: a folder that was named, that of a report, or pytest's cache."""
-    return bool(settings.results or settings.report) or getattr(config, "cache", None) is not None
-
-
-def results_path(config: pytest.Config, settings: Settings) -> Path:
-    """Return the folder of the results that a session keeps, where :func:`keeps_results` says so.
-
-    Raises:
-        OSError: pytest's cache has no folder, and none can be made.
-    """
-    if settings.results:
-        return config.rootpath / settings.results
-    if settings.report and getattr(config, "cache", None) is None:
-        return config.rootpath / settings.report / "results"
-    cache = config.cache
-    assert cache is not None  # noqa: S101 - the caller has asked
-    return cache.mkdir("npudump") / "results"
 
 
 def shared_goldens(items: Iterable[pytest.Item], paths: Paths) -> Iterator[tuple[pytest.Item, str]]:

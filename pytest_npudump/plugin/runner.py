@@ -1,4 +1,7 @@
-"""The plugin object that runs marked tests; registered with the first of them that is collected."""
+"""The main flow of one marked test: the plugin object that comes in with the first that is collected.
+
+A step that a feature may change is a hook of our own (:class:`pytest_npudump.plugin.features.HookPoints`).
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.errors import ConfigError, NpudumpError
+from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.text import inert
 from pytest_npudump.language.translation import speaking, spoken
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.device_turns import devices_of
-from pytest_npudump.plugin.isolation.task import CHILD
-from pytest_npudump.plugin.keeper import Keeper
-from pytest_npudump.plugin.marker.item import Identity, request_of
+from pytest_npudump.plugin.marker.item import request_of
 from pytest_npudump.plugin.marker.marks import is_marked
 from pytest_npudump.plugin.paths import Paths, shared_goldens
-from pytest_npudump.plugin.repetitions import Repetitions
 from pytest_npudump.plugin.runtest.conclusion import (
     INTERRUPTIONS,
     body_failed,
@@ -31,29 +30,27 @@ from pytest_npudump.plugin.runtest.item_case import (
     BAD,
     EARLIER_PARTS,
     ENDED,
+    EXCHANGE,
     KEPT,
     OURS,
     PARTS,
     REPORTS,
-    RESULT,
     TEST,
+    case_of,
     only_setup,
     tell_item,
     will_run_again,
 )
-from pytest_npudump.plugin.runtest.phases import complete_report, forget_result, run_here, run_in_child
-from pytest_npudump.plugin.session_runtime import SessionRuntime
-from pytest_npudump.ranks.agreement import stand_aside
-from pytest_npudump.ranks.rank import current_rank
+from pytest_npudump.plugin.runtest.phases import complete_report, forget_result, run_here
+from pytest_npudump.plugin.session_runtime import SessionRuntime, devices_of
+from pytest_npudump.regression.session import CaseSession
 from pytest_npudump.request import is_glob
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Generator, Iterator
 
     from pytest_npudump.plugin.fixture import NpuDump
-    from pytest_npudump.plugin.isolation.child import Child
-    from pytest_npudump.ranks.exchange import Exchange
-    from pytest_npudump.regression.session import CaseSession
+    from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.settings import Settings
 
 
@@ -62,6 +59,7 @@ class Runner:
 
     Attributes:
         paths: where goldens and dumps of its tests lie.
+        runtime: what runs their models.
         exchange: what the ranks of a distributed run tell each other by; None for a process of its own.
         ended_in: node id of the test in which the session was ended; "" where it was not.
     """
@@ -69,20 +67,11 @@ class Runner:
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._config = config
         self._settings = settings
-        self._child: Child | None = config.pluginmanager.get_plugin(CHILD)
-        self.exchange = _join_ranks(self._child)
-        if self.exchange is not None and settings.calibrate:
-            raise pytest.UsageError(
-                f"npudump: --npudump-calibrate measures a test in one process, and this one is "
-                f"{self.exchange.rank}: calibrate with one rank, or give the layers a rule of their own"
-            )
-        self._runtime = SessionRuntime(settings)
         self._collected: list[pytest.Item] = []
-        self.ended_in = ""
+        self.exchange = config.stash.get(EXCHANGE, None)
         self.paths = Paths(config, settings, self.exchange.rank if self.exchange else None)
-        self._repetitions = Repetitions(self.paths.golden)
-        number = self.exchange.rank.number if self.exchange else None
-        self._keeper = Keeper(config, settings, self.paths, number) if self._child is None else None
+        self.runtime = SessionRuntime(settings)
+        self.ended_in = ""
 
     def fixture_for(self, item: pytest.Item) -> NpuDump:
         """Return what ``item`` gets as ``npu_dump``."""
@@ -113,7 +102,7 @@ class Runner:
         tests = f"{globs} of {len(marked)} marked tests"
         slow = f"npudump: layers named by glob in {tests}; CANN takes names: there all layers are dumped"
         with speaking(self._settings.lang):
-            return [*map(spoken, (self._runtime.announcement(), *([slow] if globs else [])))]
+            return [*map(spoken, (self.runtime.announcement(), *([slow] if globs else [])))]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
@@ -128,9 +117,8 @@ class Runner:
         item.stash[OURS] = True
         try:
             with discarded_if_interrupted(item):
-                reports = self._reports(item, nextitem)
-            self._keep(item, reports)
-            self._repetitions.note(item, self._settings, reports)
+                reports = item.ihook.pytest_npudump_run(runner=self, item=item, nextitem=nextitem)
+            item.ihook.pytest_npudump_ended(runner=self, item=item, reports=reports)
             for report in reports:
                 tell_item(item, report)  # those of a child process are its own
                 item.ihook.pytest_runtest_logreport(report=report)
@@ -140,58 +128,36 @@ class Runner:
         finally:
             test = item.stash.get(TEST, None)
             if test is not None:
-                if self._child is None:
+                if not test.case.isolated:  # else whoever is told of it cleans up
                     test.clean_up()
                 del item.stash[TEST]
-            if self.exchange is not None:
-                stand_aside(self.exchange, str(Identity.of(item)))
+            item.ihook.pytest_npudump_left(item=item)
             item.stash[OURS] = False
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
 
-    def _keep(self, item: pytest.Item, reports: Sequence[pytest.TestReport]) -> None:
-        if self._keeper is not None and not only_setup(item):
-            self._keeper.keep(item, reports)
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Remember how many tests a whole session has, and skip them where they need what is not there."""
-        if why := self._runtime.why_skipped():
-            for item in filter(is_marked, session.items):
-                item.add_marker(pytest.mark.skip(reason=why))
-        if self._keeper is not None:
-            variant = self._settings.golden_variant
-            self._keeper.tests = frozenset(
-                self.paths.golden(item, variant) for item in session.items if is_marked(item)
-            )
-
-    def _reports(self, item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
-        """Run the test, and let what it has recorded count if all of it passed."""
-        if self._child is not None:
-            return run_in_child(item, self._child)
-        if BAD not in item.stash and self._runtime.isolates(item):
-            return self._reports_from_children(item, nextitem)
+    @pytest.hookimpl(trylast=True)
+    def pytest_npudump_run(self, item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
+        """Run the test in this process, and let what it has recorded count if all of it passed."""
         reports = run_here(item, nextitem)
         settle(item, item.stash.get(TEST, None), reports)
         return reports
 
-    def _reports_from_children(
-        self, item: pytest.Item, nextitem: pytest.Item | None
-    ) -> list[pytest.TestReport]:
-        from pytest_npudump.plugin.runtest.isolated_runs import Isolated  # noqa: PLC0415 - with an isolated test
-        from pytest_npudump.plugin.runtest.item_case import Context, session_in_parent  # noqa: PLC0415 - the same
-        from pytest_npudump.runtime.remote import RemoteRuntime  # noqa: PLC0415 - the same
+    @pytest.hookimpl(trylast=True)
+    def pytest_npudump_session(self, item: pytest.Item, runtime: Runtime, settings: Settings) -> CaseSession:
+        """Return the record of a test that has not run yet, and runs in this process."""
+        return CaseSession(case_of(item, runtime, settings, self.paths))
 
-        item.stash[RESULT] = {}
-        item.stash[ENDED] = True
-        settings = self._repetitions.settings_for(item, self._settings)
-        context = Context(settings, self.paths, self.exchange)
-        runtime = RemoteRuntime(self._runtime.chosen().name)
-        test = session_in_parent(item, runtime, context)
+    def settings_for(self, item: pytest.Item) -> Settings:
+        """Return the settings that a test runs under: those of the session, mostly."""
+        own: Settings | None = item.ihook.pytest_npudump_settings(runner=self, item=item)
+        return own or self._settings
 
-        stopping = item.session.shouldfail or item.session.shouldstop
-        reports = Isolated(item, test, runtime).reports(None if stopping else nextitem)
-        settle(item, test, reports)
-        return reports
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Skip marked tests where they need what is not there."""
+        if why := self.runtime.why_skipped():
+            for item in filter(is_marked, session.items):
+                item.add_marker(pytest.mark.skip(reason=why))
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Switch the dump on, after skip marks have been heeded and before the first fixture."""
@@ -205,7 +171,10 @@ class Runner:
         item.stash[ENDED], item.stash[PARTS], item.stash[REPORTS] = False, [], {}
         try:
             if TEST not in item.stash:
-                item.stash[TEST] = self._session(item)
+                runtime = self.runtime.loaded(devices_of(item, self._settings)[0])
+                item.stash[TEST] = item.ihook.pytest_npudump_session(
+                    runner=self, item=item, runtime=runtime, settings=self.settings_for(item)
+                )
             if not only_setup(item):
                 item.stash[TEST].start()
         except NpudumpError as error:
@@ -266,33 +235,9 @@ class Runner:
             reports[report.when] = report
             if report.when == "teardown":
                 settle(item, item.stash.get(TEST, None), [*reports.values()])
-                self._keep(item, [*reports.values()])
+                item.ihook.pytest_npudump_ended(runner=self, item=item, reports=[*reports.values()])
         return report
 
     def pytest_sessionfinish(self) -> None:
-        """Give the device back, and the memory that dumps are in."""
-        self._runtime.close()
-        self.paths.close()
-
-    def _session(self, item: pytest.Item) -> CaseSession:
-        from pytest_npudump.plugin.runtest import item_case  # noqa: PLC0415 - with the first test that runs
-
-        settings = self._repetitions.settings_for(item, self._settings)
-        context = item_case.Context(settings, self.paths, self.exchange)
-        runtime = self._runtime.loaded(devices_of(item, self._settings)[0])
-        if self._child is not None:
-            return item_case.session_in_child(item, runtime, context, self._child)
-        return item_case.session_of(item, runtime, context)
-
-
-def _join_ranks(child: Child | None) -> Exchange | None:
-    """Let this process talk with the other ranks of a distributed run; None where it is no such run."""
-    rank = current_rank()
-    if rank is None:
-        return None
-    from pytest_npudump.ranks.exchange import Exchange  # noqa: PLC0415 - only in a distributed run
-
-    try:
-        return Exchange(rank, child.task.meeting_place if child is not None else None)
-    except ConfigError as error:
-        raise pytest.UsageError(inert(f"npudump: {error}")) from None
+        """Give the device back."""
+        self.runtime.close()

@@ -1,21 +1,24 @@
-"""The runtime of one session: chosen once, and loaded when a test first needs it."""
+"""The runtime of a session, chosen once and loaded when a test first needs it, and the devices of a test."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.marker.item import request_of
-from pytest_npudump.plugin.runtest.item_case import only_setup
+from pytest_npudump.plugin.marker.marks import is_marked
+from pytest_npudump.ranks.rank import current_rank
 from pytest_npudump.runtime.registry import Choice, choose, load, why_no_npu
-from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
-    import pytest
-
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.settings import Settings
+
+
+DEVICES = pytest.StashKey[tuple[int, ...]]()
+"""Ids of the devices that are held for a test, by this process or its parent."""
 
 
 class SessionRuntime:
@@ -66,22 +69,34 @@ class SessionRuntime:
             return f"npudump: no runtime: {error}"
         return f"npudump: runtime {choice.name} ({choice.why})"
 
-    def isolates(self, item: pytest.Item) -> bool:
-        """Whether the test runs in processes of its own: its marker says, else its scene or the runtime."""
-        if only_setup(item) or _compat.may_be_skipped(item):
-            return False
-        try:
-            choice = self.chosen()
-        except NpudumpError:  # the test's setup will say it
-            return False
-        request = request_of(item)
-        if request.isolation is not None:
-            return request.isolation == "process"
-        timed = request.timeout is not None
-        wanted = timed or self._settings.isolation == "process" or SCENES[request.scene].own_process
-        return wanted or choice.isolates(request.scene)
-
     def close(self) -> None:
         """Give the device back."""
         if self._loaded is not None:
             self._loaded.close()
+
+
+def number_of_devices(item: pytest.Item) -> int:
+    """Return how many devices a test uses."""
+    if is_marked(item):
+        try:
+            return request_of(item).devices
+        except NpudumpError:  # which the test fails with
+            return 0
+    return int("npu_device" in getattr(item, "fixturenames", ()))
+
+
+def devices_of(item: pytest.Item, settings: Settings) -> tuple[int, ...]:
+    """Return the ids of a test's devices, its process's own first."""
+    held = item.stash.get(DEVICES, None)
+    if held is not None:
+        return held
+    own = own_device(settings)
+    return tuple(range(own, own + max(1, number_of_devices(item))))
+
+
+def own_device(settings: Settings) -> int:
+    """Return the id of this process's device where no pool gives it one."""
+    if settings.device is not None:
+        return settings.device
+    rank = current_rank()
+    return rank.local if rank is not None else 0

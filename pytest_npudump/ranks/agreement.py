@@ -1,22 +1,32 @@
-"""Whether the ranks run a test again, all of them or none, and what each tells at the end of what failed.
+"""Agreements of ranks: whether a test runs again, whether one golden holds for all, and what failed where.
 
-A rank that runs waits for the others. There is one decision a test, made once: by the first rank that has
+A rank that runs waits for the others. There is one decision a question, made once: by the first rank that has
 heard all others, that gives up waiting for one, or that cannot take part. Every rank acts on it, whatever it
 has heard itself. At the end one of them says which ranks differ.
+
+Each rank is a process with a dump of its own. For a golden that all share, rank 0 shows its statistics and
+the others compare theirs: either it is recorded, or every rank fails with the same words.
 """
 
 from __future__ import annotations
 
+from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.compare.judge import judge_tables
+from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.ranks import exchange as exchanges
 from pytest_npudump.ranks.exchange import LAST
+from pytest_npudump.record.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances
+    from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.ranks.exchange import Exchange
 
 
@@ -42,7 +52,7 @@ def agree(exchange: Exchange, test: str, *, wants: bool) -> tuple[bool, str]:
         problem = f"{_refused(exchange)}, and they are on several machines, which share no files"
         return False, problem
     _refuse_sharing(exchange, test, _NO_COMPARISON)
-    name = question(test)
+    name = f"again {test}"
     decision = exchange.decided(name)
     if decision is None:
         exchange.post(name, wants)
@@ -102,26 +112,92 @@ def stand_aside(exchange: Exchange, test: str, why: str = _NO_COMPARISON) -> Non
     if exchange.rank.spans_machines:
         return
     _refuse_sharing(exchange, test, why)
-    name = question(test)
+    name = f"again {test}"
     if exchange.decided(name) is None:
         exchange.decide(name, _no(exchange, f"rank {exchange.rank.number} will not: {why}"))
 
 
 def _refuse_sharing(exchange: Exchange, test: str, why: str) -> None:
     """Decide that the golden of ``test`` is not shared, unless that is decided: this rank is past it."""
-    name = sharing_question(test)
+    name = f"share {test}"
     if exchange.decided(name) is None:
         exchange.decide(name, f"rank {exchange.rank.number} has nothing to compare: {why}")
 
 
-def question(test: str) -> str:
-    """Return the name of the question whether ``test`` runs again."""
-    return f"again {test}"
+_FIRST = 0
 
 
-def sharing_question(test: str) -> str:
-    """Return the name of the question why the golden of ``test`` cannot be shared, "" where it can."""
-    return f"share {test}"
+def why_not_shared(exchange: Exchange, test: str, table: StatsTable, tolerances: Tolerances) -> str:
+    """Compare the statistics of all ranks with those of rank 0, which are about to become the golden.
+
+    Args:
+        exchange: of this rank; its ranks are on one machine.
+        test: its name, the same on every rank.
+        table: what this rank would record.
+        tolerances: what it may differ by.
+
+    Returns:
+        Why nothing may be recorded, the same on every rank; "" where the golden holds for all.
+
+    Raises:
+        GoldenError: the statistics cannot be written, or those of rank 0 cannot be read.
+    """
+    settled = exchange.decided(f"share {test}")
+    if settled is not None:
+        return str(settled)
+    if exchange.rank.number == _FIRST:
+        _show(exchange, test, table)
+        problem = ""
+    else:
+        problem = _compare(exchange, test, table, tolerances)
+    return str(exchange.decide(f"share {test}", problem or _heard(exchange, test)))
+
+
+def differing(name: str, first: str, table: StatsTable, other: StatsTable, tolerances: Tolerances) -> str:
+    """Return how the rank ``name`` differs from the rank ``first``, "" where one golden holds for both.
+
+    Args:
+        name: of the rank, or device.
+        first: the one whose statistics are the golden.
+        table: of that one.
+        other: of the rank ``name``.
+        tolerances: what they may differ by.
+    """
+    comparison = judge_tables(table, other, tolerances)
+    if comparison.first is None:
+        return ""
+    return (
+        f"{name} differs from {first} in {comparison.first.key} ({len(comparison.failing)} tensors); give "
+        f"each rank a golden of its own with ranks='each'"
+    )
+
+
+def nothing_recorded(why: str) -> str:
+    """Return the problem of a shared golden that is not recorded."""
+    return f"nothing was recorded: ranks='same', and {why}"
+
+
+def _show(exchange: Exchange, test: str, table: StatsTable) -> None:
+    path = exchange.folder / f"statistics-{blake2b(test.encode(), digest_size=10).hexdigest()}.yaml"
+    write_golden(path, Record(test=test, producer={}, table=table, path=path))
+    exchange.post(f"statistics of {test}", str(path))
+    exchange.post(f"verdict on {test}", "")
+
+
+def _compare(exchange: Exchange, test: str, table: StatsTable, tolerances: Tolerances) -> str:
+    shown = exchange.gather(f"statistics of {test}", of=(_FIRST,), unless=f"share {test}")
+    if missing := why_missing(exchange, shown, of=(_FIRST,)):
+        return missing
+    first = read_golden(Path(shown[_FIRST])).table
+    problem = differing(f"rank {exchange.rank.number}", f"rank {_FIRST}", first, table, tolerances)
+    exchange.post(f"verdict on {test}", problem)
+    return problem
+
+
+def _heard(exchange: Exchange, test: str) -> str:
+    told = exchange.gather(f"verdict on {test}", unless=f"share {test}")
+    problems = [str(problem) for _, problem in sorted(told.items()) if problem]
+    return problems[0] if problems else why_missing(exchange, told)
 
 
 _PRINTED = "printed"

@@ -154,7 +154,7 @@ def origin_of(case: Case, *, with_digests: bool) -> Origin:
         arguments=case.arguments,
         rank=rank,
         isolated=case.isolated,
-        artifacts=bool(case.settings.artifacts),
+        artifacts="artifacts" in case.settings.features,
         lang=case.settings.lang,
         producer=case.goldens.facts(case.runtime.producer()),
         models=tuple(map(str, case.runtime.activity.models)),

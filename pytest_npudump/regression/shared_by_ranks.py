@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.language.text import first_of
-from pytest_npudump.ranks.agreement import stand_aside
-from pytest_npudump.ranks.shared_golden import differing, nothing_recorded, why_not_shared
+from pytest_npudump.ranks.agreement import differing, nothing_recorded, stand_aside, why_not_shared
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.result import Result
 

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.records import Dump, TensorRecord
     from pytest_npudump.golden.tensors import Tensor
-    from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.result import KeptLayers, Result, Run
     from pytest_npudump.settings import Settings
 
@@ -208,7 +207,11 @@ def with_golden(kept: Kept, golden: Path) -> Kept:
 
 def given_options(settings: Settings) -> dict[str, Any]:
     """Return the options of pytest that are not as usual, by name."""
-    return _others(settings, default_settings(), settings._fields)
+    usual = default_settings()
+    return {
+        **_others(settings, usual, [one for one in usual._fields if one != "features"]),
+        **settings.features,
+    }
 
 
 def _others(given: Any, usual: Any, names: Iterable[str]) -> dict[str, Any]:

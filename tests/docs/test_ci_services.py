@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from pytest_npudump.settings import OPTIONS
+from pytest_npudump.plugin.options import all_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,7 +110,7 @@ def test_jenkins_file_can_be_read_as_groovy(tmp_path: Path) -> None:
 def test_files_use_options_that_there_are(name: str) -> None:
     used = re.findall(r"--npudump-[a-z-]+", FILES.joinpath(name).read_text("utf-8"))
     assert used
-    assert set(used) <= {option.flag for option in OPTIONS}
+    assert set(used) <= {option.flag for option in all_options()}
 
 
 def commands(value: Any) -> Iterator[str]:

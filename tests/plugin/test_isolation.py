@@ -532,7 +532,7 @@ def test_nothing_is_left_when_pytest_is_killed(tmp_path: Path) -> None:
 
 
 def test_descriptors_of_any_number_are_waited_for() -> None:
-    from pytest_npudump.plugin.isolation.server import _ready
+    from pytest_npudump.plugin.features.isolation.server import _ready
 
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, limits[1]), limits[1]))

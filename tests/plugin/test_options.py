@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.errors import RequestError
-from pytest_npudump.plugin.options import settings_of
-from pytest_npudump.settings import OPTIONS, Option, Settings, parse_size
+from pytest_npudump.plugin.options import all_options, settings_of
+from pytest_npudump.settings import OPTIONS as ALWAYS
+from pytest_npudump.settings import Option, Settings, parse_size
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "options.md"
+OPTIONS = all_options()
 NOT_DEFAULT = {
     "repeats": "5",
     "calibrate": "20",
@@ -83,14 +85,17 @@ def settings(pytester: pytest.Pytester, *arguments: str) -> Settings:
     return settings_of(pytester.parseconfig("-p", "no:cacheprovider", *arguments))
 
 
+def value_of(found: Settings, option: Option) -> object:
+    return getattr(found, option.field) if option in ALWAYS else option.of(found)
+
+
 @pytest.fixture(autouse=True)
 def _no_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
 
 
-def test_settings_have_one_field_for_each_option() -> None:
-    names = [option.dest.removeprefix("npudump_") for option in OPTIONS]
-    assert names == [*Settings._fields]
+def test_settings_have_one_field_for_each_option_that_is_no_feature_s() -> None:
+    assert [*(option.field for option in ALWAYS), "features"] == [*Settings._fields]
 
 
 def test_defaults_are_those_of_the_table(pytester: pytest.Pytester, defaults: Settings) -> None:
@@ -235,8 +240,10 @@ def test_docs_list_exactly_these_options_with_their_defaults() -> None:
     rows = re.findall(
         r"^\| `(--npudump-[a-z-]+)[^`]*` \|(.*)\|\s*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
     )
-    assert [flag for flag, _ in rows] == [option.flag for option in OPTIONS]
-    for (flag, rest), option in zip(rows, OPTIONS, strict=True):
+    options = {option.flag: option for option in OPTIONS}
+    assert sorted(flag for flag, _ in rows) == sorted(options)
+    for flag, rest in rows:
+        option = options[flag]
         cells = [cell.strip().strip("`") for cell in re.split(r"(?<!\\)\|", rest)]
         default = "off" if option.default is False else str(option.default)
         assert default in cells or (not default and set(cells) & {"", "-", "none"}), (flag, default, cells)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.plugin import memory_folder
-from pytest_npudump.plugin.memory_folder import MemoryFolder
+from pytest_npudump.plugin.features import memory_folder
+from pytest_npudump.plugin.features.memory_folder import MemoryFolder
 from pytest_npudump.plugin.paths import Paths
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ def test_what_a_killed_session_has_left_takes_the_place_of_its_link(
     shared_memory: Path, tmp_path: Path
 ) -> None:
     program = (
-        "import os, sys; from pathlib import Path; from pytest_npudump.plugin import memory_folder as m;"
+        "import os, sys; from pathlib import Path;"
+        "from pytest_npudump.plugin.features import memory_folder as m;"
         f"m.SHARED_MEMORY = Path({str(shared_memory)!r}); m._is_tmpfs = lambda _: True; m.ROOM = 0;"
         f"f = m.MemoryFolder.open(Path({str(tmp_path / 'killed')!r})); (f.path / 'dump').touch(); os._exit(9)"
     )

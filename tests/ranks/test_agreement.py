@@ -3,51 +3,43 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
+from functools import partial
 from itertools import product
-
-import pytest
+from typing import TYPE_CHECKING
 
 from pytest_npudump.ranks import exchange as exchanges
 from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
 from pytest_npudump.ranks.exchange import Exchange
 from pytest_npudump.ranks.rank import Rank
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    import pytest
+
+    Ranks = Callable[[int], list[Exchange]]
+    Together = Callable[..., list[Any]]
+
+
 TEST = "t.py::test"
 REFUSED = "not run: all 2 ranks would have to run again together, and "
 
 
-def ranks(size: int) -> list[Exchange]:
-    """Join ``size`` ranks, all of them in this process."""
-    return [Exchange(Rank(number, size, number, size)) for number in range(size)]
-
-
-def together(*functions: object) -> list[tuple[bool, str]]:
-    results: list[tuple[bool, str] | None] = [None] * len(functions)
-
-    def run(number: int) -> None:
-        results[number] = functions[number]()  # type: ignore[operator]
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(functions))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    return [result for result in results if result is not None]
-
-
-@pytest.mark.parametrize("wishes", [*product((False, True), repeat=2)])
-def test_ranks_run_again_together_or_not_at_all(wishes: tuple[bool, bool]) -> None:
+def test_ranks_run_again_together_or_not_at_all(ranks: Ranks, together: Together) -> None:
     first, second = ranks(2)
-    answers = together(
-        lambda: agree(first, TEST, wants=wishes[0]), lambda: agree(second, TEST, wants=wishes[1])
-    )
-    assert answers == [(any(wishes), "")] * 2
+    for one, other in product((False, True), repeat=2):
+        test = f"{TEST}[{one}-{other}]"
+        answers = together(
+            lambda test=test, one=one: agree(first, test, wants=one),
+            lambda test=test, other=other: agree(second, test, wants=other),
+        )
+        assert answers == [(one or other, "")] * 2
 
 
 def test_rank_that_comes_after_the_other_gave_up_acts_as_that_one_did(
-    monkeypatch: pytest.MonkeyPatch,
+    ranks: Ranks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchanges, "PATIENCE", 0.2)
     first, second = ranks(2)
@@ -68,13 +60,13 @@ def test_no_rank_runs_again_where_one_has_not_come(monkeypatch: pytest.MonkeyPat
     assert agree(first, "t.py::another", wants=True) == (False, problem)
 
 
-def test_no_rank_runs_again_where_one_has_told_its_results() -> None:
+def test_no_rank_runs_again_where_one_has_told_its_results(ranks: Ranks) -> None:
     first, second = ranks(2)
     second.post(exchanges.LAST, {})
     assert agree(first, TEST, wants=True) == (False, f"{REFUSED}rank 1 has ended")
 
 
-def test_wish_of_a_rank_that_has_ended_since_does_not_count() -> None:
+def test_wish_of_a_rank_that_has_ended_since_does_not_count(ranks: Ranks) -> None:
     first, second = ranks(2)
     second.post(f"again {TEST}", content=True)
     second.folder.joinpath("here.1").write_text("{}")
@@ -87,21 +79,25 @@ def test_no_rank_runs_again_where_they_are_on_several_machines() -> None:
     assert "on several machines" in problem
 
 
-@pytest.mark.parametrize("why", ["its run came to no comparison", NO_REPETITION])
-def test_rank_that_cannot_run_again_keeps_nobody_waiting_and_nobody_runs_without_it(why: str) -> None:
+def test_rank_that_cannot_run_again_keeps_nobody_waiting_and_nobody_runs_without_it(ranks: Ranks) -> None:
     first, second = ranks(2)
-    stand_aside(second, TEST, why)
-    assert agree(first, TEST, wants=True) == (False, f"{REFUSED}rank 1 will not: {why}")
+    for why in ("its run came to no comparison", NO_REPETITION):
+        stand_aside(second, why, why)
+        assert agree(first, why, wants=True) == (False, f"{REFUSED}rank 1 will not: {why}")
 
 
-def test_decision_is_not_undone_by_a_rank_whose_second_run_came_to_nothing() -> None:
+def test_decision_is_not_undone_by_a_rank_whose_second_run_came_to_nothing(
+    ranks: Ranks, together: Together
+) -> None:
     first, second = ranks(2)
     together(lambda: agree(first, TEST, wants=True), lambda: agree(second, TEST, wants=False))
     stand_aside(first, TEST)
     assert agree(second, TEST, wants=False) == (True, "")
 
 
-def test_all_ranks_act_alike_in_every_interleaving(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_ranks_act_alike_in_every_interleaving(
+    ranks: Ranks, together: Together, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ranks that come early, late, after the others gave up, stand aside, or come never."""
     monkeypatch.setattr(exchanges, "PATIENCE", 0.06)
     rng = random.Random(7)  # noqa: S311 - nothing secret about it
@@ -112,24 +108,15 @@ def test_all_ranks_act_alike_in_every_interleaving(monkeypatch: pytest.MonkeyPat
         delays = [rng.choice((0.0, 0.0, 0.01, 0.055, 0.06, 0.065, 0.1)) for _ in members]
         aside = rng.choice((None, None, None, 0, 1, 2))
 
-        def act(
-            member: Exchange, test: str = test, wishes: list[bool] = wishes, delays: list[float] = delays
-        ) -> tuple[bool, str]:
-            time.sleep(delays[member.rank.number])
-            return agree(member, test, wants=wishes[member.rank.number])
+        def act(number: int, test: str = test) -> tuple[bool, str] | None:
+            time.sleep(delays[number])  # noqa: B023 - called within the iteration
+            if number == aside:  # noqa: B023 - the same
+                stand_aside(members[number], test)
+                return None
+            return agree(members[number], test, wants=wishes[number])  # noqa: B023 - the same
 
-        def leave(member: Exchange, test: str = test, delays: list[float] = delays) -> None:
-            time.sleep(delays[member.rank.number])
-            stand_aside(member, test)
-
-        answers = together(
-            *(
-                (lambda member=member: leave(member))
-                if member.rank.number == aside
-                else (lambda member=member: act(member))
-                for member in members
-            )
-        )
+        told = together(*(partial(act, number) for number in range(len(members))))
+        answers = [answer for answer in told if answer is not None]
         assert len(answers) == len(members) - (aside is not None)
         assert len(set(answers)) == 1, (wishes, delays, aside, answers)
         again, problem = answers[0]

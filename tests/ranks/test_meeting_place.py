@@ -60,18 +60,16 @@ def test_ranks_of_one_address_meet_whatever_started_them(tmp_path: Path) -> None
     first.leave()
 
 
-@pytest.mark.parametrize("variables", [{}, {"MASTER_ADDR": "127.0.0.1"}, {"TORCHELASTIC_RUN_ID": "none"}])
-def test_ranks_that_nothing_names_a_run_of_meet_only_by_their_launcher(
-    tmp_path: Path, variables: dict[str, str]
-) -> None:
+def test_ranks_that_nothing_names_a_run_of_meet_only_by_their_launcher(tmp_path: Path) -> None:
+    for variables in ({}, {"MASTER_ADDR": "127.0.0.1"}, {"TORCHELASTIC_RUN_ID": "none"}):
+        assert join(rank(0), variables) == join(rank(1), variables)
     first, second = (Process(tmp_path, number, **variables) for number in range(2))
     assert first.folder != second.folder
     first.leave()
     second.leave()
-    assert join(rank(0), variables) == join(rank(1), variables)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "other",
     [
         {"MASTER_PORT": "29501"},
@@ -114,7 +112,7 @@ def test_another_process_that_got_the_id_of_an_ended_one_does_not_count() -> Non
     assert not is_present(folder, 0)
 
 
-@pytest.mark.parametrize("text", ["", "{", "7", '{"process": 1}', '{"process": "x", "began": 0}', "[]"])
+@pytest.mark.each("text", ["", "{", "7", '{"process": 1}', '{"process": "x", "began": 0}', "[]"])
 def test_damaged_note_of_a_process_is_no_living_rank(text: str) -> None:
     folder = join(rank(0))
     folder.joinpath("here.1").write_text(text)

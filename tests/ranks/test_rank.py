@@ -32,7 +32,7 @@ LAUNCHED = [
 ]
 
 
-@pytest.mark.parametrize(("environment", "expected"), LAUNCHED)
+@pytest.mark.each(("environment", "expected"), LAUNCHED)
 def test_rank_is_read_from_the_launcher_s_variables(
     environment: dict[str, str], expected: Rank | None
 ) -> None:
@@ -71,7 +71,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize(("environment", "words"), HOSTILE)
+@pytest.mark.each(("environment", "words"), HOSTILE)
 def test_variables_that_make_no_rank_are_refused_by_name(environment: dict[str, str], words: str) -> None:
     with pytest.raises(RequestError, match=words.replace("(", r"\(")):
         current_rank(environment)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Real
 from pathlib import Path, PurePath
 from types import MappingProxyType
@@ -14,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import ConfigError, RequestError
 from pytest_npudump.plugin._compat import may_be_skipped
+from pytest_npudump.plugin.marker.identity import repetition_parameters
 from pytest_npudump.plugin.marker.marks import marks_of
-from pytest_npudump.plugin.repetitions import parameters_id, repetition_parameters
 from pytest_npudump.ranks.rank import current_rank
 from pytest_npudump.request import GRAPH_SUFFIXES, DumpRequest
 from pytest_npudump.scene import EXCEPTION_SCENES, SCENES
@@ -346,37 +345,3 @@ def _check_files(request: DumpRequest, item: pytest.Item) -> None:
 def _is_hypothesis_test(item: pytest.Item) -> bool:
     function: Any = getattr(item, "obj", None)
     return bool(getattr(function, "is_hypothesis_test", False))
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """What a golden's name is made of; never pytest's nodeid, which plugins rewrite.
-
-    Attributes:
-        test_file: relative to rootdir.
-        classes: names of the classes around the test, outermost first.
-        name: of the function, without parameters.
-        param_id: id of the parameters, without the number of a repetition; None for a test without.
-    """
-
-    test_file: PurePath
-    classes: tuple[str, ...]
-    name: str
-    param_id: str | None
-
-    @classmethod
-    def of(cls, item: pytest.Item) -> Identity:
-        """Return the identity of ``item``."""
-        parents = [node for node in item.listchain() if getattr(node, "cls", None) is getattr(node, "obj", 0)]
-        relative = os.path.relpath(item.path, item.config.rootpath)
-        return cls(
-            test_file=PurePath(Path(relative).as_posix()),
-            classes=tuple(node.name for node in parents),
-            name=getattr(item, "originalname", None) or item.name,
-            param_id=parameters_id(item),
-        )
-
-    def __str__(self) -> str:
-        """Return the test as a user types it on pytest's command line."""
-        parameters = "" if self.param_id is None else f"[{self.param_id}]"
-        return "::".join((self.test_file.as_posix(), *self.classes, self.name)) + parameters

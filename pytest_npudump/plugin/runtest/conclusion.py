@@ -13,11 +13,9 @@ import pytest
 from pytest_npudump.errors import GoldenError, MisplacedTensorsError, NpudumpError, OperatorMismatchError
 from pytest_npudump.language.text import inert
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.paths import golden_root, keeps_results
 from pytest_npudump.plugin.runtest.item_case import (
     BAD,
     EARLIER_PARTS,
-    KEPT,
     OURS,
     PARTS,
     RESULT,
@@ -51,16 +49,22 @@ def settle(item: pytest.Item, test: CaseSession | None, reports: Sequence[pytest
         failed = expected
     good = any(vars(report).get("npudump", {}).get("status") in status.GOOD for report in reports)
     if failed is None and not failed_parts(item) and not failed_parts(item, EARLIER_PARTS):
-        _commit(item, test, reports)
+        try:
+            test.commit()
+        except MisplacedTensorsError as error:
+            _amend(item, reports, status.ERROR)
+            _fail_last(reports, str(error))
+        except GoldenError as error:
+            problem = f"nothing was recorded: {error}"
+            _not_recorded(item, test, reports, problem)
+            _fail_last(reports, problem)
     elif test.case.settings.approves or test.recording is not None:
         test.discard()
         if good:
             part = failed.when if failed else "subtest"
-            why = (
-                "the test is marked xfail"
-                if failed is expected and failed
-                else f"the test's {part} did not pass"
-            )
+            why = f"the test's {part} did not pass"
+            if failed is expected and failed:
+                why = "the test is marked xfail"
             problem = f"nothing was recorded: {why}"
             _not_recorded(item, test, reports, problem)
             (failed or reports[-1]).sections.append(("npudump", problem))
@@ -68,18 +72,9 @@ def settle(item: pytest.Item, test: CaseSession | None, reports: Sequence[pytest
         _amend(item, reports, status.ERROR)
 
 
-def _commit(item: pytest.Item, test: CaseSession, reports: Sequence[pytest.TestReport]) -> None:
-    try:
-        test.commit()
-    except GoldenError as error:
-        if isinstance(error, MisplacedTensorsError):
-            problem = str(error)
-            _amend(item, reports, status.ERROR)
-        else:
-            problem = f"nothing was recorded: {error}"
-            _not_recorded(item, test, reports, problem)
-        reports[-1].outcome = "failed"
-        reports[-1].longrepr = f"npudump: {problem}"
+def _fail_last(reports: Sequence[pytest.TestReport], problem: str) -> None:
+    reports[-1].outcome = "failed"
+    reports[-1].longrepr = f"npudump: {problem}"
 
 
 def _did_not_pass(report: pytest.TestReport) -> bool:
@@ -223,8 +218,13 @@ def body_failed(
     if test.judged is None:
         text = inert(_after_failed_body(item, test))
         if isinstance(error, OperatorMismatchError) and test.judged is not None:
-            lines = [text, *_line_of(item, error), *_said_of(error)]
-            raise pytest.fail.Exception(inert("\n".join(lines)), pytrace=False) from None
+            frames = traceback.extract_tb(error.__traceback__)
+            numbers = [frame.lineno for frame in frames if frame.filename == str(item.path)]
+            at = [f"checked at: {item.path.name}:{numbers[-1]}"] if numbers else []
+            # What hypothesis has added: the example that it shrank to.
+            said = [line for note in getattr(error, "__notes__", ()) for line in str(note).splitlines()]
+            said = said if len(said) <= _NOTE_LINES else [*said[:_NOTE_LINES], "..."]
+            raise pytest.fail.Exception(inert("\n".join([text, *at, *said])), pytrace=False) from None
         if test.case.request.scene == "check_op":
             # What the body raised says more than the last wrong operator.
             item.stash[RESULT].pop("short", None)
@@ -232,45 +232,25 @@ def body_failed(
         return False
     _compat.forget_failure(item)
     words = _words(error) if error is not None else words
-    test.abandon_second_run("; ".join([f"body of the second run: {words}", *_notes(test)]))
+    test.abandon_second_run(
+        "; ".join([f"body of the second run: {words}", *test.case.runtime.activity.evidence.notes])
+    )
     conclude(item, test)
     return test.good
 
 
-def _line_of(item: pytest.Item, error: BaseException) -> list[str]:
-    """Return the line of the test's file that raised, as a line of the failure."""
-    frames = traceback.extract_tb(error.__traceback__)
-    numbers = [frame.lineno for frame in frames if frame.filename == str(item.path)]
-    return [f"checked at: {item.path.name}:{numbers[-1]}"] if numbers else []
-
-
-def _said_of(error: BaseException) -> list[str]:
-    """Return what hypothesis has added to an error: the example that it shrank to."""
-    lines = [line for note in getattr(error, "__notes__", ()) for line in str(note).splitlines()]
-    return lines if len(lines) <= _NOTE_LINES else [*lines[:_NOTE_LINES], "..."]
-
-
-def _notes(test: CaseSession) -> list[str]:
-    """Return what is known of the run that may have made its body fail."""
-    return test.case.runtime.activity.evidence.notes
-
-
 def _after_failed_body(item: pytest.Item, test: CaseSession) -> str:
     """Return what the dump says of a failed body: which operator failed, where the scene asks for it."""
-    not_found = SCENES[test.case.request.scene].of_failures
+    case, not_found = test.case, SCENES[test.case.request.scene].of_failures
     if not not_found:
-        return _not_compared(test)
+        from pytest_npudump.regression.diagnose import full_words, what_ran  # noqa: PLC0415 - after a run
+
+        activity = case.runtime.activity
+        known = filter(None, (what_ran(activity), *activity.evidence.notes, full_words(case.directory)))
+        return "\n".join(("the test's body did not pass: its dump was not compared", *known))
     if not test.judge_failed_body():
         return f"the test's body did not pass, and {not_found}"
     return _recorded_failure(item, test)
-
-
-def _not_compared(test: CaseSession) -> str:
-    from pytest_npudump.regression.diagnose import full_words, what_ran  # noqa: PLC0415 - after a run
-
-    case = test.case
-    known = filter(None, (what_ran(case.runtime.activity), *_notes(test), full_words(case.directory)))
-    return "\n".join(("the test's body did not pass: its dump was not compared", *known))
 
 
 def conclude(item: pytest.Item, test: CaseSession) -> None:
@@ -280,8 +260,12 @@ def conclude(item: pytest.Item, test: CaseSession) -> None:
         pytest.fail.Exception: with the text of the failure.
     """
     if will_run_again(item):
-        if not test.good:
-            _write_ahead(test)
+        if not test.good:  # the process may be ended in the second run
+            from pytest_npudump.regression.result import Escalation  # noqa: PLC0415 - after a run
+            from pytest_npudump.report.result_json import write_details  # noqa: PLC0415 - the same
+
+            unknown = Escalation(problem="it had not ended when this was written")
+            write_details(replace(test.result, escalation=unknown))
         return
     if not test.good:
         raise pytest.fail.Exception(_recorded_failure(item, test), pytrace=False) from None
@@ -289,15 +273,6 @@ def conclude(item: pytest.Item, test: CaseSession) -> None:
 
     result = test.result
     _keep_result(item, test, result, result_json(result, None))
-
-
-def _write_ahead(test: CaseSession) -> None:
-    """Write the report files before the second run, as the process may be ended in that."""
-    from pytest_npudump.regression.result import Escalation  # noqa: PLC0415 - after a run
-    from pytest_npudump.report.result_json import write_details  # noqa: PLC0415 - the same
-
-    unknown = Escalation(problem="it had not ended when this was written")
-    write_details(replace(test.result, escalation=unknown))
 
 
 def _recorded_failure(item: pytest.Item, test: CaseSession) -> str:
@@ -326,11 +301,7 @@ def _keep_result(item: pytest.Item, test: CaseSession, result: Result, told: dic
     kept = item.stash.setdefault(RESULT, {})
     kept.clear()
     kept.update(told)
-    settings = test.case.settings
-    if test.judged is not None and keeps_results(item.config, settings):
-        from pytest_npudump.results.kept import keep  # noqa: PLC0415 - after a run
-
-        item.stash[KEPT] = keep(test.case, result, golden_root(item.config, settings))
+    item.ihook.pytest_npudump_judged(item=item, test=test, result=result)
 
 
 def first_line(text: str) -> str:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.marker.item import Identity
+from pytest_npudump.plugin.marker.identity import Identity
 from pytest_npudump.plugin.marker.marks import is_marked
 from pytest_npudump.plugin.runtest.conclusion import INTERRUPTIONS, conclude, first_line, how_it_stopped
 from pytest_npudump.plugin.runtest.item_case import (
     BAD,
     ENDED,
-    KEPT,
     PARTS,
     RESULT,
     TEST,
@@ -31,7 +30,6 @@ from pytest_npudump.runtime.programs import interruptible
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_npudump.plugin.isolation.child import Child
     from pytest_npudump.regression.session import CaseSession
 
 
@@ -105,7 +103,7 @@ def run_here(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
     first: list[pytest.TestReport] = []
     second: list[pytest.TestReport] = []
     try:
-        _attempt(item, nextitem, properties, first)
+        attempt(item, nextitem, properties, first)
         test = item.stash.get(TEST, None)
         if test is None or not test.wants_second_run or not may_run_again(item):
             return first
@@ -118,18 +116,18 @@ def run_here(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
             return first + _left(item, nextitem)
         with interruptible():
             announce_run(item, 2, first)
-            _attempt(item, nextitem, properties, second)
+            attempt(item, nextitem, properties, second)
             while test.wants_second_run and may_run_again(item) and second[0].passed:
                 announce_run(item, len(test.attempts) + 1, second)
                 first = first if _abandoned(first) else second.copy()
                 second.clear()
-                _attempt(item, nextitem, properties, second)
+                attempt(item, nextitem, properties, second)
     except INTERRUPTIONS as stop:
         item.user_properties[:] = properties
-        for report in _so_far(item, stop, first, second):
+        for report in so_far(item, stop, first, second):
             item.ihook.pytest_runtest_logreport(report=report)
         raise
-    return _abandoned(first) + _with_failed_setup(item, second)
+    return _abandoned(first) + with_failed_setup(item, second)
 
 
 def _left(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
@@ -142,7 +140,7 @@ def _abandoned(first: Sequence[pytest.TestReport]) -> list[pytest.TestReport]:
     return [report for report in first if report.failed]
 
 
-def _so_far(
+def so_far(
     item: pytest.Item,
     stop: BaseException,
     first: list[pytest.TestReport],
@@ -159,28 +157,7 @@ def _so_far(
     return [] if test.good else [*_abandoned(first), _failed_call(item, test)]
 
 
-def run_in_child(item: pytest.Item, child: Child) -> list[pytest.TestReport]:
-    """Make the run that this child process is for, hand over what came of it, and return its reports."""
-
-    def called() -> None:
-        child.called(item.stash.get(TEST, None))
-
-    reports: list[pytest.TestReport] = []
-    try:
-        _attempt(item, None, tuple(item.user_properties), reports, called)
-    except INTERRUPTIONS as stop:
-        for report in _so_far(item, stop, reports, []) if child.task.run == 1 else []:
-            item.ihook.pytest_runtest_logreport(report=report)
-        raise
-    test = item.stash.get(TEST, None)
-    again = test is not None and test.wants_second_run and may_run_again(item)
-    if test is not None and child.task.run > 1:
-        reports = _with_failed_setup(item, reports)
-    child.concluded(test, item.stash.get(KEPT, None), again=again, bad=item.stash.get(BAD, ""))
-    return reports
-
-
-def _with_failed_setup(item: pytest.Item, second: list[pytest.TestReport]) -> list[pytest.TestReport]:
+def with_failed_setup(item: pytest.Item, second: list[pytest.TestReport]) -> list[pytest.TestReport]:
     """Put the first run's failure in place of the second run's setup, where that has failed."""
     if second[0].passed:
         return second
@@ -188,7 +165,7 @@ def _with_failed_setup(item: pytest.Item, second: list[pytest.TestReport]) -> li
     return [_failed_call(item, item.stash[TEST]), second[-1]]
 
 
-def _attempt(
+def attempt(
     item: pytest.Item,
     nextitem: pytest.Item | None,
     properties: Sequence[tuple[str, object]],

@@ -1,100 +1,23 @@
-"""Why a session does not pass, whatever its tests say."""
+"""Notes of a session's tests: what is to be known of those that passed, and which of it is new."""
 
 from __future__ import annotations
 
-import os
-import shlex
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from pytest_npudump.errors import MissingExtraError, NpudumpError
-from pytest_npudump.language.text import cut, first_of, typed
+from pytest_npudump.language.text import cut
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext
-from pytest_npudump.plugin._compat import was_narrowed
-from pytest_npudump.plugin.paths import keeps_results, results_path
 from pytest_npudump.regression.result import GOOD
 from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.verdicts import plain, shown
-from pytest_npudump.settings import ci_variable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.results.entry import Entry
-    from pytest_npudump.settings import Settings
-
-
-def gap_line(expected: int | tuple[str, ...], results: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
-    """Return which of the expected tests were not compared; "" where nothing is expected, or missing.
-
-    Args:
-        expected: as ``read_expected`` returns it.
-        results: of the session's marked tests, each with its node id.
-    """
-    if not expected:
-        return ""
-    from pytest_npudump.results.expected_tests import missing_tests  # noqa: PLC0415 - only where asked for
-
-    missing = missing_tests(expected, results)
-    return _("{missing}: the run does not pass").format(missing=missing) if missing else ""
-
-
-def ended_line(test: str) -> str:
-    """Return that the session was ended in a test, which was not compared; "" where there is no such test."""
-    if not test:
-        return ""
-    return _("the session ended in {test}, which was not compared: the run does not pass").format(test=test)
-
-
-def session_problems(told: Iterable[str], crashed: Sequence[str], session: pytest.Session) -> list[str]:
-    """Return what there is, where a worker died, and the exit code of a session that did not come to its end.
-
-    Args:
-        told: problems, or "".
-        crashed: names of tests in which a worker of xdist died: of these there is no result.
-        session: which has ended.
-    """
-    problems = [*filter(None, told)]
-    if crashed:
-        problems.append(f"a worker died in {first_of(crashed)}: nothing is known of that test")
-    if session.exitstatus not in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}:
-        problems.append(f"pytest ended with exit code {int(session.exitstatus)}")
-    return problems
-
-
-_SHOWN = 3
-
-
-def idle_rules(results: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the rules that no compared test has a tensor for; none where no test was compared."""
-    idle = [result.get("idle_rules", ()) for result in results if "compared" in result]
-    return tuple(rule for rule in idle[0] if all(rule in others for others in idle)) if idle else ()
-
-
-def idle_line(rules: tuple[str, ...], config: pytest.Config) -> tuple[str, bool]:
-    """Say that rules are idle, and whether the session fails for it: only where it ran all tests.
-
-    Args:
-        rules: as :func:`idle_rules` has them, at least one.
-        config: of the session.
-    """
-    words = ngettext(
-        "{count} tolerance rule matches no tensor of these tests: {rules}",
-        "{count} tolerance rules match no tensor of these tests: {rules}",
-        len(rules),
-    ).format(count=len(rules), rules=first_of(rules, _SHOWN))
-    if was_narrowed(config):
-        return words, False
-    advice = _("correct the layer, op_type, dtype or statistic, or remove it; the run does not pass")
-    return f"{words}; {advice}", True
+    import pytest
 
 
 _NOTES = 5
@@ -258,131 +181,3 @@ def _whose(names: Sequence[str], tests: Sequence[str]) -> str:
 
 def _is_cut(note: Note) -> bool:
     return len(note.tests) > NAMES or any(len(text) > WIDTH for text in (note.text, *note.tests))
-
-
-STALE = "stale"
-"""The value of ``--npudump-fail-on`` with which goldens that no test has fail the session."""
-_COMMAND = "import sys; from pytest_npudump.cli import main; sys.exit(main(['golden', 'stale']))"
-
-
-def is_asked(config: pytest.Config, settings: Settings) -> bool:
-    """Whether this process is to look: not a worker, nor the child of a test, nor one that only collects."""
-    from pytest_npudump.plugin.isolation.task import CHILD  # noqa: PLC0415 - only where asked for
-
-    part = hasattr(config, "workerinput") or config.pluginmanager.has_plugin(CHILD)
-    return settings.fail_on == STALE and not part and not config.option.collectonly
-
-
-def stale_lines(config: pytest.Config, settings: Settings) -> list[str]:
-    """Return what is stale, or why that is not known, in lines; none where nothing is.
-
-    Args:
-        config: of the session.
-        settings: its options.
-    """
-    options = [f"--npudump-golden-dir={settings.golden_dir}"]
-    if config.inipath is not None:
-        options += ["-c", str(config.inipath)]
-    given = os.environ.get("PYTEST_ADDOPTS", "")
-    environment = {**os.environ, "PYTEST_ADDOPTS": f"{given} {shlex.join(options)}".strip()}
-    done = subprocess.run(  # noqa: S603 - this package, in this interpreter
-        [sys.executable, "-c", _COMMAND],
-        cwd=config.rootpath,
-        env=environment,
-        check=False,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        stdin=subprocess.DEVNULL,
-    )
-    if not done.returncode:
-        return []
-    told = (done.stdout if done.returncode == 1 else done.stderr or done.stdout).splitlines()
-    heading = "goldens are stale" if done.returncode == 1 else "whether goldens are stale is not known"
-    return [f"--npudump-fail-on=stale: {heading}:", *(f"  {line}" for line in told)]
-
-
-def open_runs_line(
-    entries: Iterable[Entry],
-    tests: Collection[str],
-    rank: int | None,
-    settings: Settings,
-    *,
-    folder: Path,
-    config: pytest.Config,
-) -> str:
-    """Say how many runs wait for a decision, and the command for it; "" where none does.
-
-    In CI pytest's cache goes with the machine, so that only a folder that was named is worth a word.
-
-    Args:
-        entries: what is kept.
-        tests: names of the session's tests.
-        rank: of this process; None for a process of its own.
-        settings: of the session.
-        folder: in which they are kept.
-        config: pytest's.
-    """
-    own = (entry for entry in entries if entry.test in tests and entry.data["rank"] == rank)
-    count = sum(entry.is_open for entry in own)
-    if not count or (ci_variable() and not settings.results):
-        return ""
-    root, here = config.rootpath, config.invocation_params.dir
-    below = here.is_relative_to(root)  # where the command finds the repository and pytest's cache by itself
-    options = [] if below and not settings.results else ["--results", shown(folder, here)]
-    options += [] if below else ["--root", shown(root, here)]
-    command = typed("npudump", "golden", "review", *options)
-    return ngettext(
-        "{count} run waits for a decision: {command}",
-        "{count} runs wait for a decision: {command}",
-        count,
-    ).format(count=count, command=command)
-
-
-def check_report() -> None:
-    """Raise MissingExtraError where no page can be made."""
-    if find_spec("jinja2") is None:
-        raise MissingExtraError("--npudump-report", "jinja2", "report")
-
-
-def write_report(
-    config: pytest.Config,
-    settings: Settings,
-    tests: Collection[str],
-    unkept: str,
-    problems: Sequence[str],
-    *,
-    rank: int | None,
-) -> str:
-    """Write the page, and return the line that says where it is, or why it is not complete.
-
-    A session without marked tests has a page, too: one that an earlier session left would be taken for its.
-
-    Args:
-        config: pytest's.
-        settings: the options.
-        tests: names of the marked tests of the session.
-        unkept: why not all results are kept; "" where they are.
-        problems: why the session does not pass, whatever its tests say.
-        rank: of a distributed run, each of which writes a page of its own.
-    """
-    from pytest_npudump.report.view import SessionView  # noqa: PLC0415 - only where asked for
-    from pytest_npudump.results.folder import ResultsFolder  # noqa: PLC0415 - the same
-    from pytest_npudump.results.rejudge import Overrides  # noqa: PLC0415 - the same
-    from pytest_npudump.results.session_page import INDEX, page_of_tests, write_page  # noqa: PLC0415 - the same
-
-    target: Path = config.rootpath / settings.report / (INDEX if rank is None else f"rank{rank}.html")
-    try:
-        if not tests:
-            write_page(SessionView((), (_("No marked test ran in this session."), *problems)), target)
-        elif unkept or not keeps_results(config, settings):
-            write_page(SessionView((), (unkept or _("Results of this session were not kept."),)), target)
-            return _("report: {target} has no tests: {unkept}").format(
-                target=target, unkept=unkept or _("results are not kept")
-            )
-        else:
-            folder = ResultsFolder(results_path(config, settings))
-            page_of_tests(folder, tests, Overrides(config.rootpath), target, problems)
-    except (OSError, NpudumpError) as error:
-        return _("no report: {error}").format(error=error)
-    return _("report: {target}").format(target=target)

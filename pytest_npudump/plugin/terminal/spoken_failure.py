@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.result import Result
     from pytest_npudump.report.files import ReportFiles
 
+
 SPOKEN = "spoken"
 """Key of a test's result under which its failure in another language is."""
 
@@ -69,10 +70,7 @@ def speak(report: pytest.TestReport, spoken: Mapping[str, Any], *, short: bool) 
         short: whether the report has only the first lines of its failure.
     """
     added = report.longreprtext.splitlines()[int(spoken["lines"]) :]
-    lines = [*spoken["short"]] if short else [*spoken["text"], *added]
-    crash = getattr(report.longrepr, "reprcrash", None)
-    failure: Any = "\n".join(lines) if crash is None else _Failure(lines, crash)
-    report.longrepr = failure
+    _replace(report, [*spoken["short"]] if short else [*spoken["text"], *added])
 
 
 def speak_plainly(report: pytest.CollectReport | pytest.TestReport, language: str) -> None:
@@ -83,9 +81,11 @@ def speak_plainly(report: pytest.CollectReport | pytest.TestReport, language: st
         language: one of :data:`~pytest_npudump.language.translation.LANGUAGES`.
     """
     with speaking(language):
-        if is_english():
-            return
-        lines = spoken(report.longreprtext).splitlines()
+        if not is_english():
+            _replace(report, spoken(report.longreprtext).splitlines())
+
+
+def _replace(report: pytest.CollectReport | pytest.TestReport, lines: list[str]) -> None:
     crash = getattr(report.longrepr, "reprcrash", None)
     failure: Any = "\n".join(lines) if crash is None else _Failure(lines, crash)
     report.longrepr = failure

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.dump.names import Place
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.dump.tree.find import Tree
     from pytest_npudump.record.record import Record

@@ -13,8 +13,6 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from pytest_npudump.demo import change_weights, find_model
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

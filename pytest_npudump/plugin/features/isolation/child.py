@@ -1,67 +1,37 @@
-"""The child's side: a pytest that runs one test once and tells its parent everything.
-
-Started as ``python -c "from pytest_npudump.plugin.isolation.child import main; main()" TASK``.
-"""
+"""The child's side: the plugin object of a pytest that runs one test once and tells its parent everything."""
 
 from __future__ import annotations
 
-import contextlib
-import os
 import socket
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.isolation.task import CHILD, LINES, Task, indices_of
-from pytest_npudump.plugin.marker.item import Identity
+from pytest_npudump.plugin.features.isolation.task import indices_of
+from pytest_npudump.plugin.marker.identity import Identity
 from pytest_npudump.plugin.marker.marks import is_marked
-from pytest_npudump.runtime.programs import interrupt_on_termination, last_lines
+from pytest_npudump.plugin.runtest.conclusion import INTERRUPTIONS
+from pytest_npudump.plugin.runtest.item_case import BAD, KEPT, TEST, case_of, may_run_again
+from pytest_npudump.plugin.runtest.phases import attempt, so_far, with_failed_setup
+from pytest_npudump.regression.session import CaseSession
+from pytest_npudump.runtime.base import RearrangingRuntime
 from pytest_npudump.storage.mailbox import dump_bytes, load_bytes, post
 
 if TYPE_CHECKING:
     import warnings
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator
 
-    from pytest_npudump.regression.session import CaseSession
-    from pytest_npudump.results.kept import Kept
+    from pytest_npudump.plugin.features.isolation.task import Task
+    from pytest_npudump.plugin.runner import Runner
+    from pytest_npudump.runtime.base import Runtime
+    from pytest_npudump.settings import Settings
+
 
 _EMULATOR = "pytest_npudump.emulator"
 """What stands for a device, and belongs to one process."""
-
-
-def main() -> None:
-    """Run the task whose file the command line names, and exit as pytest does."""
-    run_task(Path(sys.argv[1]))
-
-
-def run_task(file: Path, descriptor: int | None = None) -> None:
-    """Run a task in this process, which is for nothing else, and exit as pytest does.
-
-    Args:
-        file: of the task.
-        descriptor: over which output is handed to the parent; None for the one that the task names.
-    """
-    task = Task.read(file)
-    task = task if descriptor is None else replace(task, socket=descriptor)
-    interrupt_on_termination(lambda: _keep_output(task))
-    sys.path[:] = task.path
-    # This package is imported before pytest could rewrite it, and filterwarnings may make that an error.
-    filters = [*(task.options.get("pythonwarnings") or ()), "ignore:Module already imported"]
-    config = pytest.Config.fromdictargs({**task.options, "pythonwarnings": filters}, [str(task.file)])
-    if task.worker is not None:
-        vars(config).update(workerinput=dict(task.worker), workeroutput={})
-    config.pluginmanager.register(Child(task), CHILD)
-    sys.exit(config.hook.pytest_cmdline_main(config=config))
-
-
-def _keep_output(task: Task) -> None:
-    """Pass on what pytest has captured of the phase under way, before it ends and throws that away."""
-    with contextlib.suppress(OSError):  # nothing is captured
-        post(task.mailbox, "output", [last_lines(os.dup(descriptor), LINES) for descriptor in (1, 2)])
 
 
 class Child:
@@ -130,8 +100,48 @@ class Child:
         """Say what is under way."""
         self._post("phase", "teardown")
 
-    def called(self, test: CaseSession | None) -> None:
+    def pytest_npudump_session(
+        self, runner: Runner, item: pytest.Item, runtime: Runtime, settings: Settings
+    ) -> CaseSession:
+        """Return the record of the test, with its earlier runs, in other processes.
+
+        What is known of the runtime is handed over as soon as it is loaded, for a parent that may need it.
+        """
+        self._post("producer", dict(runtime.producer()))
+        case = case_of(item, runtime, settings, runner.paths, self.task.directory)
+        rearranged = False
+        if self.task.other_memory and isinstance(runtime, RearrangingRuntime):
+            rearranged = runtime.rearrange_memory()
+        if self.task.run == 0 and not rearranged:
+            pytest.skip("npudump: only on a CPU are outputs looked for that nothing writes")
+        test = CaseSession(replace(case, isolated=True, probing=self.task.run == 0, progress=None))
+        if self.task.run > 1:
+            test.resume(load_bytes(self.task.judged.read_bytes()))
+        return test
+
+    def pytest_npudump_run(self, item: pytest.Item) -> list[pytest.TestReport]:
+        """Make the run that this process is for, hand over what came of it, and return its reports."""
+        reports: list[pytest.TestReport] = []
+        try:
+            attempt(item, None, tuple(item.user_properties), reports, lambda: self._called(item))
+        except INTERRUPTIONS as stop:
+            for report in so_far(item, stop, reports, []) if self.task.run == 1 else []:
+                item.ihook.pytest_runtest_logreport(report=report)
+            raise
+        test = item.stash.get(TEST, None)
+        again = test is not None and test.wants_second_run and may_run_again(item)
+        if test is not None and self.task.run > 1:
+            reports = with_failed_setup(item, reports)
+        if test is not None and again:
+            self.task.judged.write_bytes(dump_bytes(test.handed_over()))
+        recording = test.recording if test is not None else None
+        told = {"again": again, "done": test is None or test.done, "bad": item.stash.get(BAD, "")}
+        self._post("concluded", told | {"kept": item.stash.get(KEPT, None), "recording": recording})
+        return reports
+
+    def _called(self, item: pytest.Item) -> None:
         """Hand over what the body came to, should the process not live to the end of the teardown."""
+        test = item.stash.get(TEST, None)
         if test is not None and test.judged is not None:
             self.task.called.write_bytes(dump_bytes(test.handed_over()))
 
@@ -139,29 +149,6 @@ class Child:
         """Pass on ``pytest.exit()``, which ends the whole session."""
         if isinstance(excinfo.value, pytest.exit.Exception):
             self._post("exit", (str(excinfo.value.msg), excinfo.value.returncode))
-
-    def concluded(self, test: CaseSession | None, kept: Kept | None, *, again: bool, bad: str) -> None:
-        """Hand over what has become of the test, before its reports.
-
-        Args:
-            test: with its outcome, where it came to one; None where it never began.
-            kept: what is kept of it; None where nothing was judged.
-            again: whether a second run is to follow.
-            bad: the failure that stands, whoever runs the test again; "" without one.
-        """
-        if test is not None and again:
-            self.task.judged.write_bytes(dump_bytes(test.handed_over()))
-        told = {"again": again, "done": test is None or test.done, "bad": bad, "kept": kept}
-        self._post("concluded", told | {"recording": test.recording if test is not None else None})
-
-    def judged(self) -> Mapping[str, Any]:
-        """Return what the first run, in a process before this one, came to."""
-        judged: Mapping[str, Any] = load_bytes(self.task.judged.read_bytes())
-        return judged
-
-    def producer(self, facts: dict[str, str]) -> None:
-        """Hand over what is known of the runtime as soon as it is loaded, for a parent that may need it."""
-        self._post("producer", facts)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Pass on a report, and what other plugins have attached to it."""

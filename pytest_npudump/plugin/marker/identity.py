@@ -1,22 +1,52 @@
-"""Repeated tests: plugins parametrise them with a mere number, and all repetitions have one golden."""
+"""Identity of a test: its repetitions, which plugins number by a mere parameter, have one golden."""
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from pytest_npudump.plugin import _compat
-from pytest_npudump.regression.result import RECORDED, UNCHANGED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-    from pathlib import Path
+    from collections.abc import Collection
 
-    from pytest_npudump.settings import Settings
+    import pytest
 
-COMPARES = pytest.StashKey[bool]()
-"""Whether a repetition is compared in an update, with what an earlier one has recorded."""
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a golden's name is made of; never pytest's nodeid, which plugins rewrite.
+
+    Attributes:
+        test_file: relative to rootdir.
+        classes: names of the classes around the test, outermost first.
+        name: of the function, without parameters.
+        param_id: id of the parameters, without the number of a repetition; None for a test without.
+    """
+
+    test_file: PurePath
+    classes: tuple[str, ...]
+    name: str
+    param_id: str | None
+
+    @classmethod
+    def of(cls, item: pytest.Item) -> Identity:
+        """Return the identity of ``item``."""
+        parents = [node for node in item.listchain() if getattr(node, "cls", None) is getattr(node, "obj", 0)]
+        relative = os.path.relpath(item.path, item.config.rootpath)
+        return cls(
+            test_file=PurePath(Path(relative).as_posix()),
+            classes=tuple(node.name for node in parents),
+            name=getattr(item, "originalname", None) or item.name,
+            param_id=parameters_id(item),
+        )
+
+    def __str__(self) -> str:
+        """Return the test as a user types it on pytest's command line."""
+        parameters = "" if self.param_id is None else f"[{self.param_id}]"
+        return "::".join((self.test_file.as_posix(), *self.classes, self.name)) + parameters
 
 
 def repetition_parameters(item: pytest.Item) -> frozenset[str]:
@@ -67,32 +97,3 @@ def are_one_case(one: pytest.Item, other: pytest.Item) -> bool:
         return False
     values = [{n: v for n, v in spec.params.items() if n not in repeated} for spec in specs]
     return values[0].keys() == values[1].keys() and all(values[0][n] is values[1][n] for n in values[0])
-
-
-class Repetitions:
-    """What tests have recorded in an update: later items of the same test are compared with it."""
-
-    def __init__(self, golden: Callable[[pytest.Item, str], Path]) -> None:
-        self._path = golden
-        self._recorded: dict[Path, pytest.Item] = {}
-
-    def settings_for(self, item: pytest.Item, settings: Settings) -> Settings:
-        """Return the settings under which a test runs: those of the session, mostly."""
-        if not settings.update_golden or self._recorded.get(self._golden(item, settings), item) is item:
-            return settings
-        item.stash[COMPARES] = True
-        return settings._replace(update_golden="", calibrate=0)
-
-    def note(self, item: pytest.Item, settings: Settings, reports: Sequence[pytest.TestReport]) -> None:
-        """Remember what a repetition has recorded, and say with what a later one was compared."""
-        if item.stash.get(COMPARES, False):
-            words = "an earlier repetition recorded the golden in this run, and this one is compared with it"
-            for report in reports:
-                report.sections.append(("npudump", words))
-        elif settings.update_golden:
-            said = {vars(report).get("npudump", {}).get("status") for report in reports}
-            if said & {RECORDED, UNCHANGED}:
-                self._recorded[self._golden(item, settings)] = item
-
-    def _golden(self, item: pytest.Item, settings: Settings) -> Path:
-        return self._path(item, settings.golden_variant)

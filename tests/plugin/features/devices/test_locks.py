@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.devices.pool import FOLDER, DeviceLock, lock_folder
 from pytest_npudump.errors import DeviceError
+from pytest_npudump.plugin.features.devices.pool import FOLDER, DeviceLock, lock_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 HOLD = """
 import os, sys, time
 from pathlib import Path
-from pytest_npudump.devices.pool import DeviceLock
+from pytest_npudump.plugin.features.devices.pool import DeviceLock
 lock = DeviceLock(Path(sys.argv[1]))
 assert lock.take("test_of_another.py::test_it")
 if sys.argv[2:] == ["fork"] and not os.fork():
@@ -123,7 +123,7 @@ def test_a_file_in_the_place_of_the_folder_is_told(tmp_path: Path) -> None:
         lock_folder({FOLDER: str(tmp_path / "locks")})
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "content",
     [
         b"",

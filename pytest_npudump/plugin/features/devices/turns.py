@@ -1,8 +1,7 @@
-"""Devices for tests: taken from the pool before anything of a test runs, and given back behind it.
+"""Turns of tests on devices.
 
-Registered where ``--npudump-devices`` is given. Under pytest-xdist the controller looks for the devices
-once, and each worker takes turns on them. The process of an isolated test has those that its parent holds
-for it.
+Under pytest-xdist the controller looks for the devices once, and each worker takes turns on them. The process
+of an isolated test has those that its parent holds for it.
 """
 
 from __future__ import annotations
@@ -13,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.devices.inventory import Inventory, take_inventory
-from pytest_npudump.devices.pool import DevicePool, lock_folder
 from pytest_npudump.errors import DeviceError, NpudumpError
 from pytest_npudump.language.text import inert
-from pytest_npudump.plugin.isolation.task import CHILD, DEVICES
-from pytest_npudump.plugin.marker.item import request_of
-from pytest_npudump.plugin.marker.marks import is_marked
+from pytest_npudump.plugin.features.devices.inventory import Inventory, take_inventory
+from pytest_npudump.plugin.features.devices.pool import DevicePool, lock_folder
 from pytest_npudump.plugin.runtest.item_case import only_setup
+from pytest_npudump.plugin.session_runtime import DEVICES, number_of_devices, own_device
+from pytest_npudump.plugin.terminal.reporter import CHILD
 from pytest_npudump.ranks.rank import current_rank
 
 if TYPE_CHECKING:
@@ -33,35 +31,38 @@ _KEY = "npudump_devices"
 _PROBLEM = pytest.StashKey[str]()
 
 
-def device_turns(config: pytest.Config, settings: Settings) -> DeviceTurns | HeldByParent:
+def device_turns(config: pytest.Config, settings: Settings, given: str) -> DeviceTurns | HeldByParent:
     """Return what gives the tests of this process their devices.
+
+    Args:
+        config: of the session.
+        settings: its options.
+        given: which devices there are: ids, or ``auto``.
 
     Raises:
         NpudumpError: the devices cannot be found or locked, or are named to one rank of several.
     """
     if config.pluginmanager.has_plugin(CHILD):
-        return HeldByParent(tuple(map(int, settings.devices.split(","))))
+        return HeldByParent(tuple(map(int, given.split(","))))
     if (rank := current_rank()) is not None:
         words = f"this is {rank}, which has the device of its LOCAL_RANK"
-        if settings.devices != "auto":
+        if given != "auto":
             raise DeviceError(f"--npudump-devices: {words}: leave the option out")
         return DeviceTurns(config, settings, Inventory({}, f"{words}: nothing is locked"))
     told: Any = getattr(config, "workerinput", {}).get(_KEY)
-    return DeviceTurns(
-        config, settings, take_inventory(settings.devices) if told is None else Inventory(dict(told))
-    )
+    return DeviceTurns(config, settings, take_inventory(given) if told is None else Inventory(dict(told)))
 
 
 class HeldByParent:
-    """The devices of a process that runs one test, whose parent holds them.
-
-    Attributes:
-        own: the first of them.
-    """
+    """The devices of a process that runs one test, whose parent holds them."""
 
     def __init__(self, devices: tuple[int, ...]) -> None:
         self._devices = devices
-        self.own = devices[0]
+
+    @pytest.fixture(scope="session")
+    def npu_device(self) -> int:
+        """Give the id of the NPU that this process has: the first that its parent holds."""
+        return self._devices[0]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -87,13 +88,15 @@ class DeviceTurns:
         if inventory.devices:
             self._pool = DevicePool(inventory.devices, lock_folder(), _number(config), self._say)
 
-    @property
-    def own(self) -> int:
-        """The id of this process's device.
+    @pytest.fixture(scope="session")
+    def npu_device(self) -> int:
+        """Give the id of the NPU that this process has: one of the pool."""
+        try:
+            return self._own()
+        except NpudumpError as error:
+            pytest.fail(f"npudump: {error}", pytrace=False)
 
-        Raises:
-            DeviceError: no test that names a device among its arguments has run yet.
-        """
+    def _own(self) -> int:
         if self._pool is None:
             return own_device(self._settings)
         if self._pool.own is None:
@@ -117,7 +120,7 @@ class DeviceTurns:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Hold devices for all runs of a test, whoever runs it again."""
-        pool, number = self._pool, _needed(item)
+        pool, number = self._pool, number_of_devices(item)
         if pool is None or not number or only_setup(item):
             return (yield)
         try:
@@ -134,6 +137,10 @@ class DeviceTurns:
         """Fail a test that cannot have its devices."""
         if _PROBLEM in item.stash:
             raise pytest.fail.Exception(inert(f"npudump: {item.stash[_PROBLEM]}"), pytrace=False)
+
+    def pytest_npudump_child_options(self, item: pytest.Item, options: dict[str, Any]) -> None:
+        """Hand the devices of a test on to the process that it runs in."""
+        options["npudump_devices"] = ",".join(str(i) for i in item.stash.get(DEVICES, ()))
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
@@ -182,30 +189,3 @@ def _number(config: pytest.Config) -> int:
     worker: Any = getattr(config, "workerinput", {}).get("workerid", "gw0")
     digits = "".join(filter(str.isdecimal, str(worker)))
     return int(digits or 0)
-
-
-def _needed(item: pytest.Item) -> int:
-    """Return how many devices a test uses."""
-    if is_marked(item):
-        try:
-            return request_of(item).devices
-        except NpudumpError:  # which the test fails with
-            return 0
-    return int("npu_device" in getattr(item, "fixturenames", ()))
-
-
-def devices_of(item: pytest.Item, settings: Settings) -> tuple[int, ...]:
-    """Return the ids of a test's devices, its process's own first."""
-    held = item.stash.get(DEVICES, None)
-    if held is not None:
-        return held
-    own = own_device(settings)
-    return tuple(range(own, own + max(1, _needed(item))))
-
-
-def own_device(settings: Settings) -> int:
-    """Return the id of this process's device where no pool gives it one."""
-    if settings.device is not None:
-        return settings.device
-    rank = current_rank()
-    return rank.local if rank is not None else 0

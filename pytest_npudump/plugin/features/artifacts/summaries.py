@@ -1,4 +1,4 @@
-"""Files and lines for the services that run tests: only where one of them runs this session, or asked for."""
+"""Files and lines for the services that run tests."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.report.ci import Judged
+from pytest_npudump.errors import NpudumpError
+from pytest_npudump.report.ci import Judged, code_quality, error_commands, markdown_summary
+from pytest_npudump.storage.atomic import locked, replace_file, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_npudump.plugin.reported import Reported
-    from pytest_npudump.settings import Settings
+    from pytest_npudump.plugin.terminal.reporter import Reported, Reporter
 
 CODE_QUALITY = "npudump-code-quality.json"
 """The file for GitLab, in the folder of the project."""
@@ -30,11 +31,6 @@ def on_github() -> bool:
 def on_gitlab() -> bool:
     """Whether GitLab's runner runs this process."""
     return os.environ.get("GITLAB_CI") == "true"
-
-
-def is_wanted(settings: Settings) -> bool:
-    """Whether anything here is to be written."""
-    return bool(settings.summary) or on_github() or on_gitlab()
 
 
 def judged_tests(reported: Iterable[Reported], root: Path) -> tuple[Judged, ...]:
@@ -73,57 +69,45 @@ def _marker_line(path: Path, first: int) -> int:
 def write_summaries(
     tests: Sequence[Judged],
     problems: Sequence[str],
-    settings: Settings,
-    root: Path,
-    *,
-    prefix: str = "",
-    artifacts: Path | None = None,
+    reporter: Reporter,
+    summary: Path | None,
+    artifacts: Path | None,
 ) -> list[str]:
     """Write what is wanted of a session that has ended.
 
     Args:
         tests: of the session.
         problems: why the session does not pass, whatever its tests say.
-        settings: the options.
-        root: pytest's rootdir.
-        prefix: of the summary's name, which keeps the ranks of a distributed run apart.
+        reporter: of the session.
+        summary: the file that is asked for; None for none.
         artifacts: the session's folder of artifacts; None without one.
 
     Returns:
         What cannot be written, in words: no verdict hangs on these files.
     """
-    from pytest_npudump.report.ci import markdown_summary  # noqa: PLC0415 - where it is wanted
-
-    untold = []
-    step = os.environ.get("GITHUB_STEP_SUMMARY") if on_github() else None
-    step = step if tests or problems else None
-    if step or settings.summary:
+    untold, root = [], reporter.config.rootpath
+    step = os.environ.get("GITHUB_STEP_SUMMARY") if on_github() and (tests or problems) else None
+    if step or summary:
         gathered = None if artifacts is None else os.path.relpath(artifacts, root)
-        text = markdown_summary(tests, problems, approval=settings.approval_flag, artifacts=gathered)
+        approval = reporter.settings.approval_flag
+        text = markdown_summary(tests, problems, approval=approval, artifacts=gathered)
         if step:
             untold += _tried(step, lambda: _append(Path(step), text))
-        if settings.summary:
-            path = root / settings.summary
-            path = path.with_name(f"{prefix}{path.name}")
+        if summary:
+            path = summary.with_name(f"{reporter.prefix}{summary.name}")
             untold += _tried(str(path), lambda: _replace(path, text.encode("utf-8", "backslashreplace")))
     if on_gitlab() and tests:
-        path = Path(os.environ.get("CI_PROJECT_DIR") or root) / CODE_QUALITY
-        untold += _tried(str(path), lambda: _join(path, tests))
+        report = Path(os.environ.get("CI_PROJECT_DIR") or root) / CODE_QUALITY
+        untold += _tried(str(report), lambda: _join(report, tests))
     return untold
 
 
 def annotation_lines(tests: Sequence[Judged], problems: Sequence[str]) -> Iterable[str]:
     """Return the lines that GitHub's runner reads from the log; none elsewhere."""
-    if not on_github():
-        return []
-    from pytest_npudump.report.ci import error_commands  # noqa: PLC0415 - only there
-
-    return error_commands(tests, problems)
+    return error_commands(tests, problems) if on_github() else []
 
 
 def _tried(name: str, write: Any) -> list[str]:
-    from pytest_npudump.errors import NpudumpError  # noqa: PLC0415 - with what may raise it
-
     try:
         write()
     except (OSError, NpudumpError) as error:
@@ -137,17 +121,12 @@ def _append(path: Path, text: str) -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    from pytest_npudump.storage.atomic import write_whole  # noqa: PLC0415 - only where it is wanted
-
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, [content])
 
 
 def _join(path: Path, tests: Sequence[Judged]) -> None:
     """Replace this session's part of the report of a job, which may have many sessions, even at once."""
-    from pytest_npudump.report.ci import code_quality  # noqa: PLC0415 - only for GitLab
-    from pytest_npudump.storage.atomic import locked, replace_file  # noqa: PLC0415 - the same
-
     with locked(Path(os.path.realpath(path))) as target:
         before = target.read_bytes() if target.exists() else b""
         replace_file(target, [code_quality(tests, before)])

@@ -19,8 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
+from pytest_npudump.scene import SCENES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pytest_npudump.request import DumpRequest
+    from pytest_npudump.settings import Settings
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the folder made there is private and has a name of its own
 ROOM = 2 << 30
@@ -39,6 +46,38 @@ _GROUP_FILES = {
     "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes"),
 }
 """Limit and use of a control group's memory, by its controllers: of the second kind none are named."""
+
+
+def with_tests(config: pytest.Config, settings: Settings) -> DumpsInMemory | None:
+    """Return what has dumps in memory, where they are not to stay."""
+    del config
+    return None if settings.dump_dir or settings.keep_dumps == "all" else DumpsInMemory()
+
+
+class DumpsInMemory:
+    """Has tests on the emulator dump in memory, where that is little: some lines an operator."""
+
+    def __init__(self) -> None:
+        self._opened = False
+        self._folder: MemoryFolder | None = None
+
+    @pytest.hookimpl
+    def pytest_npudump_dumps_base(self, base: Path, request: DumpRequest | None) -> Path | None:
+        """Return the folder in memory, or one beside it on the disk."""
+        if request is None:
+            return None
+        statistics = request.dump_data in {None, "stats"} and SCENES[request.scene].statistics
+        if statistics and not request.golden_tensors:
+            if not self._opened:
+                self._opened, self._folder = True, MemoryFolder.open(base)
+            if self._folder is None or self._folder.roomy:
+                return base
+        return base.with_name(f"{base.name}-disk")
+
+    def pytest_sessionfinish(self) -> None:
+        """Put dumps that are in memory, and still there, on the disk."""
+        if self._folder is not None:
+            self._folder.close()
 
 
 @dataclass(frozen=True, slots=True)

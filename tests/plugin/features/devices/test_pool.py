@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.devices import pool as pools
-from pytest_npudump.devices.pool import DeviceLock, DevicePool
 from pytest_npudump.errors import DeviceError
+from pytest_npudump.plugin.features.devices import pool as pools
+from pytest_npudump.plugin.features.devices.pool import DeviceLock, DevicePool
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.devices.inventory import VISIBLE, Inventory, take_inventory
 from pytest_npudump.errors import RequestError
+from pytest_npudump.plugin.features.devices.inventory import VISIBLE, Inventory, take_inventory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,12 +46,6 @@ def test_visible_devices_are_numbered_as_cann_does_and_mean_those_of_the_machine
     assert _inventory("1", root, visible="3,1") == Inventory({1: 1})
 
 
-def test_two_environments_mean_one_device_by_one_number(tmp_path: Path) -> None:
-    one = _inventory("0", tmp_path, visible="5").devices[0]
-    other = _inventory("5", tmp_path).devices[5]
-    assert one == other == 5
-
-
 def test_auto_leaves_out_what_is_ill(tmp_path: Path) -> None:
     smi = _smi(npu0="OK", npu1="Critical", npu2="Warning")
     found = _inventory("auto", _machine(tmp_path, 0, 1, 2), smi)
@@ -78,7 +72,7 @@ def test_an_npu_smi_that_fails_is_told(tmp_path: Path) -> None:
     assert "no answer within 20 seconds" in found.note
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("option", "visible", "words"),
     [
         ("zero", "", "expected auto, or device ids"),

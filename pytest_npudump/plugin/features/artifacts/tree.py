@@ -1,4 +1,4 @@
-"""Files that a session's tree of artifacts may hold, and which of them there is room for."""
+"""A session's tree of artifacts: which files it may hold, which there is room for, and its index."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.text import byte_size, first_of
 from pytest_npudump.language.translation import speaking
-from pytest_npudump.plugin.paths import keeps_results, results_path
+from pytest_npudump.plugin.features.keeper import has_place, results_path
 from pytest_npudump.report.ci import markdown_summary
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.kept import given_options
@@ -25,8 +25,7 @@ from pytest_npudump.results.kept import given_options
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    import pytest
-
+    from pytest_npudump.plugin.terminal.reporter import Reporter
     from pytest_npudump.report.ci import Judged
     from pytest_npudump.settings import Settings
 
@@ -153,60 +152,46 @@ _PACKAGES = ("pytest", "numpy", "onnx", "onnxruntime", "torch", "torch-npu", "mi
 
 
 def gather(
-    tests: Sequence[Judged], problems: Sequence[str], config: pytest.Config, settings: Settings, since: float
+    tests: Sequence[Judged], problems: Sequence[str], reporter: Reporter, base: Path, limit: int
 ) -> tuple[str, Path | None]:
     """Write the tree; trouble is told, and fails nothing.
 
     Args:
         tests: of the session.
         problems: why the session does not pass, whatever its tests say.
-        config: pytest's.
-        settings: the options.
-        since: when the session began, in seconds of the clock that files' times are of.
+        reporter: of the session.
+        base: the folder of all sessions' trees.
+        limit: bytes that may be in it.
 
     Returns:
         What the terminal says of it, and the folder of the session; None where nothing was gathered.
     """
-    base = config.rootpath / settings.artifacts
+    settings = reporter.settings
     try:
         base.mkdir(parents=True, exist_ok=True)
         used = bytes_below(base)
-        room = settings.artifacts_limit - used - _INDEX_ROOM
+        room = limit - used - _INDEX_ROOM
         if room < 0:
-            return _no_room(base, used, settings.artifacts_limit), None
+            return (
+                f"artifacts are not gathered: {base} has {byte_size(used)}, and --npudump-artifacts-limit is "
+                f"{byte_size(limit)}; remove what is there, or give more"
+            ), None
         folder = _new_folder(base)
-        (folder / "summary.md").write_bytes(_summary(tests, problems, settings))
-        trouble, producers = _copy_results(tests, config, settings, folder)
-        trouble += _write_page(tests, problems, config, settings, folder)
-        kept, dropped = within([*_files(tests, config, settings, folder, since)], room)
+        summary = markdown_summary(tests, problems, approval=settings.approval_flag, artifacts="")
+        (folder / "summary.md").write_bytes(summary.encode("utf-8", "backslashreplace"))
+        source = None
+        if has_place(reporter.config, settings):
+            source = ResultsFolder(results_path(reporter.config, settings))
+        trouble, producers = _copy_results(tests, source, folder)
+        trouble += _write_page(tests, problems, reporter, folder)
+        files = [*written(folder), *of_tests(tests)]
+        files += golden_tensors(source, {test.test for test in tests}) if source is not None else ()
+        kept, dropped = within([*files, *cann_logs(reporter.began)], room)
         trouble += place(kept, dropped, folder)
-        (folder / _INDEX).write_bytes(_index(settings, producers, dropped, trouble))
+        (folder / _INDEX).write_bytes(_index(settings, limit, producers, dropped, trouble))
     except OSError as error:
         return f"artifacts cannot be gathered in {base}: {error}", None
     return _words(folder, kept, dropped, trouble), folder
-
-
-def _files(
-    tests: Sequence[Judged], config: pytest.Config, settings: Settings, folder: Path, since: float
-) -> Iterator[ArtifactFile]:
-    yield from written(folder)
-    yield from of_tests(tests)
-    if keeps_results(config, settings):
-        source = ResultsFolder(results_path(config, settings))
-        yield from golden_tensors(source, {test.test for test in tests})
-    yield from cann_logs(since)
-
-
-def _no_room(base: Path, used: int, limit: int) -> str:
-    return (
-        f"artifacts are not gathered: {base} has {byte_size(used)}, and --npudump-artifacts-limit is "
-        f"{byte_size(limit)}; remove what is there, or give more"
-    )
-
-
-def _summary(tests: Sequence[Judged], problems: Sequence[str], settings: Settings) -> bytes:
-    text = markdown_summary(tests, problems, approval=settings.approval_flag, artifacts="")
-    return text.encode("utf-8", "backslashreplace")
 
 
 def _words(
@@ -229,14 +214,13 @@ def _new_folder(base: Path) -> Path:
 
 
 def _copy_results(
-    tests: Sequence[Judged], config: pytest.Config, settings: Settings, folder: Path
+    tests: Sequence[Judged], source: ResultsFolder | None, folder: Path
 ) -> tuple[list[str], list[Mapping[str, str]]]:
     """Copy what is kept of the session's tests alone; return trouble, and what produced the runs."""
-    if not keeps_results(config, settings):
+    if source is None:
         return [], []
     names = {test.test for test in tests}
     try:
-        source = ResultsFolder(results_path(config, settings))
         entries = [entry for entry in source.read().entries if entry.test in names]
         target = ResultsFolder(folder / _RESULTS)
         for entry in entries:
@@ -252,7 +236,7 @@ def _copy_results(
 
 
 def _write_page(
-    tests: Sequence[Judged], problems: Sequence[str], config: pytest.Config, settings: Settings, folder: Path
+    tests: Sequence[Judged], problems: Sequence[str], reporter: Reporter, folder: Path
 ) -> list[str]:
     """Write the page of the results that were copied, with what dumps tell while these are there."""
     results = folder / _RESULTS
@@ -262,8 +246,8 @@ def _write_page(
     from pytest_npudump.results.session_page import page_of_tests  # noqa: PLC0415 - where results are kept
 
     try:
-        with speaking(settings.lang):
-            names, terms = {test.test for test in tests}, Overrides(config.rootpath)
+        with speaking(reporter.settings.lang):
+            names, terms = {test.test for test in tests}, Overrides(reporter.config.rootpath)
             page_of_tests(ResultsFolder(results), names, terms, folder / _PAGE, problems)
     except NpudumpError as error:
         return [f"the page is not among them: {error}"]
@@ -272,6 +256,7 @@ def _write_page(
 
 def _index(
     settings: Settings,
+    limit: int,
     producers: Sequence[Mapping[str, str]],
     dropped: Sequence[ArtifactFile],
     problems: Sequence[str],
@@ -285,7 +270,7 @@ def _index(
             "packages": _versions(),
             "producers": [*producers][:_MOST_PRODUCERS],
             "options": given_options(settings),
-            "limit": settings.artifacts_limit,
+            "limit": limit,
             "left_out": [{"file": file.name, "bytes": file.size} for file in dropped[:named]],
             "left_out_in_all": {"files": len(dropped), "bytes": sum(file.size for file in dropped)},
             "problems": [*problems],

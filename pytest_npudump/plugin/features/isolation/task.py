@@ -7,25 +7,20 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.marker.item import Identity
-from pytest_npudump.plugin.repetitions import COMPARES
+from pytest_npudump.plugin.marker.identity import Identity
 from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    import pytest
+
 LINES = 60
 """Last lines of a process's output: enough for Python's own words on a crash, whose first lines say most."""
 GRACE = 15.0
 """Seconds in which a child undoes what it has begun: ends programs, which get 5, and puts files back."""
-CHILD = "npudump-child"
-"""Name of the plugin object that passes on what happens in a child process."""
-DEVICES = pytest.StashKey[tuple[int, ...]]()
-"""Ids of the devices that are held for the test, by this process or its parent."""
 
 _ONLY_IN_THE_PARENT: Mapping[str, Any] = {
     "numprocesses": None,
@@ -103,9 +98,7 @@ class Task:
         given = {name: value for name, value in vars(config.option).items() if name != "file_or_dir"}
         options = {name: value for name, value in given.items() if _is_plain(value)}
         options |= {name: value for name, value in _ONLY_IN_THE_PARENT.items() if name in options}
-        if item.stash.get(COMPARES, False):
-            options["npudump_update_golden"] = options["npudump_calibrate"] = None
-        options["npudump_devices"] = ",".join(str(i) for i in item.stash.get(DEVICES, ()))
+        item.ihook.pytest_npudump_child_options(item=item, options=options)
         options["plugins"] = [*options.get("plugins", ()), "no:terminal"]
         options["basetemp"] = str(_compat.folder_for_a_child(config))
         worker = getattr(config, "workerinput", None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.devices.inventory import Npu, parse_npu_smi, run_npu_smi
+from pytest_npudump.plugin.features.devices.inventory import Npu, parse_npu_smi, run_npu_smi
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +77,7 @@ A5 = """
 """
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("output", "expected"),
     [
         (A2, [(0, "910B"), (1, "910B")]),
@@ -89,13 +89,12 @@ A5 = """
         ("dcmi module initialize failed. ret is -8005", []),
         ("| 1  910B | OK |", []),
     ],
-    ids=["910B", "910_93", "310P-duo", "310B", "950", "empty", "failed", "cut"],
 )
 def test_each_device_has_its_own_number(output: str, expected: list[tuple[int, str]]) -> None:
     assert parse_npu_smi(output) == tuple(Npu(device, name, "OK") for device, name in expected)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("health", "ill"),
     [("OK", False), ("Warning", False), ("Alarm", True), ("Critical", True), ("UNKNOWN", True)],
 )
@@ -125,7 +124,7 @@ def test_npu_smi_that_fails_gives_its_reason(tmp_path: Path, monkeypatch: pytest
 
 def test_npu_smi_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _npu_smi(tmp_path, monkeypatch, "exec sleep 600")
-    monkeypatch.setattr("pytest_npudump.devices.inventory._SECONDS", 1)
+    monkeypatch.setattr("pytest_npudump.plugin.features.devices.inventory._SECONDS", 1)
     with pytest.raises(OSError, match="no answer within 1 seconds"):
         run_npu_smi()
 

@@ -2,45 +2,28 @@
 
 from __future__ import annotations
 
-import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.ranks import exchange as exchanges
-from pytest_npudump.ranks.agreement import agree, stand_aside
-from pytest_npudump.ranks.exchange import Exchange
-from pytest_npudump.ranks.rank import Rank
-from pytest_npudump.ranks.shared_golden import nothing_recorded, why_not_shared
+from pytest_npudump.ranks.agreement import agree, nothing_recorded, stand_aside, why_not_shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from pytest_npudump.dump.table import StatsTable
+    from pytest_npudump.ranks.exchange import Exchange
+
+    Ranks = Callable[[int], list[Exchange]]
+    Together = Callable[..., list[Any]]
 
 TEST = "t.py::test"
 EXACT = Tolerances("exact")
 OWN = "give each rank a golden of its own with ranks='each'"
-
-
-def ranks(size: int) -> list[Exchange]:
-    """Join ``size`` ranks, all of them in this process."""
-    return [Exchange(Rank(number, size, number, size)) for number in range(size)]
-
-
-def together(*functions: Callable[[], str]) -> list[str]:
-    results = [""] * len(functions)
-
-    def run(number: int) -> None:
-        results[number] = functions[number]()
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(functions))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    return results
 
 
 @pytest.fixture
@@ -58,26 +41,40 @@ def table(make_table: Callable[..., StatsTable]) -> Callable[..., StatsTable]:
     return make
 
 
-def compared(members: list[Exchange], tables: list[StatsTable], tolerances: Tolerances = EXACT) -> list[str]:
-    return together(
-        *(
-            lambda member=member, table=table: why_not_shared(member, TEST, table, tolerances)
-            for member, table in zip(members, tables, strict=True)
+@pytest.fixture
+def compared(together: Together) -> Callable[..., list[str]]:
+    """Compares the tables of ranks, each in its place."""
+
+    def compare(
+        members: list[Exchange], tables: list[StatsTable], tolerances: Tolerances = EXACT
+    ) -> list[str]:
+        return together(
+            *(
+                partial(why_not_shared, member, TEST, table, tolerances)
+                for member, table in zip(members, tables, strict=True)
+            )
         )
-    )
+
+    return compare
 
 
-def test_golden_that_holds_for_every_rank_is_recorded(table: Callable[..., StatsTable]) -> None:
+def test_golden_that_holds_for_every_rank_is_recorded(
+    compared: Callable[..., list[str]], ranks: Ranks, table: Callable[..., StatsTable]
+) -> None:
     assert compared(ranks(3), [table(0.5, 2.0)] * 3) == ["", "", ""]
 
 
-def test_ranks_may_differ_within_the_test_s_tolerances(table: Callable[..., StatsTable]) -> None:
+def test_ranks_may_differ_within_the_test_s_tolerances(
+    compared: Callable[..., list[str]], ranks: Ranks, table: Callable[..., StatsTable]
+) -> None:
     tables = [table(0.5, 2.0), table(0.5, 2.0 + 1e-7)]
     assert compared(ranks(2), tables, Tolerances()) == ["", ""]
     assert "differs" in compared(ranks(2), tables)[0]
 
 
-def test_rank_that_differs_is_named_on_every_rank(table: Callable[..., StatsTable]) -> None:
+def test_rank_that_differs_is_named_on_every_rank(
+    compared: Callable[..., list[str]], ranks: Ranks, table: Callable[..., StatsTable]
+) -> None:
     words = f"rank 2 differs from rank 0 in conv1:output.0 (1 tensors); {OWN}"
     assert compared(ranks(3), [table(0.5, 2.0), table(0.5, 2.0), table(0.5, 3.0)]) == [words] * 3
     assert nothing_recorded(words) == f"nothing was recorded: ranks='same', and {words}"
@@ -85,7 +82,10 @@ def test_rank_that_differs_is_named_on_every_rank(table: Callable[..., StatsTabl
 
 @pytest.mark.parametrize("highest", [(0.5,), (0.5, 2.0, 3.0), (0.5, float("nan"))])
 def test_layer_too_many_or_too_few_is_a_difference(
-    table: Callable[..., StatsTable], highest: tuple[float, ...]
+    compared: Callable[..., list[str]],
+    ranks: Ranks,
+    table: Callable[..., StatsTable],
+    highest: tuple[float, ...],
 ) -> None:
     first, second = compared(ranks(2), [table(0.5, 2.0), table(*highest)])
     assert first == second
@@ -95,6 +95,8 @@ def test_layer_too_many_or_too_few_is_a_difference(
 @pytest.mark.parametrize("broken", [0, 1])
 @pytest.mark.parametrize("leave", [stand_aside, lambda member, test: agree(member, test, wants=False)])
 def test_rank_that_has_nothing_to_compare_keeps_nobody_waiting(
+    ranks: Ranks,
+    together: Together,
     table: Callable[..., StatsTable],
     broken: int,
     leave: Callable[[Exchange, str], object],
@@ -119,20 +121,11 @@ def test_rank_that_has_nothing_to_compare_keeps_nobody_waiting(
 
 
 def test_rank_that_is_silent_leaves_nothing_recorded(
-    table: Callable[..., StatsTable], monkeypatch: pytest.MonkeyPatch
+    ranks: Ranks, table: Callable[..., StatsTable], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchanges, "PATIENCE", 0.2)
+    monkeypatch.setattr(exchanges, "PATIENCE", 0.1)
     members = ranks(2)
-    words = "nothing came from rank 1 within 0.2 seconds"
-    assert why_not_shared(members[0], TEST, table(0.5), EXACT) == words
-    assert why_not_shared(members[1], TEST, table(0.5), EXACT) == words
-
-
-def test_rank_0_that_is_silent_leaves_nothing_recorded(
-    table: Callable[..., StatsTable], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(exchanges, "PATIENCE", 0.2)
-    members = ranks(2)
-    words = "nothing came from rank 0 within 0.2 seconds"
-    assert why_not_shared(members[1], TEST, table(0.5), EXACT) == words
-    assert why_not_shared(members[0], TEST, table(0.5), EXACT) == words
+    for silent in (0, 1):
+        words = f"nothing came from rank {silent} within 0.1 seconds"
+        for member in (members[1 - silent], members[silent]):
+            assert why_not_shared(member, f"{TEST}[{silent}]", table(0.5), EXACT) == words

@@ -1,4 +1,6 @@
-"""The fork server: it has imported what every child needs, and forks one for each task.
+"""Processes of children: :func:`run` is one that is started for a task, and the fork server makes others.
+
+The fork server has imported what every child needs, and forks one for each task.
 
 It has imported pytest and what the first child had of this package in the end, and neither a client
 (``acl``, ``torch``, ``mindspore``, onnxruntime) nor anything of the tests, so that no child inherits a
@@ -9,7 +11,8 @@ its own in the child.
 ``multiprocessing`` has a fork server too. Its children run the main module of pytest's own process again, and
 leave by ``os._exit``: what a test registered with ``atexit``, to give its device back, would not run.
 
-Started with the second child of a session: ``python -c "from ... import main; main()" DESCRIPTOR MODULE...``
+Started with the second child of a session: ``python -c "from ... import main; main()" DESCRIPTOR MODULE...``;
+the first child is ``python -c "from ... import run; run()" TASK``.
 """
 
 from __future__ import annotations
@@ -23,21 +26,23 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.plugin.isolation.child import run_task
-from pytest_npudump.plugin.isolation.task import GRACE
-from pytest_npudump.runtime.programs import supervised
+from pytest_npudump.plugin.features.isolation.task import GRACE, LINES, Task
+from pytest_npudump.plugin.terminal.reporter import CHILD
+from pytest_npudump.runtime.programs import interrupt_on_termination, last_lines, supervised
+from pytest_npudump.storage.mailbox import post
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _CLIENTS = frozenset({"acl", "torch", "torch_npu", "mindspore", "onnxruntime"})
 _MESSAGE = 1 << 16
-_MAIN = "from pytest_npudump.plugin.isolation.server import main; main()"
+_MAIN = "from pytest_npudump.plugin.features.isolation.server import main; main()"
 _START = 120.0
 """Seconds in which its imports are done, on a machine that is busy."""
 _MEASURED = ("COV_CORE_SOURCE", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
@@ -294,3 +299,36 @@ def _ready(*descriptors: int) -> set[int]:
 def _say(connection: socket.socket, **content: object) -> None:
     with suppress(OSError):  # the parent is gone, which shows with the next message
         connection.sendall(json.dumps(content).encode() + b"\n")
+
+
+def run() -> None:
+    """Run the task whose file the command line names, and exit as pytest does."""
+    run_task(Path(sys.argv[1]))
+
+
+def run_task(file: Path, descriptor: int | None = None) -> None:
+    """Run a task in this process, which is for nothing else, and exit as pytest does.
+
+    Args:
+        file: of the task.
+        descriptor: over which output is handed to the parent; None for the one that the task names.
+    """
+    task = Task.read(file)
+    task = task if descriptor is None else replace(task, socket=descriptor)
+    interrupt_on_termination(lambda: _keep_output(task))
+    sys.path[:] = task.path
+    # This package is imported before pytest could rewrite it, and filterwarnings may make that an error.
+    filters = [*(task.options.get("pythonwarnings") or ()), "ignore:Module already imported"]
+    config = pytest.Config.fromdictargs({**task.options, "pythonwarnings": filters}, [str(task.file)])
+    if task.worker is not None:
+        vars(config).update(workerinput=dict(task.worker), workeroutput={})
+    from pytest_npudump.plugin.features.isolation.child import Child  # noqa: PLC0415 - found by the path of the task
+
+    config.pluginmanager.register(Child(task), CHILD)
+    sys.exit(config.hook.pytest_cmdline_main(config=config))
+
+
+def _keep_output(task: Task) -> None:
+    """Pass on what pytest has captured of the phase under way, before it ends and throws that away."""
+    with suppress(OSError):  # nothing is captured
+        post(task.mailbox, "output", [last_lines(os.dup(descriptor), LINES) for descriptor in (1, 2)])

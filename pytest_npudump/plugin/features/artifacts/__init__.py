@@ -1,0 +1,85 @@
+"""What a session leaves for the service that runs it: summaries for its pages, and a tree of artifacts.
+
+``summaries`` writes what GitHub, GitLab and others show, ``tree`` gathers what failing tests have left.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.plugin.terminal.reporter import reports_here
+from pytest_npudump.settings import Option, parse_size
+
+if TYPE_CHECKING:
+    import pytest
+
+    from pytest_npudump.plugin.terminal.reporter import Reporter
+    from pytest_npudump.settings import Settings
+
+_SUMMARY = Option(
+    "summary",
+    default="",
+    help="file for a summary in Markdown, as GitHub Actions gets it unasked",
+    metavar="FILE",
+)
+_ARTIFACTS = Option(
+    "artifacts",
+    default="",
+    help="folder in which each session gathers what a person needs of its failing tests: reports, dumps, "
+    "kept results, versions, CANN's log",
+    metavar="DIR",
+)
+_LIMIT = Option(
+    "artifacts-limit",
+    default="1GiB",
+    help="most bytes in the folder of artifacts; the largest files are left out first, and named",
+    metavar="SIZE",
+    parse=parse_size,
+)
+OPTIONS = (_SUMMARY, _ARTIFACTS, _LIMIT)
+
+
+def at_start(config: pytest.Config, settings: Settings) -> Artifacts | None:
+    """Return what writes, where that is asked for, or a service runs this session that shows it."""
+    service = os.environ.get("GITHUB_ACTIONS") == "true" or os.environ.get("GITLAB_CI") == "true"
+    asked = service or _SUMMARY.of(settings) or _ARTIFACTS.of(settings)
+    return Artifacts(settings) if asked and reports_here(config) and not config.option.collectonly else None
+
+
+class Artifacts:
+    """Writes once the session has ended."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._summary = _SUMMARY.of(settings)
+        self._folder = _ARTIFACTS.of(settings)
+        self._limit = _LIMIT.of(settings)
+        self._annotations: list[str] = []
+
+    def pytest_npudump_wanted(self) -> bool:
+        """Say that the end of the session is looked at whatever ran."""
+        return bool(self._summary)
+
+    def pytest_npudump_session_end(self, reporter: Reporter) -> None:
+        """Write everything, in English."""
+        from pytest_npudump.language.translation import ENGLISH, speaking  # noqa: PLC0415 - where it is wanted
+        from pytest_npudump.plugin.features.artifacts import summaries  # noqa: PLC0415 - the same
+
+        with speaking(ENGLISH):
+            problems, root = reporter.problems(), reporter.config.rootpath
+            tests = summaries.judged_tests(reporter.tests.values(), root)
+            folder = None
+            if self._folder and tests:
+                from pytest_npudump.plugin.features.artifacts.tree import gather  # noqa: PLC0415 - where asked for
+
+                told, folder = gather(tests, problems, reporter, root / self._folder, self._limit)
+                reporter.say(told)
+            summary = root / self._summary if self._summary else None
+            for line in summaries.write_summaries(tests, problems, reporter, summary, folder):
+                reporter.say(line)
+            self._annotations = [*summaries.annotation_lines(tests, problems)]
+
+    def pytest_npudump_summary(self, terminalreporter: Any) -> None:
+        """Print the lines that GitHub's runner reads from the log."""
+        for line in self._annotations:
+            terminalreporter.write_line(line)

@@ -1,0 +1,71 @@
+"""``--npudump-expect``: a session that compared fewer marked tests than it was to does not pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.plugin.terminal.reporter import reports_here
+from pytest_npudump.settings import Option
+
+if TYPE_CHECKING:
+    import pytest
+
+    from pytest_npudump.plugin.terminal.reporter import Reporter
+    from pytest_npudump.settings import Settings
+
+_EXPECT = Option(
+    "expect",
+    default="",
+    help="fail a run that compared fewer marked tests than this number, or not all those that this file "
+    "names, one a line, as pytest --collect-only -q prints them",
+    metavar="N|FILE",
+)
+OPTIONS = (_EXPECT,)
+
+
+def at_start(config: pytest.Config, settings: Settings) -> Expectation | None:
+    """Return what expects, where the option is given: it is empty where a variable of a job is not set.
+
+    Raises:
+        RequestError: what is expected cannot be read.
+    """
+    given = _EXPECT.of(settings)
+    asked = given or getattr(config.option, _EXPECT.dest, None) is not None
+    if not asked or not reports_here(config):
+        return None
+    from pytest_npudump.results.expected_tests import read_expected  # noqa: PLC0415 - only where asked for
+
+    return Expectation(read_expected(given, config.rootpath))
+
+
+class Expectation:
+    """A number of tests that are to be compared, or their names."""
+
+    def __init__(self, expected: int | tuple[str, ...]) -> None:
+        self._expected = expected
+        self._lacking = False
+
+    def pytest_npudump_wanted(self) -> bool:
+        """Say that the end of the session is looked at whatever ran."""
+        return True
+
+    def pytest_npudump_check(self, reporter: Reporter) -> None:
+        """Fail a session that lacks tests."""
+        if not reporter.config.option.collectonly and self._gap(reporter):
+            self._lacking = True
+            reporter.fail(lambda: self._gap(reporter))
+
+    def pytest_npudump_summary(self, reporter: Reporter, terminalreporter: Any) -> None:
+        """Say what is lacking."""
+        if self._lacking:
+            from pytest_npudump.language.text import inert  # noqa: PLC0415 - only where something is
+
+            terminalreporter.write_line(inert(f"npudump: {self._gap(reporter)}"), red=True)
+
+    def _gap(self, reporter: Reporter) -> str:
+        from pytest_npudump.language.translation import gettext as _  # noqa: PLC0415 - only where asked for
+        from pytest_npudump.results.expected_tests import missing_tests  # noqa: PLC0415 - the same
+
+        results = [(test.nodeid, test.result) for test in reporter.tests.values()]
+        missing = missing_tests(self._expected, results)
+        return _("{missing}: the run does not pass").format(missing=missing) if missing else ""

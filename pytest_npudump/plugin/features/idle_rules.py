@@ -1,0 +1,60 @@
+"""Tolerance rules that are about nothing: a session of all tests does not pass with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_npudump.language.text import first_of
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import ngettext
+from pytest_npudump.plugin._compat import was_narrowed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from pytest_npudump.plugin.terminal.reporter import Reporter
+    from pytest_npudump.settings import Settings
+
+_PLACE = 3
+_SHOWN = 3
+
+
+def with_tests(config: pytest.Config, settings: Settings) -> IdleRules | None:
+    """Return what looks for such rules, where there may be any."""
+    del config
+    return IdleRules() if settings.tolerances else None
+
+
+class IdleRules:
+    """Looks for rules that no compared test has a tensor for."""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_npudump_check(self, reporter: Reporter) -> None:
+        """Tell of such rules, and fail a session for them that ran all tests."""
+        rules = _idle(reporter.results)
+        if not rules:
+            return
+        narrowed = was_narrowed(reporter.config)
+        reporter.say(_words(rules, narrowed=narrowed), _PLACE)
+        if not narrowed:
+            reporter.fail(lambda: _words(rules, narrowed=False))
+
+
+def _idle(results: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    idle = [result.get("idle_rules", ()) for result in results if "compared" in result]
+    return tuple(rule for rule in idle[0] if all(rule in others for others in idle)) if idle else ()
+
+
+def _words(rules: tuple[str, ...], *, narrowed: bool) -> str:
+    words = ngettext(
+        "{count} tolerance rule matches no tensor of these tests: {rules}",
+        "{count} tolerance rules match no tensor of these tests: {rules}",
+        len(rules),
+    ).format(count=len(rules), rules=first_of(rules, _SHOWN))
+    if narrowed:
+        return words
+    advice = _("correct the layer, op_type, dtype or statistic, or remove it; the run does not pass")
+    return f"{words}; {advice}"

@@ -1,0 +1,81 @@
+"""Isolation: a run of a marked test in a process of its own, a child pytest.
+
+``parent`` is the runs as their parent sees them, ``child`` one from within, ``task`` what the one tells the
+other. A child is a program of its own, or forked from a fork server (``server``) that has touched no device.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_npudump.plugin.terminal.reporter import CHILD
+from pytest_npudump.settings import Option, parse_seconds
+
+if TYPE_CHECKING:
+    import pytest
+
+    from pytest_npudump.plugin.runner import Runner
+    from pytest_npudump.request import DumpRequest
+    from pytest_npudump.settings import Settings
+
+_ISOLATION = Option(
+    "isolation",
+    default="auto",
+    help="whether marked tests run in a child process each: all of them, or (auto) those whose marker, "
+    "scene or runtime needs it",
+    choices=("auto", "process"),
+)
+_TIMEOUT = Option(
+    "isolation-timeout",
+    default="1800",
+    help="seconds that one isolated run of a test may take",
+    metavar="SECONDS",
+    parse=parse_seconds,
+)
+OPTIONS = (_ISOLATION, _TIMEOUT)
+
+
+def with_tests(config: pytest.Config, settings: Settings) -> Isolation | None:
+    """Return what isolates tests; a child isolates none."""
+    return None if config.pluginmanager.has_plugin(CHILD) else Isolation(settings)
+
+
+class Isolation:
+    """Runs tests in processes of their own: where the marker says so, else where scene or runtime does."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._always = _ISOLATION.of(settings) == "process"
+        self._timeout: float = _TIMEOUT.of(settings)
+
+    def pytest_npudump_run(
+        self, runner: Runner, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> list[pytest.TestReport] | None:
+        """Run the test if it is such a one."""
+        if not self._isolates(runner, item):
+            return None
+        from pytest_npudump.plugin.features.isolation.parent import run_isolated  # noqa: PLC0415 - with such a test
+
+        return run_isolated(runner, item, nextitem, self._timeout)
+
+    def _isolates(self, runner: Runner, item: pytest.Item) -> bool:
+        from pytest_npudump.errors import NpudumpError  # noqa: PLC0415 - with marked tests
+        from pytest_npudump.plugin._compat import may_be_skipped  # noqa: PLC0415 - the same
+        from pytest_npudump.plugin.marker.item import request_of  # noqa: PLC0415 - the same
+        from pytest_npudump.plugin.runtest.item_case import BAD, only_setup  # noqa: PLC0415 - the same
+
+        if BAD in item.stash or only_setup(item) or may_be_skipped(item):
+            return False
+        try:
+            choice = runner.runtime.chosen()
+        except NpudumpError:  # the test's setup will say it
+            return False
+        request = request_of(item)
+        return self.is_asked(request) or (request.isolation is None and choice.isolates(request.scene))
+
+    def is_asked(self, request: DumpRequest) -> bool:
+        """Whether a test is isolated whatever the runtime is."""
+        from pytest_npudump.scene import SCENES  # noqa: PLC0415 - with marked tests
+
+        if request.isolation is not None:
+            return request.isolation == "process"
+        return self._always or request.timeout is not None or SCENES[request.scene].own_process

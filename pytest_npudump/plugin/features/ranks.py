@@ -1,0 +1,65 @@
+"""Distributed runs: this process is one of several ranks, which run the same and say what differs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.errors import ConfigError
+from pytest_npudump.language.text import inert
+from pytest_npudump.plugin.marker.identity import Identity
+from pytest_npudump.plugin.runtest.item_case import EXCHANGE
+from pytest_npudump.plugin.terminal.reporter import CHILD
+from pytest_npudump.ranks.agreement import compare_notes, printed, stand_aside
+from pytest_npudump.ranks.exchange import Exchange
+from pytest_npudump.ranks.rank import current_rank
+
+if TYPE_CHECKING:
+    import pytest
+
+    from pytest_npudump.plugin.terminal.reporter import Reporter
+    from pytest_npudump.settings import Settings
+
+
+def with_tests(config: pytest.Config, settings: Settings) -> Ranks | None:
+    """Let this process talk with the other ranks of a distributed run; None where it is no such run.
+
+    Raises:
+        ConfigError: the ranks cannot meet, or are to calibrate.
+    """
+    rank = current_rank()
+    if rank is None:
+        return None
+    child: Any = config.pluginmanager.get_plugin(CHILD)
+    exchange = Exchange(rank, child.task.meeting_place if child is not None else None)
+    if settings.calibrate:
+        raise ConfigError(
+            f"--npudump-calibrate measures a test in one process, and this one is {rank}: calibrate with one "
+            f"rank, or give the layers a rule of their own"
+        )
+    config.stash[EXCHANGE] = exchange
+    return Ranks(exchange)
+
+
+class Ranks:
+    """One rank's part: nobody waits for it in vain."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    def pytest_npudump_left(self, item: pytest.Item) -> None:
+        """Decide what is left to decide of a test."""
+        stand_aside(self._exchange, str(Identity.of(item)))
+
+    def pytest_npudump_summary(self, reporter: Reporter, terminalreporter: Any) -> None:
+        """Have rank 0 print which ranks differ."""
+        if not reporter.tests:
+            return
+        failures = dict.fromkeys((str(result["test"]) for result in reporter.results), "")
+        for test in reporter.tests.values():
+            if test.failed:
+                words = test.result.get("first") or test.result.get("operator") or test.result["status"]
+                failures[str(test.result["test"])] = str(words)
+        for line in compare_notes(self._exchange, failures):
+            terminalreporter.write_line(inert(f"npudump: {line}"))
+        terminalreporter.flush()
+        printed(self._exchange)

@@ -1,0 +1,66 @@
+"""``--npudump-fail-on=stale``: goldens that no test has fail the session, by a collection of its own."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_npudump.plugin.terminal.reporter import reports_here
+
+if TYPE_CHECKING:
+    from pytest_npudump.plugin.terminal.reporter import Reporter
+    from pytest_npudump.settings import Settings
+
+_STALE = "stale"
+_PLACE = 2
+_COMMAND = "import sys; from pytest_npudump.cli import main; sys.exit(main(['golden', 'stale']))"
+
+
+def at_start(config: pytest.Config, settings: Settings) -> StaleGoldens | None:
+    """Return what looks, where that is asked for and this process runs tests and reports."""
+    asked = settings.fail_on == _STALE and reports_here(config) and not config.option.collectonly
+    return StaleGoldens() if asked else None
+
+
+class StaleGoldens:
+    """Looks for goldens that are stale once the session has ended."""
+
+    def pytest_npudump_wanted(self) -> bool:
+        """Say that the end of the session is looked at whatever ran."""
+        return True
+
+    def pytest_npudump_check(self, reporter: Reporter) -> None:
+        """Fail a session that ended well where goldens are stale, or nobody knows."""
+        for line in _lines(reporter.config, reporter.settings):
+            reporter.say(line, _PLACE)
+            reporter.fail(partial(str, line), pytest.ExitCode.NO_TESTS_COLLECTED)
+
+
+def _lines(config: pytest.Config, settings: Settings) -> list[str]:
+    """Return what is stale, or why that is not known, in lines; none where nothing is."""
+    options = [f"--npudump-golden-dir={settings.golden_dir}"]
+    if config.inipath is not None:
+        options += ["-c", str(config.inipath)]
+    given = os.environ.get("PYTEST_ADDOPTS", "")
+    environment = {**os.environ, "PYTEST_ADDOPTS": f"{given} {shlex.join(options)}".strip()}
+    done = subprocess.run(  # noqa: S603 - this package, in this interpreter
+        [sys.executable, "-c", _COMMAND],
+        cwd=config.rootpath,
+        env=environment,
+        check=False,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+    )
+    if not done.returncode:
+        return []
+    told = (done.stdout if done.returncode == 1 else done.stderr or done.stdout).splitlines()
+    heading = "goldens are stale" if done.returncode == 1 else "whether goldens are stale is not known"
+    return [f"--npudump-fail-on=stale: {heading}:", *(f"  {line}" for line in told)]

@@ -1,0 +1,63 @@
+"""Features come and go by one line: the rest of the plugin knows none of them."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.plugin import features
+from pytest_npudump.settings import Option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from conftest import Project
+    from pytest_npudump.plugin.terminal.reporter import Reporter
+    from pytest_npudump.settings import Settings
+
+MOTTO = Option("motto", default="", help="words for the end", metavar="TEXT")
+
+
+class Motto:
+    def __init__(self) -> None:
+        self._ended: list[str] = []
+
+    def pytest_npudump_ended(self, item: pytest.Item, reports: Sequence[pytest.TestReport]) -> None:
+        self._ended.append(f"{item.name} {[report.when for report in reports]}")
+
+    def pytest_npudump_session_end(self, reporter: Reporter) -> None:
+        reporter.say(f"{MOTTO.of(reporter.settings)} {self._ended}")
+
+
+def test_a_feature_that_is_taken_out_leaves_no_option_and_a_test_runs_without_any(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.marked()
+    project.record()
+    for name in [*features.FEATURES]:
+        monkeypatch.delitem(features.FEATURES, name)
+    result = project.run()
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["npudump: 1 of 1 tests good, 5 of 5 tensors compared (emulator)"])
+    result = project.run("--npudump-expect=1")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*unrecognized arguments: --npudump-expect=1"])
+
+
+def test_a_feature_is_a_module_and_a_line(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    def at_start(config: pytest.Config, settings: Settings) -> Motto | None:
+        del config
+        return Motto() if MOTTO.of(settings) else None
+
+    module: Any = ModuleType("motto")
+    module.OPTIONS, module.at_start = (MOTTO,), at_start
+    monkeypatch.setitem(sys.modules, f"{features.__name__}.motto", module)
+    monkeypatch.setitem(features.FEATURES, "motto", features.EARLY)
+    project.marked()
+    project.record("--npudump-motto=once")
+    found = project.run("--npudump-motto=again").stdout.str()
+    assert """npudump: again ["test_small ['setup', 'call', 'teardown']"]""" in found
+    assert "again" not in project.run().stdout.str()
