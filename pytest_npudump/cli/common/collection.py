@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def collect(plugin: str, option: str, words: Sequence[str], test: str | None = None) -> dict[str, Any]:
+_PLUGIN = "pytest_npudump.plugin.collected"
+
+
+def collect(option: str, words: Sequence[str], test: str | None = None) -> dict[str, Any]:
     """Collect in the current folder, and return what the plugin has written.
 
     Args:
-        plugin: the module that pytest loads.
-        option: its option that names the file to write.
+        option: the plugin's option that names the file to write.
         words: further options of pytest.
         test: what is collected; None for what pytest collects by itself.
 
@@ -30,7 +32,7 @@ def collect(plugin: str, option: str, words: Sequence[str], test: str | None = N
     """
     with tempfile.TemporaryDirectory(prefix="npudump-") as folder:
         file = Path(folder) / "collected.json"
-        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", plugin, f"{option}={file}"]
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", _PLUGIN, f"{option}={file}"]
         command += [*words, *([test] if test else [])]
         done = subprocess.run(  # noqa: S603 - pytest, of this interpreter
             command, check=False, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL

@@ -97,7 +97,7 @@ def _take_stock(variants: Sequence[str] = ()) -> _Stock:
         RequestError: something cannot be collected: nothing is judged.
         OSError: a folder cannot be looked at.
     """
-    found = collect("pytest_npudump.plugin.golden_owners", "--npudump-owners-to", [])
+    found = collect("--npudump-owners-to", [])
     goldens = {Path(path): test for path, test in found["goldens"].items()}
     collection = Collection(
         *(Path(found["root"]), Path(found["rootdir"]), goldens),
