@@ -15,8 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.errors import ConfigError
-from pytest_npudump.language.translation import said
+from pytest_npudump.errors import ConfigError, said
 from pytest_npudump.storage.regular_file import read_regular, with_argument_files
 
 if TYPE_CHECKING:

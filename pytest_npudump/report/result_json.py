@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING
+from pytest_npudump.errors import mapped
 from pytest_npudump.language.text import cut
 from pytest_npudump.language.translation import speaking
 from pytest_npudump.report.origins import small_sources
@@ -93,7 +94,8 @@ def _cut_within(value: Any) -> Any:
 def _notes(result: Result) -> list[str]:
     """Return the notes on all runs, alike in every session: without the name of the folder of the dumps."""
     notes = result.outcome.notes + (result.escalation.notes if result.escalation is not None else ())
-    return list(dict.fromkeys(note.replace(f"{result.origin.directory}/", "") for note in notes))
+    place = f"{result.origin.directory}/"
+    return list(dict.fromkeys(mapped(note, lambda text: text.replace(place, "")) for note in notes))
 
 
 def full_json(result: Result) -> dict[str, Any]:

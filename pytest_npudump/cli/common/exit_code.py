@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.common.output import end_output, to_stderr
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import reason_of, spoken
+from pytest_npudump.language.translation import spoken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ def _written_out(work: Callable[[], int]) -> int:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, NpudumpError):
-        return spoken(reason_of(error))
+        return spoken(str(error))
     if isinstance(error, MemoryError):
         return _(
             "memory ran out ({error}): no verdict; run it again with fewer workers, --executor serial"

@@ -15,8 +15,8 @@ from pytest_npudump.compare.stats.verdict import aligned_keys
 from pytest_npudump.dump.arrays.layouts import has_axes
 from pytest_npudump.dump.columns import ColumnRecords
 from pytest_npudump.dump.records import TensorRecord
+from pytest_npudump.errors import said
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -10,12 +10,12 @@ from pytest_npudump.cli.common.output import columns, emit, to_stderr, write_jso
 from pytest_npudump.cli.common.pytest_folder import collect
 from pytest_npudump.compare.tolerances.rules import load_tolerances
 from pytest_npudump.compare.tolerances.tolerance import ANY, GOLDEN
-from pytest_npudump.errors import GoldenError
+from pytest_npudump.errors import GoldenError, said
 from pytest_npudump.golden.census import Census, Collection, census
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark, said, spoken
+from pytest_npudump.language.translation import mark, spoken
 from pytest_npudump.report.verdicts import shown
 
 if TYPE_CHECKING:

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.errors import GoldenError, MisplacedTensorsError, NpudumpError, OperatorMismatchError
+from pytest_npudump.errors import (
+    GoldenError,
+    MisplacedTensorsError,
+    NpudumpError,
+    OperatorMismatchError,
+    said,
+)
 from pytest_npudump.language.text import inert
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.paths import golden_root, keeps_results
@@ -79,7 +85,11 @@ def _commit(item: pytest.Item, test: CaseSession, reports: Sequence[pytest.TestR
             problem = f"nothing was recorded: {error}"
             _not_recorded(item, test, reports, problem)
         reports[-1].outcome = "failed"
-        reports[-1].longrepr = f"npudump: {problem}"
+        from pytest_npudump.plugin.terminal.spoken_failure import attach_spoken  # noqa: PLC0415 - for failures
+
+        text = said("npudump: {problem}", problem=problem)
+        reports[-1].longrepr = str.__str__(text)
+        attach_spoken(reports[-1], text, test.case.settings.lang)
 
 
 def _did_not_pass(report: pytest.TestReport) -> bool:

@@ -142,7 +142,7 @@ class Reporter:
             from pytest_npudump.plugin.terminal.spoken_failure import speak_plainly  # noqa: PLC0415 - for failures
 
             for plain_report in self._plain:
-                speak_plainly(plain_report, self._settings.lang)
+                speak_plainly(plain_report)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
