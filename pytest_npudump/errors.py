@@ -1,11 +1,104 @@
-"""The errors this package raises on purpose: what is wrong, where, what was expected, what to do."""
+"""The errors this package raises on purpose: what is wrong, where, what was expected, what to do.
+
+What they say is English, and carries its template and values where people may read it in another language.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
+
+
+class Said(str):
+    """English text that carries its template and values, so that it can be spoken in another language.
+
+    Attributes:
+        template: with a placeholder for each value, by name.
+        values: of the placeholders; one may be such a text itself.
+    """
+
+    __slots__ = ("template", "values")
+
+    template: str
+    values: Mapping[str, object]
+
+    def __str__(self) -> str:
+        """Return this text with what it carries, so that ``str(error)`` has it too."""
+        return self
+
+    def __add__(self, other: str) -> str:
+        """Return this text and another, which can be spoken as both can."""
+        return joined("", (self, other))
+
+    def __radd__(self, other: str) -> str:
+        """Return another text and this, which can be spoken as both can."""
+        return joined("", (other, self))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the values as they stand in the text: whatever they were, they can be pickled then."""
+        return (_said, self.parts())
+
+    def parts(self) -> tuple[str, dict[str, str]]:
+        """Return the template without formats, and its values as they stand in the text."""
+        from string import Formatter  # noqa: PLC0415 - an import that most commands do without
+
+        template, parts = "", {}
+        for literal, name, form, conversion in Formatter().parse(self.template):
+            template += literal.replace("{", "{{").replace("}", "}}")
+            if name is None:
+                continue
+            template += f"{{{name}}}"
+            value = self.values[name]
+            if conversion is not None:
+                value = Formatter().convert_field(value, conversion)
+            parts[name] = str(value) if not form else format(value, form)
+        return template, parts
+
+    def mapped(self, function: Callable[[str], str]) -> str:
+        """Return this text with a change of its values; without template where the text changes otherwise.
+
+        Args:
+            function: makes of a text the changed one.
+        """
+        template, parts = self.parts()
+        plain = function(str.__str__(self))
+        text = _said(template, {name: mapped(part, function) for name, part in parts.items()})
+        return text if text == plain else plain
+
+
+def said(template: str, /, **values: object) -> str:
+    """Return a message in English that can be spoken in another language.
+
+    Args:
+        template: the message, with placeholders by name.
+        values: what fills them; an error as ``str(error)``, so that it is not kept alive.
+    """
+    text = Said(template.format_map(values))
+    text.template, text.values = template, values
+    return text
+
+
+def _said(template: str, values: Mapping[str, str]) -> str:
+    return said(template, **values)
+
+
+def joined(separator: str, texts: Iterable[str]) -> str:
+    """Return texts with a separator between them, as one that can be spoken where one of them can."""
+    every = [*texts]
+    if not any(isinstance(text, Said) for text in every):
+        return separator.join(every)
+    template = (
+        separator.replace("{", "{{").replace("}", "}}").join(f"{{text{at}}}" for at in range(len(every)))
+    )
+    return said(template, **{f"text{at}": text for at, text in enumerate(every)})
+
+
+def mapped(text: str, function: Callable[[str], str]) -> str:
+    """Return what a function makes of a text, which can be spoken as before where only values change."""
+    return text.mapped(function) if isinstance(text, Said) else function(text)
 
 
 class NpudumpError(Exception):
@@ -37,8 +130,13 @@ class MissingExtraError(RuntimeUnavailableError):
 
     def __init__(self, what: str, package: str, extra: str) -> None:
         super().__init__(
-            f"{what} needs the package {package!r}, which is not installed: "
-            f"pip install 'pytest-npudump[{extra}]'"
+            said(
+                "{what} needs the package {package!r}, which is not installed: "
+                "pip install 'pytest-npudump[{extra}]'",
+                what=what,
+                package=package,
+                extra=extra,
+            )
         )
 
 
@@ -60,8 +158,8 @@ class FormatError(DumpError):
     """
 
     def __init__(self, path: Path | str, reason: str, *, offset: int | None = None) -> None:
-        place = f"{path}" if offset is None else f"{path}, byte {offset}"
-        super().__init__(f"{place}: {reason}")
+        place = str(path) if offset is None else said("{path}, byte {offset}", path=path, offset=offset)
+        super().__init__(said("{place}: {reason}", place=place, reason=reason))
         self.path = str(path)
         self.offset = offset
         self.reason = reason

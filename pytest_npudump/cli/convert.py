@@ -24,10 +24,10 @@ from pytest_npudump.dump.arrays.decode import VIEWED, coded_tensor, is_of_numpy,
 from pytest_npudump.dump.arrays.layouts import JoinedTensor, LayoutError, host_array, host_values
 from pytest_npudump.dump.filebytes import c_order_chunks, file_pieces, raw_bytes
 from pytest_npudump.dump.files.mapping import MAPPING, read_mapping
-from pytest_npudump.errors import DumpError, FormatError, NpudumpError
+from pytest_npudump.errors import DumpError, FormatError, NpudumpError, said
 from pytest_npudump.language.text import byte_size
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import reason_of, said, spoken
+from pytest_npudump.language.translation import spoken
 from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
@@ -427,7 +427,7 @@ def _try_array(record: TensorRecord, layout: str) -> tuple[Array | None, str]:
 
 
 def _failure(record: TensorRecord, error: NpudumpError) -> str:
-    text, path = reason_of(error), str(record.path)
+    text, path = str(error), str(record.path)
     if path in text:
         return said("{path}: {reason}", path=str(record.key), reason=text)
     return said("{key} of {path}: {reason}", key=str(record.key), path=path, reason=text)

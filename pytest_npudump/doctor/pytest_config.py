@@ -14,14 +14,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_npudump.errors import ConfigError
-from pytest_npudump.language.translation import said
+from pytest_npudump.errors import ConfigError, said
 from pytest_npudump.storage.regular_file import read_regular, with_argument_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_npudump.golden.stored_tensors import TensorStore
+
 
 _OWN_FILES = ("pytest.ini", ".pytest.ini")
 _TABLES_OF_TOML = {"pytest.toml": (("pytest",),), ".pytest.toml": (("pytest",),)}

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.table import PROJECTIONS, STATISTICS
+from pytest_npudump.errors import said
 from pytest_npudump.golden.store import KEY
-from pytest_npudump.language.translation import said
 from pytest_npudump.record.noise import CALIBRATION, REPEATS
 from pytest_npudump.record.record import POINTERS, REASON, RECORDED
 from pytest_npudump.record.rows import render_projections

@@ -1,93 +1,17 @@
-"""Catalogues of translations: gettext's ``.po``, read as it is, so that no compiled file can be outdated.
-
-https://www.gnu.org/software/gettext/manual/html_node/PO-Files.html
-"""
+"""Sentences that errors, notes and reasons say in English, known again."""
 
 from __future__ import annotations
 
-import ast
 import re
 from functools import lru_cache
 from itertools import islice
-from pathlib import Path
 from string import Formatter
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_npudump.errors import NpudumpError
+from pytest_npudump.language.catalogue import catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-
-_FOLDER = Path(__file__).parent / "catalogues"
-_STRINGS = ("msgid", "msgid_plural", "msgstr", "msgstr[0]")
-
-
-class CatalogueError(NpudumpError):
-    """A catalogue of this package is damaged."""
-
-
-@lru_cache(maxsize=4)
-def catalogue(language: str) -> Mapping[str, str]:
-    """Return the translations of a language by their English; of a plural by the singular.
-
-    Raises:
-        CatalogueError: the file is not there or no catalogue.
-    """
-    path = _FOLDER / f"{language}.po"
-    try:
-        return parse(path.read_text("utf-8"), path.name)
-    except (OSError, UnicodeDecodeError) as error:
-        raise CatalogueError(f"{path} cannot be read: {error}: install the package again") from error
-
-
-def parse(text: str, name: str) -> Mapping[str, str]:
-    """Return the translations that a catalogue holds; what is untranslated or fuzzy is left out.
-
-    Args:
-        text: of the file.
-        name: of the file, for errors.
-
-    Raises:
-        CatalogueError: a line is none of a catalogue.
-    """
-    found: dict[str, str] = {}
-    for entry, fuzzy in _entries(text, name):
-        english = entry.get("msgid", "")
-        translated = entry.get("msgstr", "") or entry.get("msgstr[0]", "")
-        if english and translated and not fuzzy:
-            found[english] = translated
-    return MappingProxyType(found)
-
-
-def _entries(text: str, name: str) -> Iterator[tuple[dict[str, str], bool]]:
-    """Yield the strings of each entry by their keyword, and whether it is marked as fuzzy."""
-    entry: dict[str, str] = {}
-    keyword, fuzzy = "", False
-    for number, line in enumerate([*text.split("\n"), ""], start=1):
-        if not line.strip():
-            if entry:
-                yield entry, fuzzy
-            entry, keyword, fuzzy = {}, "", False
-        elif line.startswith("#"):
-            fuzzy = fuzzy or (line.startswith("#,") and "fuzzy" in line)
-        else:
-            head, _, rest = line.partition(" ") if not line.startswith('"') else (keyword, "", line)
-            if head not in _STRINGS or not (rest[:1] == rest[-1:] == '"'):
-                raise CatalogueError(f"{name}, line {number}: {line!r} is not of a catalogue: install again")
-            keyword = head
-            entry[keyword] = entry.get(keyword, "") + _unquoted(rest, name, number)
-
-
-def _unquoted(text: str, name: str, number: int) -> str:
-    try:
-        return str(ast.literal_eval(text))
-    except (ValueError, SyntaxError) as error:
-        raise CatalogueError(
-            f"{name}, line {number}: {text} is no string: install the package again"
-        ) from error
-
 
 _SENTENCE = re.compile(r"[A-Za-z]{2,}[,;:]? (?:\{\w*\} )*[A-Za-z]{2,}|\ba [a-z]{3,}")
 """What makes a text a sentence by its own words, which no name of a layer or of a file is taken for."""

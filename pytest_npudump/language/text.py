@@ -6,6 +6,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
+from pytest_npudump.errors import Said
 from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ def inert(text: str) -> str:
     Args:
         text: one line, or several.
     """
+    if isinstance(text, Said):
+        return text.mapped(inert)
     text = _DOUBTFUL.sub(_escaped, text)
     if "##" in text:
         text = _WITHIN.sub(r"\\x23", text)

@@ -6,12 +6,15 @@ Nothing is translated unless :func:`speaking` says so: data, and whatever a prog
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.errors import Said, said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
 
 AUTO, ENGLISH, CHINESE = "auto", "en", "zh"
 LANGUAGES = (AUTO, ENGLISH, CHINESE)
@@ -43,7 +46,7 @@ def speaking(language: str) -> Iterator[None]:
     """
     words = None
     if (language := chosen(language)) != ENGLISH:
-        from pytest_npudump.language.sentences import catalogue  # noqa: PLC0415 - only for another language
+        from pytest_npudump.language.catalogue import catalogue  # noqa: PLC0415 - only for another language
 
         words = catalogue(language)
     before = _CATALOGUE.set(words)
@@ -82,37 +85,77 @@ def mark(message: str) -> str:
     return message
 
 
-class Said(str):
-    """A text in English, for programs, that can be said in another language to people: see :func:`spoken`."""
-
-    __slots__ = ("message", "values")
-
-    message: str
-    values: Mapping[str, object]
-
-
-def said(message: str, **values: object) -> str:
-    """Return a message in English, with its placeholders filled; :func:`spoken` translates it."""
-    text = Said(message.format(**values))
-    text.message, text.values = message, values
-    return text
-
-
 def spoken(text: str) -> str:
-    """Return a text in the language that is spoken, if it was :func:`said` or is known again; else as it is.
-
-    Known again is what errors, notes and reasons say, also where a file or another process had them since.
-    """
-    if is_english():
+    """Return a text in the language that is spoken, where it carries its template; else as it is."""
+    words = _CATALOGUE.get()
+    if words is None:
         return text
-    if isinstance(text, Said):
-        told = {name: spoken(one) if isinstance(one, str) else one for name, one in text.values.items()}
-        return gettext(text.message).format(**told)
-    from pytest_npudump.language.sentences import known_again  # noqa: PLC0415 - only for another language
+    if not isinstance(text, Said):
+        from pytest_npudump.language.sentences import known_again  # noqa: PLC0415 - only for another language
 
-    return known_again(text, spoken_language()) or text
+        return known_again(text, spoken_language()) or text
+    template, parts = text.parts()
+    told = {name: spoken(part) for name, part in parts.items()}
+    if template in words:
+        return words[template].format(**told)
+    from string import Formatter  # noqa: PLC0415 - only for another language
+
+    shown = ""
+    for literal, name, _, _ in Formatter().parse(template):  # joins texts, of which some are translated
+        shown += literal.replace("; ", "；").replace(": ", "：") if _ends_translated(shown) else literal
+        shown += "" if name is None else told[name]
+    return shown
 
 
-def reason_of(error: BaseException) -> str:
-    """Return what an error says, which can be :func:`spoken`; ``str`` makes plain English of it."""
-    return next((text for text in error.args if isinstance(text, str)), "")
+def _ends_translated(text: str) -> bool:
+    return text[-1:] > "\u2fff"
+
+
+MESSAGES = "messages"
+"""Key of an object of JSON with the templates and values of its texts."""
+
+
+def carried(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object of JSON with plain texts, and their templates and values under one key."""
+    messages: dict[str, tuple[str, dict[str, str]]] = {}
+    content = {name: _plain(value, messages) for name, value in data.items()}
+    return content | ({MESSAGES: [[*message] for message in messages.values()]} if messages else {})
+
+
+def _plain(value: Any, messages: dict[str, Any]) -> Any:
+    if isinstance(value, Said):
+        template, parts = value.parts()
+        text = str.__str__(value)
+        messages[text] = (template, {name: _plain(part, messages) for name, part in parts.items()})
+        return text
+    if isinstance(value, dict):
+        return {name: _plain(one, messages) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return (
+            type(value)([_plain(one, messages) for one in value]) if type(value) in {list, tuple} else value
+        )
+    return value
+
+
+def restored(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was :func:`carried`, its texts with their templates and values again."""
+    content = {name: value for name, value in data.items() if name != MESSAGES}
+    known: dict[str, str] = {}
+    if MESSAGES not in data:
+        return content
+    from string import Formatter  # noqa: PLC0415 - only for messages
+
+    with suppress(LookupError, TypeError, ValueError, AttributeError):  # a file may come from elsewhere
+        for template, parts in data[MESSAGES]:
+            if all(not (form or conversion) for _, _, form, conversion in Formatter().parse(template)):
+                text = said(template, **{name: known.get(part, part) for name, part in parts.items()})
+                known[text] = text
+    return {name: _again(value, known) for name, value in content.items()} if known else content
+
+
+def _again(value: Any, known: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        return known.get(value, value)
+    if isinstance(value, dict):
+        return {name: _again(one, known) for name, one in value.items()}
+    return type(value)([_again(one, known) for one in value]) if type(value) in {list, tuple} else value

@@ -6,11 +6,12 @@ with the first marked test that is collected.
 
 from __future__ import annotations
 
+from os import environ
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.errors import NpudumpError
+from pytest_npudump.errors import NpudumpError, joined, said
 from pytest_npudump.plugin.features import EARLY, FEATURES, LATE, HookPoints, name_of, register_features
 from pytest_npudump.plugin.marker.marks import MARKER, is_marked, late_marker, marker_line, take_marks
 from pytest_npudump.plugin.options import add_options, settings_of, usage_error
@@ -35,6 +36,8 @@ _APPROVES = {
 """What a run does, by the mode of ``--npudump-update-golden``."""
 _RUNNER = "npudump-runner"
 _REPORTER = "npudump-reporter"
+_SPEAKER = "npudump-speaker"
+_MESSAGES = "messages"
 _WITH_TESTS = pytest.StashKey[bool]()
 """Whether the features that only marked tests need are there."""
 
@@ -86,6 +89,13 @@ def pytest_configure(config: pytest.Config) -> None:
             "npudump: --dist=each runs a test in every worker, and an update writes one golden of it: "
             "leave out what approves, or --dist",
         )
+    if "zh" in {
+        settings.lang,
+        *(environ.get(name, "")[:2].lower() for name in ("LC_ALL", "LC_MESSAGES", "LANG")),
+    }:
+        from pytest_npudump.plugin.terminal.spoken_failure import Speaker  # noqa: PLC0415 - for another language
+
+        config.pluginmanager.register(Speaker(settings.lang), _SPEAKER)
     if settings.runtime == "emulator":
         from pytest_npudump.runtime.emulator import offer_emulator  # noqa: PLC0415 - only where chosen
 
@@ -132,8 +142,12 @@ def pytest_make_collect_report(
     marked = take_marks(items)
     if problems := _problems(marked, collector.config):
         report.outcome = "failed"
-        report.longrepr = "\n".join(f"npu_dump: {problem}" for _, problem in problems)
+        text = joined("\n", [said("npu_dump: {problem}", problem=problem) for _, problem in problems])
+        report.longrepr = str.__str__(text)
         report.result = []
+        from pytest_npudump.plugin.terminal.spoken_failure import attach_spoken  # noqa: PLC0415 - for errors
+
+        attach_spoken(report, text, collector.config.stash[SETTINGS].lang)
     elif marked:
         _bring_in_runner(collector.config)
     elif report.failed and "No module named 'acl'" in str(report.longrepr):
@@ -174,7 +188,37 @@ def _problems(items: list[pytest.Item], config: pytest.Config) -> list[tuple[pyt
     from pytest_npudump.plugin.marker.item import check_item  # noqa: PLC0415 - the same
 
     found = ((item, check_item(item, config.stash[SETTINGS])) for item in items)
-    return [(item, inert(f"{item.nodeid}: {problem}")) for item, problem in found if problem]
+    told = [
+        (item, said("{test}: {problem}", test=item.nodeid, problem=problem))
+        for item, problem in found
+        if problem
+    ]
+    return [(item, inert(text)) for item, text in told]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable(
+    report: pytest.CollectReport | pytest.TestReport,
+) -> Generator[None, dict[str, Any] | None, dict[str, Any] | None]:
+    """Have a report that goes to another process carry the templates of its messages."""
+    data = yield
+    if data is None or (report.passed and MARKER not in getattr(report, "keywords", ())):
+        return data
+    from pytest_npudump.language.translation import carried  # noqa: PLC0415 - for what is ours, or has failed
+
+    return carried(data)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_from_serializable(data: dict[str, Any]) -> Generator[None, Any, Any]:
+    """Bring the templates back."""
+    if _MESSAGES in data:
+        from pytest_npudump.language.translation import restored  # noqa: PLC0415 - where there are any
+
+        again = restored(data)
+        data.clear()
+        data.update(again)
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

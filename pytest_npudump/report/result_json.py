@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING
+from pytest_npudump.errors import mapped
 from pytest_npudump.language.text import cut
 from pytest_npudump.language.translation import speaking
 from pytest_npudump.record.run_folder import REPORT
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.regression.result import Result
     from pytest_npudump.report.files import ReportFiles
+
 
 _NOTES = 5
 _NOTE = 300
@@ -66,7 +68,8 @@ def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
         told["reproduced"] = None if escalation.problem else escalation.reproduced
     # The notes on all runs, alike in every session: without the name of the folder of the dumps.
     notes = result.notes + (escalation.notes if escalation is not None else ())
-    told["notes"] = [*dict.fromkeys(note.replace(f"{result.origin.directory}/", "") for note in notes)]
+    place = f"{result.origin.directory}/"
+    told["notes"] = [*dict.fromkeys(mapped(note, lambda text: text.replace(place, "")) for note in notes)]
     if details is not None:
         from pytest_npudump.report.terminal import headline, ways_out  # noqa: PLC0415 - only for failures
 

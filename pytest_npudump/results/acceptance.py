@@ -11,7 +11,7 @@ from pytest_npudump.compare.stats.alignment import ABSENT, align
 from pytest_npudump.compare.stats.unjudged import describe_not_finite
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of, sanitised_key
-from pytest_npudump.errors import GoldenError, NpudumpError, StoreError
+from pytest_npudump.errors import GoldenError, NpudumpError, StoreError, said
 from pytest_npudump.golden.origin import Stamp, stamped
 from pytest_npudump.golden.store import (
     KEY,
@@ -26,7 +26,6 @@ from pytest_npudump.golden.stored_tensors import KeptTensors, stored_tensors
 from pytest_npudump.golden.variants import VARIANTS, stands_in
 from pytest_npudump.graph.edges import edges_of_lines, lines_of
 from pytest_npudump.language.text import first_of
-from pytest_npudump.language.translation import said
 from pytest_npudump.record.noise import CALIBRATION, REPEATS, Repeats, repeats_of
 from pytest_npudump.record.record import (
     EDGES,

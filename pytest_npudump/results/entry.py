@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import NpudumpError
+from pytest_npudump.language.translation import MESSAGES, carried, restored
 from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class Entry:
 
 def line_of(data: Mapping[str, Any]) -> bytes:
     """Return one object as a line of ``results.jsonl``, strict JSON: NaN and infinities are text."""
+    data = carried(data)
     try:
         text = json.dumps(data, separators=(",", ":"), allow_nan=False, default=str)
     except ValueError:
@@ -134,7 +136,7 @@ def parse_line(text: bytes) -> Mapping[str, Any]:
     _check(data, _schema()[data["kind"]], "the line")
     if data["kind"] == TEST:
         _check_files(data)
-    return data
+    return restored(data) if MESSAGES in data else data
 
 
 @lru_cache(maxsize=1)

@@ -10,10 +10,10 @@ from pytest_npudump.compare.judge import BY_DEFAULT, EVERY, Terms
 from pytest_npudump.compare.tolerances.numerics import AUTO, UNKNOWN
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
-from pytest_npudump.errors import GoldenError, NpudumpError
+from pytest_npudump.errors import GoldenError, NpudumpError, said
 from pytest_npudump.golden.stored_tensors import store_of
 from pytest_npudump.golden.variants import ASKED, Goldens
-from pytest_npudump.language.translation import mark, said
+from pytest_npudump.language.translation import mark
 from pytest_npudump.record.record import OP_TYPES, Record
 from pytest_npudump.record.text import parse
 from pytest_npudump.regression import result as status
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from pytest_npudump.golden.stored_tensors import TensorStore
-    from pytest_npudump.record.record import Record
     from pytest_npudump.results.entry import Entry
     from pytest_npudump.results.folder import ResultsFolder
 

@@ -19,9 +19,10 @@ from babel.messages.pofile import read_po
 import pytest_npudump
 from pytest_npudump.compare.patterns.likely_places import Place, place_words
 from pytest_npudump.compare.patterns.pattern_search import Pattern
-from pytest_npudump.errors import FormatError
-from pytest_npudump.language.sentences import catalogue, known_again
-from pytest_npudump.language.translation import reason_of, said, speaking, spoken
+from pytest_npudump.errors import said
+from pytest_npudump.language.catalogue import catalogue
+from pytest_npudump.language.sentences import known_again
+from pytest_npudump.language.translation import speaking, spoken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -171,13 +172,6 @@ def test_a_list_within_a_sentence_is_no_end_of_it() -> None:
 def test_ranks_are_numbered_from_zero_in_any_language() -> None:
     with speaking("zh"):
         assert spoken("rank 1 of 2") == "rank 1（共 2 个）"
-
-
-def test_an_error_from_deep_inside_is_told_in_the_language_that_is_spoken() -> None:
-    error = FormatError("a b.csv", "the file is empty; collect the dump again", offset=7)
-    with speaking("zh"):
-        assert spoken(reason_of(error)) == "a b.csv, byte 7: 文件是空的；请重新采集 dump"
-    assert spoken(reason_of(error)) == "a b.csv, byte 7: the file is empty; collect the dump again"
 
 
 def test_many_braces_and_long_texts_take_no_time() -> None:

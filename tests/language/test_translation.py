@@ -78,7 +78,7 @@ try:
     main(["compare", "--help"])
 except SystemExit:
     pass
-assert not {"pytest_npudump.language.sentences", "rich"} & sys.modules.keys()
+assert not {"pytest_npudump.language.catalogue", "rich"} & sys.modules.keys()
 """
     english = {**os.environ, "LC_ALL": "C.UTF-8"}
     subprocess.run([sys.executable, "-c", code], check=True, env=english, stdout=subprocess.DEVNULL)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.text import inert, padded, width
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import reason_of, spoken
+from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.files import json_text
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def exit_code(work: Callable[[], int]) -> int:
     except BrokenPipeError:
         pass
     except NpudumpError as error:
-        complain([spoken(reason_of(error))])
+        complain([spoken(str(error))])
     except MemoryError as error:
         words = _("memory ran out ({error}): no verdict; run it again with fewer workers, --executor serial")
         complain([words.format(error=error or _("no details"))])

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.errors import GoldenError, MisplacedTensorsError, NpudumpError, OperatorMismatchError
+from pytest_npudump.errors import (
+    GoldenError,
+    MisplacedTensorsError,
+    NpudumpError,
+    OperatorMismatchError,
+    said,
+)
 from pytest_npudump.language.text import inert
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.runtest.item_case import (
@@ -53,11 +59,11 @@ def settle(item: pytest.Item, test: CaseSession | None, reports: Sequence[pytest
             test.commit()
         except MisplacedTensorsError as error:
             _amend(item, reports, status.ERROR)
-            _fail_last(reports, str(error))
+            _fail_last(test, reports, str(error))
         except GoldenError as error:
             problem = f"nothing was recorded: {error}"
             _not_recorded(item, test, reports, problem)
-            _fail_last(reports, problem)
+            _fail_last(test, reports, problem)
     elif test.case.settings.approves or test.recording is not None:
         test.discard()
         if good:
@@ -72,9 +78,13 @@ def settle(item: pytest.Item, test: CaseSession | None, reports: Sequence[pytest
         _amend(item, reports, status.ERROR)
 
 
-def _fail_last(reports: Sequence[pytest.TestReport], problem: str) -> None:
+def _fail_last(test: CaseSession, reports: Sequence[pytest.TestReport], problem: str) -> None:
+    from pytest_npudump.plugin.terminal.spoken_failure import attach_spoken  # noqa: PLC0415 - for failures
+
+    text = said("npudump: {problem}", problem=problem)
     reports[-1].outcome = "failed"
-    reports[-1].longrepr = f"npudump: {problem}"
+    reports[-1].longrepr = str.__str__(text)
+    attach_spoken(reports[-1], text, test.case.settings.lang)
 
 
 def _did_not_pass(report: pytest.TestReport) -> bool:

@@ -214,7 +214,7 @@ class Reporter:
             for report, spoken, short in self._spoken:
                 speak(report, spoken, short=short)
             for plain_report in self._plain:
-                speak_plainly(plain_report, self.settings.lang)
+                speak_plainly(plain_report)
 
     def _ended(self) -> str:
         """Return that the session was ended in a test, which was not compared."""

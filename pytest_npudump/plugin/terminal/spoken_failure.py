@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from pytest_npudump.language.translation import ENGLISH, chosen, is_english, speaking, spoken
 from pytest_npudump.report.terminal import failure_text, short_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import pytest
+    from collections.abc import Generator, Mapping
 
     from pytest_npudump.regression.result import Result
     from pytest_npudump.report.files import ReportFiles
@@ -73,19 +73,46 @@ def speak(report: pytest.TestReport, spoken: Mapping[str, Any], *, short: bool) 
     _replace(report, [*spoken["short"]] if short else [*spoken["text"], *added])
 
 
-def speak_plainly(report: pytest.CollectReport | pytest.TestReport, language: str) -> None:
-    """Replace a failure that has no result by what it says in another language, as :func:`speak` does.
+_PLAIN = "npudump_spoken"
+"""Attribute of a report that has no result, with its failure in another language, a line each."""
+
+
+def attach_spoken(report: pytest.CollectReport | pytest.TestReport, text: str, language: str) -> None:
+    """Attach to a report what its failure says in another language, where that is to be spoken.
 
     Args:
         report: of a phase, or of a collection that was refused.
+        text: of the failure.
         language: one of :data:`~pytest_npudump.language.translation.LANGUAGES`.
     """
     with speaking(language):
-        if not is_english():
-            _replace(report, spoken(report.longreprtext).splitlines())
+        if not is_english() and (told := str.__str__(spoken(text))) != text:
+            vars(report)[_PLAIN] = told.splitlines()
 
 
-def _replace(report: pytest.CollectReport | pytest.TestReport, lines: list[str]) -> None:
+class Speaker:
+    """Attaches to failures of ours what they say in another language, in the process that raised them."""
+
+    def __init__(self, language: str) -> None:
+        self._language = language
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Attach it where the failure was raised with a text that can be spoken."""
+        report = yield
+        error = call.excinfo.value if call.excinfo is not None else None
+        if isinstance(error, pytest.fail.Exception) and error.msg:
+            attach_spoken(report, error.msg, self._language)
+        return report
+
+
+def speak_plainly(report: pytest.CollectReport | pytest.TestReport) -> None:
+    """Replace a failure that has no result by what is attached to it in another language."""
+    lines: list[str] = vars(report).get(_PLAIN, [])
+    if not lines:
+        return
     crash = getattr(report.longrepr, "reprcrash", None)
     failure: Any = "\n".join(lines) if crash is None else _Failure(lines, crash)
     report.longrepr = failure

@@ -1,0 +1,119 @@
+"""Messages carry their template and values: through errors, processes and files, to who reads them."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from copy import deepcopy
+from pathlib import Path
+from string import Formatter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_npudump.errors import FormatError, NpudumpError, Said, joined, mapped, said
+from pytest_npudump.language.text import inert
+from pytest_npudump.language.translation import carried, restored, speaking, spoken
+
+INNER = said("no answer within {seconds:g} seconds", seconds=30.0)
+OUTER = said(
+    "the process that asked {ended}: {reason}", ended=said("ended with {code}", code=3), reason=INNER
+)
+CHINESE = "用于询问的进程以 3 结束：30 秒内没有应答"
+
+
+def chinese(text: str) -> str:
+    with speaking("zh"):
+        return spoken(text)
+
+
+def test_a_message_is_its_english_text_and_its_values_are_spoken_too() -> None:
+    assert OUTER == "the process that asked ended with 3: no answer within 30 seconds"
+    assert spoken(OUTER) is OUTER
+    assert chinese(OUTER) == CHINESE
+
+
+@given(st.text(), st.integers(), st.floats(), st.sampled_from(["{a!r} {b:+d} {c:.3g}", "{{{a}}}{c}", "{a}"]))
+@settings(max_examples=50)
+def test_a_template_and_the_values_as_they_stand_in_it_make_the_text(
+    a: str, b: int, c: float, template: str
+) -> None:
+    text = said(template, a=a, b=b, c=c)
+    assert text == template.format(a=a, b=b, c=c)
+    assert isinstance(text, Said)
+    plain, parts = text.parts()
+    assert plain.format(**parts) == text
+    assert all(not (form or conversion) for _, _, form, conversion in Formatter().parse(plain))
+
+
+@pytest.mark.each(
+    "carry",
+    [
+        str,
+        lambda text: str(NpudumpError(text)),
+        lambda text: pickle.loads(pickle.dumps(NpudumpError(text))).args[0],  # noqa: S301 - ours
+        lambda text: pickle.loads(pickle.dumps(text)),  # noqa: S301 - ours
+        deepcopy,
+        lambda text: restored(json.loads(json.dumps(carried({"a": [{"b": text}]}))))["a"][0]["b"],
+        lambda text: restored(carried({"a": ({"b": text},)}))["a"][0]["b"],
+        lambda text: mapped(text, lambda one: one.replace("nothing", "")),
+        inert,
+    ],
+)
+def test_what_a_message_goes_through_brings_it_back(carry: object) -> None:
+    assert callable(carry)
+    again = carry(OUTER)
+    assert again == OUTER
+    assert chinese(again) == CHINESE
+
+
+def test_values_that_cannot_be_pickled_go_as_they_stand_in_the_text() -> None:
+    text = said("ended with {code}", code=lambda: 0)
+    again = pickle.loads(pickle.dumps(text))  # noqa: S301 - ours
+    assert again == text
+    assert chinese(again).startswith("以 <function")
+
+
+def test_texts_that_are_joined_or_added_are_spoken_each() -> None:
+    assert joined("; ", ["a", "b"]) == "a; b"
+    assert not isinstance(joined("; ", ["a", "b"]), Said)
+    assert joined("; ", ["{x}", INNER]) == "{x}; no answer within 30 seconds"
+    assert chinese(joined("; ", ["{x}", INNER])) == "{x}; 30 秒内没有应答"
+    assert chinese("a " + INNER + " b") == "a 30 秒内没有应答 b"
+
+
+def test_what_a_function_changes_beside_the_values_is_plain() -> None:
+    assert mapped(said("{a} b", a="b"), lambda text: text.replace("b", "c")) == "c c"
+    assert inert(said("{a}", a="\x1b")) == "\\x1b"
+    assert mapped("ab", str.upper) == "AB"
+
+
+def test_an_error_with_a_place_says_what_it_was_given() -> None:
+    error = pickle.loads(pickle.dumps(FormatError(Path("a b.csv"), INNER, offset=7)))  # noqa: S301 - ours
+    assert str(error) == "a b.csv, byte 7: no answer within 30 seconds"
+    assert chinese(str(error)) == "a b.csv，字节 7: 30 秒内没有应答"
+
+
+def test_data_without_messages_are_as_they_were() -> None:
+    data = {"a": ["b", 1, None, {"c": 0.5}], "d": ("e",)}
+    assert carried(data) == data
+    assert restored(data) == data
+
+
+@pytest.mark.each(
+    "messages",
+    [
+        7,
+        [7],
+        [["{a}"]],
+        [["{a}", {}]],
+        [["{a", {"a": "b"}]],
+        [["{a:>999999999}", {"a": "b"}]],
+        [["{a.__class__}", {"a": "b"}]],
+        [["b", {"a": []}]],
+    ],
+)
+def test_what_a_file_has_in_place_of_messages_leaves_its_texts(messages: object) -> None:
+    again = restored({"text": "b", "messages": messages})
+    assert again == {"text": "b"}

@@ -1,0 +1,89 @@
+"""Text for people: cut, laid out by the columns that it takes, and never a command of a CI service."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_npudump.language.text import byte_size, cut, first_of, inert, padded, width, wrapped
+
+TEXT = st.text("ab /-中文，。（）：", max_size=60)
+
+
+@pytest.mark.each(
+    ("names", "most", "separator", "expected"),
+    [
+        ([], 2, ", ", ""),
+        (["a", "b"], 2, ", ", "a, b"),
+        (["a", "b", "c"], 2, ", ", "a, b and 1 more"),
+        (iter(range(5)), 1, ", ", "0 and 4 more"),
+        (["a", "b", "c"], None, ", ", "a, b, c"),
+        (["a, b", "c", "d"], 2, "; ", "a, b; c and 1 more"),
+    ],
+)
+def test_a_long_list_says_how_many_it_leaves_out(
+    names: list[object], most: int | None, separator: str, expected: str
+) -> None:
+    assert first_of(names, most, separator) == expected
+
+
+@pytest.mark.each(("text", "expected"), [("", ""), ("abcdef", "abcdef"), ("abcdefg", "abc...")])
+def test_a_long_line_ends_in_dots_at_its_width(text: str, expected: str) -> None:
+    assert cut(text, 6) == expected
+
+
+@pytest.mark.each(
+    ("nbytes", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (4 << 20, "4.0 MiB"), (3 << 40, "3.0 TiB")],
+)
+def test_sizes_are_written_in_binary_units(nbytes: int, text: str) -> None:
+    assert byte_size(nbytes) == text
+
+
+@pytest.mark.each(
+    ("text", "expected"),
+    [
+        ("conv", "conv"),
+        ("aten::add of a::b", "aten::add of a::b"),
+        ("# 1, ## 2, C# [x]", "# 1, ## 2, C# [x]"),
+        ("::error::x", r"\x3a:error::x"),
+        ("a\n \t\u3000::error::x\n\n::debug::y", "a\n \t\u3000\\x3a:error::x\n\n\\x3a:debug::y"),
+        ("layer ##[add-mask]a fails", r"layer #\x23[add-mask]a fails"),
+        ("###[error]", r"##\x23[error]"),
+        ("##vso[task.setvariable]", r"#\x23vso[task.setvariable]"),
+    ],
+)
+def test_what_would_be_a_command_has_an_escape_and_all_else_stays(text: str, expected: str) -> None:
+    assert inert(text) == expected
+    assert inert(expected) == expected
+
+
+@pytest.mark.each(("text", "columns"), [("", 0), ("abc", 3), ("层", 2), ("a层，", 5)])
+def test_a_letter_of_chinese_takes_two_columns(text: str, columns: int) -> None:
+    assert width(text) == columns
+    assert padded(text, 8) == text + " " * (8 - columns)
+
+
+@pytest.mark.each(
+    ("text", "columns", "lines"),
+    [
+        ("输入（文件）。", 6, ["输入", "（文", "件）。"]),
+        ("退出码 0；dump 为空", 9, ["退出码", "0；dump", "为空"]),
+        ("看 --npudump-dump-dir 吧", 8, ["看", "--npudump-dump-dir", "吧"]),
+    ],
+)
+def test_words_stay_whole_with_the_signs_that_belong_to_them(
+    text: str, columns: int, lines: list[str]
+) -> None:
+    assert wrapped(text, columns) == lines
+
+
+@settings(max_examples=50)
+@given(TEXT, st.integers(4, 30))
+def test_lines_are_no_wider_than_asked_and_lose_nothing_but_blanks(text: str, columns: int) -> None:
+    lines = wrapped(text, columns)
+    assert "".join("".join(lines).split()) == "".join(text.split())
+    for line in lines:
+        assert width(line) <= columns or len(line.split()) == 1
+        assert line == line.strip()
