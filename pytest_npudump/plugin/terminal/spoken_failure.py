@@ -111,8 +111,11 @@ class Speaker:
 def speak_plainly(report: pytest.CollectReport | pytest.TestReport) -> None:
     """Replace a failure that has no result by what is attached to it in another language."""
     lines: list[str] = vars(report).get(_PLAIN, [])
-    if not lines:
-        return
+    if lines:
+        _replace(report, lines)
+
+
+def _replace(report: pytest.CollectReport | pytest.TestReport, lines: list[str]) -> None:
     crash = getattr(report.longrepr, "reprcrash", None)
     failure: Any = "\n".join(lines) if crash is None else _Failure(lines, crash)
     report.longrepr = failure
