@@ -31,10 +31,9 @@ from pytest_npudump.dump.columns import TensorTable
 from pytest_npudump.dump.files.stats_cells import NOT_READ
 from pytest_npudump.dump.records import TensorRecord
 from pytest_npudump.dump.table import StatsTable, sanitised_key
-from pytest_npudump.errors import DumpError, GoldenError, RequestError
+from pytest_npudump.errors import DumpError, GoldenError, RequestError, said
 from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import said
 from pytest_npudump.record.record import Record
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.entry import LINES

@@ -11,13 +11,13 @@ from pytest_npudump.cli.common.output import columns, complain, emit, present
 from pytest_npudump.compare.tolerances.rules import load_tolerances
 from pytest_npudump.compare.tolerances.tolerance import ANY, GOLDEN
 from pytest_npudump.doctor.pytest_config import golden_folder
-from pytest_npudump.errors import GoldenError, RequestError
+from pytest_npudump.errors import GoldenError, RequestError, said
 from pytest_npudump.golden.census import Census, Collection, census, faults, files_below
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.golden.variants import fold, split
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark, said, spoken
+from pytest_npudump.language.translation import mark, spoken
 from pytest_npudump.report.verdicts import shown
 
 if TYPE_CHECKING:

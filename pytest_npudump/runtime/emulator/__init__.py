@@ -9,8 +9,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING
 
-from pytest_npudump.errors import MissingExtraError, RuntimeUnavailableError
-from pytest_npudump.language.translation import said
+from pytest_npudump.errors import MissingExtraError, RuntimeUnavailableError, said
 from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.errors import MissingExtraError, RuntimeUnavailableError
-from pytest_npudump.language.translation import said
+from pytest_npudump.errors import MissingExtraError, RuntimeUnavailableError, said
 from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.errors import RuntimeUnavailableError
-from pytest_npudump.language.translation import said
+from pytest_npudump.errors import RuntimeUnavailableError, said
 from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:

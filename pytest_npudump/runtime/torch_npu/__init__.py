@@ -10,8 +10,7 @@ import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.errors import RuntimeUnavailableError
-from pytest_npudump.language.translation import said
+from pytest_npudump.errors import RuntimeUnavailableError, said
 from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:
