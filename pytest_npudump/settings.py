@@ -11,7 +11,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_npudump.errors import RequestError
+from pytest_npudump.errors import RequestError, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,7 +37,9 @@ def parse_size(text: str, flag: str = "--npudump-dump-limit") -> int:
     """
     match = _SIZE.match(text.strip())
     if match is None:
-        raise RequestError(f"{flag} is {text!r}, expected a size such as 512MiB or 4GiB")
+        raise RequestError(
+            said("{flag} is {text!r}, expected a size such as 512MiB or 4GiB", flag=flag, text=text)
+        )
     power = _POWERS[(match["unit"] or "")[:1].upper()]
     part = match["part"] or ""
     return (int(match["whole"] + part) << 10 * power) // int(f"1{'0' * len(part)}")
@@ -49,7 +51,14 @@ def _runs(least: int, *, may_be_off: bool = False) -> Callable[[str, str], int]:
         if may_be_off and (not text or not number):
             return 0
         if number < least:
-            raise RequestError(f"{flag} is {text!r}, expected a number of runs, {least} or more")
+            raise RequestError(
+                said(
+                    "{flag} is {text!r}, expected a number of runs, {least} or more",
+                    flag=flag,
+                    text=text,
+                    least=least,
+                )
+            )
         return number
 
     return parse
@@ -59,7 +68,7 @@ def _device(text: str, flag: str) -> int | None:
     if text == "auto":
         return None
     if not text.strip().isdecimal():
-        raise RequestError(f"{flag} is {text!r}, expected a device id such as 0")
+        raise RequestError(said("{flag} is {text!r}, expected a device id such as 0", flag=flag, text=text))
     return int(text)
 
 
@@ -74,7 +83,7 @@ def parse_seconds(text: str, flag: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise RequestError(f"{flag} is {text!r}, expected seconds, greater than 0")
+        raise RequestError(said("{flag} is {text!r}, expected seconds, greater than 0", flag=flag, text=text))
     return seconds
 
 
@@ -397,7 +406,9 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
     settings = Settings(**{option.field: option.value(values[option.dest]) for option in OPTIONS})
     if settings.skip_without_npu and (settings.require_npu or settings.runtime == "emulator"):
         other = "--npudump-require-npu" if settings.require_npu else "--npudump-runtime=emulator"
-        raise RequestError(f"--npudump-skip-without-npu and {other} exclude each other: leave one out")
+        raise RequestError(
+            said("--npudump-skip-without-npu and {other} exclude each other: leave one out", other=other)
+        )
     return settings
 
 

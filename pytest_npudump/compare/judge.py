@@ -21,6 +21,7 @@ from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.columns import TensorTable
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.table import STATISTICS, StatsTable, layer_of, sanitised_key, shape_of
+from pytest_npudump.errors import said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.record import LEFT_OUT, UNWRITTEN, Record, entries_of, left_out_of, rows_of
 from pytest_npudump.request import KnownNames
@@ -170,9 +171,11 @@ def seen_by(golden: Record, run: Record, terms: Terms) -> tuple[Record, tuple[st
         return run, ()
     entries = left_out_of(golden, run.facts)
     if not entries and LEFT_OUT in entries_of(golden).values():
-        note = (
-            f"{golden.path.name}: {UNWRITTEN!r} applies only to the MindSpore version on a CPU that recorded "
-            f"it; all tensors of this run are compared"
+        note = said(
+            "{path}: {unwritten!r} applies only to the MindSpore version on a CPU that recorded "
+            "it; all tensors of this run are compared",
+            path=golden.path.name,
+            unwritten=UNWRITTEN,
         )
         return run, (note,)
     keys = [sanitised_key(key) for key in run.table.keys]
@@ -186,8 +189,8 @@ def seen_by(golden: Record, run: Record, terms: Terms) -> tuple[Record, tuple[st
     )
     tensors = [run.tensors[row] for row in rows] if run.tensors else ()
     names = first_of(key for key in entries if sanitised_key(key) in missing)
-    why = "as nothing wrote them when the golden was recorded"
-    note = f"{len(missing)} tensors are not judged, {why}: {names}"
+    why = said("as nothing wrote them when the golden was recorded")
+    note = said("{count} tensors are not judged, {why}: {names}", count=len(missing), why=why, names=names)
     return replace(run, table=table, tensors=tensors), (note,)
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_npudump.config.mindspore import COMMON_KEYS, E2E_KEYS, mindspore_warnings, validate
 from pytest_npudump.config.rule_table import one_of
-from pytest_npudump.errors import ConfigError
+from pytest_npudump.errors import ConfigError, joined
 from pytest_npudump.request import RunRequest, is_glob
 from pytest_npudump.scene import NO_WATCHER, SCENES
 
@@ -176,7 +176,7 @@ def check_request(
     """
     problems = [*_impossible(request), *_own_keys(request, version), *_device_problems(request, device)]
     if problems:
-        raise ConfigError("; ".join(problems))
+        raise ConfigError(joined("; ", problems))
     if SCENES[request.scene].data_dump is not None:
         settings = data_dump_settings(RunRequest(request, Path(path)), version=version)
         _check_settings(settings, device=device, version=version)

@@ -13,7 +13,7 @@ from pytest_npudump.compare.tolerances.numerics import AUTO
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import REFERENCE
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.errors import NpudumpError
+from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.explain.comparison import (
     LAYOUT,
     OVERFLOW,
@@ -276,15 +276,23 @@ class Reference:
         present = KnownNames((record.key.layer for record in records), sanitise)
         compared_ones = KnownNames(matching.compared | matching.given, sanitise)
         problems += [
-            f"layer {name!r}, named in the marker, has no counterpart in {self.path.name}: map it to the "
-            f"node whose output it has, in a YAML file with reference_map="
+            said(
+                "layer {name!r}, named in the marker, has no counterpart in {path}: map it to the "
+                "node whose output it has, in a YAML file with reference_map=",
+                name=name,
+                path=self.path.name,
+            )
             for name in request.layers
             if (present.called(name) or not is_glob(name)) and not compared_ones.called(name)
         ]
         own = replace(tolerances, rules=self.tolerances.rules)
         problems += [
-            f"tolerance rule {rule.describe()} of the marker matches nothing that was compared with "
-            f"{self.path.name}; correct its layer, op_type, dtype or statistic, or remove it"
+            said(
+                "tolerance rule {describe} of the marker matches nothing that was compared with "
+                "{path}; correct its layer, op_type, dtype or statistic, or remove it",
+                describe=rule.describe(),
+                path=self.path.name,
+            )
             for rule in own.unmatched(told_by_both(comparison)[1])
             if rule.source == MARKER_RULES and rule.against == REFERENCE
         ]

@@ -16,7 +16,7 @@ from hashlib import blake2b, sha256
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.errors import GoldenError, GoldenMissingError, MisplacedTensorsError
+from pytest_npudump.errors import GoldenError, GoldenMissingError, MisplacedTensorsError, said
 from pytest_npudump.golden.tensors import read_metadata, save_tensors, tensors_digest
 from pytest_npudump.record.noise import CALIBRATION
 from pytest_npudump.record.record import EDGES, Record, rows_of
@@ -299,8 +299,11 @@ class Recording:
                 if self._counts(target):
                     return
                 raise GoldenError(
-                    f"{self.path}: what was recorded is not there any more: another run has recorded the "
-                    f"golden meanwhile, or removed its files; approve again, with one run at a time"
+                    said(
+                        "{path}: what was recorded is not there any more: another run has recorded the "
+                        "golden meanwhile, or removed its files; approve again, with one run at a time",
+                        path=self.path,
+                    )
                 )
             if self.tensors:
                 refuse_others(target)
@@ -585,7 +588,9 @@ def refuse_change(target: Path, replacing: str | None) -> None:
         return
     found = content_digest(_read(target)) if is_there(target) else ""
     if found != replacing:
-        raise GoldenError(f"{target}: was written meanwhile: it is as it is; look again at what differs")
+        raise GoldenError(
+            said("{target}: was written meanwhile: it is as it is; look again at what differs", target=target)
+        )
 
 
 def _holds(path: Path, content: bytes) -> bool:
@@ -602,7 +607,13 @@ def refuse_others(target: Path) -> None:
         GoldenError: there is something else than a file at ``target``.
     """
     if kind := _kind(target):
-        raise GoldenError(f"{target}: cannot be written: it is {kind}; move it elsewhere and approve again")
+        raise GoldenError(
+            said(
+                "{target}: cannot be written: it is {kind}; move it elsewhere and approve again",
+                target=target,
+                kind=kind,
+            )
+        )
 
 
 def _kind(path: Path) -> str:
@@ -624,11 +635,20 @@ def _read(path: Path) -> bytes:
             content = file.read(LARGEST + 1)
     except FileNotFoundError:
         raise GoldenMissingError(
-            f"{path}: the golden file does not exist; look at the values with --npudump-update-golden, which "
-            f"writes it, and commit it"
+            said(
+                "{path}: the golden file does not exist; look at the values with "
+                "--npudump-update-golden, which writes it, and commit it",
+                path=path,
+            )
         ) from None
     except OSError as error:
-        raise GoldenError(f"{path}: the golden file cannot be read: {error.strerror or error}") from error
+        raise GoldenError(
+            said(
+                "{path}: the golden file cannot be read: {strerror}",
+                path=path,
+                strerror=error.strerror or error,
+            )
+        ) from error
     if len(content) > LARGEST:
         raise GoldenError(f"{path}: more than {LARGEST} bytes, which is no golden file of ours")
     return content

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.cann import installed_cann, installed_driver
-from pytest_npudump.errors import GoldenError
+from pytest_npudump.errors import GoldenError, joined, said
 from pytest_npudump.golden.origin import Stamp, installed, processor, revision, stamped
 from pytest_npudump.golden.store import (
     KEY,
@@ -126,7 +126,9 @@ def choose(common: Record, facts: Mapping[str, str]) -> Choice:
     fitting = [name for name, asked in found.items() if asked.items() <= dict(facts).items()]
     own = _words({name: facts.get(name, "unknown") for name in FACTS})
     if not fitting:
-        told = "; ".join(f"{name}: {_words(asked)}" for name, asked in found.items())
+        told = joined(
+            "; ", (said("{name}: {words}", name=name, words=_words(asked)) for name, asked in found.items())
+        )
         asked_by = {fact: facts.get(fact, "unknown") for asked in found.values() for fact in asked}
         recorded = {fact: str(common.producer.get(fact, "unknown")) for fact in asked_by}
         foreign = "" if recorded == asked_by else f"of {_words(recorded)}, and this run of {_words(asked_by)}"
@@ -517,16 +519,28 @@ def foreign(golden: Record, test: str, facts: Mapping[str, str]) -> tuple[str, .
     found = []
     if golden.test != test:
         found.append(
-            f"{golden.path} is the golden of {golden.test!r}, this test is {test!r}: if it has a new name "
-            f"correct the file's key 'test', else {way_out}"
+            said(
+                "{path} is the golden of {golden_test!r}, this test is {test!r}: if it has a new "
+                "name correct the file's key 'test', else {way_out}",
+                path=golden.path,
+                golden_test=golden.test,
+                test=test,
+                way_out=way_out,
+            )
         )
     for name in ASKED:
         asked = facts.get(name, "")
         recorded = golden.producer.get(name, asked)
         if recorded != asked:
             found.append(
-                f"{golden.path} was recorded with {name} {recorded!r}, this test asks for {asked!r}: "
-                f"{way_out}"
+                said(
+                    "{path} was recorded with {name} {recorded!r}, this test asks for {asked!r}: {way_out}",
+                    path=golden.path,
+                    name=name,
+                    recorded=recorded,
+                    asked=asked,
+                    way_out=way_out,
+                )
             )
     return tuple(found)
 
@@ -534,7 +548,7 @@ def foreign(golden: Record, test: str, facts: Mapping[str, str]) -> tuple[str, .
 def unsaid(golden: Record) -> tuple[str, ...]:
     """Return a note on facts that a golden does not tell, and which are taken to be the run's."""
     names = " and ".join(name for name in ASKED if name not in golden.producer)
-    return (f"the golden does not say which {names} it was recorded with",) if names else ()
+    return (said("the golden does not say which {names} it was recorded with", names=names),) if names else ()
 
 
 _EMULATOR = "emulator"

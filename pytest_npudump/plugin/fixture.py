@@ -13,7 +13,7 @@ import numpy as np
 
 from pytest_npudump.config.cann import collecting_words
 from pytest_npudump.dump.selection import select_layers
-from pytest_npudump.errors import EmptyDumpError, NpudumpError, OperatorMismatchError, RequestError
+from pytest_npudump.errors import EmptyDumpError, NpudumpError, OperatorMismatchError, RequestError, said
 from pytest_npudump.regression.scenes.check_op import Question, arrays_of, check_operator
 from pytest_npudump.report.scenes import wrong_text
 from pytest_npudump.runtime.placed_config import placed
@@ -188,7 +188,7 @@ class NpuDump:
         test = self._test
         if test.case.reference is None:
             raise RequestError(
-                "npu_dump.reference_inputs(): the marker names no reference: add reference='model.onnx'"
+                said("npu_dump.reference_inputs(): the marker names no reference: add reference='model.onnx'")
             )
         test.case.reference.inputs.give(inputs, test.attempt.part)
 
@@ -247,8 +247,12 @@ class NpuDump:
         case = self._test.case
         if case.request.scene != "check_op":
             raise RequestError(
-                f"check_op({operator!r}) needs @pytest.mark.npu_dump(scene='check_op'), and this test has "
-                f"scene={case.request.scene!r}"
+                said(
+                    "check_op({operator!r}) needs @pytest.mark.npu_dump(scene='check_op'), and this test "
+                    "has scene={scene!r}",
+                    operator=operator,
+                    scene=case.request.scene,
+                )
             )
         if call is not None and attributes:
             raise RequestError(
@@ -343,9 +347,13 @@ class NpuDump:
         runtime = self._test.case.runtime
         if runtime.config_name != "acl.json":
             raise RequestError(
-                f"npu_dump.{call}: hands an acl.json on, and the runtime {runtime.name} has none; choose "
-                f"another with --npudump-runtime (a MindSpore program that the test starts itself inherits "
-                f"MINDSPORE_DUMP_CONFIG and dumps)"
+                said(
+                    "npu_dump.{call}: hands an acl.json on, and the runtime {runtime} has none; choose "
+                    "another with --npudump-runtime (a MindSpore program that the test starts itself "
+                    "inherits MINDSPORE_DUMP_CONFIG and dumps)",
+                    call=call,
+                    runtime=runtime.name,
+                )
             )
 
     @contextmanager
@@ -379,6 +387,9 @@ class NpuDump:
 def without_marker(nodeid: str) -> RequestError:
     """Return the error for a test that asks for the fixture and has no marker."""
     return RequestError(
-        f"{nodeid} uses the fixture npu_dump without the marker: add @pytest.mark.npu_dump (its arguments "
-        f"say what is dumped; none means every layer)"
+        said(
+            "{nodeid} uses the fixture npu_dump without the marker: add @pytest.mark.npu_dump "
+            "(its arguments say what is dumped; none means every layer)",
+            nodeid=nodeid,
+        )
     )

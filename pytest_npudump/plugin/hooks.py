@@ -29,9 +29,9 @@ SETTINGS = pytest.StashKey[Settings]()
 _SAID = pytest.StashKey[bool]()
 """Whether the report of a test's body, where it came to that, tells of a marker that came too late."""
 _APPROVES = {
-    ALL: "what the layers say now is written into the golden files, and not compared with them",
-    FAILED: "where a test differs from its golden, what the layers say now is written into it",
-    NEW: "where a test has no golden, one is written; all others are compared with theirs",
+    ALL: said("what the layers say now is written into the golden files, and not compared with them"),
+    FAILED: said("where a test differs from its golden, what the layers say now is written into it"),
+    NEW: said("where a test has no golden, one is written; all others are compared with theirs"),
 }
 """What a run does, by the mode of ``--npudump-update-golden``."""
 _RUNNER = "npudump-runner"
@@ -59,8 +59,12 @@ def pytest_configure(config: pytest.Config) -> None:
         if config.pluginmanager.is_blocked(name):
             raise usage_error(
                 config,
-                f"npudump: -p no:{name} blocks a part of the plugin without which marked tests are not "
-                f"compared, or not reported; leave it out. To do without the plugin use -p no:npudump",
+                said(
+                    "npudump: -p no:{name} blocks a part of the plugin without which marked tests are "
+                    "not compared, or not reported; leave it out. To do without the plugin use -p "
+                    "no:npudump",
+                    name=name,
+                ),
             )
     try:
         config.stash[SETTINGS] = settings = settings_of(config)
@@ -69,25 +73,33 @@ def pytest_configure(config: pytest.Config) -> None:
             config.pluginmanager.register(reporter, _REPORTER)
         register_features(config, settings, EARLY)
     except NpudumpError as error:
-        raise usage_error(config, f"npudump: {error}") from None
+        raise usage_error(config, said("npudump: {error}", error=str(error))) from None
     if settings.approves and not settings.allow_update_in_ci and (variable := ci_variable()):
         raise usage_error(
             config,
-            f"npudump: {settings.approval_flag} is refused because the variable {variable} is set: a gate "
-            "must not approve what it checks. Update on a developer's machine and commit the diff; to update "
-            "in CI on purpose add --npudump-allow-update-in-ci",
+            said(
+                "npudump: {approval_flag} is refused because the variable {variable} is set: a gate "
+                "must not approve what it checks. Update on a developer's machine and commit the "
+                "diff; to update in CI on purpose add --npudump-allow-update-in-ci",
+                approval_flag=settings.approval_flag,
+                variable=variable,
+            ),
         )
     if settings.reason and not settings.update_golden:
         raise usage_error(
             config,
-            "npudump: --npudump-reason is of an update, and this run makes none: "
-            "give --npudump-update-golden",
+            said(
+                "npudump: --npudump-reason is of an update, and this run makes none: give "
+                "--npudump-update-golden"
+            ),
         )
     if settings.approves and config.getoption("dist", "no") == "each":
         raise usage_error(
             config,
-            "npudump: --dist=each runs a test in every worker, and an update writes one golden of it: "
-            "leave out what approves, or --dist",
+            said(
+                "npudump: --dist=each runs a test in every worker, and an update writes one golden "
+                "of it: leave out what approves, or --dist"
+            ),
         )
     if "zh" in {
         settings.lang,
@@ -110,11 +122,17 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     from pytest_npudump.language.translation import speaking, spoken  # noqa: PLC0415 - only where it approves
 
     if settings.update_golden:
-        line = f"npudump: THIS RUN APPROVES ({settings.approval_flag}): {_APPROVES[settings.update_golden]}"
+        line = said(
+            "npudump: THIS RUN APPROVES ({approval_flag}): {approves}",
+            approval_flag=settings.approval_flag,
+            approves=_APPROVES[settings.update_golden],
+        )
     else:
-        line = (
-            f"npudump: THIS RUN CALIBRATES ({settings.approval_flag}={settings.calibrate}): by how much the "
-            f"layers of passing tests vary is written into their golden files as a tolerance"
+        line = said(
+            "npudump: THIS RUN CALIBRATES ({approval_flag}={calibrate}): by how much the layers "
+            "of passing tests vary is written into their golden files as a tolerance",
+            approval_flag=settings.approval_flag,
+            calibrate=settings.calibrate,
         )
     with speaking(settings.lang):
         return spoken(line)
@@ -129,7 +147,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         try:
             require(settings.runtime)
         except NpudumpError as error:
-            raise usage_error(session.config, f"npudump: {error}") from None
+            raise usage_error(session.config, said("npudump: {error}", error=str(error))) from None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -152,7 +170,10 @@ def pytest_make_collect_report(
         _bring_in_runner(collector.config)
     elif report.failed and "No module named 'acl'" in str(report.longrepr):
         report.sections.append(
-            ("npudump", "on a machine without an NPU, --npudump-runtime=emulator provides the module acl")
+            (
+                "npudump",
+                said("on a machine without an NPU, --npudump-runtime=emulator provides the module acl"),
+            )
         )
     return report
 
@@ -171,13 +192,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     number_items(session, marked)
     for item, problem in _bring_in_runner(session.config).shared_goldens(marked):
         if not hasattr(session.config, "workerinput"):
-            raise usage_error(session.config, f"npu_dump: {problem}")
+            raise usage_error(session.config, said("npu_dump: {problem}", problem=problem))
         _refuse(item, problem)
 
 
 def _refuse(item: pytest.Item, problem: str) -> None:
     """Report an error of the collection: an exception in a worker of xdist would end in an internal one."""
-    report = pytest.CollectReport(item.nodeid, "failed", f"npu_dump: {problem}", [])
+    report = pytest.CollectReport(item.nodeid, "failed", said("npu_dump: {problem}", problem=problem), [])
     item.ihook.pytest_collectreport(report=report)
 
 
@@ -229,7 +250,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     text = late_marker(item)
     item.stash[_SAID] = bool(text)
     if text:
-        pytest.fail(f"npudump: {text}", pytrace=False)
+        pytest.fail(said("npudump: {text}", text=text), pytrace=False)
     return result
 
 
@@ -238,7 +259,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
     """Fail a test that was marked behind its body; what its body's phase has said is not said again."""
     result = yield
     if item.stash.get(_SAID, None) is False and (text := late_marker(item)):
-        pytest.fail(f"npudump: {text}", pytrace=False)
+        pytest.fail(said("npudump: {text}", text=text), pytrace=False)
     return result
 
 
@@ -259,7 +280,7 @@ def _bring_in_features(config: pytest.Config) -> None:
         try:
             register_features(config, config.stash[SETTINGS], LATE)
         except NpudumpError as error:
-            raise usage_error(config, f"npudump: {error}") from None
+            raise usage_error(config, said("npudump: {error}", error=str(error))) from None
 
 
 @pytest.fixture
@@ -270,7 +291,7 @@ def npu_dump(request: pytest.FixtureRequest) -> NpuDump:
     runner: Any = request.config.pluginmanager.get_plugin(_RUNNER)
     if runner is None or not is_marked(request.node):
         text = late_marker(request.node) or without_marker(request.node.nodeid)
-        pytest.fail(f"npudump: {text}", pytrace=False)
+        pytest.fail(said("npudump: {text}", text=text), pytrace=False)
     fixture: NpuDump = runner.fixture_for(request.node)
     return fixture
 
@@ -283,4 +304,4 @@ def npu_device(request: pytest.FixtureRequest) -> int:
     try:
         return own_device(request.config.stash[SETTINGS])
     except NpudumpError as error:
-        pytest.fail(f"npudump: {error}", pytrace=False)
+        pytest.fail(said("npudump: {error}", error=str(error)), pytrace=False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.errors import RequestError
+from pytest_npudump.errors import RequestError, said
 from pytest_npudump.plugin.features import feature_options
 from pytest_npudump.settings import OPTIONS, Option, Settings, settings_from
 
@@ -50,7 +50,7 @@ def add_options(parser: pytest.Parser) -> None:
     for option in all_options():
         if not option.standing:
             _add_approving(group, option)
-            words = f"refused: {option.flag} is for the command line only"
+            words = said("refused: {flag} is for the command line only", flag=option.flag)
             how: dict[str, Any] = {"type": "string" if option.metavar or option.modes else "bool"}
             parser.addini(option.dest, words, default=None, **how)
             continue
@@ -114,8 +114,8 @@ def usage_error(config: pytest.Config, text: str) -> pytest.UsageError:
 def _refuse_standing(config: pytest.Config) -> None:
     """Refuse to approve by anything that stands for runs to come."""
     everywhere = {
-        "addopts of pytest's configuration file": config.getini("addopts"),
-        "the variable PYTEST_ADDOPTS": shlex.split(os.environ.get("PYTEST_ADDOPTS", "")),
+        said("addopts of pytest's configuration file"): config.getini("addopts"),
+        said("the variable PYTEST_ADDOPTS"): shlex.split(os.environ.get("PYTEST_ADDOPTS", "")),
     }
     for option in OPTIONS:
         if option.standing:
@@ -128,12 +128,16 @@ def _refuse_standing(config: pytest.Config) -> None:
         # Where the key is absent, pytest 7 answers with an empty list.
         found = config.getini(option.dest)
         if isinstance(found, bool) or ((option.metavar or option.modes) and found):
-            places.append(f"ini key {option.dest}")
+            places.append(said("ini key {dest}", dest=option.dest))
         if places:
             raise RequestError(
-                f"{places[0]}: approving is never a standing setting: every plain 'pytest' would rewrite the "
-                f"goldens it is to check, and pass. Remove it there, and give {option.flag} on the command "
-                f"line of the one run that approves"
+                said(
+                    "{places}: approving is never a standing setting: every plain 'pytest' would rewrite "
+                    "the goldens it is to check, and pass. Remove it there, and give {flag} on the "
+                    "command line of the one run that approves",
+                    places=places[0],
+                    flag=option.flag,
+                )
             )
 
 
@@ -157,5 +161,12 @@ def _resolve(option: Option, config: pytest.Config) -> Any:
     choices = _choices(option)
     if choices and value not in choices:
         allowed = ", ".join(choices)
-        raise RequestError(f"ini key {option.dest} is {value!r}, expected one of {allowed}")
+        raise RequestError(
+            said(
+                "ini key {dest} is {value!r}, expected one of {allowed}",
+                dest=option.dest,
+                value=value,
+                allowed=allowed,
+            )
+        )
     return value

@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_npudump.errors import said
 from pytest_npudump.golden.path import golden_path
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.marker.identity import Identity, are_one_case
@@ -118,8 +119,11 @@ def shared_goldens(items: Iterable[pytest.Item], paths: Paths) -> Iterator[tuple
         other = owners.setdefault(path, item)
         same = str(Identity.of(item)) == str(Identity.of(other)) and are_one_case(other, item)
         if not same:
-            problem = (
-                f"{other.nodeid} and {item.nodeid} would share the golden {path}: give each a name, or its "
-                f"parameters an id, of its own"
+            problem = said(
+                "{other_nodeid} and {item_nodeid} would share the golden {path}: give each a name, "
+                "or its parameters an id, of its own",
+                other_nodeid=other.nodeid,
+                item_nodeid=item.nodeid,
+                path=path,
             )
             yield item, problem

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.errors import NpudumpError
+from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.language.text import inert
 from pytest_npudump.language.translation import speaking, spoken
 from pytest_npudump.plugin import _compat
@@ -99,8 +99,11 @@ class Runner:
             return []
         selects = self._settings.runtime == "mindspore"  # by expressions, where CANN takes names
         globs = 0 if selects else sum(any(map(is_glob, request_of(item).layers)) for item in marked)
-        tests = f"{globs} of {len(marked)} marked tests"
-        slow = f"npudump: layers named by glob in {tests}; CANN takes names: there all layers are dumped"
+        tests = said("{globs} of {count} marked tests", globs=globs, count=len(marked))
+        slow = said(
+            "npudump: layers named by glob in {tests}; CANN takes names: there all layers are dumped",
+            tests=tests,
+        )
         with speaking(self._settings.lang):
             return [*map(spoken, (self.runtime.announcement(), *([slow] if globs else [])))]
 
@@ -178,7 +181,9 @@ class Runner:
             if not only_setup(item):
                 item.stash[TEST].start()
         except NpudumpError as error:
-            raise pytest.fail.Exception(inert(f"npudump: {error}"), pytrace=False) from None
+            raise pytest.fail.Exception(
+                inert(said("npudump: {error}", error=str(error))), pytrace=False
+            ) from None
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
@@ -204,8 +209,11 @@ class Runner:
             body_failed(item, test)
             return result
         if failed := failed_parts(item):
-            body_failed(item, test, words=f"{failed} of its subtests did not pass")
-            words = f"npudump: {failed} subtests did not pass: nothing was compared and nothing recorded"
+            body_failed(item, test, words=said("{failed} of its subtests did not pass", failed=failed))
+            words = said(
+                "npudump: {failed} subtests did not pass: nothing was compared and nothing recorded",
+                failed=failed,
+            )
             raise pytest.fail.Exception(words, pytrace=False)
         finish(item, test)
         conclude(item, test)

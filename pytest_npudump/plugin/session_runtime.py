@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.errors import NpudumpError
+from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.plugin.marker.item import request_of
 from pytest_npudump.plugin.marker.marks import is_marked
 from pytest_npudump.ranks.rank import current_rank
@@ -63,11 +63,11 @@ class SessionRuntime:
         """Return the line of the session's header."""
         try:
             if why := self.why_skipped():
-                return f"npudump: marked tests are skipped: {why}"
+                return said("npudump: marked tests are skipped: {why}", why=why)
             choice = self.chosen()
         except NpudumpError as error:
-            return f"npudump: no runtime: {error}"
-        return f"npudump: runtime {choice.name} ({choice.why})"
+            return said("npudump: no runtime: {error}", error=str(error))
+        return said("npudump: runtime {choice} ({why})", choice=choice.name, why=choice.why)
 
     def close(self) -> None:
         """Give the device back."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.judge import judge_tables
+from pytest_npudump.errors import said
 from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
@@ -166,15 +167,19 @@ def differing(name: str, first: str, table: StatsTable, other: StatsTable, toler
     comparison = judge_tables(table, other, tolerances)
     if comparison.first is None:
         return ""
-    return (
-        f"{name} differs from {first} in {comparison.first.key} ({len(comparison.failing)} tensors); give "
-        f"each rank a golden of its own with ranks='each'"
+    return said(
+        "{name} differs from {first} in {key} ({count} tensors); give each rank a golden of "
+        "its own with ranks='each'",
+        name=name,
+        first=first,
+        key=comparison.first.key,
+        count=len(comparison.failing),
     )
 
 
 def nothing_recorded(why: str) -> str:
     """Return the problem of a shared golden that is not recorded."""
-    return f"nothing was recorded: ranks='same', and {why}"
+    return said("nothing was recorded: ranks='same', and {why}", why=why)
 
 
 def _show(exchange: Exchange, test: str, table: StatsTable) -> None:
@@ -250,7 +255,7 @@ def _differing(told: Mapping[int, Mapping[str, str]], size: int) -> Iterator[str
     tests = dict.fromkeys(test for failures in told.values() for test, words in failures.items() if words)
     for test in list(tests)[:_TESTS]:
         bad = [(number, found[test]) for number, found in sorted(told.items()) if found.get(test)]
-        words = first_of((f"{number} ({what})" for number, what in bad), _FEW)
+        words = first_of((said("{number} ({what})", number=number, what=what) for number, what in bad), _FEW)
         yield _("{test} fails on {count} of {size} ranks: {words}").format(
             test=test, count=len(bad), size=size, words=words
         )

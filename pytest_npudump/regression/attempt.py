@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump, TensorRecord
-from pytest_npudump.errors import ConfigError, RequestError
+from pytest_npudump.errors import ConfigError, RequestError, said
 from pytest_npudump.record.run_folder import dump_folder
 from pytest_npudump.request import RunRequest
 
@@ -195,11 +195,21 @@ class Attempt:
             RequestError: ``name`` is not one, or was used before, or another capture has not ended.
         """
         if not _CAPTURE_NAME.match(name) or name.startswith(_AFTER):
-            raise RequestError(f"capture({name!r}): expected up to 64 letters, digits, '-' and '_'")
+            raise RequestError(
+                said("capture({name!r}): expected up to 64 letters, digits, '-' and '_'", name=name)
+            )
         if name in self._parts:
-            raise RequestError(f"capture({name!r}): this test has a capture of that name already")
+            raise RequestError(
+                said("capture({name!r}): this test has a capture of that name already", name=name)
+            )
         if self._capture:
-            raise RequestError(f"capture({name!r}): inside capture({self._capture!r}), end that one first")
+            raise RequestError(
+                said(
+                    "capture({name!r}): inside capture({capture!r}), end that one first",
+                    name=name,
+                    capture=self._capture,
+                )
+            )
         directory = self._switch(runtime, name)
         self._capture = name
         try:
@@ -255,8 +265,12 @@ def _prepared(directory: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ConfigError(
-            f"{directory}: the dump cannot be prepared: {error.strerror or error}; free space there, or "
-            f"choose another folder with --npudump-dump-dir"
+            said(
+                "{directory}: the dump cannot be prepared: {strerror}; free space there, or choose "
+                "another folder with --npudump-dump-dir",
+                directory=directory,
+                strerror=error.strerror or error,
+            )
         ) from error
 
 

@@ -18,7 +18,7 @@ from pytest_npudump.compare.stats.unjudged import blind_keys, describe_blind
 from pytest_npudump.compare.stats.verdict import EXTRA, GRAPH_INPUT
 from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, StatsTable, sanitised_key
-from pytest_npudump.errors import DumpError, GoldenError
+from pytest_npudump.errors import DumpError, GoldenError, joined
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, PLAIN, THREADS, Variation
 from pytest_npudump.record.noise import CALIBRATION, FACTOR, LARGEST_FACTOR, MEASURABLE
@@ -206,7 +206,7 @@ def _table(case: Case, first: Result, attempt: Attempt, golden: Record | None) -
         raise DumpError(f"not all that it ran is in its dump: {'; '.join(undumped)}")
     dump = without_unwritten(case, collect(case, attempt, golden), golden)
     if problems := unreadable(dump):
-        raise DumpError("; ".join(problems))
+        raise DumpError(joined("; ", problems))
     if first.part:
         dump = by_rank(dump).get(first.part, dump)
     table = StatsTable.from_records(dump.records)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.config.acl_json import dump_section, request_warnings
 from pytest_npudump.config.cann import collecting_words, rules_version, soc_notes
 from pytest_npudump.dump.selection import layers_meant
+from pytest_npudump.errors import joined, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.request import RunRequest
 
@@ -34,9 +35,12 @@ def full_words(directory: Path) -> str:
         return ""
     if free >= LITTLE:
         return ""
-    return (
-        f"the file system of {directory} is full ({free} bytes are free), so that a dump there may "
-        f"be incomplete: free space, or choose another folder with --npudump-dump-dir"
+    return said(
+        "the file system of {directory} is full ({free} bytes are free), so that a dump "
+        "there may be incomplete: free space, or choose another folder with "
+        "--npudump-dump-dir",
+        directory=directory,
+        free=free,
     )
 
 
@@ -45,12 +49,12 @@ def what_ran(activity: Activity) -> str:
     names = ", ".join(dict.fromkeys(path.name for path in activity.models))
     loaded = ""
     if names:
-        times = {0: "no execution of it ended well", 1: "ran once"}
-        run = times.get(activity.executions, f"ran {activity.executions} times")
-        loaded = f"{names} was loaded under the dump, and {run}"
+        times = {0: said("no execution of it ended well"), 1: said("ran once")}
+        run = times.get(activity.executions, said("ran {executions} times", executions=activity.executions))
+        loaded = said("{names} was loaded under the dump, and {run}", names=names, run=run)
     programs = f"{' and '.join(activity.programs)} ran" if activity.programs else ""
     evidence = activity.evidence
-    return "; ".join(filter(None, (loaded, programs, *evidence.shown, *evidence.failed)))
+    return joined("; ", filter(None, (loaded, programs, *evidence.shown, *evidence.failed)))
 
 
 def explain_empty(request: DumpRequest, activity: Activity, dump_path: Path, seen: str) -> str:
@@ -67,8 +71,10 @@ def explain_empty(request: DumpRequest, activity: Activity, dump_path: Path, see
     detail = f" ({seen})" if seen and "holds no" not in seen else ""
     cause = next(_causes(request, activity, dump_path))
     if activity.evidence.others and not (activity.executions or activity.released):
-        cause = f"{beside_words(activity.evidence.others)}; {cause}"
-    return f"the dump holds nothing{detail}: {cause}"
+        cause = said(
+            "{beside_words}; {cause}", beside_words=beside_words(activity.evidence.others), cause=cause
+        )
+    return said("the dump holds nothing{detail}: {cause}", detail=detail, cause=cause)
 
 
 def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterator[str]:
@@ -80,42 +86,55 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
         yield activity.likely_cause
     if activity.released:
         yield (
-            "the test took npu_dump.config_path, so it has to switch the dump on itself before its model is "
-            "loaded: acl.init(path), or acl.mdl.init_dump() and acl.mdl.set_dump(path); check what they say"
+            said(
+                "the test took npu_dump.config_path, so it has to switch the dump on itself before "
+                "its model is loaded: acl.init(path), or acl.mdl.init_dump() and "
+                "acl.mdl.set_dump(path); check what they say"
+            )
         )
     evidence = activity.evidence
     if evidence.missing and not (activity.executions or evidence.shown):
         yield (
-            f"{'; '.join(evidence.missing)}: load it inside the test, or the capture that runs it, or in a "
-            f"function-scoped fixture"
+            said(
+                "{missing}: load it inside the test, or the capture that runs it, or in a "
+                "function-scoped fixture",
+                missing=joined("; ", evidence.missing),
+            )
         )
     if not activity.initialised:
         yield (
-            "ACL was never initialised while the dump was on; load the model inside the test or in a "
-            "function-scoped fixture, with npu_dump.load_model() or after acl.init()"
+            said(
+                "ACL was never initialised while the dump was on; load the model inside the test or "
+                "in a function-scoped fixture, with npu_dump.load_model() or after acl.init()"
+            )
         )
     if request.scene == "op":
         yield (
-            "either no single operator ran through acl.op while the dump was on, or CANN wrote nothing of "
-            f"those that did{_or_filtered(request)}"
+            said(
+                "either no single operator ran through acl.op while the dump was on, or CANN wrote "
+                "nothing of those that did{or_filtered}",
+                or_filtered=_or_filtered(request),
+            )
         )
     if not activity.models:
-        yield (
-            "no model was loaded through npu_dump.load_model() while the dump was on; a model loaded "
-            "earlier (in a module or session fixture, or at import) is not dumped by CANN: load it inside "
-            "the test or in a function-scoped fixture"
-        ) + _or_filtered(request)
+        yield said(
+            "no model was loaded through npu_dump.load_model() while the dump was on; a model "
+            "loaded earlier (in a module or session fixture, or at import) is not dumped by "
+            "CANN: load it inside the test or in a function-scoped fixture{or_filtered}",
+            or_filtered=_or_filtered(request),
+        )
     if not activity.executions:
         names = ", ".join(path.name for path in activity.models)
-        yield f"{names} was loaded but never run to its end"
+        yield said("{names} was loaded but never run to its end", names=names)
     yield _filtered(request)
 
 
 def beside_words(others: Iterable[str]) -> str:
     """Say that processes ran beside the test's own, of whose models the dump need not have anything."""
-    return (
-        f"other processes ran during the test ({first_of(sorted(others))}): a model that runs there is "
-        f"dumped only if the dump is on there, as with npu_dump.run()"
+    return said(
+        "other processes ran during the test ({others}): a model that runs there is dumped "
+        "only if the dump is on there, as with npu_dump.run()",
+        others=first_of(sorted(others)),
     )
 
 
@@ -126,60 +145,80 @@ def _inside_words(request: DumpRequest, inside: Mapping[str, Sequence[tuple[str,
         types = [kind for name, kind in held if not request.layers or name in wanted]
         if types:
             kinds = ", ".join(dict.fromkeys(types))
-            yield f"not dumped by the emulator: {len(types)} of the operators of {model}, inside {kinds}"
+            yield said(
+                "not dumped by the emulator: {count} of the operators of {model}, inside {kinds}",
+                count=len(types),
+                model=model,
+                kinds=kinds,
+            )
 
 
 def _surroundings(dump_path: Path) -> Iterator[str]:
     if full := full_words(dump_path):
         yield full
     if not dump_path.is_dir() or not os.access(dump_path, os.W_OK):
-        yield f"its directory {dump_path} is gone or cannot be written; the test must leave it alone"
+        yield said(
+            "its directory {dump_path} is gone or cannot be written; the test must leave it alone",
+            dump_path=dump_path,
+        )
     if refused := collecting_words(os.environ):
         yield refused
 
 
 def _by_program(request: DumpRequest, activity: Activity, dump_path: Path) -> str:
     if activity.evidence.unfinished:
-        gaps = "; ".join(activity.evidence.gaps)
-        return f"{gaps}; what {' and '.join(activity.programs)} printed is in {dump_path.parent}"
-    known = "; ".join([*activity.evidence.missing, *activity.evidence.shown])
-    return (
-        f"{' and '.join(activity.programs)} ran and dumped nothing: {f'{known}; ' if known else ''}it has to "
-        f"hand that acl.json to aclInit, or to aclmdlSetDump behind aclmdlInitDump, before it loads its "
-        f"model, and to run the model; its output is in {dump_path.parent}"
-    ) + _or_filtered(request)
+        gaps = joined("; ", activity.evidence.gaps)
+        return said(
+            "{gaps}; what {programs} printed is in {parent}",
+            gaps=gaps,
+            programs=" and ".join(activity.programs),
+            parent=dump_path.parent,
+        )
+    known = joined("; ", [*activity.evidence.missing, *activity.evidence.shown])
+    return said(
+        "{programs} ran and dumped nothing: {value}it has to hand that acl.json to aclInit, "
+        "or to aclmdlSetDump behind aclmdlInitDump, before it loads its model, and to run "
+        "the model; its output is in {parent}{or_filtered}",
+        programs=" and ".join(activity.programs),
+        value=said("{known}; ", known=known) if known else "",
+        parent=dump_path.parent,
+        or_filtered=_or_filtered(request),
+    )
 
 
 def _or_filtered(request: DumpRequest) -> str:
     filters = _filters(request)
-    return f"; or a filter matched nothing: {filters}" if filters else ""
+    return said("; or a filter matched nothing: {filters}", filters=filters) if filters else ""
 
 
 def _filters(request: DumpRequest) -> str:
     filters = []
     if request.layers:
         filters.append(
-            f"layers={list(request.layers)} (CANN takes exact operator names, as in the model, and "
-            f"dumps nothing for names it does not know)"
+            said(
+                "layers={layers} (CANN takes exact operator names, as in the model, and dumps "
+                "nothing for names it does not know)",
+                layers=list(request.layers),
+            )
         )
     if request.dump_step:
-        filters.append(f"dump_step={request.dump_step!r} (steps count from 0)")
+        filters.append(said("dump_step={dump_step!r} (steps count from 0)", dump_step=request.dump_step))
     if request.model_name:
         filters.append(f"model_name={request.model_name!r}")
     if request.optype_blacklist or request.opname_blacklist or request.opname_range:
-        filters.append("the blacklists or opname_range")
+        filters.append(said("the blacklists or opname_range"))
     if request.dump_level == "kernel":
-        filters.append("dump_level='kernel' (it switches the dump of models and of acl.op off)")
-    return "; ".join(filters)
+        filters.append(said("dump_level='kernel' (it switches the dump of models and of acl.op off)"))
+    return joined("; ", filters)
 
 
 def _filtered(request: DumpRequest) -> str:
     filters = _filters(request)
     if filters:
-        return f"most likely a filter matched nothing: {filters}"
-    return (
-        "the runtime reported no error; on a device look into the CANN log (ASCEND_GLOBAL_LOG_LEVEL=1) for "
-        "a dump configuration that GE refused"
+        return said("most likely a filter matched nothing: {filters}", filters=filters)
+    return said(
+        "the runtime reported no error; on a device look into the CANN log "
+        "(ASCEND_GLOBAL_LOG_LEVEL=1) for a dump configuration that GE refused"
     )
 
 
@@ -210,7 +249,11 @@ def ran_under_dump(activity: Activity) -> bool:
 def not_dumped(activity: Activity) -> str:
     """Say what ran in the test without the dump; "" where nothing is known to have."""
     gaps = activity.evidence.gaps
-    return f"not all that ran in the test was under the dump: {'; '.join(gaps)}" if gaps else ""
+    return (
+        said("not all that ran in the test was under the dump: {gaps}", gaps=joined("; ", gaps))
+        if gaps
+        else ""
+    )
 
 
 def why_unshown(case: Case, attempt: Attempt) -> str:
@@ -219,4 +262,4 @@ def why_unshown(case: Case, attempt: Attempt) -> str:
     if activity.evidence.gaps and (activity.executions or activity.evidence.shown):
         return not_dumped(activity)
     why = explain_empty(case.request, activity, attempt.dump_path, "")
-    return f"nothing shows that a model ran under the dump: {why}"
+    return said("nothing shows that a model ran under the dump: {why}", why=why)

@@ -14,7 +14,7 @@ from pytest_npudump.compare.judge import seen_by
 from pytest_npudump.compare.stats.alignment import under_golden_keys
 from pytest_npudump.compare.stats.verdict import EXTRA
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.errors import DumpError, GoldenError
+from pytest_npudump.errors import DumpError, GoldenError, said
 from pytest_npudump.golden.variants import names_variants, not_calibrated
 from pytest_npudump.golden.variants import not_recorded as why_not_recorded
 from pytest_npudump.onnxmodels.graph import drawing_words
@@ -129,7 +129,10 @@ def _judge_ranks(case: Case, golden: Record | None, dump: Dump, table: StatsTabl
     """Record or compare the dump: rank by rank where it holds several that share a golden."""
     parts = by_rank(dump) if case.request.ranks == "same" else {}
     if len(parts) > 1 and case.settings.calibrate:
-        problem = f"not calibrated: {', '.join(parts)} have one golden, and only one of them can be measured"
+        problem = said(
+            "not calibrated: {parts} have one golden, and only one of them can be measured",
+            parts=", ".join(parts),
+        )
         return Result(status.ERROR, case.goldens.path, problems=(problem,), tensors=len(table), run=Run(dump))
     if len(parts) > 1:
         return judge_parts(case, golden, parts, _compare, _record)
@@ -176,18 +179,31 @@ def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) ->
         return outcome.with_run(dump=dump)
     depends, dump = _depends_on_memory(case, golden, dump, table)
     tensors = bool(case.request.golden_tensors)
-    needing = "the golden tensors need" if tensors else "unwritten outputs need" if depends else "it needs"
-    waiting = f"nothing was recorded: {needing} a second run, which did not take place"
+    needing = (
+        said("the golden tensors need")
+        if tensors
+        else said("unwritten outputs need")
+        if depends
+        else said("it needs")
+    )
+    waiting = said("nothing was recorded: {needing} a second run, which did not take place", needing=needing)
     first = Result(status.PENDING, path, problems=(waiting,), tensors=count, run=Run(dump))
     if (tensors or depends) and case.settings.calibrate:
-        problem = f"not calibrated: {needing} a run of its own; record first, and calibrate behind that"
+        problem = said(
+            "not calibrated: {needing} a run of its own; record first, and calibrate behind that",
+            needing=needing,
+        )
         return replace(first, status=status.ERROR, problems=(problem,))
     if tensors or depends:
         return first
     further = further_runs(case)
     if further and (case.settings.calibrate or not (alike := drawing_alike(case, dump))):
         return first.with_run(to_measure=further)
-    reason = f"{drawing_words(alike)}, alike in all runs of one process" if further else ""
+    reason = (
+        said("{drawing_words}, alike in all runs of one process", drawing_words=drawing_words(alike))
+        if further
+        else ""
+    )
     return record(case, golden, first, table, measured=once(reason))
 
 
@@ -228,8 +244,13 @@ def judge_settled(case: Case, attempt: Attempt) -> tuple[Result, Settled]:
         if mode != ALL or names_variants(case.goldens.common):
             return _error(case, str(error))
     if mode in {FAILED, NEW} and case.exchange is not None:
-        problem = f"--npudump-update-golden={mode} is for one process, and this run has ranks"
-        return _error(case, f"{problem}: approve with --npudump-update-golden, some tests by their names")
+        problem = said("--npudump-update-golden={mode} is for one process, and this run has ranks", mode=mode)
+        return _error(
+            case,
+            said(
+                "{problem}: approve with --npudump-update-golden, some tests by their names", problem=problem
+            ),
+        )
     if mode == NEW:
         mode = "" if _has_golden(case) else ALL
     if problem := _unwritable(case, mode, facts):
@@ -270,10 +291,15 @@ def _has_golden(case: Case) -> bool:
 def _why(outcome: Result) -> str:
     comparison = outcome.comparison
     if comparison is not None and comparison.first is not None:
-        words = f"{len(comparison.failing)} of {comparison.expected} tensors, first {comparison.first.key}"
+        words = said(
+            "{count} of {expected} tensors, first {key}",
+            count=len(comparison.failing),
+            expected=comparison.expected,
+            key=comparison.first.key,
+        )
     else:
-        words = next(iter(outcome.problems), "the reference or the scene")
-    return f"the golden was written anew because the run differed from it: {words}"
+        words = next(iter(outcome.problems), said("the reference or the scene"))
+    return said("the golden was written anew because the run differed from it: {words}", words=words)
 
 
 def _error(case: Case, problem: str) -> tuple[Result, Settled]:

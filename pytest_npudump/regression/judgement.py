@@ -14,7 +14,7 @@ from pytest_npudump.compare.tolerances.tolerance import GOLDEN as AGAINST_GOLDEN
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import layer_of, sanitised_key
-from pytest_npudump.errors import GoldenError, GoldenMissingError
+from pytest_npudump.errors import GoldenError, GoldenMissingError, said
 from pytest_npudump.explain.rounding import only_wide
 from pytest_npudump.golden.store import left_out
 from pytest_npudump.golden.stored_tensors import fetch_tensors, missing_tensors, stored_tensors
@@ -48,15 +48,16 @@ if TYPE_CHECKING:
 CHANGE = "change"
 """The value of ``--npudump-fail-on`` with which a value that is not the golden's fails its test."""
 
-_NOTHING_JUDGED = (
-    "no value was judged: the golden and the dump share neither a finite statistic nor a hash of any tensor "
-    '(the notes say why); use dump_data="tensor", with golden_tensors where NaN or Inf hide the rest'
+_NOTHING_JUDGED = said(
+    "no value was judged: the golden and the dump share neither a finite statistic nor a "
+    'hash of any tensor (the notes say why); use dump_data="tensor", with golden_tensors '
+    "where NaN or Inf hide the rest"
 )
 
 
 def without_golden(run: Record) -> Result:
     """Return the outcome of a test that has no golden to be compared with."""
-    problem = str(GoldenMissingError(f"no golden file {run.path}"))
+    problem = str(GoldenMissingError(said("no golden file {path}", path=run.path)))
     notes = tuple(filter(None, [describe_not_finite(run.table)]))
     return Result(status.MISSING_GOLDEN, run.path, problems=(problem,), notes=notes, tensors=len(run.table))
 
@@ -88,7 +89,9 @@ def judge_run(
     lacking: tuple[str, ...] = ()
     if kept:
         if missing := missing_tensors(golden, stored, terms.kept):
-            first = f"{missing[0]}" + (f" and {len(missing) - 1} more" if missing[1:] else "")
+            first = f"{missing[0]}" + (
+                said(" and {count} more", count=len(missing) - 1) if missing[1:] else ""
+            )
             problem = (
                 f"golden tensors named in the marker are not beside {golden.path.name}: {first}; restore the "
                 f"safetensors file from version control, or approve anew with --npudump-update-golden"
@@ -114,7 +117,9 @@ def judge_run(
     for at, (unread, *_) in comparison.unreadable.items():
         here, there = comparison.alignment.golden[at], comparison.alignment.actual[at]
         key = key_at(comparison.golden, comparison.actual, int(here), int(there))
-        lacking = lacking or (f"the elements of {key} cannot be compared: {unread.reason}",)
+        lacking = lacking or (
+            said("the elements of {key} cannot be compared: {reason}", key=key, reason=unread.reason),
+        )
     comparison = replace(comparison, elements={}, alone={}, pairs={})  # which would travel with the result
     judged = replace(run, table=comparison.actual)
     known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
@@ -179,11 +184,17 @@ def _changes(comparison: Comparison, changes: Changes) -> tuple[str, ...]:
     """Return the problem that values within tolerance are, where the run is to fail for any change."""
     if not changes.found:
         return ()
-    words = f"{len(changes.found)} of {comparison.expected} tensors changed within tolerance"
+    words = said(
+        "{count} of {expected} tensors changed within tolerance",
+        count=len(changes.found),
+        expected=comparison.expected,
+    )
     if changes.following:
-        words += f", beside {changes.following} that follow from tensors that do not repeat"
-    way_out = "--npudump-fail-on=change lets nothing pass but the golden's own digits"
-    return (f"{words}, first {changes.found[0].key}; {way_out}",)
+        words += said(
+            ", beside {following} that follow from tensors that do not repeat", following=changes.following
+        )
+    way_out = said("--npudump-fail-on=change lets nothing pass but the golden's own digits")
+    return (said("{words}, first {key}; {way_out}", words=words, key=changes.found[0].key, way_out=way_out),)
 
 
 _EXACT = "exact"
@@ -309,16 +320,20 @@ def by_reference_alone(
         problems: what is wrong with the dump; any of them fails the test.
         notes: of the dump's reader.
     """
-    said = f"there is no golden {path.name}: the layers were compared with the reference only"
+    heard = said(
+        "there is no golden {path}: the layers were compared with the reference only", path=path.name
+    )
     word = status.FAILED if problems else status.PASSED
-    return Result(word, path, problems=problems, notes=(*notes, said), tensors=tensors)
+    return Result(word, path, problems=problems, notes=(*notes, heard), tensors=tensors)
 
 
 def not_recorded(path: Path, result: ReferenceResult, *, tensors: int) -> Result:
     """Return the outcome of an update whose layers differ from the reference: nothing is approved."""
-    problem = (
-        f"nothing was recorded: the layers are not shown to agree with the reference {result.model.name}; "
-        f"to record them all the same, take reference out of the marker or give it the tolerance"
+    problem = said(
+        "nothing was recorded: the layers are not shown to agree with the reference {model}; "
+        "to record them all the same, take reference out of the marker or give it the "
+        "tolerance",
+        model=result.model.name,
     )
     outcome = Result(status.FAILED, path, problems=(problem,), tensors=tensors)
     return with_reference(outcome, result)

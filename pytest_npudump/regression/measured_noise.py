@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.errors import joined, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.noise import CALIBRATION, REPEATS, Calibration, Noise, Repeats, columns_text
 
@@ -53,9 +54,9 @@ class Measured:
         if previous is None or CALIBRATION not in previous.extra or CALIBRATION in self.head:
             return self
         if self.cells or not same_values(previous.table, table):
-            note = (
-                "the calibration of the golden that was there is dropped, as its values have changed: "
-                "measure anew with --npudump-calibrate"
+            note = said(
+                "the calibration of the golden that was there is dropped, as its values have "
+                "changed: measure anew with --npudump-calibrate"
             )
             return replace(self, notes=(*self.notes, note))
         head = {**self.head, CALIBRATION: previous.extra[CALIBRATION]}
@@ -85,7 +86,7 @@ def once(reason: str) -> Measured:
     Args:
         reason: why it did not run again, for the note; "" where nobody wanted that.
     """
-    words = f"the golden does not know whether the test repeats: {reason}"
+    words = said("the golden does not know whether the test repeats: {reason}", reason=reason)
     return Measured((), {REPEATS: Repeats(1).to_head()}, (words,) if reason else ())
 
 
@@ -99,7 +100,7 @@ def repeated(alike: Sequence[Deviations], *, filtered: bool = False) -> Measured
     cells = columns_text(_noise(alike, alike))
     repeats = _repeats(alike, filtered=filtered)
     unseeded = _beyond(alike, exact=False).any()
-    advice = (
+    advice = said(
         "later runs will fail for it: give the test a seed, or measure its bounds with "
         "--npudump-update-golden --npudump-calibrate N"
     )
@@ -128,7 +129,7 @@ def calibrated(
     repeats = _repeats(alike, filtered=filtered)
     calibration = Calibration(len(members), factor, varied)
     head = {REPEATS: repeats.to_head(), CALIBRATION: calibration.to_head()}
-    return Measured(cells, head, _repeat_notes(alike, repeats, "the bounds measured here allow for it"))
+    return Measured(cells, head, _repeat_notes(alike, repeats, said("the bounds measured here allow for it")))
 
 
 def _noise(members: Sequence[Deviations], alike: Sequence[Deviations]) -> list[Noise]:
@@ -190,17 +191,24 @@ def _repeat_notes(alike: Sequence[Deviations], repeats: Repeats, way_out: str) -
         return ()
     first = TensorKey.parse(alike[0].keys[int(differs.argmax())])
     if layers := first_of(repeats.not_deterministic):
-        culprit = f"first seen at: {layers}"
+        culprit = said("first seen at: {layers}", layers=layers)
     elif first.io == _INPUT:
-        culprit = "what the test feeds its model differs already"
+        culprit = said("what the test feeds its model differs already")
     else:
-        culprit = f"first seen at {first.layer}, whose inputs are not dumped"
+        culprit = said("first seen at {layer}, whose inputs are not dumped", layer=first.layer)
     beyond, exact = int(_beyond(alike, exact=False).sum()), int(_beyond(alike, exact=True).sum())
-    parts = [f", {beyond} of them by more than their tolerance" if beyond else ""]
-    parts += [f", {exact} of them of types that are otherwise judged as exact" if exact else ""]
-    note = (
-        f"{int(differs.sum())} of {len(differs)} tensors are not the same in {repeats.runs} runs alike"
-        f"{''.join(parts)} ({culprit}): their spread is in the golden's column noise; "
-        f"{way_out or 'no run is changed that differs as much'}"
+    parts = [said(", {beyond} of them by more than their tolerance", beyond=beyond) if beyond else ""]
+    parts += [
+        said(", {exact} of them of types that are otherwise judged as exact", exact=exact) if exact else ""
+    ]
+    note = said(
+        "{count} of {count2} tensors are not the same in {runs} runs alike{parts} "
+        "({culprit}): their spread is in the golden's column noise; {way_out}",
+        count=int(differs.sum()),
+        count2=len(differs),
+        runs=repeats.runs,
+        parts=joined("", parts),
+        culprit=culprit,
+        way_out=way_out or said("no run is changed that differs as much"),
     )
     return (note,)

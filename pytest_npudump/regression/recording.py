@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.stats.unjudged import describe_not_finite
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.errors import DumpError, GoldenError
+from pytest_npudump.errors import DumpError, GoldenError, said
 from pytest_npudump.golden.stored_tensors import KeptTensors
 from pytest_npudump.golden.variants import replaced_words
 from pytest_npudump.language.text import first_of
@@ -92,7 +92,7 @@ def record(
         measured: what is known of its noise.
     """
     if not len(table):
-        problem = "nothing was recorded: no kernel writes any of the tensors that were dumped"
+        problem = said("nothing was recorded: no kernel writes any of the tensors that were dumped")
         return Result(status.ERROR, case.goldens.path, problems=(problem,), part=first.part, run=first.run)
     measured = measured.with_calibration_of(golden, table)
     producer = case.runtime.producer()
@@ -124,9 +124,10 @@ def _random_notes(case: Case, dump: Dump) -> tuple[str, ...]:
     drawing = random_layers(dump, case.runtime.activity.models)
     if not drawing:
         return ()
-    note = (
-        f"{drawing_words(drawing)}: the golden holds for the numbers of this run only, unless a seed is "
-        f"fixed; give these operators one, or leave what depends on them out with layers"
+    note = said(
+        "{drawing_words}: the golden holds for the numbers of this run only, unless a seed "
+        "is fixed; give these operators one, or leave what depends on them out with layers",
+        drawing_words=drawing_words(drawing),
     )
     return (note,)
 
@@ -146,10 +147,11 @@ def needs_processes(case: Case, dump: Dump) -> str:
     drawing = drawing_alike(case, dump)
     if not drawing:
         return ""
-    return (
-        f"{drawing_words(drawing)}, from a seed that may be this process's, so that two runs here agree and "
-        f'later ones do not: give these operators a seed, or record with isolation="process", where each run '
-        f"has a process of its own"
+    return said(
+        "{drawing_words}, from a seed that may be this process's, so that two runs here "
+        "agree and later ones do not: give these operators a seed, or record with "
+        'isolation="process", where each run has a process of its own',
+        drawing_words=drawing_words(drawing),
     )
 
 
@@ -201,7 +203,9 @@ def record_with_tensors(
             tensors = KeptTensors.of(second.records.values(), left_out, kept.sources)
             tensors.refuse_beyond(case.settings.tensor_budget)
     except DumpError as error:
-        return _not_recorded(first, second, f"the golden tensors cannot be written: {error}")
+        return _not_recorded(
+            first, second, said("the golden tensors cannot be written: {error}", error=str(error))
+        )
     except GoldenError as error:
         return _not_recorded(first, second, str(error))
     outcome = record(case, golden, first, table, tensors, measured=measured)
@@ -216,7 +220,7 @@ def disagreement_words(first: Result, disagreements: Iterable[str]) -> str:
     dumped = first.run.records
     names = {str(record.key.sanitised): str(record.key) for record in dumped}
     keys = first_of((names.get(key, key) for key in disagreements), _SHOWN)
-    return f"two runs of the test disagree in {keys}; make it deterministic first"
+    return said("two runs of the test disagree in {keys}; make it deterministic first", keys=keys)
 
 
 def _not_dumped(
@@ -235,5 +239,5 @@ def _not_dumped(
 
 
 def _not_recorded(first: Result, second: SecondRun, problem: str) -> tuple[Result, Escalation]:
-    words = f"nothing was recorded: {problem}"
+    words = said("nothing was recorded: {problem}", problem=problem)
     return replace(first, problems=(words,)), replace(second.escalation(), problem=words)

@@ -28,7 +28,7 @@ from pytest_npudump.dump.selection import (
     with_raw_names,
 )
 from pytest_npudump.dump.table import layer_of, shape_text
-from pytest_npudump.errors import DumpError, EmptyDumpError
+from pytest_npudump.errors import DumpError, EmptyDumpError, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.record import EMPTY, Record, left_out_of
 from pytest_npudump.record.run_folder import capture_of
@@ -80,7 +80,13 @@ def collect(case: Case, attempt: Attempt, golden: Record | None) -> Dump:
     if not selected.records and not dump.problems:
         names = ", ".join(map(repr, case.request.layers))
         hint = suggest(case.request.layers[0], (record.key.layer for record in dump.records))
-        raise DumpError(f"the dump has none of the layers that the marker names ({names}); {hint}")
+        raise DumpError(
+            said(
+                "the dump has none of the layers that the marker names ({names}); {hint}",
+                names=names,
+                hint=hint,
+            )
+        )
     if case.settings.update_golden:
         return with_raw_names(selected, _resolved(case, golden, selected))
     return selected
@@ -123,7 +129,7 @@ def told_by_raw_names(case: Case, golden: Record | None, dump: Dump) -> Dump:
 
 def unreadable(dump: Dump) -> tuple[str, ...]:
     """Return the problems of a dump in words."""
-    return tuple(f"unreadable file in the dump: {problem}" for problem in dump.problems)
+    return tuple(said("unreadable file in the dump: {problem}", problem=problem) for problem in dump.problems)
 
 
 def record_of_run(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Record:
@@ -177,17 +183,28 @@ def problems_of(terms: Terms, run: Record, known: set[str] | frozenset[str] = fr
     table = run.table
     layers = [layer_of(key) for key in table.keys]
     absent = tuple(
-        f"layer {name!r}, named in the marker, is not in the dump; {suggest(name, layers)}"
+        said(
+            "layer {name!r}, named in the marker, is not in the dump; {suggest}",
+            name=name,
+            suggest=suggest(name, layers),
+        )
         for name in absent_layers(layers, terms.layers)
         if sanitise(name) not in known
     )
     unmatched = tuple(
-        f"tolerance rule {rule.describe()} of the marker matches nothing this test dumped; "
-        f"correct its layer, op_type, dtype or statistic, or remove it"
+        said(
+            "tolerance rule {describe} of the marker matches nothing this test dumped; correct "
+            "its layer, op_type, dtype or statistic, or remove it",
+            describe=rule.describe(),
+        )
         for rule in terms.tolerances.having(lambda rule: rule.source == MARKER_RULES).unmatched(table)
     )
     kept = tuple(
-        f"golden_tensors {pattern!r} of the marker names no layer of the dump; {suggest(pattern, layers)}"
+        said(
+            "golden_tensors {pattern!r} of the marker names no layer of the dump; {suggest}",
+            pattern=pattern,
+            suggest=suggest(pattern, layers),
+        )
         for pattern in terms.kept
         if pattern != AUTO_LAYERS and not layers_meant([pattern], layers)
     )
@@ -197,13 +214,14 @@ def problems_of(terms: Terms, run: Record, known: set[str] | frozenset[str] = fr
 def _nothing_told(table: StatsTable) -> tuple[str, ...]:
     """Refuse a dump that tells no value of any tensor, which a test would pass whatever these are."""
     if not len(table):
-        return ("no tensor was compared: the run has none, or the golden leaves all of them out",)
+        return (said("no tensor was compared: the run has none, or the golden leaves all of them out"),)
     holding = [count for count in table.counts if count != 0]
     if not holding or table.known.any() or table.digests:
         return ()
-    problem = (
-        f"the dump tells neither statistics nor hashes of any of its {len(holding)} tensors (ACL "
-        f'computes none of bfloat16, say): there is nothing to judge, use dump_data="tensor"'
+    problem = said(
+        "the dump tells neither statistics nor hashes of any of its {count} tensors (ACL "
+        'computes none of bfloat16, say): there is nothing to judge, use dump_data="tensor"',
+        count=len(holding),
     )
     return (problem,)
 
@@ -275,7 +293,14 @@ def changed(golden: Record, now: Mapping[str, list[str]] | None) -> tuple[str, .
         return ()
     before: Mapping[str, Any] = listed if isinstance(listed, dict) else {}
     names = [name for name in dict.fromkeys([*before, *now]) if before.get(name) != now.get(name)]
-    shown = first_of((f"{name}: {_text(before, name)} -> {_text(now, name)}" for name in names), _SHOWN, "; ")
+    shown = first_of(
+        (
+            said("{name}: {text} -> {text2}", name=name, text=_text(before, name), text2=_text(now, name))
+            for name in names
+        ),
+        _SHOWN,
+        "; ",
+    )
     return (f"operators whose tensors hold no element, and which leave no file, differ: {shown}",)
 
 

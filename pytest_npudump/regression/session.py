@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.errors import DumpError, GoldenError, NpudumpError
+from pytest_npudump.errors import DumpError, GoldenError, NpudumpError, said
 from pytest_npudump.regression.attempt import Attempt
 from pytest_npudump.regression.calibration import conclude, fed, measure, unmeasured, unrecorded, vary
 from pytest_npudump.regression.case import delete_dumps, origin_of
@@ -210,7 +210,9 @@ class CaseSession:
         if skipped is not None and first.run.to_measure:
             first, plan, skipped = unmeasured(self.case, first, skipped.problem), None, None
         if skipped is not None and first.status == PENDING:
-            first = replace(first, problems=(f"nothing was recorded: {skipped.problem}",))
+            first = replace(
+                first, problems=(said("nothing was recorded: {problem}", problem=skipped.problem),)
+            )
         self.plan = plan
         self._take(replace(first, escalation=skipped))
 
@@ -263,17 +265,20 @@ class CaseSession:
             why: how its process ended, behind "the test's process".
         """
         if run > 1 and (self.judged is None or self.judged.escalation is None):
-            self._without_second_run(f"its process {why}")
+            self._without_second_run(said("its process {why}", why=why))
             return
         self._take_over_runs()
-        words, died = f"the test's process {why}", self.judged
+        words, died = said("the test's process {why}", why=why), self.judged
         if died is None:
-            problems = (f"{words}; nothing was compared", *filter(None, [full_words(self.case.directory)]))
+            problems = (
+                said("{words}; nothing was compared", words=words),
+                *filter(None, [full_words(self.case.directory)]),
+            )
             died = Result(DIED, None, problems=problems)
         else:
             pending = died.status == PENDING
             if self.case.settings.approves and (died.good or pending):
-                words += "; nothing was recorded"
+                words += said("; nothing was recorded")
             died = replace(died, status=DIED, problems=(words, *(() if pending else died.problems)))
         if (found := self._examined()) is not None:
             died = replace(found, status=DIED, problems=died.problems + found.problems)

@@ -250,7 +250,10 @@ def _approved(
     before = pending.golden
     if layers and before is None:
         raise ResultsError(
-            f"{pending.entry.test}: has no golden yet, of which some layers could change: accept all of it"
+            said(
+                "{test}: has no golden yet, of which some layers could change: accept all of it",
+                test=pending.entry.test,
+            )
         )
     if layers and before is not None:
         rows = _chosen_rows(pending, before, record, layers)
@@ -298,7 +301,12 @@ def _chosen_rows(
     if not any(verdict.key.layer in wanted for verdict in failing):
         names = first_of(dict.fromkeys(verdict.key.layer for verdict in failing))
         raise ResultsError(
-            f"{pending.entry.test}: {', '.join(layers)} names no layer that differs; these do: {names}"
+            said(
+                "{test}: {layers} names no layer that differs; these do: {names}",
+                test=pending.entry.test,
+                layers=", ".join(layers),
+                names=names,
+            )
         )
     if comparison is not None and comparison.own_keys:
         raise ResultsError(
@@ -315,7 +323,7 @@ def _chosen_rows(
 
 
 _NOTHING = "-"
-_ANEW = "record it with --npudump-update-golden, or measure with --npudump-calibrate, to know it"
+_ANEW = said("record it with --npudump-update-golden, or measure with --npudump-calibrate, to know it")
 
 
 def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple[str, ...]]:
@@ -334,7 +342,11 @@ def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple
         told = {name: before.extra[name] for name in (REPEATS, CALIBRATION) if name in before.extra}
         return replace(golden, table=table, extra={**golden.extra, **told}), ()
     lost = "calibration" if CALIBRATION in before.extra else "noise, and whether the test repeats,"
-    note = f"the run that was approved was not repeated: the golden's {lost} is dropped: {_ANEW}"
+    note = said(
+        "the run that was approved was not repeated: the golden's {lost} is dropped: {anew}",
+        lost=lost,
+        anew=_ANEW,
+    )
     return _of_one_run(golden), (note,)
 
 
@@ -359,7 +371,7 @@ def after_some_rows(golden: Record, before: Record, taken: Collection[int]) -> t
     if repeats is not None and repeats.runs > 1:
         kept = [key for at, key in enumerate(golden.table.keys) if at not in taken]
         head = {REPEATS: _of_the_rest(repeats, kept, len(before.table), len(golden.table)).to_head()}
-    count = f"{len(taken)} of {len(golden.table)} tensors"
+    count = said("{count} of {golden_count} tensors", count=len(taken), golden_count=len(golden.table))
     note = f"nothing is known of the noise of what was approved ({count}): {_ANEW}"
     return replace(golden, table=table, extra={**golden.extra, **head}), (note,) if taken else ()
 

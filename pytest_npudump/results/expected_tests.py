@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.errors import RequestError
+from pytest_npudump.errors import RequestError, said
 from pytest_npudump.language.text import first_of, typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.regression.result import FAILED, PASSED
@@ -38,10 +38,14 @@ def read_expected(given: str, root: Path, option: str = "--npudump-expect") -> i
         RequestError: it is neither.
     """
     if not given.strip():
-        raise RequestError(f"{option} is empty, expected a number of tests, 1 or more, or a file")
+        raise RequestError(
+            said("{option} is empty, expected a number of tests, 1 or more, or a file", option=option)
+        )
     if given.isdecimal():
         if not int(given):
-            raise RequestError(f"{option} is 0, expected a number of tests, 1 or more, or a file")
+            raise RequestError(
+                said("{option} is 0, expected a number of tests, 1 or more, or a file", option=option)
+            )
         return int(given)
     path = root / given
     try:
@@ -51,26 +55,45 @@ def read_expected(given: str, root: Path, option: str = "--npudump-expect") -> i
     except (OSError, ValueError) as error:
         typed_file = typed(given)
         raise RequestError(
-            f"{option} is {given!r}: neither a number of tests nor a file that can be read as a list "
-            f"of tests ({error}); make one with: pytest --collect-only -q -m npu_dump > {typed_file}"
+            said(
+                "{option} is {given!r}: neither a number of tests nor a file that can be read as a "
+                "list of tests ({error}); make one with: pytest --collect-only -q -m npu_dump > "
+                "{typed_file}",
+                option=option,
+                given=given,
+                error=str(error),
+                typed_file=typed_file,
+            )
         ) from None
     tests = []
     for number, line in _lines(text):
         if line.startswith("::"):
             raise RequestError(
-                f"{option}: {path}, line {number} is {line[:80]!r}, as pytest calls any test outside of its "
-                f"rootdir: write the file before it, such as ../tests/test_model.py::test"
+                said(
+                    "{option}: {path}, line {number} is {line!r}, as pytest calls any test outside of "
+                    "its rootdir: write the file before it, such as ../tests/test_model.py::test",
+                    option=option,
+                    path=path,
+                    number=number,
+                    line=line[:80],
+                )
             )
         if "::" in line:
             tests.append(line)
         elif not _OTHER_LINE.match(line):
             raise RequestError(
-                f"{option}: {path}, line {number} is {line[:80]!r}, expected a test such as "
-                f"test_model.py::test_classifier; where pytest's own options have -v, pytest --collect-only "
-                f"takes -qq"
+                said(
+                    "{option}: {path}, line {number} is {line!r}, expected a test such as "
+                    "test_model.py::test_classifier; where pytest's own options have -v, pytest "
+                    "--collect-only takes -qq",
+                    option=option,
+                    path=path,
+                    number=number,
+                    line=line[:80],
+                )
             )
     if not tests:
-        raise RequestError(f"{option}: {path} names no test")
+        raise RequestError(said("{option}: {path} names no test", option=option, path=path))
     return tuple(dict.fromkeys(tests))
 
 

@@ -18,6 +18,7 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.errors import said
 from pytest_npudump.golden.stored_tensors import TensorStore
 from pytest_npudump.golden.tensors import chunks, portable
 from pytest_npudump.results.entry import (
@@ -143,13 +144,19 @@ class ResultsFolder:
             content = read_regular(self._lines)
         except OSError as error:
             raise ResultsError(
-                f"{self._lines}: no results can be read: {error.strerror or error}; run the tests with "
-                f"--npudump-results=DIR, or with pytest's cache, and name that folder"
+                said(
+                    "{lines}: no results can be read: {strerror}; run the tests with "
+                    "--npudump-results=DIR, or with pytest's cache, and name that folder",
+                    lines=self._lines,
+                    strerror=error.strerror or error,
+                )
             ) from error
         lines, problems = _parsed(content, self._lines)
         tests = _standing(lines)
         if not tests:
-            raise ResultsError(next(iter(problems), f"{self._lines}: holds no test; run the tests again"))
+            raise ResultsError(
+                next(iter(problems), said("{lines}: holds no test; run the tests again", lines=self._lines))
+            )
         problems += _missing(lines, self._lines)
         session = next((str(line["session"]) for line in reversed(lines) if line["kind"] == SESSION), "")
         return Results(self.path, tuple(tests), tuple(problems), session)
@@ -305,5 +312,7 @@ def _missing(lines: Sequence[Mapping[str, Any]], path: Path) -> list[str]:
         return []
     own = [line for line in lines if line["kind"] != SESSION and line["session"] == last["session"]]
     left = last["tests"] - len({Entry(line).identity for line in own})
-    words = f"{left} of the {last['tests']} tests of the last session left no result"
+    words = said(
+        "{left} of the {tests} tests of the last session left no result", left=left, tests=last["tests"]
+    )
     return [f"{path}: {words}; run them again"] if left > 0 else []

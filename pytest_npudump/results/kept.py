@@ -20,7 +20,7 @@ from pytest_npudump.compare.tolerances.tolerance import DEFAULT
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import alike_layers
 from pytest_npudump.dump.table import sanitised_key
-from pytest_npudump.errors import GoldenError, NpudumpError
+from pytest_npudump.errors import GoldenError, NpudumpError, said
 from pytest_npudump.golden.store import HASH, STORED, VARIANT, content_digest, facts_of, read_golden
 from pytest_npudump.golden.stored_tensors import KeptTensors, content_of, naming
 from pytest_npudump.language.text import first_of
@@ -286,7 +286,7 @@ def _line(name: str) -> str:
     return name if name.isprintable() and name[:1] not in {"", " "} else UNKNOWN
 
 
-_UPDATE = "approve with --npudump-update-golden"
+_UPDATE = said("approve with --npudump-update-golden")
 
 
 def _refusals(case: Case, result: Result) -> Iterator[str]:
@@ -381,10 +381,13 @@ def _collected(case: Case, kept: KeptLayers, dump: Dump, again: Escalation) -> P
         else:
             lacking.append(str(record.key))
     if lacking:
-        why = f" ({again.problem})" if again.problem else ""
-        refusal = (
-            f"its golden keeps tensors, and neither the run nor its second run has that of "
-            f"{first_of(dict.fromkeys(lacking))}{why}: {_UPDATE}"
+        why = said(" ({problem})", problem=again.problem) if again.problem else ""
+        refusal = said(
+            "its golden keeps tensors, and neither the run nor its second run has that of "
+            "{lacking}{why}: {update}",
+            lacking=first_of(dict.fromkeys(lacking)),
+            why=why,
+            update=_UPDATE,
         )
         return PendingTensors(refusals=(refusal,))
     tensors = KeptTensors.of(found, dict.fromkeys(left_out), kept.sources)

@@ -162,8 +162,12 @@ def _find_root(entries: Iterable[Entry], start: Path) -> Path:
         if any((folder / file).is_file() for file in files):
             return folder
     raise ResultsError(
-        f"{start}: neither here nor in a folder above is {files[0] if files else 'any test'}: go to the "
-        f"repository of the tests, or name its folder with --root"
+        said(
+            "{start}: neither here nor in a folder above is {files}: go to the repository of the "
+            "tests, or name its folder with --root",
+            start=start,
+            files=files[0] if files else "any test",
+        )
     )
 
 
@@ -173,7 +177,9 @@ def _known(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
 
 
 def _senseless(entry: Entry, error: Exception) -> ResultsError:
-    return ResultsError(f"{entry.test}: its kept result makes no sense: {error}; run it again")
+    return ResultsError(
+        said("{test}: its kept result makes no sense: {error}; run it again", test=entry.test, error=error)
+    )
 
 
 GOOD, BAD, UNJUDGED, LEFT_OUT = mark("good"), mark("bad"), mark("unjudged"), mark("left out")
@@ -272,8 +278,10 @@ def check_types(entry: Entry, tolerances: Tolerances, *records: Record) -> None:
         ResultsError: none of the records tells any.
     """
     if tolerances.names_op_types and not any(any(record.table.op_types) for record in records):
-        words = "a tolerance rule names op_type, and what was kept of its run tells no types of operators"
-        raise ResultsError(f"{entry.test}: {words}: run it again")
+        words = said(
+            "a tolerance rule names op_type, and what was kept of its run tells no types of operators"
+        )
+        raise ResultsError(said("{test}: {words}: run it again", test=entry.test, words=words))
 
 
 def run_of(record: Record, entry: Entry) -> Record:
@@ -307,9 +315,12 @@ def _off_reference(reference: Mapping[str, Any]) -> tuple[str, ...]:
     """Say how far a run was off its reference; what prevented a comparison is among the run's problems."""
     if reference["good"] or not reference["failed"]:
         return ()
-    words = (
-        f"the run differed from the reference {reference['model']} in {reference['failed']} tensors, first "
-        f"{reference['first']}: that stands, as it takes the tensors to judge it again"
+    words = said(
+        "the run differed from the reference {model} in {failed} tensors, first {first}: "
+        "that stands, as it takes the tensors to judge it again",
+        model=reference["model"],
+        failed=reference["failed"],
+        first=reference["first"],
     )
     return (words,)
 
@@ -340,4 +351,4 @@ def _standing(entry: Entry) -> Rejudged:
     word = GOOD if entry.status in status.GOOD else BAD if entry.status == status.FAILED else UNJUDGED
     if word == GOOD and entry.data["incomplete"] not in {None, "it was not compared"}:
         word = UNJUDGED
-    return Rejudged(entry, None, word, f"as its run had it: {why}")
+    return Rejudged(entry, None, word, said("as its run had it: {why}", why=why))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.judge import RUN, Terms, judge
 from pytest_npudump.compare.tolerances.numerics import AUTO, UNKNOWN
-from pytest_npudump.errors import NpudumpError
+from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.results.entry import SKIPPED
 from pytest_npudump.results.rejudge import check_types, read_record, run_of
 
@@ -133,4 +133,4 @@ def _lacking(folder: ResultsFolder, entry: Entry) -> Iterator[str]:
 
 def _unread(folder: ResultsFolder, entry: Entry) -> Iterator[str]:
     for problem in (entry.data["snapshot"] or {}).get("problems", ()):
-        yield f"{folder.path}: {problem}"
+        yield said("{path}: {problem}", path=folder.path, problem=problem)

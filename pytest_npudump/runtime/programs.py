@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import IO, TYPE_CHECKING, Protocol
 
-from pytest_npudump.errors import NpudumpError, RequestError
+from pytest_npudump.errors import NpudumpError, RequestError, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -118,7 +118,10 @@ def run_program(
             code = run_in_group(command, cwd, {**os.environ, **(env or {})}, timeout, (out, err))
     except subprocess.TimeoutExpired:
         raise _error(
-            command, f"did not end within {timeout:g} seconds and was ended", stdout, stderr
+            command,
+            said("did not end within {timeout:g} seconds and was ended", timeout=timeout),
+            stdout,
+            stderr,
         ) from None
     except (OSError, ValueError) as error:
         raise ExternalProgramError(f"{shlex.join(command)}: cannot be started in {cwd}: {error}") from error

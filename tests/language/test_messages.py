@@ -117,3 +117,9 @@ def test_data_without_messages_are_as_they_were() -> None:
 def test_what_a_file_has_in_place_of_messages_leaves_its_texts(messages: object) -> None:
     again = restored({"text": "b", "messages": messages})
     assert again == {"text": "b"}
+
+
+def test_no_name_of_a_layer_and_no_other_text_is_taken_for_a_message() -> None:
+    text = said("ended with {code}", code="no answer within 30 seconds")
+    assert chinese(text) == "以 no answer within 30 seconds 结束"
+    assert chinese("ended with 3") == "ended with 3"

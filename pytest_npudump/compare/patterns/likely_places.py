@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pytest_npudump.compare.tensors.difference import CHUNK
+from pytest_npudump.errors import said
 from pytest_npudump.language.translation import mark
 
 if TYPE_CHECKING:
@@ -285,11 +286,19 @@ class Noun(NamedTuple):
     def lines_along(self) -> str:
         """Several of them, and along which axis."""
         several_lines, axis = self.several_lines, self.axis
-        return several_lines if axis is None else f"{several_lines} along axis {axis}"
+        return (
+            several_lines
+            if axis is None
+            else said("{several_lines} along axis {axis}", several_lines=several_lines, axis=axis)
+        )
 
     def of(self, length: int) -> str:
         """Return how many there are in all, and along which axis."""
-        return str(length) if self.axis is None else f"{length} along axis {self.axis}"
+        return (
+            str(length)
+            if self.axis is None
+            else said("{length} along axis {axis}", length=length, axis=self.axis)
+        )
 
 
 def noun(layout: str, shape: tuple[int, ...], axis: int) -> Noun:
@@ -313,7 +322,7 @@ def noun(layout: str, shape: tuple[int, ...], axis: int) -> Noun:
 def place_words(place: Place, layout: str) -> str:
     """Return a place in words: ``the last 5 of 37 columns (tail of a 16-tile)``."""
     if place.everywhere:
-        return "every element"
+        return said("every element")
     if place.run is not None:
         return _run_words(place.run, place.shape)
     if place.count == 1:
@@ -325,7 +334,7 @@ def place_words(place: Place, layout: str) -> str:
 
 
 def _one_element(at: list[int], shape: tuple[int, ...]) -> str:
-    return f"one element of {math.prod(shape)}, at {at}"
+    return said("one element of {prod}, at {at}", prod=math.prod(shape), at=at)
 
 
 def _run_words(run: tuple[int, int], shape: tuple[int, ...]) -> str:
@@ -339,26 +348,59 @@ def _run_words(run: tuple[int, int], shape: tuple[int, ...]) -> str:
             at.insert(0, along)
         return _one_element(at, shape)
     number, begin, end = stop - start, start, stop - 1
-    words = f"the last {number} of {total}" if stop == total else f"{begin} to {end} of {total}"
+    words = (
+        said("the last {number} of {total}", number=number, total=total)
+        if stop == total
+        else said("{begin} to {end} of {total}", begin=begin, end=end, total=total)
+    )
     part = _of_cores(words, range(start, stop), total)
-    return f"elements in memory order: {part}"
+    return said("elements in memory order: {part}", part=part)
 
 
 def _lines_words(place: Place, axis: int, indices: Indices, layout: str) -> str:
     length, name = place.shape[axis], noun(layout, place.shape, axis)
     number, begin, end = len(indices), indices[0], indices[-1]
     if number == 1:
-        return f"{name.one_line} {begin} of {name.of(length)}"
+        return said("{one_line} {begin} of {of}", one_line=name.one_line, begin=begin, of=name.of(length))
     if isinstance(indices, tuple) or number == 2:  # noqa: PLR2004 - a pair is named
-        return f"{name.several_lines} {', '.join(map(str, indices[:-1]))} and {end} of {name.of(length)}"
+        return said(
+            "{several_lines} {indices} and {end} of {of}",
+            several_lines=name.several_lines,
+            indices=", ".join(map(str, indices[:-1])),
+            end=end,
+            of=name.of(length),
+        )
     if indices.step > 1:
-        return f"every {_ordinal(indices.step)} of {length} {name.lines_along}, {begin} to {end}"
+        return said(
+            "every {ordinal} of {length} {lines_along}, {begin} to {end}",
+            ordinal=_ordinal(indices.step),
+            length=length,
+            lines_along=name.lines_along,
+            begin=begin,
+            end=end,
+        )
     if indices.stop == length:
-        words = f"the last {number} of {length} {name.lines_along}"
+        words = said(
+            "the last {number} of {length} {lines_along}",
+            number=number,
+            length=length,
+            lines_along=name.lines_along,
+        )
     elif begin == 0:
-        words = f"the first {number} of {length} {name.lines_along}"
+        words = said(
+            "the first {number} of {length} {lines_along}",
+            number=number,
+            length=length,
+            lines_along=name.lines_along,
+        )
     else:
-        words = f"{name.several_lines} {begin} to {end} of {name.of(length)}"
+        words = said(
+            "{several_lines} {begin} to {end} of {of}",
+            several_lines=name.several_lines,
+            begin=begin,
+            end=end,
+            of=name.of(length),
+        )
     return _of_tiles(words, indices, length)
 
 
@@ -366,17 +408,19 @@ def _of_tiles(words: str, indices: range, length: int) -> str:
     """Return a place in words, with how it lies in tiles or on cores where it does."""
     for tile in _TILES:
         if indices.start % tile == 0 and indices.stop == length and length % tile == len(indices):
-            return f"{words} (tail of a {tile}-tile)"
+            return said("{words} (tail of a {tile}-tile)", words=words, tile=tile)
     for tile in reversed(_TILES):
         if indices.start % tile == 0 and len(indices) == tile:
-            return f"{words} (a whole {tile}-tile)"
+            return said("{words} (a whole {tile}-tile)", words=words, tile=tile)
     return _of_cores(words, indices, length)
 
 
 def _of_cores(words: str, indices: range, length: int) -> str:
     parts, rest = divmod(length, len(indices))
     if indices.stop == length and not rest and 2 < parts <= _MOST_CORES:  # noqa: PLR2004 - halves say nothing
-        return f"{words} (the last of {parts} equal parts, as of {parts} cores)"
+        return said(
+            "{words} (the last of {parts} equal parts, as of {parts} cores)", words=words, parts=parts
+        )
     return words
 
 

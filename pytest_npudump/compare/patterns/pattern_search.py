@@ -35,7 +35,7 @@ from pytest_npudump.compare.patterns.possible_changes import (
 )
 from pytest_npudump.compare.tensors.difference import value_chunks
 from pytest_npudump.compare.tensors.tensor_pair import pair_values
-from pytest_npudump.errors import NpudumpError
+from pytest_npudump.errors import NpudumpError, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -84,9 +84,14 @@ class Pattern:
 
     def __str__(self) -> str:
         if self.share == 1:
-            return f"{self.where}: {self.what} (explains all of the difference)"
+            return said("{where}: {what} (explains all of the difference)", where=self.where, what=self.what)
         share = min(100 * self.share, 99.9)
-        return f"{self.where}: {self.what} (explains {share:.3g} % of the difference)"
+        return said(
+            "{where}: {what} (explains {share:.3g} % of the difference)",
+            where=self.where,
+            what=self.what,
+            share=share,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the pattern as plain JSON data."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from pytest_npudump.compare.patterns.likely_places import noun, same, wide
 from pytest_npudump.compare.tensors.difference import CHUNK
+from pytest_npudump.errors import said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -97,7 +98,7 @@ def _any_value(tensors: Tensors, flat: Flat, golden: Wide, actual: Wide) -> Expl
     return Explained(np.where(apart, 0.0, actual - golden), apart, (golden != 0) | (actual != 0))
 
 
-ANYTHING = Change("place", "other values", _any_value)
+ANYTHING = Change("place", said("other values"), _any_value)
 """Elements that differ, whatever they are."""
 
 
@@ -108,9 +109,17 @@ def stuck(evidence: Evidence, place: Place) -> Iterator[Change]:
     if not values.size or counts.max() < LEAST * inside.sum():
         return
     value = float(values[counts.argmax()])
-    words = f"{_named(value)} instead of values{_unwritten_bits(evidence, inside)}"
+    words = said(
+        "{named} instead of values{unwritten_bits}",
+        named=_named(value),
+        unwritten_bits=_unwritten_bits(evidence, inside),
+    )
     if place.count == 1:
-        words = f"{_named(value)} instead of {_named(float(evidence.golden[inside][0]))}"
+        words = said(
+            "{named} instead of {named2}",
+            named=_named(value),
+            named2=_named(float(evidence.golden[inside][0])),
+        )
     yield _predicted("stuck", words, lambda flat, _: np.full(flat.shape, value))
 
 
@@ -127,7 +136,7 @@ def _unwritten_bits(evidence: Evidence, inside: Flags) -> str:
     codes = np.unique(actual[evidence.at[inside]].view(f"u{actual.dtype.itemsize}"))
     if codes.size != 1:
         return ""
-    return f", all of the bits 0x{int(codes[0]):0{2 * actual.dtype.itemsize}x}"
+    return said(", all of the bits 0x{codes}", codes=f"{int(codes[0]):0{2 * actual.dtype.itemsize}x}")
 
 
 def arithmetic(evidence: Evidence, place: Place) -> Iterator[Change]:
@@ -138,19 +147,23 @@ def arithmetic(evidence: Evidence, place: Place) -> Iterator[Change]:
     golden, actual = golden[usable], actual[usable]
     if evidence.tensors.golden.dtype.kind == "b":
         if golden.size >= _FEW and np.unique(golden).size > 1:
-            yield _predicted("sign", "is inverted", lambda _, values: 1 - values)
+            yield _predicted("sign", said("is inverted"), lambda _, values: 1 - values)
         return
     if np.unique(golden).size < _FEW:
         return
-    yield _predicted("sign", "the sign is flipped", lambda _, values: -values)
+    yield _predicted("sign", said("the sign is flipped"), lambda _, values: -values)
     large = np.abs(golden) >= np.median(np.abs(golden))
     if (golden[large] != 0).all():
         factor = _middle(actual[large] / golden[large])
         if factor not in (0.0, 1.0):
-            yield _predicted("factor", f"multiplied by {factor:.6g}", lambda _, values: factor * values)
+            yield _predicted(
+                "factor", said("multiplied by {factor:.6g}", factor=factor), lambda _, values: factor * values
+            )
     offset = _middle(actual - golden)
     if offset:
-        yield _predicted("offset", f"{offset:+.6g} was added", lambda _, values: values + offset)
+        yield _predicted(
+            "offset", said("{offset:+.6g} was added", offset=offset), lambda _, values: values + offset
+        )
 
 
 def _middle(values: Wide) -> float:
@@ -167,7 +180,9 @@ def of_other(evidence: Evidence, place: Place, others: Mapping[str, NDArray[Any]
     tensors = evidence.tensors
     for name, other in others.items():
         if other.dtype == tensors.actual.dtype and other.size == tensors.actual.size:
-            yield _predicted("other tensor", f"the values of {name}", partial(_held, other.reshape(-1)))
+            yield _predicted(
+                "other tensor", said("the values of {name}", name=name), partial(_held, other.reshape(-1))
+            )
 
 
 def _held(values: NDArray[Any], flat: Flat, _: Wide) -> Wide:
@@ -177,7 +192,9 @@ def _held(values: NDArray[Any], flat: Flat, _: Wide) -> Wide:
 def unwritten(evidence: Evidence, place: Place) -> Iterator[Change]:
     """Bits that are no values of this tensor: NaN, infinities, and magnitudes far from all of its own."""
     magnitude = float(np.abs(evidence.golden[np.isfinite(evidence.golden)]).max(initial=0.0))
-    words = "values that look like memory nobody wrote (NaN, Inf, or magnitudes far from any of its own)"
+    words = said(
+        "values that look like memory nobody wrote (NaN, Inf, or magnitudes far from any of its own)"
+    )
 
     def odd(values: Wide) -> Flags:
         size = np.abs(values)
@@ -241,9 +258,15 @@ def moves(evidence: Evidence, place: Place) -> Iterator[Change]:
         start, stop = place.run or (0, evidence.tensors.golden.size)
         number, size = abs(distance), stop - start
         shifted = (
-            f"shifted by {number} elements in memory" if number > 1 else "shifted by 1 element in memory"
+            said("shifted by {number} elements in memory", number=number)
+            if number > 1
+            else said("shifted by 1 element in memory")
         )
-        words = f"{shifted}, {'towards the end' if distance > 0 else 'towards the beginning'}"
+        words = said(
+            "{shifted}, {which}",
+            shifted=shifted,
+            which=said("towards the end") if distance > 0 else said("towards the beginning"),
+        )
         yield _moved(evidence, words, lambda flat: (flat - start - distance) % size + start)
     shape = evidence.tensors.shape
     axes = [axis for axis, length in enumerate(shape) if length > 1]
@@ -252,7 +275,7 @@ def moves(evidence: Evidence, place: Place) -> Iterator[Change]:
     lengths = tuple(shape[axis] for axis in axes)
     for order in itertools.permutations(range(len(axes))):
         if list(order) != sorted(order):
-            words = f"the values with axes in the order {[axes[axis] for axis in order]}"
+            words = said("the values with axes in the order {order}", order=[axes[axis] for axis in order])
             yield _moved(evidence, words, partial(_transposed, lengths=lengths, order=order))
 
 
@@ -311,12 +334,26 @@ def _line_source(flat: Flat, origin: Flat, inner: int) -> Flat:
 def _order_words(origin: Flat, several_lines: str) -> str:
     changed = np.flatnonzero(origin != np.arange(origin.size))
     if changed.size == 2:  # noqa: PLR2004 - a pair
-        return f"{several_lines} {changed[0]} and {changed[1]} have changed places"
+        return said(
+            "{several_lines} {changed} and {changed_after} have changed places",
+            several_lines=several_lines,
+            changed=changed[0],
+            changed_after=changed[1],
+        )
     distances = np.unique((np.arange(origin.size) - origin) % origin.size)
     if distances.size == 1:
         by = int(distances[0])
-        return f"{several_lines} shifted by {by} (or by {by - origin.size}), round the end"
-    return f"{several_lines} in another order: {changed.size} are at the place of another"
+        return said(
+            "{several_lines} shifted by {by} (or by {by2}), round the end",
+            several_lines=several_lines,
+            by=by,
+            by2=by - origin.size,
+        )
+    return said(
+        "{several_lines} in another order: {size} are at the place of another",
+        several_lines=several_lines,
+        size=changed.size,
+    )
 
 
 def _origins(tensors: Tensors, axis: int) -> Flat | None:
@@ -373,7 +410,7 @@ def shuffled(evidence: Evidence, place: Place) -> Iterator[Change]:
             codes ^= codes >> _HALF
             sums[side] += int(np.add.reduce(codes))
     if (sums[0] - sums[1]) % (1 << 64) == 0:
-        yield Change("moved", "the same values in another order", _all_of_it)
+        yield Change("moved", said("the same values in another order"), _all_of_it)
 
 
 def _all_of_it(tensors: Tensors, flat: Flat, golden: Wide, actual: Wide) -> Explained:

@@ -23,6 +23,7 @@ import numpy as np
 
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.tree.keys import is_eager
+from pytest_npudump.errors import joined, said
 from pytest_npudump.language.text import first_of
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 
 
 ABSENT = -1
-_GUESSED = "they were told apart by their order of execution"
-_GIVEN_UP = "the dump has more or fewer of them than the golden, so none was compared"
+_GUESSED = said("they were told apart by their order of execution")
+_GIVEN_UP = said("the dump has more or fewer of them than the golden, so none was compared")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,7 +115,11 @@ def _pair_sanitised(golden: Sequence[str], actual: Sequence[str], pairs: dict[in
         if doubt:
             (guessed if found else given_up).append(group.layer)
     return tuple(
-        f"several layers share the file name {', '.join(map(repr, dict.fromkeys(names)))}: {outcome}"
+        said(
+            "several layers share the file name {names}: {outcome}",
+            names=", ".join(map(repr, dict.fromkeys(names))),
+            outcome=outcome,
+        )
         for names, outcome in ((guessed, _GUESSED), (given_up, _GIVEN_UP))
         if names
     )
@@ -346,7 +351,11 @@ def number_calls(golden: StatsTable, actual: StatsTable) -> Numbered:
         partners = _partners(_Sequence.of(golden, here[group]), _Sequence.of(actual, there[group]))
         if partners is None:
             notes.append(
-                f"eager calls were paired by their number: their sequences differ in more than {LIMIT} calls"
+                said(
+                    "eager calls were paired by their number: their sequences differ in more than "
+                    "{limit} calls",
+                    limit=LIMIT,
+                )
             )
         elif _renumber(keys, here[group], there[group], partners):
             notes.append(_describe(here[group], there[group], partners))
@@ -479,5 +488,8 @@ def _describe(here: Sequence[_Call], there: Sequence[_Call], partners: Sequence[
     origin = inverse(partners, len(there))
     new = [f"{call.layer} (call {at})" for at, call in enumerate(there, 1) if origin[at - 1] == ABSENT]
     sides = ((f"only in the dump, of {len(there)}", new), (f"only in the golden, of {len(here)}", lost))
-    found = "; ".join(f"{len(names)} {side}: {first_of(names)}" for side, names in sides if names)
-    return f"the sequence of eager calls has changed; {found}. The others are numbered as in the golden"
+    found = joined("; ", (f"{len(names)} {side}: {first_of(names)}" for side, names in sides if names))
+    return said(
+        "the sequence of eager calls has changed; {found}. The others are numbered as in the golden",
+        found=found,
+    )

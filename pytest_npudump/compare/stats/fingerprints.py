@@ -20,6 +20,7 @@ from pytest_npudump.compare.stats.verdict import Reason
 from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.stats.signs import DIGITS
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
+from pytest_npudump.errors import said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -152,7 +153,9 @@ def _remarks(pairs: Pairs, *found: tuple[str, NDArray[np.bool_]]) -> Iterator[st
     for text, rows in found:
         if rows.any():
             first = pairs.key(int(np.argmax(rows)))
-            yield f"{text} ({int(rows.sum())} tensors, first: {first})"
+            yield said(
+                "{text} ({count} tensors, first: {first})", text=text, count=int(rows.sum()), first=first
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,8 +223,8 @@ def root_mean_square(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(found)
 
 
-_ALONE = "must be equal, as no finite max, min, avg or l2norm is on both sides"
-_HASH_LOST = "the golden has a hash, the dump has none"
+_ALONE = said("must be equal, as no finite max, min, avg or l2norm is on both sides")
+_HASH_LOST = said("the golden has a hash, the dump has none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,13 +284,19 @@ def compare_digests(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Toleran
     ]
     remarks = []
     if names := ", ".join(sorted(approved - computed)):
-        remarks.append(f"not compared, as no tensor of this dump has it but the golden does: {names}")
+        remarks.append(
+            said("not compared, as no tensor of this dump has it but the golden does: {names}", names=names)
+        )
     if names := ", ".join(sorted(computed - approved)):
         remarks.append(f"not compared, as no tensor of the golden has it: {names}")
     if bare:
         first = pairs.key(bare[0])
         remarks.append(
-            f"hash not compared, as the golden does not have it ({len(bare)} tensors, first: {first})"
+            said(
+                "hash not compared, as the golden does not have it ({count} tensors, first: {first})",
+                count=len(bare),
+                first=first,
+            )
         )
     return Digests(equal, differ, reasons, tuple(remarks))
 

@@ -34,6 +34,7 @@ from pytest_npudump.compare.stats.verdict import (
 )
 from pytest_npudump.dump.dtypes import UNKNOWN
 from pytest_npudump.dump.table import EXTREMES, NEEDED, PROJECTIONS, STATISTICS, UNKNOWN_SHAPE
+from pytest_npudump.errors import said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,9 +49,9 @@ if TYPE_CHECKING:
     _Property = tuple[str, _Cells, _Cells, str | None]
 
 
-_LOST = "the golden has a value, the dump has none"
-_UNAPPROVED = "the golden has no value to compare with: approve anew"
-_EQUAL = "must be equal"
+_LOST = said("the golden has a value, the dump has none")
+_UNAPPROVED = said("the golden has no value to compare with: approve anew")
+_EQUAL = said("must be equal")
 
 
 def compare_tables(
@@ -169,7 +170,9 @@ def _judgeable(
     dropped = np.asarray(left_out & here.any(axis=0))
     if dropped.any():
         names = ", ".join(_names(dropped))
-        notes.append(f"not compared, as no tensor of this dump has it but the golden does: {names}")
+        notes.append(
+            said("not compared, as no tensor of this dump has it but the golden does: {names}", names=names)
+        )
     gained: NDArray[np.bool_] = ~here & there
     new = gained.copy()
     if approved:
@@ -192,7 +195,12 @@ def _not_approved(pairs: Pairs, new: NDArray[np.bool_]) -> str:
         return ""
     rows = sorted(frozenset(np.flatnonzero(new.any(axis=1)).tolist()).union(*open_cells.values()))
     first = f"first: {pairs.key(rows[0])}"
-    return f"not compared, as the golden does not have it ({len(rows)} tensors, {first}): {', '.join(names)}"
+    return said(
+        "not compared, as the golden does not have it ({count} tensors, {first}): {names}",
+        count=len(rows),
+        first=first,
+        names=", ".join(names),
+    )
 
 
 def _unapproved(pairs: Pairs) -> Iterator[tuple[str, Iterator[int]]]:
@@ -225,8 +233,8 @@ def _reasons(
     words: dict[int, tuple[Rule, str]] = {}  # by identity: a hash takes longer than the words
     found = list(differing(pairs, judged, tolerances))
     for (row, column, allowed, rule), golden, actual in zip(found, *_values(pairs, found), strict=True):
-        said = words.get(id(rule)) or words.setdefault(id(rule), (rule, rule.describe()))
-        cells.append((row, column, Reason(STATISTICS[column], golden, actual, allowed, said[1])))
+        heard = words.get(id(rule)) or words.setdefault(id(rule), (rule, rule.describe()))
+        cells.append((row, column, Reason(STATISTICS[column], golden, actual, allowed, heard[1])))
     for row, _, reason in sorted(cells, key=itemgetter(0, 1)):
         reasons.setdefault(row, []).append(reason)
     return reasons

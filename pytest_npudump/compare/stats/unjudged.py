@@ -9,6 +9,7 @@ import numpy as np
 from pytest_npudump.compare.stats.numbers import Pairs, allowed_differences
 from pytest_npudump.compare.stats.verdict import Doubt
 from pytest_npudump.dump.table import EXTREMES, MEASURED, NEEDED, PROJECTIONS, STATISTICS
+from pytest_npudump.errors import said
 from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
@@ -21,16 +22,16 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.table import StatsTable
 
 
-_BARE = "no statistic on both sides, so that only dtype and shape were compared"
-_ODD = "NaN or Inf in the golden's max, min or avg, which then say little of all other elements"
-_HIDDEN = (
-    "max and min not compared: CANN prints NaN for both where the first element is NaN, and the other side "
-    "was computed from the tensors"
+_BARE = said("no statistic on both sides, so that only dtype and shape were compared")
+_ODD = said("NaN or Inf in the golden's max, min or avg, which then say little of all other elements")
+_HIDDEN = said(
+    "max and min not compared: CANN prints NaN for both where the first element is NaN, "
+    "and the other side was computed from the tensors"
 )
-_DIGEST = "hashes differ, so that not all bits are equal, while the statistics agree within tolerance"
-BELOW_ATOL = "all values are below the absolute tolerance, so that any others of that size would pass"
-ATOL_ADVICE = "; give these layers a rule with a smaller atol"
-_ODD_ADVICE = '; compare these tensors element by element, with dump_data="tensor" and golden_tensors'
+_DIGEST = said("hashes differ, so that not all bits are equal, while the statistics agree within tolerance")
+BELOW_ATOL = said("all values are below the absolute tolerance, so that any others of that size would pass")
+ATOL_ADVICE = said("; give these layers a rule with a smaller atol")
+_ODD_ADVICE = said('; compare these tensors element by element, with dump_data="tensor" and golden_tensors')
 _NAN = STATISTICS.index("nan")
 
 
@@ -130,8 +131,8 @@ def hidden_by_print(pairs: Pairs) -> NDArray[np.bool_]:
     return np.asarray(same & (hidden[0] | hidden[1]))
 
 
-BLIND = "measured bounds so wide that a tensor of zeros would pass"
-BLIND_ADVICE = "; judge these layers by a rule, or leave them out"
+BLIND = said("measured bounds so wide that a tensor of zeros would pass")
+BLIND_ADVICE = said("; judge these layers by a rule, or leave them out")
 
 
 def blind_bounds(
@@ -198,7 +199,10 @@ def describe_not_finite(table: StatsTable) -> str:
     found = [table.keys[row] for row in rows if special[row] == table.counts[row]]
     if not found:
         return ""
-    return (
-        f"{len(found)} of {len(table)} tensors contain only NaN or infinities (first: {found[0]}): check the "
-        f"model and its inputs"
+    return said(
+        "{count} of {count2} tensors contain only NaN or infinities (first: {found}): check "
+        "the model and its inputs",
+        count=len(found),
+        count2=len(table),
+        found=found[0],
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.compare.stats.alignment import ABSENT
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.table import PROJECTIONS
+from pytest_npudump.errors import said
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.onnxmodels.graph import draws_random
 
@@ -66,10 +67,18 @@ class Reason:
         """``max: 5.03125 -> 5.5, off by 0.46875, allowed 0.005 [rtol=0.001 ... (preset default)]``."""
         text = f"{self.statistic}: {_shown(self.golden)} -> {_shown(self.actual)}"
         if self.statistic == PROJECTIONS and self.golden == 0:
-            text = f"{self.statistic}: the elements are off by an l2norm of roughly {self.actual:.2g}"
+            text = said(
+                "{statistic}: the elements are off by an l2norm of roughly {actual:.2g}",
+                statistic=self.statistic,
+                actual=self.actual,
+            )
             text += f", allowed {self.allowed:.6g}"
         elif self.allowed is not None and (difference := self.difference) is not None:
-            text += f", off by {abs(difference):.6g}, allowed {self.allowed:.6g}"
+            text += said(
+                ", off by {difference:.6g}, allowed {allowed:.6g}",
+                difference=abs(difference),
+                allowed=self.allowed,
+            )
         return f"{text} [{self.rule}]"
 
 
@@ -320,7 +329,14 @@ class Doubt:
     def describe(self, compared: int) -> str:
         """The doubt in one line; ``compared`` is how many tensors both sides have."""
         first = next(iter(self.keys.values()))
-        return f"{self.text}: {len(self.keys)} of {compared} tensors (first: {first}){self.advice}"
+        return said(
+            "{text}: {count} of {compared} tensors (first: {first}){advice}",
+            text=self.text,
+            count=len(self.keys),
+            compared=compared,
+            first=first,
+            advice=self.advice,
+        )
 
 
 LAYER = "layer"

@@ -32,6 +32,7 @@ from pytest_npudump.compare.stats.verdict import (
     origin_of,
 )
 from pytest_npudump.dump.table import PROJECTIONS
+from pytest_npudump.errors import said
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,18 +41,18 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.tensor_pair import Elements
     from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 
-SPECIAL = "NaN and Inf"
+SPECIAL = said("NaN and Inf")
 MAX_ABS = "max_abs"
 RELATIVE_L2 = "relative_l2"
 ELEMENTS = "elements"
 BYTES = "bytes"
 """What :class:`Reason` calls the findings of elements."""
 
-_EQUAL = "must be equal"
+_EQUAL = said("must be equal")
 _MOST = 0.5
-_LOOSE = (
-    "most elements are farther off than rtol of themselves, and pass beside a few large ones, whose size is "
-    "the scale"
+_LOOSE = said(
+    "most elements are farther off than rtol of themselves, and pass beside a few large "
+    "ones, whose size is the scale"
 )
 
 
@@ -173,9 +174,18 @@ def element_reasons(found: Elements, rule: Rule) -> tuple[Reason, ...]:
 def _special(difference: TensorDifference) -> Reason:
     d = difference
     golden, actual = specials(d.nan_golden, d.inf_golden), specials(d.nan_actual, d.inf_actual)
-    places = f", {d.special_different} places differ" if d.nan_golden or d.inf_golden else ""
-    found = f"{actual}{places}, first at {list(d.first_special_different or ())}"
-    return Reason(SPECIAL, golden, found, None, "must be at the same places")
+    places = (
+        said(", {special_different} places differ", special_different=d.special_different)
+        if d.nan_golden or d.inf_golden
+        else ""
+    )
+    found = said(
+        "{actual}{places}, first at {first_special_different}",
+        actual=actual,
+        places=places,
+        first_special_different=list(d.first_special_different or ()),
+    )
+    return Reason(SPECIAL, golden, found, None, said("must be at the same places"))
 
 
 def specials(nan: int, infinite: int) -> str:
@@ -188,7 +198,12 @@ def _unequal(difference: TensorDifference, rule: Rule) -> list[Reason]:
     differ = difference.outside - difference.special_different
     if differ <= 0:
         return []
-    at = f"{differ} of {difference.count} differ, by {difference.max_abs:.6g} at most"
+    at = said(
+        "{differ} of {count} differ, by {max_abs:.6g} at most",
+        differ=differ,
+        count=difference.count,
+        max_abs=difference.max_abs,
+    )
     return [Reason(ELEMENTS, "equal", at, None, rule.describe())]
 
 

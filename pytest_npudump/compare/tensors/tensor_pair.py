@@ -23,7 +23,7 @@ from pytest_npudump.dump.filebytes import c_order_chunks, raw_bytes
 from pytest_npudump.dump.records import Stats, TensorRecord
 from pytest_npudump.dump.stats.tensor import payload_stats
 from pytest_npudump.dump.unguarded import replace
-from pytest_npudump.errors import DumpError, FormatError, NpudumpError, RequestError
+from pytest_npudump.errors import DumpError, FormatError, NpudumpError, RequestError, joined, said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -214,7 +214,9 @@ def _open(pair: Pair) -> _Open | Elements:
         values = _host_pair(golden, actual, layout)
     except LayoutError as error:
         values = _array(golden), _array(actual)
-        found = replace(found, layout="device", note=f"compared as it lies on the device: {error}")
+        found = replace(
+            found, layout="device", note=said("compared as it lies on the device: {error}", error=str(error))
+        )
     if layout != pair.layout:
         pair = replace(pair, layout=layout)
     return _Open(pair, golden, actual, values, found)
@@ -260,7 +262,7 @@ def _why_bytes(record: TensorRecord) -> str:
     why = why_opaque(record.dtype)
     if why or record.shape is not None:
         return why
-    return record.note or "its header has no shape"
+    return record.note or said("its header has no shape")
 
 
 def _examine(opened: _Open) -> Elements:
@@ -273,7 +275,9 @@ def _examine(opened: _Open) -> Elements:
     try:
         examined = examine_tensors(*values, rtol=pair.rtol, atol=pair.atol, worst=WORST)
     except RequestError as error:
-        note = "; ".join(filter(None, (opened.found.note, f"elements not compared: {error}")))
+        note = joined(
+            "; ", filter(None, (opened.found.note, said("elements not compared: {error}", error=str(error))))
+        )
         return _with_findings(opened, (values_stats(values[0]), values_stats(values[1])), None, note)
     sides = examined.golden, examined.actual
     return _with_findings(opened, sides, examined.difference, opened.found.note)
@@ -294,7 +298,7 @@ def _with_findings(
 
 def _array(record: TensorRecord) -> Array:
     if record.payload is None:
-        raise DumpError(f"{record.path}: no data for {record.key}")
+        raise DumpError(said("{path}: no data for {key}", path=record.path, key=record.key))
     return load(record.payload, record.dtype, record.shape)
 
 
@@ -310,8 +314,8 @@ def _difference(pair: Pair, one: Array, other: Array, found: Elements) -> Elemen
     try:
         difference = compare_tensors(one, other, rtol=pair.rtol, atol=pair.atol, worst=WORST)
     except RequestError as error:
-        note = f"elements not compared: {error}"
-        return replace(found, note="; ".join(filter(None, (found.note, note))))
+        note = said("elements not compared: {error}", error=str(error))
+        return replace(found, note=joined("; ", filter(None, (found.note, note))))
     return replace(found, difference=difference)
 
 
@@ -319,14 +323,14 @@ def _bytes(golden: TensorRecord, actual: TensorRecord, why: str) -> Elements:
     """Compare tensors of a type without values, or without a shape, byte by byte."""
     found = Elements(golden, actual, layout="device")
     if golden.key.io == "workspace":
-        why = "a workspace is scratch memory, which no operator has to leave in any state"
-        return replace(found, note=f"bytes not compared: {why}")
+        why = said("a workspace is scratch memory, which no operator has to leave in any state")
+        return replace(found, note=said("bytes not compared: {why}", why=why))
     if {golden.dtype, actual.dtype} & _ADDRESSES:
-        return replace(found, note=f"elements not compared: {why}")
+        return replace(found, note=said("elements not compared: {why}", why=why))
     if golden.payload is None or actual.payload is None or golden.dtype != actual.dtype:
-        return replace(found, note=f"elements not compared: {why}")
+        return replace(found, note=said("elements not compared: {why}", why=why))
     unequal = _unequal_bytes(golden.payload, actual.payload)
-    return replace(found, unequal_bytes=unequal, note=f"compared byte by byte: {why}")
+    return replace(found, unequal_bytes=unequal, note=said("compared byte by byte: {why}", why=why))
 
 
 def _unequal_bytes(golden: Payload, actual: Payload) -> int:

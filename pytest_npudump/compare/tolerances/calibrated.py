@@ -18,6 +18,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_npudump.errors import said
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.record.noise import FACTOR, calibration_of, parse_noise, repeats_of
 
@@ -116,7 +117,11 @@ def calibrated_of(golden: Record) -> Calibrated | None:
     factor = FACTOR if calibration is None else calibration.factor
     known = repeats is not None and repeats.runs > 1 and repeats.compared is None
     if calibration is not None:
-        source = f"calibrated: {calibration.members} members, factor {calibration.factor:g}"
+        source = said(
+            "calibrated: {members} members, factor {factor:g}",
+            members=calibration.members,
+            factor=calibration.factor,
+        )
     else:
         runs = repeats.runs if repeats is not None else "several"
         source = f"spread of {runs} recording runs, factor {factor:g}"

@@ -21,7 +21,7 @@ from pytest_npudump.compare.tolerances.presets import DESCRIPTIONS, PRESETS, bou
 from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import JUDGED, PROJECTIONS, is_count, layer_of
-from pytest_npudump.errors import RequestError
+from pytest_npudump.errors import RequestError, said
 from pytest_npudump.request import KnownNames, as_glob, is_glob
 
 if TYPE_CHECKING:
@@ -84,9 +84,13 @@ class Rule:
         if self.against != GOLDEN:
             where.append(f"against={self.against}")
         where += [f"producer.{name}={glob}" for name, glob in self.producer]
-        reason = f": {self.reason}" if self.reason else ""
+        reason = said(": {reason}", reason=self.reason) if self.reason else ""
         text = " ".join([f"rtol={self.rtol:g} atol={self.atol:g}", *where])
-        return f"{text} ({self.source}{reason})" if self.source or reason else text
+        return (
+            said("{text} ({source}{reason})", text=text, source=self.source, reason=reason)
+            if self.source or reason
+            else text
+        )
 
     @property
     def names_dtype(self) -> bool:
@@ -146,7 +150,13 @@ class Tolerances:
         """Refuse a preset that does not exist."""
         if self.preset not in PRESETS:
             known = ", ".join(f"{name} ({DESCRIPTIONS[name]})" for name in PRESETS)
-            raise RequestError(f"unknown tolerance preset {self.preset!r}, expected one of {known}")
+            raise RequestError(
+                said(
+                    "unknown tolerance preset {preset!r}, expected one of {known}",
+                    preset=self.preset,
+                    known=known,
+                )
+            )
 
     def extended(self, rules: Iterable[Rule]) -> Tolerances:
         """The same with ``rules`` behind the present ones, which they override."""

@@ -37,7 +37,7 @@ from pytest_npudump.dump.files.formats import TLV_MAGIC
 from pytest_npudump.dump.files.mapping import alias, nameless
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats.tensor import file_stats, with_stats
-from pytest_npudump.errors import FormatError
+from pytest_npudump.errors import FormatError, joined, said
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -203,7 +203,9 @@ def _place(tensor: ContainerTensor, written: int, start: int, path: Path) -> Non
         if needed is not None and needed > size:
             note = f"size is {size} bytes, the shape needs {needed}"
     if note:
-        tensor.note = f"{tensor.note}; {note}" if tensor.note else note
+        tensor.note = (
+            said("{tensor_note}; {note}", tensor_note=tensor.note, note=note) if tensor.note else note
+        )
 
 
 def data_bytes(dtype: str, shape: tuple[int, ...] | None) -> int | None:
@@ -457,7 +459,7 @@ def read_file(
                 part, failed = with_stats(part, file.path, statistics)
                 problems += failed
             if row is not None and told is not None:
-                note = "; ".join(filter(None, (part.note, row.note)))
+                note = joined("; ", filter(None, (part.note, row.note)))
                 part = part._replace(stats=with_projections_of(told, part.stats), note=note)
             parts.append(part)
         if table:

@@ -53,7 +53,7 @@ from pytest_npudump.dump.stats.kernels import (
 from pytest_npudump.dump.stats.projections import array_projector, project, raw_projector
 from pytest_npudump.dump.stats.sums import Totals
 from pytest_npudump.dump.unguarded import replace
-from pytest_npudump.errors import FormatError
+from pytest_npudump.errors import FormatError, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -378,7 +378,11 @@ def with_stats(
     try:
         found = statistics(part)
     except DecodeError as error:
-        problem = FormatError(path, f"{part.io} {part.slot}: {error}", offset=part.payload.offset)
+        problem = FormatError(
+            path,
+            said("{io} {slot}: {error}", io=part.io, slot=part.slot, error=str(error)),
+            offset=part.payload.offset,
+        )
         return part._replace(note=str(error)), [problem]
     if found is None:
         why = why_opaque(part.dtype) or f"CANN computes no statistics for {part.dtype}"

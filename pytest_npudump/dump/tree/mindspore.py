@@ -16,7 +16,7 @@ from pytest_npudump.dump.columns import COMPUTED_IN_FLOAT32, with_projections_of
 from pytest_npudump.dump.names import Place, read_place
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.textfile import read_small
-from pytest_npudump.errors import DumpError, FormatError
+from pytest_npudump.errors import DumpError, FormatError, joined, said
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -57,7 +57,7 @@ def _join(execution: Execution, row: Execution) -> Execution:
     if counted.stats is None and not counted.digest:
         return execution
     stats = part.stats if counted.stats is None else with_projections_of(counted.stats, part.stats)
-    note = "; ".join(filter(None, (part.note, counted.note)))
+    note = joined("; ", filter(None, (part.note, counted.note)))
     return execution._replace(parts=(part._replace(stats=stats, note=note, digest=counted.digest),))
 
 
@@ -103,7 +103,9 @@ def one_run(
                 f"{directory} holds {runs} runs, and where the last one begins cannot be told: its first "
                 f"operator {first[1]} was dumped {times[first]} times. Clear the dump path and run again"
             )
-        notes.append(f"only the latest of {runs} runs was read in {directory}")
+        notes.append(
+            said("only the latest of {runs} runs was read in {directory}", runs=runs, directory=directory)
+        )
         kept += found[starts[-1] :]
     return kept, notes
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_npudump.errors import said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext
@@ -57,4 +58,4 @@ def _words(rules: tuple[str, ...], *, narrowed: bool) -> str:
     if narrowed:
         return words
     advice = _("correct the layer, op_type, dtype or statistic, or remove it; the run does not pass")
-    return f"{words}; {advice}"
+    return said("{words}; {advice}", words=words, advice=advice)

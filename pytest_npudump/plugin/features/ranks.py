@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.errors import ConfigError
+from pytest_npudump.errors import ConfigError, said
 from pytest_npudump.language.text import inert
 from pytest_npudump.plugin.marker.identity import Identity
 from pytest_npudump.plugin.runtest.item_case import EXCHANGE
@@ -33,8 +33,11 @@ def with_tests(config: pytest.Config, settings: Settings) -> Ranks | None:
     exchange = Exchange(rank, child.task.meeting_place if child is not None else None)
     if settings.calibrate:
         raise ConfigError(
-            f"--npudump-calibrate measures a test in one process, and this one is {rank}: calibrate with one "
-            f"rank, or give the layers a rule of their own"
+            said(
+                "--npudump-calibrate measures a test in one process, and this one is {rank}: "
+                "calibrate with one rank, or give the layers a rule of their own",
+                rank=rank,
+            )
         )
     config.stash[EXCHANGE] = exchange
     return Ranks(exchange)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_npudump.errors import said
 from pytest_npudump.regression.result import RECORDED, UNCHANGED
 
 if TYPE_CHECKING:
@@ -49,12 +50,14 @@ class Repetitions:
     ) -> None:
         """Remember what a repetition has recorded, and say with what a later one was compared."""
         if item.stash.get(_COMPARES, False):
-            words = "an earlier repetition recorded the golden in this run, and this one is compared with it"
+            words = said(
+                "an earlier repetition recorded the golden in this run, and this one is compared with it"
+            )
             for report in reports:
                 report.sections.append(("npudump", words))
         elif self._settings.update_golden:
-            said = {vars(report).get("npudump", {}).get("status") for report in reports}
-            if said & {RECORDED, UNCHANGED}:
+            heard = {vars(report).get("npudump", {}).get("status") for report in reports}
+            if heard & {RECORDED, UNCHANGED}:
                 self._recorded[self._golden(runner, item)] = item
 
     def _golden(self, runner: Runner, item: pytest.Item) -> Path:

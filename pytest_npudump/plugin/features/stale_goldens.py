@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_npudump.errors import said
 from pytest_npudump.plugin.terminal.reporter import reports_here
 
 if TYPE_CHECKING:
@@ -62,5 +63,7 @@ def _lines(config: pytest.Config, settings: Settings) -> list[str]:
     if not done.returncode:
         return []
     told = (done.stdout if done.returncode == 1 else done.stderr or done.stdout).splitlines()
-    heading = "goldens are stale" if done.returncode == 1 else "whether goldens are stale is not known"
+    heading = (
+        said("goldens are stale") if done.returncode == 1 else said("whether goldens are stale is not known")
+    )
     return [f"--npudump-fail-on=stale: {heading}:", *(f"  {line}" for line in told)]

@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.errors import ConfigError, RequestError
+from pytest_npudump.errors import ConfigError, RequestError, joined, said
 from pytest_npudump.plugin._compat import may_be_skipped
 from pytest_npudump.plugin.marker.identity import repetition_parameters
 from pytest_npudump.plugin.marker.marks import marks_of
@@ -31,14 +31,14 @@ _STATISTICS = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf", "L2no
 def _names(value: object) -> tuple[str, ...]:
     items = (value,) if isinstance(value, str) else value
     if not isinstance(items, Sequence) or not all(isinstance(i, str) and i for i in items) or not items:
-        raise ValueError("a name or glob, or a non-empty list of them")
+        raise ValueError(said("a name or glob, or a non-empty list of them"))
     return tuple(items)
 
 
 def _one_of(*allowed: str) -> Callable[[object], str]:
     def check(value: object) -> str:
         if not isinstance(value, str) or value not in allowed:
-            raise ValueError(f"one of {', '.join(map(repr, allowed))}")
+            raise ValueError(said("one of {allowed}", allowed=", ".join(map(repr, allowed))))
         return value
 
     return check
@@ -46,15 +46,15 @@ def _one_of(*allowed: str) -> Callable[[object], str]:
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError("a non-empty string")
+        raise ValueError(said("a non-empty string"))
     return value
 
 
 def _statistics(value: object) -> tuple[str, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str) or not value:
-        raise ValueError(f"a non-empty list of {', '.join(_STATISTICS)}")
+        raise ValueError(said("a non-empty list of {statistics}", statistics=", ".join(_STATISTICS)))
     if any(item not in _STATISTICS for item in value):
-        raise ValueError(f"a list of {', '.join(_STATISTICS)}")
+        raise ValueError(said("a list of {statistics}", statistics=", ".join(_STATISTICS)))
     return tuple(value)
 
 
@@ -63,10 +63,10 @@ def _mappings(*keys: str) -> Callable[[object], tuple[Mapping[str, Any], ...]]:
 
     def check(value: object) -> tuple[Mapping[str, Any], ...]:
         if not isinstance(value, Sequence) or isinstance(value, str) or not value:
-            raise ValueError(f"a non-empty list of dicts with keys {shape}")
+            raise ValueError(said("a non-empty list of dicts with keys {shape}", shape=shape))
         for item in value:
             if not isinstance(item, Mapping) or not set(item) <= set(keys):
-                raise ValueError(f"dicts with keys {shape} only")
+                raise ValueError(said("dicts with keys {shape} only", shape=shape))
         return tuple(MappingProxyType(dict(item)) for item in value)
 
     return check
@@ -78,35 +78,37 @@ def _tolerance(value: object) -> float:
     except OverflowError:
         number = math.inf
     if not 0 <= number < math.inf:
-        raise ValueError("a finite number, 0 or greater")
+        raise ValueError(said("a finite number, 0 or greater"))
     return number
 
 
 def _rules(value: object) -> tuple[Mapping[str, Any], ...]:
     if not isinstance(value, Sequence) or isinstance(value, str) or not value:
-        raise ValueError("a non-empty list of rules such as {'layer': 'conv*', 'rtol': 1e-2, 'atol': 0}")
+        raise ValueError(
+            said("a non-empty list of rules such as {{'layer': 'conv*', 'rtol': 1e-2, 'atol': 0}}")
+        )
     if not all(isinstance(item, Mapping) for item in value):
-        raise ValueError("dicts such as {'layer': 'conv*', 'rtol': 1e-2, 'atol': 0, 'reason': '...'}")
+        raise ValueError(said("dicts such as {{'layer': 'conv*', 'rtol': 1e-2, 'atol': 0, 'reason': '...'}}"))
     return tuple(MappingProxyType(dict(item)) for item in value)
 
 
 def _switch(value: object) -> bool:
     if not isinstance(value, bool):
-        raise ValueError("True or False")  # noqa: TRY004 - one exception type carries what is allowed
+        raise ValueError(said("True or False"))  # noqa: TRY004 - one exception type carries what is allowed
     return value
 
 
 def _seconds(value: object) -> float:
     number = _tolerance(value)
     if number == 0:
-        raise ValueError("a number of seconds greater than 0")
+        raise ValueError(said("a number of seconds greater than 0"))
     return number
 
 
 def _number_of(what: str) -> Callable[[object], int]:
     def check(value: object) -> int:
         if type(value) is not int or value < 1:
-            raise ValueError(f"a number of {what}, 1 or more")
+            raise ValueError(said("a number of {what}, 1 or more", what=what))
         return value
 
     return check
@@ -114,7 +116,9 @@ def _number_of(what: str) -> Callable[[object], int]:
 
 def _keys(value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping) or not value or not all(isinstance(key, str) for key in value):
-        raise ValueError("a dict of keys of data_dump.json such as {'sample_mode': 1, 'sample_num': 100}")
+        raise ValueError(
+            said("a dict of keys of data_dump.json such as {{'sample_mode': 1, 'sample_num': 100}}")
+        )
     return MappingProxyType(dict(value))
 
 
@@ -161,7 +165,9 @@ _SET_BY_US: Mapping[str, str] = MappingProxyType(
         "dump_list": "use layers, model_name, opname_range and the blacklists",
         "dump_op_switch": "use scene='op'",
         "dump_debug": "use scene='overflow'",
-        "transport": "leave it out; where it was 'callback', dump_data='tensor' computes the same statistics",
+        "transport": said(
+            "leave it out; where it was 'callback', dump_data='tensor' computes the same statistics"
+        ),
     }
 )
 
@@ -175,9 +181,11 @@ def parse_marker(args: Sequence[object], kwargs: Mapping[str, object], base: Dum
     given = dict(kwargs)
     problems = []
     if len(args) > 1:
-        problems.append(f"{len(args)} positional arguments; only layers may be given by position")
+        problems.append(
+            said("{count} positional arguments; only layers may be given by position", count=len(args))
+        )
     elif args and "layers" in given:
-        problems.append("layers: given twice, by position and by name")
+        problems.append(said("layers: given twice, by position and by name"))
     elif args:
         given["layers"] = args[0]
     values: dict[str, Any] = {}
@@ -190,20 +198,26 @@ def parse_marker(args: Sequence[object], kwargs: Mapping[str, object], base: Dum
         except ValueError as error:
             problems.append(str(error))
     if problems:
-        raise RequestError("; ".join(problems))
+        raise RequestError(joined("; ", problems))
     return replace(base, **values)
 
 
 def _check(name: str, value: object) -> Any:
     if name in _SET_BY_US:
-        raise ValueError(f"{name}: not an argument of the marker: {_SET_BY_US[name]}")
+        raise ValueError(
+            said("{name}: not an argument of the marker: {set_by_us}", name=name, set_by_us=_SET_BY_US[name])
+        )
     if name not in CHECKS:
         allowed = ", ".join(CHECKS)
-        raise ValueError(f"{name}: unknown argument; allowed are {allowed}")
+        raise ValueError(said("{name}: unknown argument; allowed are {allowed}", name=name, allowed=allowed))
     try:
         return CHECKS[name](value)
     except ValueError as error:
-        raise ValueError(f"{name}: {value!r} is not allowed, expected {error}") from None
+        raise ValueError(
+            said(
+                "{name}: {value!r} is not allowed, expected {error}", name=name, value=value, error=str(error)
+            )
+        ) from None
 
 
 def check_combination(request: DumpRequest) -> None:
@@ -214,17 +228,20 @@ def check_combination(request: DumpRequest) -> None:
     """
     problems = []
     if request.dump_stats and request.dump_data == "tensor":
-        problems.append("dump_stats: only with dump_data='stats' (CANN refuses it otherwise, EP0005)")
+        problems.append(said("dump_stats: only with dump_data='stats' (CANN refuses it otherwise, EP0005)"))
     level_op = [n for n in ("optype_blacklist", "opname_blacklist", "opname_range") if getattr(request, n)]
     if level_op and request.dump_level != "op":
         problems.append(
-            f"{', '.join(level_op)}: only with dump_level='op' (CANN refuses it otherwise, EP0005)"
+            said(
+                "{level_op}: only with dump_level='op' (CANN refuses it otherwise, EP0005)",
+                level_op=", ".join(level_op),
+            )
         )
     if request.opname_range and not request.model_name:
-        problems.append("opname_range: needs model_name (CANN refuses it otherwise, EP0001)")
+        problems.append(said("opname_range: needs model_name (CANN refuses it otherwise, EP0001)"))
     problems += [*_scene_problems(request), *_run_problems(request)]
     if problems:
-        raise RequestError("; ".join(problems))
+        raise RequestError(joined("; ", problems))
 
 
 _ALWAYS = frozenset({"scene", "escalate", "isolation", "timeout", "ranks", "data_dump", "devices"})
@@ -240,12 +257,22 @@ def _scene_problems(request: DumpRequest) -> list[str]:
         excess = [n for n in given if n not in scene.takes | _ALWAYS]
         if excess:
             taken = ", ".join(n for n in CHECKS if n in scene.takes)
-            only = f"only {taken}" if taken else "no other argument: CANN looks at every operator"
-            problems.append(f"{', '.join(excess)}: not with scene={scene.name!r}, which takes {only}")
+            only = f"only {taken}" if taken else said("no other argument: CANN looks at every operator")
+            problems.append(
+                said(
+                    "{excess}: not with scene={scene!r}, which takes {only}",
+                    excess=", ".join(excess),
+                    scene=scene.name,
+                    only=only,
+                )
+            )
     problems += scene.problems(request)
     others = [found for found in SCENES.values() if found is not scene]
     return problems + [
-        f"{name}: {why}" for found in others for name, why in found.alone.items() if getattr(request, name)
+        said("{name}: {why}", name=name, why=why)
+        for found in others
+        for name, why in found.alone.items()
+        if getattr(request, name)
     ]
 
 
@@ -253,14 +280,20 @@ def _run_problems(request: DumpRequest) -> list[str]:
     """Return what is wrong with how the test is to be run, and with what it is to be compared with."""
     problems = []
     if request.isolation == "none" and request.timeout is not None:
-        problems.append("timeout: only with isolation='process', whose child process it ends")
+        problems.append(said("timeout: only with isolation='process', whose child process it ends"))
     if request.isolation == "none" and request.dump_scene == "aic_err_detail_dump":
-        problems.append("isolation: aic_err_detail_dump may end the process, which has to be a child's")
+        problems.append(said("isolation: aic_err_detail_dump may end the process, which has to be a child's"))
     if request.reference_map and not request.reference:
-        problems.append("reference_map: needs reference, the ONNX model whose names it maps")
+        problems.append(said("reference_map: needs reference, the ONNX model whose names it maps"))
     if request.graph and PurePath(request.graph).suffix not in GRAPH_SUFFIXES:
         expected = ", ".join(GRAPH_SUFFIXES)
-        problems.append(f"graph: {request.graph!r} is no graph by its name, expected one of {expected}")
+        problems.append(
+            said(
+                "graph: {graph!r} is no graph by its name, expected one of {expected}",
+                graph=request.graph,
+                expected=expected,
+            )
+        )
     return problems
 
 
@@ -282,14 +315,16 @@ def check_item(item: pytest.Item, settings: Settings) -> str:
     try:
         request = request_of(item)
         if request.scene != "check_op" and _is_hypothesis_test(item):
-            return (
-                "npu_dump does not go with hypothesis' @given: every example would be compared with one "
-                "golden; use pytest.mark.parametrize, which gives each case a golden of its own, or "
-                "scene='check_op', which checks operators without one"
+            return said(
+                "npu_dump does not go with hypothesis' @given: every example would be compared with "
+                "one golden; use pytest.mark.parametrize, which gives each case a golden of its own, "
+                "or scene='check_op', which checks operators without one"
             )
         rank = current_rank()
         if rank is not None and hasattr(item.config, "workerinput"):
-            return f"this is {rank}, and all ranks run one test at a time: leave out -n (pytest-xdist)"
+            return said(
+                "this is {rank}, and all ranks run one test at a time: leave out -n (pytest-xdist)", rank=rank
+            )
         if settings.approves and hasattr(item.config, "workerinput") and repetition_parameters(item):
             return (
                 "all repetitions of a test share one golden, and an update compares each with what the first "
@@ -329,16 +364,21 @@ def _check_config(request: DumpRequest, runtime: str) -> None:
 def _check_files(request: DumpRequest, item: pytest.Item) -> None:
     """Refuse files that are not there, before the device works for a comparison that cannot be made."""
     files = (
-        ("reference", request.reference, "an ONNX model"),
-        ("reference_map", request.reference_map, "a YAML file"),
-        ("graph", request.graph, "a file of the model's graph"),
+        ("reference", request.reference, said("an ONNX model")),
+        ("reference_map", request.reference_map, said("a YAML file")),
+        ("graph", request.graph, said("a file of the model's graph")),
     )
     for argument, name, kind in files:
         path = item.path.parent / name if name else None
         # A test may be skipped for want of that very file.
         if path is not None and not path.is_file() and not may_be_skipped(item):
             raise RequestError(
-                f"{argument}: there is no file {path}; name {kind}, relative to the test file's folder"
+                said(
+                    "{argument}: there is no file {path}; name {kind}, relative to the test file's folder",
+                    argument=argument,
+                    path=path,
+                    kind=kind,
+                )
             )
 
 

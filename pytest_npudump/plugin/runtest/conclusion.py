@@ -15,6 +15,7 @@ from pytest_npudump.errors import (
     MisplacedTensorsError,
     NpudumpError,
     OperatorMismatchError,
+    joined,
     said,
 )
 from pytest_npudump.language.text import inert
@@ -61,17 +62,17 @@ def settle(item: pytest.Item, test: CaseSession | None, reports: Sequence[pytest
             _amend(item, reports, status.ERROR)
             _fail_last(test, reports, str(error))
         except GoldenError as error:
-            problem = f"nothing was recorded: {error}"
+            problem = said("nothing was recorded: {error}", error=str(error))
             _not_recorded(item, test, reports, problem)
             _fail_last(test, reports, problem)
     elif test.case.settings.approves or test.recording is not None:
         test.discard()
         if good:
             part = failed.when if failed else "subtest"
-            why = f"the test's {part} did not pass"
+            why = said("the test's {part} did not pass", part=part)
             if failed is expected and failed:
-                why = "the test is marked xfail"
-            problem = f"nothing was recorded: {why}"
+                why = said("the test is marked xfail")
+            problem = said("nothing was recorded: {why}", why=why)
             _not_recorded(item, test, reports, problem)
             (failed or reports[-1]).sections.append(("npudump", problem))
     elif good and any(report.when == "call" and _did_not_pass(report) for report in reports):
@@ -102,14 +103,14 @@ def why_incomplete(item: pytest.Item, reports: Sequence[pytest.TestReport], *, j
         judged: whether its body ended well, and what it dumped was compared.
     """
     if failed_parts(item) or failed_parts(item, EARLIER_PARTS):
-        return "a subtest did not pass"
+        return said("a subtest did not pass")
     bad = next((report for report in reports if _did_not_pass(report) and report.when != "call"), None)
     if bad is not None:
-        return f"its {bad.when} did not pass"
+        return said("its {when} did not pass", when=bad.when)
     failed = any(report.when == "call" and _did_not_pass(report) for report in reports)
     if failed and not (judged and BAD in item.stash):
-        return "its body did not pass"
-    return None if judged else "it was not compared"
+        return said("its body did not pass")
+    return None if judged else said("it was not compared")
 
 
 def failed_parts(item: pytest.Item, key: pytest.StashKey[list[pytest.TestReport]] = PARTS) -> int:
@@ -165,8 +166,8 @@ INTERRUPTIONS = (KeyboardInterrupt, pytest.exit.Exception)
 def how_it_stopped(stop: BaseException) -> str:
     """Return why a second run has come to nothing, where the session ends in it."""
     if isinstance(stop, pytest.exit.Exception):
-        return f"ended by pytest.exit: {first_line(str(stop.msg))}"
-    return f"ended by {str(stop) or 'Ctrl-C'}"
+        return said("ended by pytest.exit: {first_line}", first_line=first_line(str(stop.msg)))
+    return said("ended by {stop}", stop=str(stop) or "Ctrl-C")
 
 
 def is_interruption(item: pytest.Item, error: BaseException) -> bool:
@@ -189,11 +190,14 @@ def finish(item: pytest.Item, test: CaseSession) -> None:
         if is_interruption(item, error):
             raise
         if test.judged is not None and test.repeated:
-            test.abandon_second_run(f"it could not be examined: {_words(error)}")
+            test.abandon_second_run(said("it could not be examined: {words}", words=_words(error)))
             return
         # What ran may have differed: a repetition that is compared does not make up for it.
         known = isinstance(error, NpudumpError)
-        words = f"npudump: {error if known else f'the run could not be judged: {_words(error)}'}"
+        words = said(
+            "npudump: {error}",
+            error=error if known else said("the run could not be judged: {words}", words=_words(error)),
+        )
         item.stash[BAD] = inert(words)
         if known:
             raise pytest.fail.Exception(item.stash[BAD], pytrace=False) from None
@@ -205,7 +209,7 @@ def _words(error: BaseException) -> str:
 
 
 def body_failed(
-    item: pytest.Item, test: CaseSession, error: BaseException | None = None, words: str = "it failed"
+    item: pytest.Item, test: CaseSession, error: BaseException | None = None, words: str = said("it failed")
 ) -> bool:
     """Say what the dump tells of a body that failed; in a second run, let what the first one showed stand.
 
@@ -224,7 +228,9 @@ def body_failed(
     try:
         test.stop()
     except NpudumpError as unended:
-        item.add_report_section("call", "npudump", inert(f"the dump could not be ended: {unended}"))
+        item.add_report_section(
+            "call", "npudump", inert(said("the dump could not be ended: {unended}", unended=str(unended)))
+        )
     if test.judged is None:
         text = inert(_after_failed_body(item, test))
         if isinstance(error, OperatorMismatchError) and test.judged is not None:
@@ -232,9 +238,9 @@ def body_failed(
             numbers = [frame.lineno for frame in frames if frame.filename == str(item.path)]
             at = [f"checked at: {item.path.name}:{numbers[-1]}"] if numbers else []
             # What hypothesis has added: the example that it shrank to.
-            said = [line for note in getattr(error, "__notes__", ()) for line in str(note).splitlines()]
-            said = said if len(said) <= _NOTE_LINES else [*said[:_NOTE_LINES], "..."]
-            raise pytest.fail.Exception(inert("\n".join([text, *at, *said])), pytrace=False) from None
+            heard = [line for note in getattr(error, "__notes__", ()) for line in str(note).splitlines()]
+            heard = heard if len(heard) <= _NOTE_LINES else [*heard[:_NOTE_LINES], "..."]
+            raise pytest.fail.Exception(inert("\n".join([text, *at, *heard])), pytrace=False) from None
         if test.case.request.scene == "check_op":
             # What the body raised says more than the last wrong operator.
             item.stash[RESULT].pop("short", None)
@@ -243,7 +249,13 @@ def body_failed(
     _compat.forget_failure(item)
     words = _words(error) if error is not None else words
     test.abandon_second_run(
-        "; ".join([f"body of the second run: {words}", *test.case.runtime.activity.evidence.notes])
+        joined(
+            "; ",
+            [
+                said("body of the second run: {words}", words=words),
+                *test.case.runtime.activity.evidence.notes,
+            ],
+        )
     )
     conclude(item, test)
     return test.good
@@ -257,9 +269,9 @@ def _after_failed_body(item: pytest.Item, test: CaseSession) -> str:
 
         activity = case.runtime.activity
         known = filter(None, (what_ran(activity), *activity.evidence.notes, full_words(case.directory)))
-        return "\n".join(("the test's body did not pass: its dump was not compared", *known))
+        return joined("\n", (said("the test's body did not pass: its dump was not compared"), *known))
     if not test.judge_failed_body():
-        return f"the test's body did not pass, and {not_found}"
+        return said("the test's body did not pass, and {not_found}", not_found=not_found)
     return _recorded_failure(item, test)
 
 
@@ -274,7 +286,7 @@ def conclude(item: pytest.Item, test: CaseSession) -> None:
             from pytest_npudump.regression.result import Escalation  # noqa: PLC0415 - after a run
             from pytest_npudump.report.result_json import write_details  # noqa: PLC0415 - the same
 
-            unknown = Escalation(problem="it had not ended when this was written")
+            unknown = Escalation(problem=said("it had not ended when this was written"))
             write_details(replace(test.result, escalation=unknown))
         return
     if not test.good:

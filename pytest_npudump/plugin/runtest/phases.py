@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_npudump.errors import said
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.marker.identity import Identity
 from pytest_npudump.plugin.marker.marks import is_marked
@@ -83,7 +84,7 @@ def _attach_result(item: pytest.Item, report: pytest.TestReport) -> None:
     vars(report)["npudump"] = result
     if result["status"] == NOT_COMPARED and report.passed and not will_run_again(item):
         report.outcome = "failed"
-        item.stash[BAD] = "npudump: the test passed without having been compared with its golden"
+        item.stash[BAD] = said("npudump: the test passed without having been compared with its golden")
         report.longrepr = item.stash[BAD]
 
 
@@ -108,7 +109,7 @@ def run_here(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
         if test is None or not test.wants_second_run or not may_run_again(item):
             return first
         if test.measures and _abandoned(first):
-            test.abandon_second_run("its first run did not pass")
+            test.abandon_second_run(said("its first run did not pass"))
             told = _failed_call(item, test)
             first = [told if report.when == "call" and report.passed else report for report in first]
             for report in first:
@@ -161,7 +162,7 @@ def with_failed_setup(item: pytest.Item, second: list[pytest.TestReport]) -> lis
     """Put the first run's failure in place of the second run's setup, where that has failed."""
     if second[0].passed:
         return second
-    item.stash[TEST].abandon_second_run(f"setup of the second run: {_why(second[0])}")
+    item.stash[TEST].abandon_second_run(said("setup of the second run: {why}", why=_why(second[0])))
     return [_failed_call(item, item.stash[TEST]), second[-1]]
 
 
@@ -199,7 +200,7 @@ def _measure_what_passes(item: pytest.Item, body: pytest.TestReport) -> None:
     """Let a test whose report another plugin fails run once: of what does not pass nothing is measured."""
     test = item.stash.get(TEST, None)
     if test is not None and test.measures and test.wants_second_run and body.failed:
-        test.abandon_second_run("its body did not pass")
+        test.abandon_second_run(said("its body did not pass"))
 
 
 def _failed_call(item: pytest.Item, test: CaseSession) -> pytest.TestReport:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.errors import said
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -64,7 +66,7 @@ class Progress:
     def announce(self, what: str, seconds: float) -> None:
         """Say what begins, where it is likely to take as long as what took ``seconds`` and shows no steps."""
         if seconds >= (PATIENCE if self._reporter.isatty else SILENCE):
-            self._show(f"npudump: {what}")
+            self._show(said("npudump: {what}", what=what))
 
     def end(self) -> None:
         """Leave the line to what pytest prints next."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.errors import said
 from pytest_npudump.language.text import cut
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext
@@ -137,7 +138,7 @@ def _indented(tests: Iterable[str]) -> list[str]:
 
 
 def _text(note: Note) -> str:
-    return f"{_('new note') if note.new else _('note')}: {note.text}"
+    return said("{value}: {text}", value=_("new note") if note.new else _("note"), text=note.text)
 
 
 def note_lines(notes: Sequence[Note], files: ReportFiles, *, verbose: bool) -> list[str]:
@@ -167,9 +168,13 @@ def note_lines(notes: Sequence[Note], files: ReportFiles, *, verbose: bool) -> l
 def _line(note: Note, *, verbose: bool) -> str:
     word = _("new note") if note.new else _("note")
     if verbose:
-        return f"{word}: {_whose(note.tests, note.tests)}: {note.text}"
+        return said(
+            "{word}: {whose}: {text}", word=word, whose=_whose(note.tests, note.tests), text=note.text
+        )
     names = [cut(test, WIDTH) for test in note.tests[:NAMES]]
-    return f"{word}: {_whose(names, note.tests)}: {cut(note.text, WIDTH)}"
+    return said(
+        "{word}: {whose}: {text}", word=word, whose=_whose(names, note.tests), text=cut(note.text, WIDTH)
+    )
 
 
 def _whose(names: Sequence[str], tests: Sequence[str]) -> str:

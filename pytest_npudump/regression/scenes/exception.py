@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.files.core import read_core
 from pytest_npudump.dump.tree.find import Tree, find_files
-from pytest_npudump.errors import DumpError, FormatError
+from pytest_npudump.errors import DumpError, FormatError, said
 from pytest_npudump.record.run_folder import dump_folders
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.diagnose import ran_under_dump, why_unshown
@@ -47,14 +47,19 @@ def judge(case: Case, attempt: Attempt) -> Result:
     outcome = examine(case, attempt)
     activity = case.runtime.activity
     if outcome.good and activity.evidence.failed:
-        problem = (
-            f"{' and '.join(activity.evidence.failed)}, an error of the device, and yet no exception dump "
-            f"was left; look into the CANN log for [Dump][Exception], and whether the disk is full"
+        problem = said(
+            "{failed}, an error of the device, and yet no exception dump was left; look into the "
+            "CANN log for [Dump][Exception], and whether the disk is full",
+            failed=" and ".join(activity.evidence.failed),
         )
         return replace(outcome, status=status.FAILED, problems=(problem,))
     if not outcome.good or ran_under_dump(activity):
         return outcome
-    return Result(status.ERROR, None, problems=(f"no operator failed, and {why_unshown(case, attempt)}",))
+    return Result(
+        status.ERROR,
+        None,
+        problems=(said("no operator failed, and {why_unshown}", why_unshown=why_unshown(case, attempt)),),
+    )
 
 
 def examine(case: Case, attempt: Attempt | None) -> Result:
@@ -111,7 +116,11 @@ def _read(found: Found) -> tuple[list[FailedOperator], list[str]]:
         try:
             one = with_content(one, tensors=first)
         except (DumpError, OSError) as error:
-            reason = error if isinstance(error, FormatError) else f"{file.path}: {error}"
+            reason = (
+                error
+                if isinstance(error, FormatError)
+                else said("{path}: {error}", path=file.path, error=str(error))
+            )
             problems.append(f"unreadable exception dump: {reason}")
         beside = tuple(path for path in found.others if path.parent == file.path.parent)
         failed.append(replace(one, attached=beside))

@@ -18,7 +18,7 @@ from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.dump.tree.find import find_files
-from pytest_npudump.errors import DumpError, FormatError, GoldenError
+from pytest_npudump.errors import DumpError, FormatError, GoldenError, joined, said
 from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.record.record import OVERFLOW, REASON
 from pytest_npudump.record.run_folder import dump_folders
@@ -130,10 +130,17 @@ def _read(case: Case, attempt: Attempt) -> tuple[Dump, Tree]:
         problems = tuple(problem for _, part in parts for problem in part.problems)
         return _with_models(Dump(attempt.directory, records, problems), tree, activity), tree
     if activity.evidence.blind:
-        raise DumpError(f"no overflow is recorded, and none could be: {'; '.join(activity.evidence.blind)}")
+        raise DumpError(
+            said(
+                "no overflow is recorded, and none could be: {blind}",
+                blind=joined("; ", activity.evidence.blind),
+            )
+        )
     if ran_under_dump(activity):
         return Dump(attempt.directory, ()), tree
-    raise DumpError(f"no overflow is recorded, and {why_unshown(case, attempt)}")
+    raise DumpError(
+        said("no overflow is recorded, and {why_unshown}", why_unshown=why_unshown(case, attempt))
+    )
 
 
 def _with_models(dump: Dump, tree: Tree, activity: Activity) -> Dump:
@@ -320,7 +327,10 @@ def _records(path: Path) -> Iterator[tuple[OverflowUnit, ...]]:
 def _overflow(unit: OverflowUnit, path: Path, operators: Mapping[Path, Sequence[TensorRecord]]) -> Overflow:
     """Return what a record tells; of which operator is not guessed where several may be meant."""
     task, stream = unit.fields["task_id"], unit.fields["stream_id"]
-    kinds = tuple(text if text.startswith(unit.name) else f"{unit.name}: {text}" for text in unit.describe())
+    kinds = tuple(
+        text if text.startswith(unit.name) else said("{unit}: {text}", unit=unit.name, text=text)
+        for text in unit.describe()
+    )
     if len(operators) != 1:
         return Overflow("", "", kinds, task, stream, path)
     (operator,) = operators.values()

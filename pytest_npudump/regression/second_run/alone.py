@@ -9,7 +9,7 @@ from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, aligned_keys
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.tree.keys import is_eager
-from pytest_npudump.errors import NpudumpError
+from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.explain.called_operators import CallArchive, CallBench
 from pytest_npudump.explain.dumped_operators import ModelBench
 from pytest_npudump.explain.matches import NameMap
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.second_run.run_plan import Plan
 
 
-_ADVICE = "reference= names the ONNX model by which an operator can be judged alone"
+_ADVICE = said("reference= names the ONNX model by which an operator can be judged alone")
 _OFF = "off"
 _MOST = 8
 """Outputs that are judged by their calls, at most: each call is computed several times."""

@@ -21,7 +21,7 @@ from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.selection import alike_layers, by_file_names, with_raw_names
 from pytest_npudump.dump.table import JUDGED, StatsTable
 from pytest_npudump.dump.tree.mindspore import under_first_keys
-from pytest_npudump.errors import DumpError, GoldenError, NpudumpError
+from pytest_npudump.errors import DumpError, GoldenError, NpudumpError, joined, said
 from pytest_npudump.golden.stored_tensors import read_tensors
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.calibration import fed, fed_otherwise, fed_words
@@ -174,7 +174,7 @@ def _wanted_records(
         DumpError: a file of the dump cannot be read.
     """
     if dump.problems:
-        raise DumpError("; ".join(map(str, dump.problems)))
+        raise DumpError(joined("; ", map(str, dump.problems)))
     wanted = {sanitise(layer) for layer in plan.layers}
     kept = [record for record in dump.records if sanitise(record.key.layer) in wanted]
     paths = {record.path for record in kept}
@@ -281,7 +281,9 @@ def _finding(
     tensors: Mapping[str, np.ndarray],
 ) -> Finding:
     if record is None:
-        return Finding(key, None, note="the second run did not dump it, or its name in files is not its own")
+        return Finding(
+            key, None, note=said("the second run did not dump it, or its name in files is not its own")
+        )
     differences = disagreements.get(str(key.sanitised), {})
     finding = Finding(record.key, not differences, differences, path=record.path)
     if record.payload is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import resolve_raw_names
-from pytest_npudump.errors import DumpError
+from pytest_npudump.errors import DumpError, said
 from pytest_npudump.explain.operator_alone import ACQUITTED, UPSTREAM, nearest_first
 from pytest_npudump.explain.operator_alone import UNKNOWN as NOT_JUDGED
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
@@ -186,14 +186,21 @@ def _plan(
         chosen = tuple(layer for layer in chosen if layer not in nameless)
         raw, unresolved = _raw_layers(case, first, dump, chosen)
     if case.request.scene == "op":
-        return Plan(chosen, (), omitted, (*notes, "acl.json cannot select single operators: all were dumped"))
+        return Plan(
+            chosen, (), omitted, (*notes, said("acl.json cannot select single operators: all were dumped"))
+        )
     if unresolved and sum(sizes.values()) > case.settings.dump_limit:
         problem = (
             f"not run: {_unresolved(unresolved)}, and a dump of every layer exceeds --npudump-dump-limit"
         )
         return Plan(wanted, skipped=Escalation(problem=problem))
     if unresolved:
-        notes.append(f"{_unresolved(unresolved)}: the second run dumped every layer and kept those it needs")
+        notes.append(
+            said(
+                "{unresolved}: the second run dumped every layer and kept those it needs",
+                unresolved=_unresolved(unresolved),
+            )
+        )
         raw = ()
     return Plan(chosen, raw, omitted, tuple(notes))
 
@@ -362,7 +369,11 @@ def joined(second: Escalation, third: Escalation) -> Escalation:
         isolated=(*(i for i in second.isolated if str(i.key.sanitised) not in judged), *third.isolated),
         omitted=third.omitted,
         alike={**second.alike, **third.alike},
-        notes=(*second.notes, *third.notes, f"a third run (--npudump-escalate=twice) dumped {names}"),
+        notes=(
+            *second.notes,
+            *third.notes,
+            said("a third run (--npudump-escalate=twice) dumped {names}", names=names),
+        ),
         third=told,
     )
 

@@ -36,7 +36,13 @@ def require(option: str) -> None:
     """Import MindSpore and ask it for its device."""
     target = _imported(option).get_context("device_target")
     if target != "Ascend":
-        raise RuntimeUnavailableError(f"{option}: MindSpore finds no Ascend device and runs on {target}")
+        raise RuntimeUnavailableError(
+            said(
+                "{option}: MindSpore finds no Ascend device and runs on {target}",
+                option=option,
+                target=target,
+            )
+        )
 
 
 def probe() -> Probe:
@@ -48,7 +54,11 @@ def probe() -> Probe:
     option = "--npudump-runtime=mindspore"
     find(option)
     facts = load(option, 0).producer()
-    why = f"MindSpore {facts['mindspore']} runs on {facts['device_target']}"
+    why = said(
+        "MindSpore {mindspore} runs on {device_target}",
+        mindspore=facts["mindspore"],
+        device_target=facts["device_target"],
+    )
     return Probe(works=True, why=why, soc=facts.get("soc", ""))
 
 
@@ -68,4 +78,6 @@ def _imported(option: str) -> Any:
         return importlib.import_module("mindspore")
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
         words = " ".join(str(error).split())
-        raise RuntimeUnavailableError(f"{option}: mindspore cannot be imported: {words}") from error
+        raise RuntimeUnavailableError(
+            said("{option}: mindspore cannot be imported: {words}", option=option, words=words)
+        ) from error

@@ -29,7 +29,7 @@ import numpy as np
 from pytest_npudump.config.acl_json import dump_section, write_acl_json
 from pytest_npudump.config.data_dump import check_request, data_dump_settings, version_of, write_data_dump
 from pytest_npudump.dump.textfile import read_small
-from pytest_npudump.errors import FormatError, RuntimeUnavailableError
+from pytest_npudump.errors import FormatError, RuntimeUnavailableError, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.variation import Varying
 from pytest_npudump.runtime.acl import variable_facts
@@ -53,11 +53,12 @@ _WAY_OUT = "run it in a process of its own: isolation='process' in the marker"
 _METADATA = "rank_[0-9]*/.dump_metadata"
 _KERNELS = "rank_[0-9]*/execution_order/ms_execution_order_graph_*.csv"
 _RUNS = "rank_[0-9]*/execution_order/ms_global_execution_order_graph_*.csv"
-_NO_GRAPH = (
-    "MindSpore compiled no graph while the dump was on, and dumps nothing of what runs in PyNative mode: "
-    "call the network under mindspore.jit, or after mindspore.set_context(mode=mindspore.GRAPH_MODE), inside "
-    "the test or a function-scoped fixture (a graph that this process compiled before the test began has the "
-    "same effect: MindSpore reads its configuration with the first one)"
+_NO_GRAPH = said(
+    "MindSpore compiled no graph while the dump was on, and dumps nothing of what runs "
+    "in PyNative mode: call the network under mindspore.jit, or after "
+    "mindspore.set_context(mode=mindspore.GRAPH_MODE), inside the test or a "
+    "function-scoped fixture (a graph that this process compiled before the test began "
+    "has the same effect: MindSpore reads its configuration with the first one)"
 )
 _NO_OPERATOR = (
     "no aclop kernel ran on Ascend while the dump was on: scene='op' dumps those alone, by the file that "
@@ -127,8 +128,11 @@ class MindSporeActivity:
         if self.kernels:
             yield f"no operator that ran has a name that the marker's layers select; {self._known()}"
         yield (
-            "MindSpore ran a graph under the dump and wrote no tensor: look for its [ERROR] lines in the "
-            "captured output, such as a full disk or a dump path that became unwritable"
+            said(
+                "MindSpore ran a graph under the dump and wrote no tensor: look for its [ERROR] "
+                "lines in the captured output, such as a full disk or a dump path that became "
+                "unwritable"
+            )
         )
 
     def _known(self) -> str:

@@ -29,7 +29,11 @@ def find(option: str) -> str:
     acl, why = probe_acl()
     if acl is None:
         raise RuntimeUnavailableError(
-            f"{option}: {why}; on a machine without an NPU use --npudump-runtime=emulator"
+            said(
+                "{option}: {why}; on a machine without an NPU use --npudump-runtime=emulator",
+                option=option,
+                why=why,
+            )
         )
     return why
 
@@ -46,7 +50,7 @@ def require(option: str) -> None:
     """Ask pyACL for its devices."""
     acl, why = probe_acl()
     if acl is None:
-        raise RuntimeUnavailableError(f"{option}: {why}")
+        raise RuntimeUnavailableError(said("{option}: {why}", option=option, why=why))
 
 
 def probe() -> Probe:
@@ -78,15 +82,19 @@ def probe_acl() -> tuple[Any | None, str]:
     try:
         acl = importlib.import_module("acl")
     except ModuleNotFoundError:
-        return None, "no module 'acl' (CANN's pyACL) can be imported; is set_env.sh of CANN sourced?"
+        return None, said("no module 'acl' (CANN's pyACL) can be imported; is set_env.sh of CANN sourced?")
     except ImportError as error:
-        return None, f"the module 'acl' (CANN's pyACL) cannot be imported: {error}"
+        return None, said("the module 'acl' (CANN's pyACL) cannot be imported: {error}", error=str(error))
     if acl.__name__ == _EMULATOR:
-        return None, "the module 'acl' of this process is the emulator"
+        return None, said("the module 'acl' of this process is the emulator")
     if not hasattr(getattr(acl, "rt", None), "get_device_count"):
         place = getattr(acl, "__file__", None) or list(getattr(acl, "__path__", ()))
-        return None, f"the module 'acl' that Python finds is not CANN's pyACL but {place}"
+        return None, said("the module 'acl' that Python finds is not CANN's pyACL but {place}", place=place)
     count, code = acl.rt.get_device_count()
     if code != 0 or count < 1:
-        return None, f"pyACL is installed but no device answers (get_device_count returned {count}, {code})"
-    return acl, f"{count} devices answer"
+        return None, said(
+            "pyACL is installed but no device answers (get_device_count returned {count}, {code})",
+            count=count,
+            code=code,
+        )
+    return acl, said("{count} devices answer", count=count)

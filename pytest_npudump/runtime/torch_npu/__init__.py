@@ -24,7 +24,7 @@ REMEDY = said("install it with CANN on a machine with an NPU, if the tests use i
 def find(option: str) -> str:
     """Look for the module."""
     if "torch_npu" not in sys.modules and find_spec("torch_npu") is None:
-        raise RuntimeUnavailableError(f"{option}: no module 'torch_npu' can be imported")
+        raise RuntimeUnavailableError(said("{option}: no module 'torch_npu' can be imported", option=option))
     return ""
 
 
@@ -48,7 +48,7 @@ def probe() -> Probe:
     """
     option = "--npudump-runtime=torch_npu"
     find(option)
-    return Probe(works=True, why="a device answers", soc=load(option, 0).producer().get("soc", ""))
+    return Probe(works=True, why=said("a device answers"), soc=load(option, 0).producer().get("soc", ""))
 
 
 def needs_process(scene: str) -> bool:
@@ -75,8 +75,14 @@ def _imported(option: str) -> Any:
     except (ImportError, OSError, RuntimeError) as error:
         words = " ".join(str(error).split())
         raise RuntimeUnavailableError(
-            f"{option}: torch_npu cannot be imported: {words}; is set_env.sh of CANN sourced?"
+            said(
+                "{option}: torch_npu cannot be imported: {words}; is set_env.sh of CANN sourced?",
+                option=option,
+                words=words,
+            )
         ) from error
     if not _has_device(torch_npu):
-        raise RuntimeUnavailableError(f"{option}: torch_npu is installed but finds no NPU")
+        raise RuntimeUnavailableError(
+            said("{option}: torch_npu is installed but finds no NPU", option=option)
+        )
     return torch_npu

@@ -27,7 +27,7 @@ import numpy as np
 from pytest_npudump.config.acl_json import refuse_operator_overflow
 from pytest_npudump.config.cann import rules_version
 from pytest_npudump.config.check import check_file
-from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
+from pytest_npudump.errors import ConfigError, RuntimeUnavailableError, said
 from pytest_npudump.runtime.acl import DUMP_NOT_RUN, ENDED_BY_TEST, MODE_UNKNOWN, AclError, AclJson, blind
 from pytest_npudump.runtime.aten.kept_calls import KeptCalls
 from pytest_npudump.runtime.aten.recompute import NotCopiedError, array_of
@@ -62,10 +62,11 @@ _EXCEPTIONS = frozenset({"ARGS_EXCEPTION", "EXCEPTION", "AIC_ERR_DETAIL_DUMP"})
 _OVERFLOW = "OP_OVERFLOW"
 """Dump types, as CANN's checker names them."""
 _INF_NAN = blind("set INF_NAN_MODE_FORCE_DISABLE=1 before torch_npu starts")
-_INITIALISED = (
-    "scene='overflow': the NPU was initialised before the dump, and CANN decides once a process, at its "
-    "first operator, whether overflows are dumped; leave out isolation='none', so that the test gets a "
-    "process of its own, and use no NPU while test modules and conftest.py are imported"
+_INITIALISED = said(
+    "scene='overflow': the NPU was initialised before the dump, and CANN decides once a "
+    "process, at its first operator, whether overflows are dumped; leave out "
+    "isolation='none', so that the test gets a process of its own, and use no NPU while "
+    "test modules and conftest.py are imported"
 )
 _EAGER = (
     "while operators are looked for in this scene, this torch runs functions of torch.compile uncompiled; to "
@@ -73,23 +74,25 @@ _EAGER = (
 )
 
 
-_IDLE = (
-    "either no operator ran on the NPU while the dump was on, or CANN wrote nothing of those that did: make "
-    "the test's tensors on the device 'npu', and run them inside the test or a function-scoped fixture (CANN "
-    "writes no statistics for operators captured into a graph, and none of eager operators with "
-    "dump_level='op')"
+_IDLE = said(
+    "either no operator ran on the NPU while the dump was on, or CANN wrote nothing of "
+    "those that did: make the test's tensors on the device 'npu', and run them inside "
+    "the test or a function-scoped fixture (CANN writes no statistics for operators "
+    "captured into a graph, and none of eager operators with dump_level='op')"
 )
-_UNSEEN = (
-    "no operator ran on the NPU in the test's own thread while the dump was on: move the model to the device "
-    "'npu' as well as its input (copies and newly made tensors do not count), and run it eagerly, inside the "
-    "test or a function-scoped fixture; operators in other threads, in a replayed graph or in a graph of "
-    "torch.compile are not seen here: run one of them in the test's thread, or test with scene='op'"
+_UNSEEN = said(
+    "no operator ran on the NPU in the test's own thread while the dump was on: move the "
+    "model to the device 'npu' as well as its input (copies and newly made tensors do "
+    "not count), and run it eagerly, inside the test or a function-scoped fixture; "
+    "operators in other threads, in a replayed graph or in a graph of torch.compile are "
+    "not seen here: run one of them in the test's thread, or test with scene='op'"
 )
-_RELEASED = (
-    "the test took npu_dump.config_path or torchair_config(), so it has to switch the dump on itself: "
-    "compile its model with that configuration, or call init_dump() and set_dump(path) of "
-    "torch_npu.npu.utils, which raise where torch_npu.npu.set_dump says nothing. TorchAir reads "
-    "dump_config_path only with the first graph of a process: give such tests isolation='process'"
+_RELEASED = said(
+    "the test took npu_dump.config_path or torchair_config(), so it has to switch the "
+    "dump on itself: compile its model with that configuration, or call init_dump() and "
+    "set_dump(path) of torch_npu.npu.utils, which raise where torch_npu.npu.set_dump "
+    "says nothing. TorchAir reads dump_config_path only with the first graph of a "
+    "process: give such tests isolation='process'"
 )
 
 
@@ -154,7 +157,7 @@ class TorchNpuRuntime(VariedRuntime, AclJson):
         """
         verdict = check_file(config, "acl", version=rules_version())
         if not verdict.accepted:
-            raise ConfigError(f"{config}: {verdict.message}")
+            raise ConfigError(said("{config}: {message}", config=config, message=verdict.message))
         self._dump_type = verdict.dump_type
         if self._dump_type == _OVERFLOW:
             refuse_operator_overflow(rules_version())
@@ -206,7 +209,7 @@ class TorchNpuRuntime(VariedRuntime, AclJson):
         operators.stop()
         evidence = self.activity.evidence
         if operators.first:
-            evidence.shown.append(f"{operators.first} ran on the NPU")
+            evidence.shown.append(said("{first} ran on the NPU", first=operators.first))
         if not leaves_graphs_alone():
             evidence.notes.append(_EAGER)
 
@@ -256,7 +259,7 @@ class TorchNpuRuntime(VariedRuntime, AclJson):
             in_inf_nan_mode = self.torch_npu.npu.utils.is_support_inf_nan()
         except (AttributeError, RuntimeError) as error:
             words = " ".join(str(error).split())
-            evidence.notes.append(f"{MODE_UNKNOWN}: {words}")
+            evidence.notes.append(said("{mode_unknown}: {words}", mode_unknown=MODE_UNKNOWN, words=words))
             return
         if in_inf_nan_mode and _INF_NAN not in evidence.blind:
             evidence.blind.append(_INF_NAN)
@@ -310,9 +313,12 @@ class TorchNpuRuntime(VariedRuntime, AclJson):
             RuntimeUnavailableError: always; it says what to do instead.
         """
         raise RuntimeUnavailableError(
-            f"npu_dump.load_model({path.name!r}): the runtime torch_npu loads no model files. Build or load "
-            f"the model with torch in the test and move it to the device 'npu', where the dump is on; for an "
-            f".om file use --npudump-runtime=acl"
+            said(
+                "npu_dump.load_model({path!r}): the runtime torch_npu loads no model files. Build or "
+                "load the model with torch in the test and move it to the device 'npu', where the "
+                "dump is on; for an .om file use --npudump-runtime=acl",
+                path=path.name,
+            )
         )
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.errors import NpudumpError
+from pytest_npudump.errors import NpudumpError, joined, said
 from pytest_npudump.language.text import byte_size, first_of
 from pytest_npudump.language.translation import speaking
 from pytest_npudump.plugin.features.keeper import has_place, results_path
@@ -201,7 +201,7 @@ def _words(
     if dropped:
         names = first_of((f"{file.path.name} ({byte_size(file.size)})" for file in dropped), 3)
         text += f"; over the limit, and left out: {names}"
-    return text + "".join(f"; {problem}" for problem in problems)
+    return text + joined("", (said("; {problem}", problem=problem) for problem in problems))
 
 
 def _new_folder(base: Path) -> Path:

@@ -25,7 +25,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.errors import DeviceError
+from pytest_npudump.errors import DeviceError, joined
 from pytest_npudump.language.text import cut
 
 if TYPE_CHECKING:
@@ -265,6 +265,6 @@ class DevicePool:
                 turns = [(i, self._turns[i]) for i in devices]
                 held = [f"device {i}, held by {turn.holder()}" for i, turn in turns if not turn.is_ours]
                 whom = f"{self._gate.holder()}, whose test gathers several devices"
-                whom = "; ".join(held) if turns else whom
+                whom = joined("; ", held) if turns else whom
                 self._say(f"waiting for {whom}, {waited:.0f} s so far")
             time.sleep(_PAUSE)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.errors import NpudumpError
+from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.language.text import inert
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.features.isolation.server import ServerProcess
@@ -78,7 +78,7 @@ class Isolated:
         try:
             self.test.case.folder.make()
         except NpudumpError as error:
-            words = inert(f"npudump: {error}")
+            words = inert(said("npudump: {error}", error=str(error)))
             return [self._report("setup", lambda: pytest.fail(words, pytrace=False))]
         reports = self._runs()
         outer = self._report("teardown", lambda: _compat.leave_nodes(self.item, nextitem))
@@ -92,7 +92,7 @@ class Isolated:
             return self._ended(first)
         if first.death:
             self._adopt(first)
-            self.test.abandon_second_run(f"not run: the first run's process {first.death}")
+            self.test.abandon_second_run(said("not run: the first run's process {death}", death=first.death))
             return [*first.reports[:-2], self._concluded(first), self._failed_end(first)]
         abandoned = [report for report in first.reports if report.failed]
         try:
@@ -156,7 +156,7 @@ class Isolated:
         return report
 
     def _failed_end(self, run: ChildRun) -> pytest.TestReport:
-        words = inert(f"npudump: the test's process {run.death}")
+        words = inert(said("npudump: the test's process {death}", death=run.death))
         report = self._report("teardown", lambda: pytest.fail(words, pytrace=False))
         report.sections += run.output
         return report
@@ -219,7 +219,7 @@ def run_child(item: pytest.Item, test: CaseSession, run: int, timeout: float) ->
             task = Task.of(item, run, test.case.directory, theirs.fileno(), meeting_place, other_memory=other)
             good, end = _run(task, item.config, timeout)
         last = [*_captured(ours)]
-    said: dict[str, Any] = {}
+    heard: dict[str, Any] = {}
     reports = []
     for kind, content in messages(task.mailbox):
         if kind == "report":
@@ -227,14 +227,14 @@ def run_child(item: pytest.Item, test: CaseSession, run: int, timeout: float) ->
         elif kind == "warning":
             _warn(item.config, content)
         else:
-            said[kind] = content
-    ServerProcess.of(item.config).learn(said.get("modules", ()))
-    if "exit" in said:
+            heard[kind] = content
+    ServerProcess.of(item.config).learn(heard.get("modules", ()))
+    if "exit" in heard:
         for report in reports:
             item.ihook.pytest_runtest_logreport(report=report)
-        raise pytest.exit.Exception(*said["exit"])
-    concluded = said.get("concluded", {})
-    complete = "end" in said and bool(concluded) and bool(reports)
+        raise pytest.exit.Exception(*heard["exit"])
+    concluded = heard.get("concluded", {})
+    complete = "end" in heard and bool(concluded) and bool(reports)
     return ChildRun(
         task=task,
         reports=tuple(reports),
@@ -243,10 +243,10 @@ def run_child(item: pytest.Item, test: CaseSession, run: int, timeout: float) ->
         bad=concluded.get("bad", ""),
         recording=concluded.get("recording"),
         kept=concluded.get("kept"),
-        producer=said.get("producer", {}),
+        producer=heard.get("producer", {}),
         complete=complete,
-        death="" if good and complete else _words(end, said),
-        output=_output(last, said, task),
+        death="" if good and complete else _words(end, heard),
+        output=_output(last, heard, task),
     )
 
 
@@ -271,7 +271,7 @@ def _run(task: Task, config: pytest.Config, timeout: float) -> tuple[bool, str]:
                     command, cwd, environment, timeout, files, grace=GRACE, pass_fds=(task.socket,)
                 )
     except subprocess.TimeoutExpired:
-        return False, f"did not end within {timeout:g} seconds and was ended"
+        return False, said("did not end within {timeout:g} seconds and was ended", timeout=timeout)
     except OSError as error:
         return False, f"cannot be started: {error}"
     return code in _GOOD, how_it_ended(code)
@@ -295,40 +295,41 @@ def _lines_behind(descriptor: int) -> list[str]:
 
 
 def _output(
-    captured: Sequence[list[str]], said: Mapping[str, Any], task: Task
+    captured: Sequence[list[str]], heard: Mapping[str, Any], task: Task
 ) -> tuple[tuple[str, str], ...]:
     """Return the last output of the child as sections of a report."""
     streams: dict[str, Sequence[str]] = {f"Captured {name} of the process": () for name in _STREAMS}
-    streams.update(zip(streams, said.get("output", captured), strict=False))
+    streams.update(zip(streams, heard.get("output", captured), strict=False))
     for name, path in zip(_STREAMS, _files(task), strict=True):
         streams[f"End of the process's {name}"] = last_lines(path, LINES)
     return tuple((title, "\n".join(lines)) for title, lines in streams.items() if lines)
 
 
-def _words(end: str, said: Mapping[str, Any]) -> str:
+def _words(end: str, heard: Mapping[str, Any]) -> str:
     """Return how the process ended, and at which point."""
-    if "collection failed" in said:
-        lines = [line for line in said["collection failed"].splitlines() if line.strip()]
-        return f"could not collect the test: {(lines or ['no reason given'])[-1]}"
-    if said.get("collected", (1, 0))[0] == 0:
-        return (
-            f"collected {said['collected'][1]} tests of its file, and not this one: the ids of its "
-            f"parameters must be the same in every process"
+    if "collection failed" in heard:
+        lines = [line for line in heard[said("collection failed")].splitlines() if line.strip()]
+        return said("could not collect the test: {lines}", lines=(lines or ["no reason given"])[-1])
+    if heard.get("collected", (1, 0))[0] == 0:
+        return said(
+            "collected {collected_after} tests of its file, and not this one: the ids of its "
+            "parameters must be the same in every process",
+            collected_after=heard["collected"][1],
         )
-    if "unmarked" in said:
-        return (
-            "found no marker npu_dump on the test: a child process collects its file alone, and a hook that "
-            "marks tests must mark this one there too; decorate the test, or have the hook look at nothing "
-            "but the test"
+    if "unmarked" in heard:
+        return said(
+            "found no marker npu_dump on the test: a child process collects its file alone, and "
+            "a hook that marks tests must mark this one there too; decorate the test, or have "
+            "the hook look at nothing but the test"
         )
-    return f"{end}{_point(said)}"
+    return f"{end}{_point(heard)}"
 
 
-def _point(said: Mapping[str, Any]) -> str:
-    if "end" in said and "concluded" in said:
-        return ", after the test had ended"
-    phase = said.get("phase")
-    return f", during the test's {phase}" if phase else ", before the test began"
+def _point(heard: Mapping[str, Any]) -> str:
+    if "end" in heard and "concluded" in heard:
+        return said(", after the test had ended")
+    phase = heard.get("phase")
+    return said(", during the test's {phase}", phase=phase) if phase else said(", before the test began")
 
 
 def _warn(config: pytest.Config, content: tuple[Any, ...]) -> None:

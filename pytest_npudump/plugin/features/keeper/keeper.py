@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from pytest_npudump.errors import NpudumpError
+from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.golden.origin import revision
 from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import ngettext
@@ -148,7 +148,7 @@ class Keeper:
         outcome = _outcome(reports)
         incomplete = why_incomplete(item, reports, judged=recorded or kept.line["snapshot"] is not None)
         if incomplete is None and outcome in {XFAILED, XPASSED}:
-            incomplete = "the test is marked xfail"
+            incomplete = said("the test is marked xfail")
         line = {
             **kept.line,
             "session": self._session,
@@ -204,9 +204,14 @@ class Keeper:
             return ""
         error, *_ = self.unkept.values()
         if not self.kept_tests(reporter):
-            return f"results are not kept: {error}"
+            return said("results are not kept: {error}", error=error)
         count, total = len(self.unkept), len({*reporter.tests, *self.unkept})
-        return f"the results of {count} of {total} tests are not kept: {error}"
+        return said(
+            "the results of {count} of {total} tests are not kept: {error}",
+            count=count,
+            total=total,
+            error=error,
+        )
 
     def pytest_npudump_session_end(self, reporter: Reporter) -> None:
         """Remove what is kept of earlier runs of the tests that ran, and say what is to be decided about."""
@@ -219,7 +224,9 @@ class Keeper:
             folder = self._place()
             entries = ResultsFolder(folder).compact()
         except (OSError, NpudumpError) as error:
-            reporter.say(f"results of earlier runs cannot be removed: {error}", _BEFORE)
+            reporter.say(
+                said("results of earlier runs cannot be removed: {error}", error=str(error)), _BEFORE
+            )
             return
         rank = reporter.rank.number if reporter.rank is not None else None
         count = sum(entry.is_open for entry in entries if entry.test in tests and entry.data["rank"] == rank)
