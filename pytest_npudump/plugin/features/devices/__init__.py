@@ -1,6 +1,6 @@
 """Devices for tests: taken from a pool before anything of a test runs, and given back behind it.
 
-``inventory`` finds those of this machine, ``pool`` has locks and turns, ``turns`` takes them for tests.
+``pool`` has locks and turns, ``turns`` takes them for tests; ``runtime.npus`` finds the devices of a machine.
 """
 
 from __future__ import annotations
