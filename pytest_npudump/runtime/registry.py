@@ -19,7 +19,7 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
 
-from pytest_npudump.errors import RuntimeUnavailableError, said
+from pytest_npudump.errors import RuntimeUnavailableError, joined, said
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -181,7 +181,7 @@ def choose(option: str, *, require_npu: bool = False) -> Choice:
         name, why = _first_that_works(require_npu=require_npu)
     else:
         name, why = option, provider_of(option).find(asked)
-    return Choice(name, ", ".join(filter(None, (asked, why))))
+    return Choice(name, joined(", ", filter(None, (asked, why))))
 
 
 def _first_that_works(*, require_npu: bool) -> tuple[str, str]:
@@ -195,7 +195,7 @@ def _first_that_works(*, require_npu: bool) -> tuple[str, str]:
         raise RuntimeUnavailableError(said("{required}: {why}", required=_REQUIRED, why=why))
     # What dumps nothing of the tests' own framework has been chosen.
     hint = "; tests import mindspore, which --npudump-runtime=mindspore dumps"
-    return "emulator" if acl is None else "acl", f"{why}{hint if mindspore.is_imported() else ''}"
+    return "emulator" if acl is None else "acl", why + (hint if mindspore.is_imported() else "")
 
 
 def why_no_npu(runtime: str, option: str) -> str:
