@@ -35,7 +35,7 @@ FEATURES = {
     "keeper": EARLY,
     "expectation": EARLY,
     "artifacts": EARLY,
-    "report_page": EARLY,
+    "session_media": EARLY,
     "stale_goldens": EARLY,
     "idle_rules": LATE,
     "tensor_cache": LATE,
