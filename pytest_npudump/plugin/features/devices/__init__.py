@@ -1,6 +1,6 @@
 """Devices for tests: taken from a pool before anything of a test runs, and given back behind it.
 
-``pool`` has locks and turns, ``turns`` takes them for tests; ``runtime.npus`` finds the devices of a machine.
+``pool`` has locks and turns, ``turns`` takes them for tests; ``runtime/inventory.py`` finds those there are.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.plugin.features.devices.turns import DeviceTurns, HeldByParent
     from pytest_npudump.settings import Settings
+
 
 _DEVICES = Option(
     "devices",
