@@ -281,6 +281,15 @@ def test_statistics_that_a_record_of_tensors_lacks_are_computed(tmp_path: Path, 
         assert comparison.actual.known[0, :3].all()
 
 
+def test_projections_of_a_golden_are_computed_of_the_elements_of_a_run(tmp_path: Path) -> None:
+    golden = dumped(tmp_path / "golden", [1, 2, 3, 4], told=True)
+    run = dumped(tmp_path / "run", [1, 2, 3, 4], told=True)
+    assert not judge(replace(golden, tensors=()), run, Terms()).failing
+    projected = replace(golden, table=golden.table.with_projections({0: [1.0] * 8}), tensors=())
+    (found,) = judge(projected, run, Terms()).failing
+    assert [reason.statistic for reason in found.reasons] == ["projections"]
+
+
 def test_a_tensor_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     golden, run = (dumped(tmp_path / name, [1, 2, 3, 4], told=True) for name in ("golden", "run"))
     run.tensors[0].path.unlink()
