@@ -1,6 +1,6 @@
 """Faults put into the package, and whether the tests see them: a line for each, comparable between trees.
 
-    python docs/benchmarks/mutants.py --map FILE [--count N] [--seed N] [--rooms ROOM ...] [--jobs N]
+    python docs/benchmarks/mutants.py --map FILE [--count N] [--seed N] [--rooms ROOM ...] [--tests PATH ...]
     python docs/benchmarks/mutants.py --map FILE --against RESULTS [--root DIR]
 
 A comparison is turned around, a constant moved, a branch taken the other way, an error not raised, an
@@ -9,7 +9,8 @@ run that execute its line, fastest first, until one fails. FILE keeps which do, 
 tree has changed. A line has what came of it (killed, time, alive, or unrun: no test gets there), where it is,
 what is replaced by what, and the test that saw it. With RESULTS, such lines of another tree, the faults
 that are seen there are tried in this one (or in DIR, another checkout), and those are told at the end that
-are not seen here: the same by module, function and text, wherever they stand now.
+are not seen here: the same by module, function and text, wherever they stand now. ``--jobs`` sets how many
+run at once, ``--most`` how many seconds of tests a fault gets, fastest first.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ import time
 import traceback
 from collections import defaultdict
 from contextlib import suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -49,7 +51,7 @@ TESTS = {
     "golden": ("tests/golden", "tests/record"),
     "record": ("tests/golden", "tests/record"),
     "dump": ("tests/dump", "tests/record"),
-    "regression": ("tests/regression", "tests/plugin/runtest/test_main_flow.py"),
+    "regression": ("tests/regression", "tests/plugin/test_main_flow.py"),
 }
 """Where the tests of a room are: all of those of the rooms that are looked at are tried on each mutant."""
 WARM = ("numpy", "onnx", "onnxruntime", "hypothesis", "yaml", "rich.console", "rich.table", "filelock")
@@ -345,14 +347,16 @@ class Tests:
 
     Args:
         root: the checkout.
-        rooms: whose tests.
+        paths: of tests, folders and files.
         file: keeps the answer; made anew where package or tests are others.
         tree: folder with the package, in which it is traced.
+        most: seconds of tests that a mutant gets.
     """
 
-    def __init__(self, root: Path, rooms: Iterable[str], file: Path, tree: Path) -> None:
+    def __init__(self, root: Path, paths: Iterable[str], file: Path, tree: Path, most: float) -> None:
+        self._most = most
         kept = json.loads(file.read_text()) if file.is_file() else {}
-        folders = dict.fromkeys(name for room in rooms for name in TESTS[room.partition("/")[0]])
+        folders = dict.fromkeys(paths)
         for folder in (name for name in folders if (root / name).exists()):
             sources = [*(root / PACKAGE).rglob("*.py"), root / "tests/conftest.py", root / folder]
             digest = hashlib.sha256()
@@ -394,7 +398,11 @@ class Tests:
             if is_import:
                 users = {mutant.module, *self._users[mutant.module]}
                 found = set().union(*(self._by_module[user] for user in users))
-        return sorted(found, key=self.seconds) + sorted(self._starting - found if found else ())
+        ordered = sorted(found, key=self.seconds) + sorted(self._starting - found if found else ())
+        ends = accumulate(map(self.seconds, ordered))
+        return [
+            test for test, end in zip(ordered, ends, strict=True) if end <= self._most or test == ordered[0]
+        ]
 
     def seconds(self, test: str) -> float:
         return float(self._tests[test]["seconds"])
@@ -457,6 +465,8 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rooms", nargs="+", default=ROOMS, metavar="ROOM")
+    parser.add_argument("--tests", nargs="+", metavar="PATH", help="these, not those of the rooms")
+    parser.add_argument("--most", type=float, default=float("inf"), metavar="SECONDS")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--map", type=Path, required=True, metavar="FILE")
     parser.add_argument("--against", type=Path, metavar="RESULTS")
@@ -484,7 +494,8 @@ def main() -> None:
     results = []
     with tempfile.TemporaryDirectory() as folder:
         rooms = sorted({mutant.module.partition("/")[0] for mutant in drawn})
-        tests = Tests(root, rooms, given.map, _tree_of(root, Path(folder)))
+        paths = given.tests or [path for room in rooms for path in TESTS[room]]
+        tests = Tests(root, paths, given.map, _tree_of(root, Path(folder)), given.most)
         pool = multiprocessing.get_context("fork").Pool(given.jobs, _initialise, (root, Path(folder)))
         with pool:
             for line in pool.imap_unordered(_try, [(mutant, tests, root) for mutant in drawn]):

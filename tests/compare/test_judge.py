@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.compare.judge import AS_GIVEN, BY_DEFAULT, GOLDEN, REFERENCE, RUN, Terms, judge, seen_by
-from pytest_npudump.compare.tolerances.tolerance import Tolerances
+from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable, layer_of
 from pytest_npudump.record.record import UNWRITTEN, Record
@@ -221,6 +221,43 @@ def test_elements_are_compared_where_both_have_them_and_they_are_wanted(tmp_path
     assert [verdict.status for verdict in found.failing] == ["fail"]
 
 
+def test_elements_are_judged_by_the_rules_for_the_raw_name_that_one_side_knows(tmp_path: Path) -> None:
+    tolerances = Tolerances(rules=(Rule(0, 0, layer="a/b"), Rule(9, 9, layer="a.b")))
+    for raw in range(2):
+        sides = []
+        for side, values in enumerate(([1, 2, 3, 4], [4, 3, 2, 1])):
+            one = dumped(tmp_path / str(side), values, told=True, layer="a_b").tensors[0]
+            if side == raw:
+                one = replace(one, key=TensorKey.parse("a/b:output.0"))
+            sides.append(replace(Record.of(StatsTable.from_records([one])), tensors=(one,)))
+        failing = judge(*sides, Terms(tolerances, against=RUN)).failing
+        assert [reason.statistic for reason in failing[0].reasons] == ["elements"]
+
+
+@pytest.mark.each("side", [0, 1])
+def test_statistics_are_computed_without_the_padding_that_the_other_side_does_not_have(
+    tmp_path: Path, side: int
+) -> None:
+    host = np.arange(1, 13, dtype=np.float32).reshape(1, 3, 2, 2)
+    device = np.zeros((1, 1, 2, 2, 16), np.float32)
+    device[0, 0, :, :, :3] = host[0].transpose(1, 2, 0)
+    path = tmp_path / "a.bin"
+    path.write_bytes(device.tobytes())
+    key, stats = TensorKey.parse("a:output.0"), Stats(12, 12, 1, 6.5, None, 0, 0, 0, None, None)
+    told = TensorRecord(key, "Conv", "float32", host.shape, path, format="NCHW", stats=stats)
+    padded = replace(
+        told, shape=device.shape, original_shape=host.shape, format="NC1HWC0", stats=None,
+        payload=Payload(path, 0, device.nbytes),
+    )  # fmt: skip
+    records = [
+        replace(Record.of(StatsTable.from_records([one])), tensors=(one,) if one is padded else ())
+        for one in (told, padded)
+    ]
+    comparison = judge(*records[:: -1 if side == 0 else 1], Terms(against=RUN, layout="NCHW"))
+    assert comparison.failing == ()
+    assert comparison.golden.shapes == comparison.actual.shapes
+
+
 def test_elements_of_one_tensor_are_compared_in_whatever_order_the_two_came(tmp_path: Path) -> None:
     values = {"a": [1, 2, 3, 4], "b": [5, 6, 7, 9]}
     sides = []
@@ -242,6 +279,15 @@ def test_statistics_that_a_record_of_tensors_lacks_are_computed(tmp_path: Path, 
         assert [verdict.status for verdict in comparison.failing] == statuses
         assert comparison.golden.known[0, :3].all()
         assert comparison.actual.known[0, :3].all()
+
+
+def test_projections_of_a_golden_are_computed_of_the_elements_of_a_run(tmp_path: Path) -> None:
+    golden = dumped(tmp_path / "golden", [1, 2, 3, 4], told=True)
+    run = dumped(tmp_path / "run", [1, 2, 3, 4], told=True)
+    assert not judge(replace(golden, tensors=()), run, Terms()).failing
+    projected = replace(golden, table=golden.table.with_projections({0: [1.0] * 8}), tensors=())
+    (found,) = judge(projected, run, Terms()).failing
+    assert [reason.statistic for reason in found.reasons] == ["projections"]
 
 
 def test_a_tensor_that_cannot_be_read_is_told(tmp_path: Path) -> None:

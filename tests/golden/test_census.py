@@ -63,6 +63,8 @@ def test_tensors_that_wait_for_their_place_are_in_use(golden: Callable[[str], Pa
 def test_a_folder_without_goldens_has_none(tmp_path: Path) -> None:
     found = census(of(tmp_path))
     assert (found.used, found.stale, found.unjudged) == ((), (), ())
+    with pytest.raises(FileNotFoundError):
+        files_below(tmp_path / "golden")
 
 
 CHILD = """

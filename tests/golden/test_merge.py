@@ -195,6 +195,18 @@ def test_layers_that_both_insert_at_one_place_are_a_conflict_as_nobody_knows_the
     assert found.text.count("<<<<<<<") == 1
 
 
+def test_values_of_one_layer_stay_those_of_their_side_where_its_place_is_in_conflict_too() -> None:
+    ours = {"conv": 1, "a": 5, "b": 6, "relu": 2, "fc": 3, "out": 4}
+    theirs = {"conv": 1, "b": 8, "a": 7, "relu": 2, "fc": 3, "out": 4}
+    found = merge(PATH, golden(BASE), golden(ours), golden(theirs))
+    marked = re.search(r"<<<<<<< ours\n(.*)=======\n(.*)>>>>>>> theirs\n", found.text, re.DOTALL)
+    assert marked
+    assert [re.findall(r"(\w):output.0 float32 2 (\d)", side) for side in marked.groups()] == [
+        [("a", "5"), ("b", "6")],
+        [("b", "8"), ("a", "7")],
+    ]
+
+
 def test_producers_of_both_sides_are_a_conflict() -> None:
     def of(cann: str) -> str:
         return golden(BASE).replace("acl,", f"acl, cann: {cann},")
@@ -409,6 +421,10 @@ def test_what_either_side_does_not_know_of_repetition_the_result_does_not_know()
     found = repeats_of(read(base, ours, unknown).extra, PATH)
     assert found is not None
     assert (found.runs, found.compared) == (3, 2)  # of conv, relu and fc, as ours does not know one
+    once = golden(BASE | {"conv": 9}, head="repeats:\n  runs: 1\n", cells={})
+    found = repeats_of(read(base, once, unknown).extra, PATH)
+    assert found is not None
+    assert (found.runs, found.compared) == (1, None)
 
 
 def test_layers_that_are_not_deterministic_on_either_side_stay_named() -> None:

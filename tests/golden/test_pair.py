@@ -18,6 +18,7 @@ from pytest_npudump.golden.store import (
     tensors_path,
     write_golden,
 )
+from pytest_npudump.golden.stored_tensors import KeptTensors, stored_tensors
 from pytest_npudump.golden.tensors import load_tensors, save_tensors
 from pytest_npudump.record.record import Record
 from pytest_npudump.storage.atomic import move_file
@@ -129,6 +130,17 @@ def test_tensors_of_another_recording_with_the_same_statistics_are_refused(
     tensors_path(tmp_path / "a.yaml").write_bytes(old)
     with pytest.raises(GoldenError, match=r"recorded with other statistics than a\.yaml.*update-golden"):
         recorded_tensors(read_golden(tmp_path / "a.yaml"))
+
+
+def test_tensors_of_a_golden_whose_statistics_were_changed_are_refused(recording: Make) -> None:
+    golden, tensors = recording(1.0)
+    stage_pair(golden, tensors, KeptTensors(tensors).metadata(golden)).commit()
+    assert [*stored_tensors(read_golden(golden.path))] == ["conv:output.0"]
+    text = golden.path.read_text("utf-8")
+    golden.path.write_text(text.replace(" 2 1 ", " 2 3 "), "utf-8")
+    assert read_golden(golden.path).table.value(0, 0) == 3.0
+    with pytest.raises(GoldenError, match=r"recorded with other statistics than a\.yaml.*update-golden"):
+        stored_tensors(read_golden(golden.path))
 
 
 def test_a_golden_of_an_earlier_writer_has_the_tensors_beside_it(recording: Make) -> None:

@@ -12,6 +12,7 @@ import pytest
 from pytest_npudump.dump.table import PROJECTIONS
 from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.regression import result as status
+from pytest_npudump.regression.first_run import judge_settled
 from tests.regression.conftest import BOTH, HEALTHY, PRINTED, REGRESSED, Flow, float16_at_end, run
 
 if TYPE_CHECKING:
@@ -241,6 +242,20 @@ def test_an_update_replaces_a_golden_that_cannot_be_read_and_says_so(
     assert updated.recording is not None
     updated.recording.commit()
     assert flow.golden.read_bytes() == approved
+
+
+def test_no_update_replaces_a_golden_whose_variants_cannot_be_told_apart(flow: Flow) -> None:
+    flow.record()
+    text = flow.golden.read_text("utf-8")
+    flow.golden.write_text(
+        text.replace("columns:", "variants: {b: {soc: Ascend310P3}, c: {runtime: acl}}\ncolumns:", 1), "utf-8"
+    )
+    for mode in ("", "all"):
+        case = flow.case(update_golden=mode)
+        session = flow.session(case, HEALTHY)
+        session.start()
+        refused, _ = judge_settled(case, session.attempt)
+        assert (refused.status, "fit one run" in refused.problems[0]) == (status.ERROR, True)
 
 
 LINK = "is a symbolic link, through which nothing is written"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.golden.approval_merge import merge
-from pytest_npudump.golden.store import read_golden, write_golden
+from pytest_npudump.golden.store import read_golden, tensors_path, write_golden
 from pytest_npudump.record.text import parse
 
 if TYPE_CHECKING:
@@ -62,6 +62,13 @@ def test_split_and_fold_say_what_they_do(repository: Repository, variant: Path, 
     assert golden_command("fold", str(variant), "--yes").code == 0
     assert not variant.exists()
     assert read_golden(repository.golden("test_one")).extra == {}
+
+
+def test_a_variant_that_keeps_tensors_is_not_folded(variant: Path, golden_command: Verb) -> None:
+    tensors_path(variant).write_bytes(b"")
+    done = golden_command("fold", str(variant), "--yes")
+    assert (done.code, "keeps tensors beside it" in done.err) == (2, True)
+    assert variant.exists()
 
 
 def test_split_again_changes_nothing(repository: Repository, variant: Path, golden_command: Verb) -> None:

@@ -165,6 +165,8 @@ def test_a_file_of_tolerances(tmp_path: Path) -> None:
         ("rules: {a: 1}\n", "rules must be a list"),
         ("rules: [1]\n", "rules must be a list"),
         ("rules: [{rtol: 1}]\n", "t.yaml, rule 1: atol is missing"),
+        ("preset: exact\nrules: [{rtol: 1e-6, atol: 0}]\n", "allows more than the preset 'exact'"),
+        ("rules: [{rtol: 0.5, atol: 0, against: reference}]\n", "allows more than the preset 'om-net'"),
         ("rules: &a []\npreset: *a\n", "t.yaml, line 1: anchors and aliases"),
         ("- 1\n", "line 1: expected a mapping"),
         ("rules:\n  - {rtol: 1:30, atol: 0}\n", "t.yaml, rule 1: rtol is '1:30', expected a finite number"),

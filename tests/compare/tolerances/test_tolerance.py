@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.compare.tolerances.presets import PRESETS, bound
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.dtypes import ALL
@@ -188,7 +189,7 @@ def test_layers_are_reached_raw_or_sanitised(pattern: str, layer: str, reached: 
 def test_rules_that_match_nothing_are_told(make_table: Callable[..., StatsTable]) -> None:
     table = make_table(("conv1:output.0", "float16", (1,), {"max": 1.0, "avg": 1.0, "nan": 0}))
     wrong = rule(layer="cnov*"), rule(dtype="int8"), rule(layer="conv1", dtype="float32")
-    right = rule(layer="conv1"), rule(statistic="nan"), rule(dtype="float16", statistic="avg")
+    right = rule(layer="con*"), rule(statistic="nan"), rule(layer="conv1", dtype="float16", statistic="avg")
     assert Tolerances(rules=(*wrong, *right)).unmatched(table) == wrong
     other = make_table(("x:output.0", "int8", (1,), {"max": 1}))
     assert Tolerances(rules=(*wrong, *right)).unmatched(table, other) == (wrong[0], wrong[2])
@@ -211,6 +212,8 @@ def test_a_rule_for_a_statistic_is_about_the_tensors_that_have_it(
     assert Tolerances(rules=(*right, *wrong)).unmatched(three, four) == wrong[1:]
     projected = three.with_projections({0: [1.0] * 8})
     assert Tolerances(rules=wrong).unmatched(projected, four) == wrong[2:]
+    mean = make_table(("a:output.0", "float32", (1,), {"avg": 1.0}))
+    assert Tolerances(rules=right).unmatched(mean) == right[:1]
 
 
 @pytest.mark.each(("digest", "known"), [("md5:0", True), ("md5:0", False), ("", False)])
@@ -220,6 +223,17 @@ def test_a_rule_for_max_is_about_tensors_of_hashes_and_elements_too(digest: str,
     record = TensorRecord(key, "", "bfloat16", (1,), Path("d"), stats=told, digest=digest)
     rules = rule(statistic="max"), rule(statistic="min")
     assert Tolerances(rules=rules).unmatched(StatsTable.from_records([record])) == rules[1:]
+
+
+def test_what_was_measured_of_one_tensor_widens_no_other() -> None:
+    measured = Calibrated.of(("a:output.0",), ("1e-2,-,-,-",), factor=5)
+    preset = Tolerances("same")
+    tolerances = preset.with_measured(measured)
+    assert tolerances.decide("a", "float32", "max", "a:output.0").rtol == 0.05
+    for layer, statistic in (("b", "max"), ("a", "min")):
+        of = layer, "float32", statistic
+        assert tolerances.decide(*of, f"{layer}:output.0") == preset.decide(*of)
+    assert tolerances.elements("b", "float32", "b:output.0") == preset.elements("b", "float32")
 
 
 def test_elements_have_the_bound_of_extremes() -> None:
