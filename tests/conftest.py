@@ -37,6 +37,9 @@ DATA = TESTS / "data" / "golden"
 LONG = {"where_killed", "s3", "demonstration", "on_real_torch", "frozen", "stocked"}
 """Fixtures whose tests start processes of their own."""
 
+FIRST = ("compare/test_fault_table.py", "plugin", "frozen")
+"""Where the items lie that take longest: one at the end would leave the other workers idle."""
+
 # asyncio warns in each session that does not configure it, pytest-retry works in one session a process, flaky
 # takes the runs of all tests away from pytest-rerunfailures, and hypothesis is as long to import as pytest.
 LEAN = "-p no:asyncio -p no:pytest-retry -p no:flaky -p no:hypothesispytest"
@@ -165,6 +168,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 tables.add(table)
         items[:] = kept
         config.hook.pytest_deselected(items=left)
+    first = [TESTS / part for part in FIRST]
+    items.sort(key=lambda item: not any(item.path.is_relative_to(part) for part in first))
 
 
 def pytest_collection_finish() -> None:
