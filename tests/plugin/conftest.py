@@ -281,15 +281,18 @@ def project(
     pytester: pytest.Pytester,
     _no_acl: None,
     prepared: PreparedServer,
-    warm: Any,
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Project:
     """A project with the unchanged model and no test yet."""
     if "anew" not in request.fixturenames:
         monkeypatch.setattr(server.ServerProcess, "of", lambda config: prepared)  # noqa: ARG005
-        words = [*warm.client, "-c", gateway_io.popen_bootstrapline]
-        monkeypatch.setattr(gateway_io, "popen_args", lambda spec: words[:])  # noqa: ARG005
+
+        def forked(spec: object) -> list[str]:
+            del spec
+            return [*request.getfixturevalue("warm").client, "-c", gateway_io.popen_bootstrapline]
+
+        monkeypatch.setattr(gateway_io, "popen_args", forked)
     project = Project(pytester)
     pytester.makeini("[pytest]\naddopts = --strict-markers --strict-config -p no:cacheprovider\n")
     project.model()
