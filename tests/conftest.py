@@ -1,10 +1,10 @@
 from __future__ import annotations
-
 import csv
 import gc
 import inspect
 import json
 import os
+import pytest
 import re
 import runpy
 import shutil
@@ -17,18 +17,21 @@ from collections import defaultdict
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
-
-import pytest
-
 from pytest_npudump.dump.dtypes import ALL
-from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.records import Stats
+from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.records import TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.settings import CI_VARIABLES, Settings
+from pytest_npudump.settings import CI_VARIABLES
+from pytest_npudump.settings import Settings
+from tempfile import TemporaryFile
+from typing import Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from collections.abc import Iterator
+
 
 
 TESTS = Path(__file__).parent
@@ -36,6 +39,9 @@ DATA = TESTS / "data" / "golden"
 
 LONG = {"where_killed", "s3", "demonstration", "on_real_torch", "frozen", "stocked"}
 """Fixtures whose tests start processes of their own."""
+
+FIRST = ("compare/test_fault_table.py", "plugin", "frozen")
+"""Where the items lie that take longest: one at the end would leave the other workers idle."""
 
 # asyncio warns in each session that does not configure it, pytest-retry works in one session a process, flaky
 # takes the runs of all tests away from pytest-rerunfailures, and hypothesis is as long to import as pytest.
@@ -165,6 +171,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 tables.add(table)
         items[:] = kept
         config.hook.pytest_deselected(items=left)
+    first = [TESTS / part for part in FIRST]
+    items.sort(key=lambda item: not any(item.path.is_relative_to(part) for part in first))
 
 
 def pytest_collection_finish() -> None:

@@ -2,7 +2,8 @@
 
 ``python warm.py serve SOCKET`` prints a line once it is ready, and ends with its standard input.
 ``python -IS warm.py SOCKET WORDS`` is as the words are, in a process of its own with the caller's folder,
-variables and streams: ``pytest ...``, ``-mpytest ...`` for ``python -m pytest ...``, ``npudump ...``.
+variables and streams: ``pytest ...``, ``-mpytest ...`` for ``python -m pytest ...``, ``npudump ...``, and
+``-c SOURCE``. So are the workers of pytest-xdist of a session that runs so.
 """
 
 import os
@@ -66,15 +67,27 @@ def serve(path: str) -> list[str]:
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(variables)
+    fork_workers(path)
     return words[:end]
 
 
+def fork_workers(path: str) -> None:
+    """Have pytest-xdist fork its workers too."""
+    from execnet import gateway_io
+
+    words = [sys.executable, "-IS", __file__, path, "-c", gateway_io.popen_bootstrapline]
+    gateway_io.popen_args = lambda spec: words[:]  # noqa: ARG005
+
+
 BESIDE = {"testing", "strategies", "notebook"}
-OTHERS = ("onnx", "onnxruntime", "rich.console", "rich.table", "filelock", "jinja2", "_pytest.stepwise")
+OTHERS = (
+    *("onnx", "onnxruntime", "rich.console", "rich.table", "filelock", "jinja2", "_pytest.stepwise"),
+    *("xdist.plugin", "xdist.looponfail", "pytest_rerunfailures", "pytest_repeat"),
+)
 WITHOUT = ("asyncio", "pytest-retry", "flaky", "hypothesispytest", "cacheprovider", "xdist", "rerunfailures")
 
 
-def warm_up() -> None:
+def warm_up(*without: str) -> None:
     """Import as a session does, through what rewrites the assertions of plugins."""
     import contextlib
     import gc
@@ -94,7 +107,7 @@ def warm_up() -> None:
             modules = [room.name for room in rooms if room.name.split(".")[1] not in BESIDE]
             for name in (*OTHERS, *modules):
                 with contextlib.suppress(ImportError):
-                    importlib.import_module(name)
+                    name in without or importlib.import_module(name)
 
     options = [f"-pno:{plugin}" for plugin in WITHOUT]
     os.environ.pop("PYTEST_ADDOPTS", None)
@@ -131,7 +144,9 @@ def run(words: list[str]) -> None:
     sys.path[1:1] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     code: object = 1
     try:
-        if words[0].startswith("-m"):
+        if words[0] == "-c":
+            exec(words[1], vars(sys.modules["__main__"]))  # noqa: S102
+        elif words[0].startswith("-m"):
             sys.path[0] = os.getcwd()  # noqa: PTH109
             runpy.run_module(words[0].removeprefix("-m"), run_name="__main__", alter_sys=True)
         else:

@@ -11,20 +11,22 @@ import os
 import pkgutil
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 import pytest
+from execnet import gateway_io
 from onnx import TensorProto, helper, numpy_helper
 
 from pytest_npudump.emulator import install
+from pytest_npudump.plugin.features.isolation import server
 from pytest_npudump.runtime.emulator import EmulatorFinder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 
 # Loaded here once: what a session within a test imports first, its end unloads again.
@@ -36,6 +38,7 @@ for _room in ("emulator", "plugin", "explain", "regression", "report", "results"
         with contextlib.suppress(ImportError):  # of what is not installed
             importlib.import_module(_module.name)
 
+TESTS = Path(__file__).parents[1]
 LAYERS = ("block/conv.1", "block/relu.1", "block/conv.2", "head/softmax")
 
 
@@ -228,9 +231,68 @@ def _no_acl(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     install.reset()
 
 
+PREPARED = """
+import json, os, runpy, sys, tempfile
+runpy.run_path(sys.argv.pop())["warm_up"]("onnxruntime")
+from pytest_npudump.plugin.features.isolation import server
+def run_task(file, descriptor, run=server.run_task):
+    os.environ.clear()
+    os.environ.update(json.loads(file.with_suffix(".environ").read_text()))
+    tempfile.tempdir = None
+    run(file, descriptor)
+server.run_task = run_task
+server.main()
+"""
+
+
+class PreparedServer(server.ServerProcess):
+    """Forks the children of all sessions, the first one too; hands each the variables of its session."""
+
+    def is_ready(self, cwd: Path) -> bool:
+        """Whether it lives; it is started where it does not."""
+        if self._process is not None and self._process.poll() is None:
+            return True
+        self.close()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(server, "_MAIN", PREPARED)
+            return self._start(cwd)
+
+    def run(self, task: Path, *where: Any) -> int:
+        """Leave the variables beside the task."""
+        task.with_suffix(".environ").write_text(json.dumps(dict(os.environ)))
+        return super().run(task, *where)
+
+
+@pytest.fixture(scope="session")
+def prepared() -> Iterator[PreparedServer]:
+    children = PreparedServer()
+    children.learn([str(TESTS / "data/warm.py")])
+    yield children
+    children.close()
+
+
 @pytest.fixture
-def project(pytester: pytest.Pytester, _no_acl: None) -> Project:
+def anew() -> None:
+    """Have the processes of the test's sessions started as they are for everybody."""
+
+
+@pytest.fixture
+def project(
+    pytester: pytest.Pytester,
+    _no_acl: None,
+    prepared: PreparedServer,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Project:
     """A project with the unchanged model and no test yet."""
+    if "anew" not in request.fixturenames:
+        monkeypatch.setattr(server.ServerProcess, "of", lambda config: prepared)  # noqa: ARG005
+
+        def forked(spec: object) -> list[str]:
+            del spec
+            return [*request.getfixturevalue("warm").client, "-c", gateway_io.popen_bootstrapline]
+
+        monkeypatch.setattr(gateway_io, "popen_args", forked)
     project = Project(pytester)
     pytester.makeini("[pytest]\naddopts = --strict-markers --strict-config -p no:cacheprovider\n")
     project.model()

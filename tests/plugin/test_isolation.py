@@ -75,6 +75,7 @@ def several(project: Project, bodies: dict[str, tuple[str, str]], before: str) -
     return log
 
 
+@pytest.mark.usefixtures("anew")
 def test_output_warnings_properties_and_duration_come_back(project: Project) -> None:
     isolated(
         project,
@@ -189,7 +190,7 @@ DEATHS = {
     "exit": ("", "os._exit(7)"),
     "success": ("", "os._exit(0)"),
     "crash": ("", "os.abort()"),
-    "hang": ("@pytest.mark.npu_dump(timeout=6)", "time.sleep(60)"),
+    "hang": ("@pytest.mark.npu_dump(timeout=4)", "time.sleep(60)"),
     "known": (f"@pytest.mark.xfail(reason='known', strict=True)\n{ISOLATED}", "os.abort()"),
     "other": (f"@pytest.mark.xfail(raises=ValueError, strict=True)\n{ISOLATED}", "os._exit(1)"),
 }
@@ -206,7 +207,7 @@ def test_death_in_the_body_fails_the_test_and_says_so(project: Project) -> None:
         "*End of the process's stderr*",
         "Fatal Python error: Aborted",
         '  File "*", line * in test_crash',
-        "npudump: the test's process did not end within 6 seconds and was ended, during the test's body; *",
+        "npudump: the test's process did not end within 4 seconds and was ended, during the test's body; *",
         "npudump: 0 of 7 tests good, 7 process died (emulator)",
     ]
     project.run("--npudump-dump-dir=dumps", failed=6, xfailed=1, shows=shows)
@@ -214,6 +215,7 @@ def test_death_in_the_body_fails_the_test_and_says_so(project: Project) -> None:
     assert {report["status"] for report in reports} == {"process died"}
 
 
+@pytest.mark.usefixtures("anew")
 def test_death_behind_the_body_keeps_what_the_body_showed(project: Project) -> None:
     broken = "@pytest.fixture(autouse=True)\ndef ends():\n    yield\n    os.kill(os.getpid(), 9)\n"
     isolated(project, "", before=broken)
@@ -262,9 +264,9 @@ def running(name: str) -> bool:
 
 def test_time_limit_ends_programs_of_the_test_and_puts_their_configuration_back(project: Project) -> None:
     name = project.path.parent.name
-    isolated(project, PROGRAM.format(name=name).replace("\n    ", "\n"), "timeout=8")
+    isolated(project, PROGRAM.format(name=name).replace("\n    ", "\n"), "timeout=5")
     project.path.joinpath("a.json").write_text("{}")
-    project.run(failed=1, shows="npudump: the test's process did not end within 8 seconds*")
+    project.run(failed=1, shows="npudump: the test's process did not end within 5 seconds*")
     assert not running(name)
     assert [path.name for path in project.path.glob("a.json*")] == ["a.json"]
     assert project.path.joinpath("a.json").read_text() == "{}"
