@@ -53,3 +53,7 @@ def test_doctor_looks_at_pytest_s_configuration_without_pytest() -> None:
 def test_choices_of_options_are_what_the_work_knows() -> None:
     assert ("ND", *HOST_AXES) == LAYOUTS
     assert set(NUMERICS) == {SAME, OTHER, HF32}
+
+
+def test_help_imports_no_writer_of_files() -> None:
+    assert not imported("--help") & {"dataclasses", "hashlib", "pytest_npudump.report.files"}

@@ -215,7 +215,7 @@ def test_a_megabyte_of_sexagesimals_is_text() -> None:
 def test_a_message_is_written_as_text() -> None:
     message = said("{count} layers: {name}", count=2, name="a")
 
-    assert load_mapping(dump_mapping({"reason": message, "all": [message]})) == {
+    assert load_mapping(dump_mapping({"reason": message, "all": [message]})).data == {
         "reason": "2 layers: a",
         "all": ["2 layers: a"],
     }
