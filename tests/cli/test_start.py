@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from pytest_npudump.cli import COMMANDS
 from pytest_npudump.cli.arguments import LAYOUTS, NUMERICS
 from pytest_npudump.compare.tolerances.numerics import HF32, OTHER, SAME
 from pytest_npudump.dump.arrays.layouts import HOST_AXES
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CODE = """
 import json, os, sys
@@ -53,3 +58,14 @@ def test_doctor_looks_at_pytest_s_configuration_without_pytest() -> None:
 def test_choices_of_options_are_what_the_work_knows() -> None:
     assert ("ND", *HOST_AXES) == LAYOUTS
     assert set(NUMERICS) == {SAME, OTHER, HF32}
+
+
+def test_help_imports_no_writer_of_files() -> None:
+    assert not imported("--help") & {"dataclasses", "hashlib", "pytest_npudump.report.files"}
+
+
+def test_two_dumps_without_a_file_of_rules_are_compared_without_yaml(tmp_path: Path) -> None:
+    dump = tmp_path / "a.npy"
+    np.save(dump, np.ones(3, np.float32))
+
+    assert not imported("compare", str(dump), str(dump)) & {"yaml", "pytest_npudump.storage.safeyaml"}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from pytest_npudump.errors import said
 from pytest_npudump.storage import safeyaml
 from pytest_npudump.storage.safeyaml import YamlError, dump_mapping, load_mapping, read_mapping
 
@@ -209,3 +210,12 @@ def test_a_megabyte_of_sexagesimals_is_text() -> None:
     text = ":".join(["1"] * 500_000)
     data: Any = load_mapping(f"a: {text}").data
     assert data == {"a": text}
+
+
+def test_a_message_is_written_as_text() -> None:
+    message = said("{count} layers: {name}", count=2, name="a")
+
+    assert load_mapping(dump_mapping({"reason": message, "all": [message]})).data == {
+        "reason": "2 layers: a",
+        "all": ["2 layers: a"],
+    }

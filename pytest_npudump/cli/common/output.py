@@ -14,7 +14,6 @@ from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.text import inert, padded, width
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
-from pytest_npudump.report.files import json_text
 
 if TYPE_CHECKING:
     import argparse
@@ -99,6 +98,8 @@ def write_json(data: Any, target: str) -> None:
     Raises:
         NpudumpError: the file or standard output cannot be written.
     """
+    from pytest_npudump.report.files import json_text  # noqa: PLC0415 - only where JSON is written
+
     text = json_text(data)
     if target == STANDARD_OUTPUT:
         _write(text.replace("##", "#\\u0023"))  # within strings alone, and none of a CI service's commands

@@ -17,7 +17,6 @@ from pytest_npudump.compare.tolerances.tolerance import AGAINST, ANY, GOLDEN, SI
 from pytest_npudump.dump.dtypes import ALL, UNKNOWN
 from pytest_npudump.dump.table import JUDGED, PROJECTIONS, is_count
 from pytest_npudump.errors import RequestError
-from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -153,6 +152,8 @@ def load_tolerances(path: Path, *, against: str = GOLDEN) -> Tolerances:
     Raises:
         RequestError: the file cannot be read, is not YAML, or holds a rule that is refused.
     """
+    from pytest_npudump.storage import safeyaml  # noqa: PLC0415 - only for a file of rules
+
     try:
         data = safeyaml.read_mapping(path).data
     except safeyaml.YamlError as error:
