@@ -520,10 +520,10 @@ def foreign(golden: Record, test: str, facts: Mapping[str, str]) -> tuple[str, .
     if golden.test != test:
         found.append(
             said(
-                "{path} is the golden of {golden_test!r}, this test is {test!r}: if it has a new "
+                "{path} is the golden of {recorded!r}, this test is {test!r}: if it has a new "
                 "name correct the file's key 'test', else {way_out}",
                 path=golden.path,
-                golden_test=golden.test,
+                recorded=golden.test,
                 test=test,
                 way_out=way_out,
             )

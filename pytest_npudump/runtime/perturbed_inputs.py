@@ -72,7 +72,7 @@ class PerturbedInputs:
             try:
                 before = each.read()
             except Unreached as reason:
-                self.varying.unreached.add(said("{each} ({reason})", each=each.name, reason=str(reason)))
+                self.varying.unreached.add(said("{name} ({reason})", name=each.name, reason=str(reason)))
                 continue
             self.varying.note_fed(each.name, before, execution)
             after = self.varying.moved(each.name, before, (execution, number))

@@ -58,7 +58,7 @@ def judge(case: Case, attempt: Attempt) -> Result:
     return Result(
         status.ERROR,
         None,
-        problems=(said("no operator failed, and {why_unshown}", why_unshown=why_unshown(case, attempt)),),
+        problems=(said("no operator failed, and {why}", why=why_unshown(case, attempt)),),
     )
 
 

@@ -132,15 +132,13 @@ def _read(case: Case, attempt: Attempt) -> tuple[Dump, Tree]:
     if activity.evidence.blind:
         raise DumpError(
             said(
-                "no overflow is recorded, and none could be: {blind}",
-                blind=joined("; ", activity.evidence.blind),
+                "no overflow is recorded, and none could be: {why}",
+                why=joined("; ", activity.evidence.blind),
             )
         )
     if ran_under_dump(activity):
         return Dump(attempt.directory, ()), tree
-    raise DumpError(
-        said("no overflow is recorded, and {why_unshown}", why_unshown=why_unshown(case, attempt))
-    )
+    raise DumpError(said("no overflow is recorded, and {why}", why=why_unshown(case, attempt)))
 
 
 def _with_models(dump: Dump, tree: Tree, activity: Activity) -> Dump:
