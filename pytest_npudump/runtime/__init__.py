@@ -13,5 +13,5 @@ such a folder and its line in ``registry``; one in another package is an entry p
 Shared between them: ``acl`` by those over ACL, ``graphs`` by those in whose process torch may run,
 ``aten/`` by those that can keep what its operators are given, ``programs`` (of their own process) and the
 ``placed_config`` that these read, ``replaced`` (functions that are looked at) and ``perturbed_inputs`` (of a
-calibration) by all.
+calibration) by all. ``npus`` says which NPUs this machine has, before any client is loaded.
 """

@@ -12,19 +12,23 @@ A choice is made without loading the runtime, which is loaded when the first mar
 """
 
 from __future__ import annotations
-
 import importlib
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
-
 from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.errors import joined
+from types import MappingProxyType
+from typing import Any
+from typing import Final
+from typing import Protocol
+from typing import TYPE_CHECKING
+from typing import cast
+from typing import runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
     from pytest_npudump.runtime.base import Runtime
+
 
 
 GROUP: Final = "pytest_npudump.runtimes"
@@ -175,7 +179,7 @@ def choose(option: str, *, require_npu: bool = False) -> Choice:
         name, why = _first_that_works(require_npu=require_npu)
     else:
         name, why = option, provider_of(option).find(asked)
-    return Choice(name, ", ".join(filter(None, (asked, why))))
+    return Choice(name, joined(", ", filter(None, (asked, why))))
 
 
 def _first_that_works(*, require_npu: bool) -> tuple[str, str]:
@@ -189,7 +193,7 @@ def _first_that_works(*, require_npu: bool) -> tuple[str, str]:
         raise RuntimeUnavailableError(f"{_REQUIRED}: {why}")
     # What dumps nothing of the tests' own framework has been chosen.
     hint = "; tests import mindspore, which --npudump-runtime=mindspore dumps"
-    return "emulator" if acl is None else "acl", f"{why}{hint if mindspore.is_imported() else ''}"
+    return "emulator" if acl is None else "acl", why + (hint if mindspore.is_imported() else "")
 
 
 def why_no_npu(runtime: str, option: str) -> str:

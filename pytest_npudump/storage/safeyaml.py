@@ -4,21 +4,22 @@ PyYAML has the types of YAML 1.1, to which ``1:30`` is 90, ``010`` is 8, ``no`` 
 """
 
 from __future__ import annotations
-
 import math
 import re
+import yaml
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import yaml
-
 from pytest_npudump.storage.regular_file import open_regular
+from typing import Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable
+    from collections.abc import Iterator
+    from collections.abc import Mapping
     from pathlib import Path
+
 
 
 Scalar = str | int | float | bool | None
@@ -186,6 +187,7 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
         return True
 
 
+_Dumper.add_multi_representer(str, lambda dumper, text: dumper.represent_str(str.__str__(text)))
 for _tag, _pattern in (("int", INTEGER), ("float", FLOAT)):
     _Dumper.add_implicit_resolver(
         f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern.pattern})\Z"), list(NUMBER_STARTS)

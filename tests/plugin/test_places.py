@@ -193,7 +193,8 @@ TEST = "test_model.py::test_layers"
 
 
 def paths_of(root: Path, defaults: Settings, dump_dir: Path) -> Paths:
-    config: Any = SimpleNamespace(rootpath=root)
+    hook = SimpleNamespace(pytest_npudump_dumps_base=lambda **_asked: None)
+    config: Any = SimpleNamespace(rootpath=root, hook=hook)
     return Paths(config, defaults._replace(dump_dir=str(dump_dir)))
 
 

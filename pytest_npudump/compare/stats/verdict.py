@@ -79,7 +79,7 @@ class Reason:
                 difference=abs(difference),
                 allowed=self.allowed,
             )
-        return f"{text} [{self.rule}]"
+        return text + f" [{self.rule}]"
 
 
 def _shown(value: Value) -> str:

@@ -183,7 +183,7 @@ def gather(
         if has_place(reporter.config, settings):
             source = ResultsFolder(results_path(reporter.config, settings))
         trouble, producers = _copy_results(tests, source, folder)
-        trouble += _write_page(tests, problems, reporter, folder)
+        trouble += _write_page(tests, reporter, folder)
         files = [*written(folder), *of_tests(tests)]
         files += golden_tensors(source, {test.test for test in tests}) if source is not None else ()
         kept, dropped = within([*files, *cann_logs(reporter.began)], room)
@@ -235,9 +235,7 @@ def _copy_results(
     return [], producers
 
 
-def _write_page(
-    tests: Sequence[Judged], problems: Sequence[str], reporter: Reporter, folder: Path
-) -> list[str]:
+def _write_page(tests: Sequence[Judged], reporter: Reporter, folder: Path) -> list[str]:
     """Write the page of the results that were copied, with what dumps tell while these are there."""
     results = folder / _RESULTS
     if not results.is_dir() or find_spec("jinja2") is None:
@@ -248,7 +246,7 @@ def _write_page(
     try:
         with speaking(reporter.settings.lang):
             names, terms = {test.test for test in tests}, Overrides(reporter.config.rootpath)
-            page_of_tests(ResultsFolder(results), names, terms, folder / _PAGE, problems)
+            page_of_tests(ResultsFolder(results), names, terms, folder / _PAGE, reporter.problems())
     except NpudumpError as error:
         return [f"the page is not among them: {error}"]
     return []

@@ -1,20 +1,20 @@
 """Devices for tests: taken from a pool before anything of a test runs, and given back behind it.
 
-``inventory`` finds those of this machine, ``pool`` has locks and turns, ``turns`` takes them for tests.
+``pool`` has locks and turns, ``turns`` takes them for tests; ``runtime.npus`` finds the devices of a machine.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from pytest_npudump.errors import RequestError
 from pytest_npudump.settings import Option
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pytest
-
-    from pytest_npudump.plugin.features.devices.turns import DeviceTurns, HeldByParent
+    from pytest_npudump.plugin.features.devices.turns import DeviceTurns
+    from pytest_npudump.plugin.features.devices.turns import HeldByParent
     from pytest_npudump.settings import Settings
+
+
 
 _DEVICES = Option(
     "devices",
