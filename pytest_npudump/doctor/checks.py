@@ -4,39 +4,31 @@ A check yields lines: a name, a state, what was found, and where that is not goo
 """
 
 from __future__ import annotations
+
 import os
 import re
 import shutil
 import tempfile
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
-from pytest_npudump.config.acl_keys import MAX_BYTES
-from pytest_npudump.config.acl_keys import PATH_CHARACTERS
-from pytest_npudump.config.acl_keys import SCENE_TYPES
-from pytest_npudump.config.cann import COLLECT_VARIABLES
-from pytest_npudump.config.cann import DEFAULT_VERSION
-from pytest_npudump.config.cann import ROOTS
-from pytest_npudump.config.cann import collecting
-from pytest_npudump.config.cann import driver_version
-from pytest_npudump.config.cann import installed_cann
-from pytest_npudump.config.cann import profile_for
-from pytest_npudump.config.cann import profile_warnings
-from pytest_npudump.doctor.machine import ABSENT
-from pytest_npudump.doctor.machine import Finding
-from pytest_npudump.doctor.machine import OK
-from pytest_npudump.doctor.machine import PROBLEM
-from pytest_npudump.doctor.machine import Report
-from pytest_npudump.doctor.machine import WARNING
+from typing import TYPE_CHECKING
+
+from pytest_npudump.config.acl_keys import MAX_BYTES, PATH_CHARACTERS, SCENE_TYPES
+from pytest_npudump.config.cann import (
+    COLLECT_VARIABLES,
+    DEFAULT_VERSION,
+    ROOTS,
+    collecting,
+    driver_version,
+    installed_cann,
+    profile_for,
+    profile_warnings,
+)
+from pytest_npudump.doctor.machine import ABSENT, OK, PROBLEM, WARNING, Finding, Report
 from pytest_npudump.doctor.pytest_config import loading
 from pytest_npudump.errors import ConfigError
 from pytest_npudump.runtime.npus import parse_npu_smi
-from pytest_npudump.runtime.registry import Examined
-from pytest_npudump.runtime.registry import OURS
-from pytest_npudump.runtime.registry import provider_of
-from typing import TYPE_CHECKING
-
-
+from pytest_npudump.runtime.registry import OURS, Examined, provider_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -4,31 +4,24 @@ Whether a runtime works is asked in a process of its own, which may hang or die 
 """
 
 from __future__ import annotations
+
 import json
 import os
 import signal
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import asdict
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 from pytest_npudump.errors import RuntimeUnavailableError
 from pytest_npudump.runtime.npus import run_npu_smi
-from pytest_npudump.runtime.registry import Examined
-from pytest_npudump.runtime.registry import Probe
-from pytest_npudump.runtime.registry import offered
-from pytest_npudump.runtime.registry import provider_of
-from typing import Any
-from typing import TYPE_CHECKING
+from pytest_npudump.runtime.registry import Examined, Probe, offered, provider_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from collections.abc import Collection
-    from collections.abc import Mapping
-
+    from collections.abc import Callable, Collection, Mapping
 
 
 OK = "ok"

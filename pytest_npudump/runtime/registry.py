@@ -12,23 +12,19 @@ A choice is made without loading the runtime, which is loaded when the first mar
 """
 
 from __future__ import annotations
+
 import importlib
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from pytest_npudump.errors import RuntimeUnavailableError
-from pytest_npudump.errors import joined
 from types import MappingProxyType
-from typing import Any
-from typing import Final
-from typing import Protocol
-from typing import TYPE_CHECKING
-from typing import cast
-from typing import runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
+
+from pytest_npudump.errors import RuntimeUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pytest_npudump.runtime.base import Runtime
 
+    from pytest_npudump.runtime.base import Runtime
 
 
 GROUP: Final = "pytest_npudump.runtimes"
@@ -179,7 +175,7 @@ def choose(option: str, *, require_npu: bool = False) -> Choice:
         name, why = _first_that_works(require_npu=require_npu)
     else:
         name, why = option, provider_of(option).find(asked)
-    return Choice(name, joined(", ", filter(None, (asked, why))))
+    return Choice(name, ", ".join(filter(None, (asked, why))))
 
 
 def _first_that_works(*, require_npu: bool) -> tuple[str, str]:

@@ -4,22 +4,21 @@ PyYAML has the types of YAML 1.1, to which ``1:30`` is 90, ``010`` is 8, ``no`` 
 """
 
 from __future__ import annotations
+
 import math
 import re
-import yaml
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
 from pytest_npudump.storage.regular_file import open_regular
-from typing import Any
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from collections.abc import Iterator
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
-
 
 
 Scalar = str | int | float | bool | None

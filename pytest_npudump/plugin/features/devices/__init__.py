@@ -4,16 +4,17 @@
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from pytest_npudump.errors import RequestError
 from pytest_npudump.settings import Option
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pytest
-    from pytest_npudump.plugin.features.devices.turns import DeviceTurns
-    from pytest_npudump.plugin.features.devices.turns import HeldByParent
-    from pytest_npudump.settings import Settings
 
+    from pytest_npudump.plugin.features.devices.turns import DeviceTurns, HeldByParent
+    from pytest_npudump.settings import Settings
 
 
 _DEVICES = Option(

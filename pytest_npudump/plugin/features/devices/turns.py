@@ -5,29 +5,26 @@ of an isolated test has those that its parent holds for it.
 """
 
 from __future__ import annotations
+
 import os
-import pytest
 import sys
-from pytest_npudump.errors import DeviceError
-from pytest_npudump.errors import NpudumpError
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.errors import DeviceError, NpudumpError
 from pytest_npudump.language.text import inert
-from pytest_npudump.plugin.features.devices.pool import DevicePool
-from pytest_npudump.plugin.features.devices.pool import lock_folder
+from pytest_npudump.plugin.features.devices.pool import DevicePool, lock_folder
 from pytest_npudump.plugin.runtest.item_case import only_setup
-from pytest_npudump.plugin.session_runtime import DEVICES
-from pytest_npudump.plugin.session_runtime import number_of_devices
-from pytest_npudump.plugin.session_runtime import own_device
+from pytest_npudump.plugin.session_runtime import DEVICES, number_of_devices, own_device
 from pytest_npudump.plugin.terminal.reporter import CHILD
 from pytest_npudump.ranks.rank import current_rank
-from pytest_npudump.runtime.npus import Inventory
-from pytest_npudump.runtime.npus import take_inventory
-from typing import Any
-from typing import TYPE_CHECKING
+from pytest_npudump.runtime.npus import Inventory, take_inventory
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from pytest_npudump.settings import Settings
 
+    from pytest_npudump.settings import Settings
 
 
 _KEY = "npudump_devices"
