@@ -294,10 +294,7 @@ def changed(golden: Record, now: Mapping[str, list[str]] | None) -> tuple[str, .
     before: Mapping[str, Any] = listed if isinstance(listed, dict) else {}
     names = [name for name in dict.fromkeys([*before, *now]) if before.get(name) != now.get(name)]
     shown = first_of(
-        (
-            said("{name}: {before} -> {now}", name=name, before=_text(before, name), now=_text(now, name))
-            for name in names
-        ),
+        (f"{name}: {_text(before, name)} -> {_text(now, name)}" for name in names),
         _SHOWN,
         "; ",
     )

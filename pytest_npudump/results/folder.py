@@ -313,6 +313,9 @@ def _missing(lines: Sequence[Mapping[str, Any]], path: Path) -> list[str]:
     own = [line for line in lines if line["kind"] != SESSION and line["session"] == last["session"]]
     left = last["tests"] - len({Entry(line).identity for line in own})
     words = said(
-        "{left} of the {tests} tests of the last session left no result", left=left, tests=last["tests"]
+        "{path}: {left} of the {tests} tests of the last session left no result; run them again",
+        path=path,
+        left=left,
+        tests=last["tests"],
     )
-    return [f"{path}: {words}; run them again"] if left > 0 else []
+    return [words] if left > 0 else []

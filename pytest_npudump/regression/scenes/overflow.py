@@ -325,10 +325,7 @@ def _records(path: Path) -> Iterator[tuple[OverflowUnit, ...]]:
 def _overflow(unit: OverflowUnit, path: Path, operators: Mapping[Path, Sequence[TensorRecord]]) -> Overflow:
     """Return what a record tells; of which operator is not guessed where several may be meant."""
     task, stream = unit.fields["task_id"], unit.fields["stream_id"]
-    kinds = tuple(
-        text if text.startswith(unit.name) else said("{unit}: {text}", unit=unit.name, text=text)
-        for text in unit.describe()
-    )
+    kinds = tuple(text if text.startswith(unit.name) else f"{unit.name}: {text}" for text in unit.describe())
     if len(operators) != 1:
         return Overflow("", "", kinds, task, stream, path)
     (operator,) = operators.values()
