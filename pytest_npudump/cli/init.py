@@ -52,7 +52,7 @@ def _lines(found: Survey, planned: Sequence[Addition], *, dry: bool) -> Iterator
             yield f"  {padded(one.word + ':', 10)} {one.path.relative_to(found.root)}"
             yield from (f"             {line}" for line in one.lines if one.before is not None)
     if kept := [str(one.path.relative_to(found.root)) for one in planned if one.before and not one.lines]:
-        yield f"  as it is:   {', '.join(kept)}"
+        yield f"  as it is:  {', '.join(kept)}"
     unknown = [words for one in planned for words in one.unknown]
     if not found.all_seen:
         unknown.append("whether there are more models: the repository has too many files to look at all")

@@ -158,7 +158,6 @@ def test_a_message_with_values_has_one_template_and_a_value_for_each_placeholder
 
 
 def test_no_marked_message_is_an_f_string_or_translated_before_the_language_is_known() -> None:
-    """The first has no fixed text, so no catalogue can have it."""
     marked = [*calls(*MARKS, "said")]
     assert [at for at, call in marked if any(isinstance(one, ast.JoinedStr) for one in call.args)] == []
     assert [

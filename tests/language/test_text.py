@@ -14,10 +14,9 @@ TEXT = st.text("ab /-中文，。（）：", max_size=60)
 @pytest.mark.each(
     ("names", "most", "separator", "expected"),
     [
-        ([], 2, ", ", ""),
+        (["a", "b"], None, ", ", "a, b"),
         (["a", "b", "c"], 2, ", ", "a, b and 1 more"),
         (iter(range(5)), 1, ", ", "0 and 4 more"),
-        (["a", "b", "c"], None, ", ", "a, b, c"),
         (["a, b", "c", "d"], 2, "; ", "a, b; c and 1 more"),
     ],
 )
