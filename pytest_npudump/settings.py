@@ -296,14 +296,6 @@ OPTIONS: tuple[Option, ...] = (
         metavar="DIR",
     ),
     Option(
-        "tensor-cache-limit",
-        default="10GiB",
-        help="most bytes of stored tensors that this machine keeps between sessions; what was used longest "
-        "ago goes first, nothing that was used in the last five minutes",
-        metavar="SIZE",
-        parse=parse_size,
-    ),
-    Option(
         "keep-dumps",
         default="failed",
         help="whose dumps are kept: those of failed tests, or of all",
@@ -376,7 +368,6 @@ class Settings(NamedTuple):
     golden_tensors: str
     tensor_store: str
     tensor_cache: str
-    tensor_cache_limit: int
     keep_dumps: str
     lang: str
     allow_update_in_ci: bool

@@ -265,7 +265,6 @@ def defaults() -> Settings:
         golden_tensors="marker",
         tensor_store="",
         tensor_cache="",
-        tensor_cache_limit=10 << 30,
         keep_dumps="failed",
         lang="auto",
         allow_update_in_ci=False,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_npudump.cli.common.output import output_name
 from pytest_npudump.errors import ConfigError
+from pytest_npudump.report.media import MEDIA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -456,12 +457,7 @@ VERBS: Mapping[str, Verb] = {
         "whatever the tests came to; 2: results that cannot be read, after writing the rest.",
         (
             _path("results", "RESULTS", "the folder of a session's results"),
-            _path("-o --output", "DIR", "write the page into this folder"),
-            _path(
-                "--node-data",
-                "DIR",
-                "write a file a test with which Model Explorer colours the ONNX model by error",
-            ),
+            *(_path(medium.flags, "DIR", medium.help) for medium in MEDIA),
             *_PLACES,
         ),
     ),

@@ -1,18 +1,19 @@
-"""``npudump report``: kept results as a page, and as data of a graph viewer."""
+"""``npudump report``: kept results as a page, and whatever else the table of media offers."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import complain, emit
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.translation import ENGLISH, speaking
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.report.model_explorer import write_node_data
+from pytest_npudump.report.media import MEDIA
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.rejudge import terms_at
-from pytest_npudump.results.session_page import INDEX, session_view, write_page
+from pytest_npudump.results.session_view import session_view
 
 if TYPE_CHECKING:
     import argparse
@@ -20,19 +21,17 @@ if TYPE_CHECKING:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write what was asked for, say where, and return 0 or 2."""
-    if arguments.output is None and arguments.node_data is None:
-        raise RequestError(_("nothing to write: name a folder for the page (-o DIR), or for --node-data"))
+    asked = [(medium, target) for medium in MEDIA if (target := getattr(arguments, medium.dest)) is not None]
+    if not asked:
+        options = ", ".join(medium.flags.split()[0] for medium in MEDIA)
+        raise RequestError(_("nothing to write: name a folder with one of {options}").format(options=options))
     folder = ResultsFolder(arguments.results)
     results = folder.read()
     terms = terms_at(results.entries, arguments.root, arguments.golden_dir)
-    if arguments.output is not None:
-        view = session_view(folder, results.entries, terms, results.problems)
-        write_page(view, arguments.output / INDEX)
-        emit([_("page: {path}").format(path=shown(arguments.output.absolute() / INDEX))])
-    if arguments.node_data is not None:
-        with speaking(ENGLISH):
-            view = session_view(folder, results.entries, terms, results.problems)
-        for path in write_node_data(view, arguments.node_data):
-            emit([_("node data: {path}").format(path=shown(path.absolute()))])
+    for medium, target in asked:
+        with nullcontext() if medium.spoken else speaking(ENGLISH):
+            written = medium.write(session_view(folder, results.entries, terms, results.problems), target)
+        for path in written:
+            emit([_(medium.written).format(path=shown(path.absolute()))])
     complain(results.problems)
     return 2 if results.problems else 0

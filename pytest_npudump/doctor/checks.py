@@ -27,7 +27,7 @@ from pytest_npudump.config.cann import (
 from pytest_npudump.doctor.machine import ABSENT, OK, PROBLEM, WARNING, Finding, Report
 from pytest_npudump.doctor.pytest_config import loading
 from pytest_npudump.errors import ConfigError
-from pytest_npudump.runtime.npus import parse_npu_smi
+from pytest_npudump.runtime.inventory import parse_npu_smi
 from pytest_npudump.runtime.registry import OURS, Examined, provider_of
 
 if TYPE_CHECKING:

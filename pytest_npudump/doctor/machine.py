@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RuntimeUnavailableError
-from pytest_npudump.runtime.npus import run_npu_smi
+from pytest_npudump.runtime.inventory import run_npu_smi
 from pytest_npudump.runtime.registry import Examined, Probe, offered, provider_of
 
 if TYPE_CHECKING:

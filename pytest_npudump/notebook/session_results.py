@@ -12,7 +12,7 @@ from pytest_npudump.report.verdicts import plain
 from pytest_npudump.report.view import BAD, GOOD, LEFT_OUT
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.rejudge import terms_at
-from pytest_npudump.results.session_page import session_view
+from pytest_npudump.results.session_view import session_view
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

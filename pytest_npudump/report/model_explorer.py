@@ -56,18 +56,19 @@ def node_data(name: str, tensors: Sequence[TensorView]) -> dict[str, Any]:
     return {"results": results, "name": name}
 
 
-def write_node_data(view: SessionView, folder: Path) -> list[Path]:
-    """Write a file for each test whose tensors were compared.
+def write(view: SessionView, folder: Path, name: str = "", /) -> list[Path]:
+    """Write a file for each test whose tensors were compared, as ``Writer`` of the table of media says.
 
     Raises:
         NpudumpError: a file cannot be written.
     """
+    prefix = f"{name}-" if name else ""
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for test in view.tests:
             if test.tensors:
-                path = folder / f"{_file_name(test)}.json"
+                path = folder / f"{prefix}{_file_name(test)}.json"
                 write_whole(path, [json_text(node_data(test.name, test.tensors)).encode()])
                 written.append(path)
     except OSError as error:

@@ -3,5 +3,5 @@
 ``entry`` is the line of one test, ``kept`` makes it and its statistics of a result, and ``folder`` is where
 both lie. ``rejudge`` judges what was kept; ``acceptance`` is what waits for a decision, and makes a golden of
 it. ``expected_tests`` says which tests were to be compared and were not. ``result_pairs`` compares two
-folders. ``session_page`` writes a session as HTML, and ``schema.json`` is what programs may count on.
+folders. ``session_view`` is what media show of a session, and ``schema.json`` is what programs may count on.
 """

@@ -2,6 +2,7 @@
 
 ``base`` is the protocol, ``registry`` the index of the runtimes, and the decision for one of them,
 ``remote`` stands for one that lived in another process, and ``concurrency`` says what ran at the same time.
+``inventory`` finds the devices of this machine.
 
 ``pyacl/``, ``torch_npu/``, ``mindspore/``: each runtime is a folder, its provider, which knows where the
 client is and whether it can be used without importing it. Its adapter has the protocol's ``Runtime``,

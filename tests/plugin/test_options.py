@@ -116,8 +116,7 @@ def test_options_are_taken_from_the_command_line_and_from_ini_keys_of_their_name
             pytester.makeini(f"[pytest]\naddopts = --strict-config\n{key}\n")
             found = settings(pytester)
             assert value_of(found, option) == resolved(option, text)
-            changed = [one for one in OPTIONS if value_of(found, one) != value_of(defaults, one)]
-            assert changed == [option]
+            assert [one for one in OPTIONS if value_of(found, one) != value_of(defaults, one)] == [option]
     pytester.makeini("[pytest]\nnpudump_escalate = off\nnpudump_device = 7\n")
     found = settings(pytester, "--npudump-escalate=on")
     assert (found.escalate, found.device) == (True, 7)

@@ -48,7 +48,8 @@ def test_the_index_of_a_folder_names_all_its_modules() -> None:
         named = set(re.findall(r"[a-z_][a-z_0-9]*\*?", index.read_text()))
         own = [path.stem for path in index.parent.glob("[a-z]*.py") if path.stem not in FAMILY]
         unnamed += [index.parent / name for name in own if not any(fnmatch.fnmatch(name, n) for n in named)]
-    assert [str(module.relative_to(PACKAGE)) for module in sorted(unnamed)] == []
+    told = [str(module.relative_to(PACKAGE)) for module in sorted(unnamed)]
+    assert told == [], "say in the docstring of the folder's __init__.py what each is for"
 
 
 def test_tests_lie_in_folders() -> None:
@@ -68,7 +69,8 @@ def test_modules_of_one_name_are_of_one_kind() -> None:
         "tolerance": "a command, and what it shows",
     }
     modules = [path.stem for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
-    assert {name for name in modules if modules.count(name) > 1} == families.keys()
+    same = {name for name in modules if modules.count(name) > 1}
+    assert same == families.keys(), "rename one of the two, or say above what they have in common"
 
 
 def test_scripts_that_are_run_by_hand_import_what_is_there() -> None:

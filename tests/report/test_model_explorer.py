@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.report.model_explorer import node_data, write_node_data
+from pytest_npudump.report.model_explorer import node_data, write
 from pytest_npudump.report.view import (
     BAD,
     CHANGED,
@@ -63,7 +63,7 @@ def test_the_viewers_own_classes_write_the_same() -> None:
 
 def test_tests_of_one_name_in_two_folders_have_a_file_each(tmp_path: Path) -> None:
     tests = [TestView(f"{folder}/test_a.py::b[../x]", BAD, "failed", "", tensors=TENSORS) for folder in "ab"]
-    written = write_node_data(SessionView(tuple(tests)), tmp_path / "new")
+    written = write(SessionView(tuple(tests)), tmp_path / "new")
     assert len(set(written)) == 2
     assert all(path.parent == tmp_path / "new" for path in written)
     assert [json.loads(path.read_text("utf-8"))["name"] for path in written] == [one.name for one in tests]

@@ -2,11 +2,12 @@
 
 A feature is a module of this folder. It has some of
 
-* ``OPTIONS``: its options of pytest; what one is set to is ``OPTION.of(settings)``,
+* ``OPTIONS``: its options of pytest, where it is ``EARLY``; what one is set to is ``OPTION.of(settings)``,
 * ``at_start(config, settings)``: return its plugin object where an option asks for it, else None,
 * ``with_tests(config, settings)``: the same once there is a marked test, or the first result of one.
 
-The object has hooks of pytest, and those of :class:`HookPoints`. Nothing else of the plugin knows a feature.
+The object has hooks of pytest, and those of :class:`HookPoints`. Nothing else of the plugin knows a feature,
+but for ``plugin/collected.py``, which asks ``isolation``.
 """
 
 from __future__ import annotations
@@ -35,15 +36,18 @@ FEATURES = {
     "keeper": EARLY,
     "expectation": EARLY,
     "artifacts": EARLY,
-    "report_page": EARLY,
+    "session_media": EARLY,
     "stale_goldens": EARLY,
+    "tensor_cache": EARLY,
     "idle_rules": LATE,
-    "tensor_cache": LATE,
     "ranks": LATE,
     "memory_folder": LATE,
     "repetitions": LATE,
 }
-"""When each is imported; a session without marked tests has the options of some. Hooks run in this order."""
+"""When each is imported: ``EARLY`` by every session, for its options, ``LATE`` by one with marked tests.
+
+Hooks run in this order.
+"""
 
 
 def name_of(feature: str) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.table import STATISTICS
-from pytest_npudump.errors import MissingExtraError
+from pytest_npudump.errors import MissingExtraError, NpudumpError
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import is_english, ngettext, spoken
 from pytest_npudump.report.charts import (
@@ -31,6 +31,7 @@ from pytest_npudump.report.charts import (
 )
 from pytest_npudump.report.verdicts import number, numbers, plain
 from pytest_npudump.report.view import BAD, GOOD, IDENTICAL, LEFT_OUT, OPEN, STATES
+from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,6 +109,25 @@ _LINES = 400
 """Lines of a failure's text."""
 _OPEN = 3
 """Failing tests that are unfolded when the page opens."""
+
+
+INDEX = "index.html"
+
+
+def write(view: SessionView, folder: Path, name: str = "", /) -> list[Path]:
+    """Write the page, as ``Writer`` of the table of media says.
+
+    Raises:
+        MissingExtraError: jinja2 is not installed.
+        NpudumpError: it cannot be written.
+    """
+    text, target = page(view), folder / (f"{name}.html" if name else INDEX)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(target, [text.encode("utf-8", "backslashreplace")])
+    except OSError as error:
+        raise NpudumpError(f"{target}: the report cannot be written: {error.strerror or error}") from error
+    return [target]
 
 
 def page(session: SessionView) -> str:

@@ -143,7 +143,7 @@ def place(kept: Sequence[ArtifactFile], dropped: Sequence[ArtifactFile], folder:
 
 
 _INDEX = "artifacts.json"
-_PAGE = "report.html"
+_PAGE = "report"
 _RESULTS = "results"
 _INDEX_ROOM = 1 << 14
 """Bytes for the index, which names the largest of what is left out: as many as there is room for."""
@@ -240,13 +240,15 @@ def _write_page(tests: Sequence[Judged], reporter: Reporter, folder: Path) -> li
     results = folder / _RESULTS
     if not results.is_dir() or find_spec("jinja2") is None:
         return []
+    from pytest_npudump.report.html import page  # noqa: PLC0415 - where results are kept
     from pytest_npudump.results.rejudge import Overrides  # noqa: PLC0415 - the same
-    from pytest_npudump.results.session_page import page_of_tests  # noqa: PLC0415 - where results are kept
+    from pytest_npudump.results.session_view import view_of_tests  # noqa: PLC0415 - where results are kept
 
     try:
         with speaking(reporter.settings.lang):
             names, terms = {test.test for test in tests}, Overrides(reporter.config.rootpath)
-            page_of_tests(ResultsFolder(results), names, terms, folder / _PAGE, reporter.problems())
+            view = view_of_tests(ResultsFolder(results), names, terms, reporter.problems())
+            page.write(view, folder, _PAGE)
     except NpudumpError as error:
         return [f"the page is not among them: {error}"]
     return []

@@ -1,6 +1,6 @@
 """Devices for tests: taken from a pool before anything of a test runs, and given back behind it.
 
-``pool`` has locks and turns, ``turns`` takes them for tests; ``runtime.npus`` finds the devices of a machine.
+``pool`` has locks and turns, ``turns`` takes them for tests; ``runtime/inventory.py`` finds those there are.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from pytest_npudump.plugin.runtest.item_case import only_setup
 from pytest_npudump.plugin.session_runtime import DEVICES, number_of_devices, own_device
 from pytest_npudump.plugin.terminal.reporter import CHILD
 from pytest_npudump.ranks.rank import current_rank
-from pytest_npudump.runtime.npus import Inventory, take_inventory
+from pytest_npudump.runtime.inventory import Inventory, take_inventory
 
 if TYPE_CHECKING:
     from collections.abc import Generator

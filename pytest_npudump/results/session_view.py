@@ -13,7 +13,6 @@ from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.record.record import EDGES
 from pytest_npudump.regression import result as status
-from pytest_npudump.report.html.page import page
 from pytest_npudump.report.result_json import COUNTS
 from pytest_npudump.report.terminal import full_lines, headline, ways_out
 from pytest_npudump.report.verdicts import shown
@@ -28,9 +27,8 @@ from pytest_npudump.report.view import (
     read_elements,
     tensor_views,
 )
-from pytest_npudump.results.entry import FAILED, SKIPPED, XFAILED, ResultsError
+from pytest_npudump.results.entry import FAILED, SKIPPED, XFAILED
 from pytest_npudump.results.rejudge import rejudge
-from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -145,44 +143,20 @@ def _elements(entry: Entry) -> tuple[Any, str]:
     return telling, problem.replace(str(details), shown(Path(str(details))))
 
 
-INDEX = "index.html"
-
-
-def write_page(view: SessionView, target: Path) -> None:
-    """Write the page of a session, whole or not at all; folders that lack are made.
-
-    Raises:
-        MissingExtraError: jinja2 is not installed.
-        ResultsError: it cannot be written.
-    """
-    text = page(view)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(target, [text.encode("utf-8", "backslashreplace")])
-    except OSError as error:
-        raise ResultsError(f"{target}: the report cannot be written: {error.strerror or error}") from error
-
-
-def page_of_tests(
-    folder: ResultsFolder,
-    tests: Collection[str],
-    terms: Overrides,
-    target: Path,
-    problems: Sequence[str] = (),
-) -> None:
-    """Write the page of the tests of one session, of all that a folder holds.
+def view_of_tests(
+    folder: ResultsFolder, tests: Collection[str], terms: Overrides, problems: Sequence[str] = ()
+) -> SessionView:
+    """Return what a page shows of the tests of one session, of all that a folder holds.
 
     Args:
         folder: of results.
         tests: names of those of the session.
         terms: where goldens lie.
-        target: the file.
         problems: why the session does not pass, whatever these say.
 
     Raises:
-        MissingExtraError: jinja2 is not installed.
-        ResultsError: results cannot be read, or the page cannot be written.
+        ResultsError: results cannot be read.
     """
     results = folder.read()
     entries = [entry for entry in results.entries if entry.test in tests]
-    write_page(session_view(folder, entries, terms, (*problems, *results.problems)), target)
+    return session_view(folder, entries, terms, (*problems, *results.problems))

@@ -1,0 +1,101 @@
+"""``--npudump-report`` and whatever else ``report/media.py`` offers: media of the session's marked tests."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from pytest_npudump.errors import MissingExtraError, NpudumpError
+from pytest_npudump.plugin.features.keeper import IN_PLACE_OF_A_CACHE, has_place, results_path
+from pytest_npudump.plugin.terminal.reporter import reports_here
+from pytest_npudump.report.media import MEDIA
+
+if TYPE_CHECKING:
+    import pytest
+
+    from pytest_npudump.plugin.features.keeper.keeper import Keeper
+    from pytest_npudump.plugin.terminal.reporter import Reporter
+    from pytest_npudump.report.media import Medium
+    from pytest_npudump.report.view import SessionView
+    from pytest_npudump.settings import Settings
+
+OPTIONS = tuple(medium.option for medium in MEDIA if medium.option is not None)
+_PLACE = 4
+
+
+def at_start(config: pytest.Config, settings: Settings) -> SessionMedia | None:
+    """Return what writes the media that are asked for; the results that they are of need a place.
+
+    Raises:
+        MissingExtraError: one cannot be made.
+    """
+    asked: list[tuple[Medium, str]] = []
+    for medium in MEDIA:
+        folder = medium.option.of(settings) if medium.option is not None else ""
+        if medium.option is None or not folder:
+            continue
+        package, extra = medium.takes
+        if package and find_spec(package) is None:
+            raise MissingExtraError(medium.option.flag, package, extra)
+        asked.append((medium, folder))
+    if not asked:
+        return None
+    config.stash[IN_PLACE_OF_A_CACHE] = f"{asked[0][1]}/results"
+    return SessionMedia(asked) if reports_here(config) else None
+
+
+class SessionMedia:
+    """Writes media once the session has ended, and says where they are or why they are not complete."""
+
+    def __init__(self, asked: list[tuple[Medium, str]]) -> None:
+        self._asked = asked
+
+    def pytest_npudump_wanted(self) -> bool:
+        """Say that the end of the session is looked at whatever ran."""
+        return True
+
+    def pytest_npudump_session_end(self, reporter: Reporter) -> None:
+        """Write them, without marked tests too: an earlier session's would be taken for them."""
+        from contextlib import nullcontext  # noqa: PLC0415 - where asked for
+
+        from pytest_npudump.language.translation import ENGLISH, speaking  # noqa: PLC0415 - the same
+        from pytest_npudump.language.translation import gettext as _  # noqa: PLC0415 - the same
+
+        name = "" if reporter.rank is None else f"rank{reporter.rank.number}"
+        for medium, folder in self._asked:
+            try:
+                with nullcontext() if medium.spoken else speaking(ENGLISH):
+                    view, why = _view(reporter)
+                    written = medium.write(view, reporter.config.rootpath / folder, name)
+            except (OSError, NpudumpError) as error:
+                reporter.say(_("no report: {error}").format(error=error), _PLACE)
+                continue
+            line = _("report: {target} has no tests: {unkept}") if why else _("report: {target}")
+            for target in written:
+                reporter.say(line.format(target=target, unkept=why), _PLACE)
+
+
+def _view(reporter: Reporter) -> tuple[SessionView, str]:
+    """Return what media show of the session, and why that is none of its tests though some ran.
+
+    Raises:
+        OSError: pytest's cache has no folder.
+        NpudumpError: results cannot be read.
+    """
+    from pytest_npudump.language.translation import gettext as _  # noqa: PLC0415 - where asked for
+    from pytest_npudump.report.view import SessionView  # noqa: PLC0415 - the same
+    from pytest_npudump.results.folder import ResultsFolder  # noqa: PLC0415 - the same
+    from pytest_npudump.results.rejudge import Overrides  # noqa: PLC0415 - the same
+    from pytest_npudump.results.session_view import view_of_tests  # noqa: PLC0415 - the same
+
+    config, problems = reporter.config, reporter.problems()
+    keeper: Keeper | None = config.pluginmanager.get_plugin("npudump-keeper")
+    kept = keeper.kept_tests(reporter) if keeper is not None else set()
+    unkept = keeper.unkept_line(reporter) if keeper is not None and not kept else ""
+    if not reporter.tests:
+        return SessionView((), (_("No marked test ran in this session."), *problems)), ""
+    if unkept or not has_place(config, reporter.settings):
+        told = unkept or _("Results of this session were not kept.")
+        return SessionView((), (told,)), unkept or _("results are not kept")
+    folder = ResultsFolder(results_path(config, reporter.settings))
+    return view_of_tests(folder, kept, Overrides(config.rootpath), problems), ""
