@@ -38,7 +38,7 @@ def parse_size(text: str, flag: str = "--npudump-dump-limit") -> int:
     match = _SIZE.match(text.strip())
     if match is None:
         raise RequestError(
-            said("{flag} is {text!r}, expected a size such as 512MiB or 4GiB", flag=flag, text=text)
+            said("{flag} is {value!r}, expected a size such as 512MiB or 4GiB", flag=flag, value=text)
         )
     power = _POWERS[(match["unit"] or "")[:1].upper()]
     part = match["part"] or ""
@@ -53,9 +53,9 @@ def _runs(least: int, *, may_be_off: bool = False) -> Callable[[str, str], int]:
         if number < least:
             raise RequestError(
                 said(
-                    "{flag} is {text!r}, expected a number of runs, {least} or more",
+                    "{flag} is {value!r}, expected a number of runs, {least} or more",
                     flag=flag,
-                    text=text,
+                    value=text,
                     least=least,
                 )
             )
@@ -68,7 +68,7 @@ def _device(text: str, flag: str) -> int | None:
     if text == "auto":
         return None
     if not text.strip().isdecimal():
-        raise RequestError(said("{flag} is {text!r}, expected a device id such as 0", flag=flag, text=text))
+        raise RequestError(said("{flag} is {value!r}, expected a device id such as 0", flag=flag, value=text))
     return int(text)
 
 
@@ -83,7 +83,9 @@ def parse_seconds(text: str, flag: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise RequestError(said("{flag} is {text!r}, expected seconds, greater than 0", flag=flag, text=text))
+        raise RequestError(
+            said("{flag} is {value!r}, expected seconds, greater than 0", flag=flag, value=text)
+        )
     return seconds
 
 

@@ -72,12 +72,8 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
             if not isinstance(found, np.ndarray):
                 return {name: found[name] for name in found.files}
     except (OSError, ValueError, EOFError, BadZipFile) as error:
-        raise RequestError(
-            _("--inputs {path}: cannot be read: {error}").format(path=path, error=error)
-        ) from error
-    raise RequestError(
-        _("--inputs {path}: expected an npz file, an array for each input by its name").format(path=path)
-    )
+        raise RequestError(f"--inputs {path}: cannot be read: {error}") from error
+    raise RequestError(f"--inputs {path}: expected an npz file, an array for each input by its name")
 
 
 def _lines(result: ReferenceResult, rows: int | None) -> Iterator[str]:

@@ -12,8 +12,6 @@ from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.doctor.pytest_config import default_place
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.text import first_of
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark, spoken
 
 if TYPE_CHECKING:
     import argparse
@@ -45,38 +43,34 @@ def check(args: argparse.Namespace) -> int:
 def _described(verdict: CheckerVerdict, target: str, version: str) -> str:
     reader = _TARGETS[target]
     if target == "acl":
-        reader += _(" of CANN {version}").format(version=version)
+        reader += f" of CANN {version}"
     elif target == "ge" and getattr(verdict, "code", 0) != 0:
-        reader = _("aclmdlSetDump, so that GE never sees it")
+        reader = "aclmdlSetDump, so that GE never sees it"
     if verdict.accepted:
-        lines = [_("accepted by {reader}: {effect}").format(reader=reader, effect=_effect(verdict))]
+        lines = [f"accepted by {reader}: {_effect(verdict)}"]
     elif verdict.accepted is None:
-        lines = [_("neither accepted nor refused: {reader} alone can say").format(reader=reader)]
+        lines = [f"neither accepted nor refused: {reader} alone can say"]
     else:
-        lines = [_("refused by {reader}: {effect}").format(reader=reader, effect=_effect(verdict))]
-    lines += [_("error: {reason}").format(reason=spoken(str(reason))) for reason in verdict.reasons]
-    lines += [_("warning: {warning}").format(warning=spoken(warning)) for warning in verdict.warnings]
+        lines = [f"refused by {reader}: {_effect(verdict)}"]
+    lines += [f"error: {reason}" for reason in verdict.reasons]
+    lines += [f"warning: {warning}" for warning in verdict.warnings]
     return "\n".join(lines)
 
 
 def _effect(verdict: CheckerVerdict) -> str:
     code = getattr(verdict, "code", 0)
     if not verdict.accepted or code:
-        return _("it returns {code}").format(code=code) if code else _("see below")
+        return f"it returns {code}" if code else "see below"
     if not verdict.need_dump:
-        return _("nothing is switched on")
+        return "nothing is switched on"
     place = getattr(verdict, "dump_path", "")
-    what = (
-        _("switches on {dump_type}").format(dump_type=verdict.dump_type)
-        if verdict.dump_type
-        else _("switches the dump on")
-    )
-    return _("{what}, into {place}").format(what=what, place=place) if place else what
+    what = f"switches on {verdict.dump_type}" if verdict.dump_type else "switches the dump on"
+    return f"{what}, into {place}" if place else what
 
 
 _NAMED = 5
 _NUMBER = "/pytest-N/"
-_NOT_ISOLATED = mark(
+_NOT_ISOLATED = (
     "warning: TorchAir reads its dump setting with the first graph of a process: give the "
     "test isolation='process'"
 )
@@ -91,23 +85,22 @@ def show(arguments: argparse.Namespace) -> int:
     found = _collect(arguments.test, arguments.target)
     test = _only_test(found, arguments.test)
     if "data_dump" in test and arguments.target not in {None, "mindspore"}:
-        raise RequestError(_("this project's runtime is mindspore, which reads no acl.json: leave --for out"))
+        raise RequestError("this project's runtime is mindspore, which reads no acl.json: leave --for out")
     if arguments.target == "torchair" and found["runtime"] == "mindspore":
-        refusal = _("this project's runtime is mindspore, which has no acl.json to hand on")
-        to_stderr(_("error: npu_dump.torchair_config() refuses: {refusal}").format(refusal=refusal))
+        refusal = "this project's runtime is mindspore, which has no acl.json to hand on"
+        to_stderr(f"error: npu_dump.torchair_config() refuses: {refusal}")
         return 1
     emit([json.dumps(_shown(test, arguments.target), indent=2)])
     if "data_dump" in test:
         verdict = _mindspore(test["data_dump"], arguments.device)
-        refused = _("error: MindSpore refuses it on {device}: {reason}")
-        errors = [refused.format(device=arguments.device, reason=spoken(str(one))) for one in verdict.reasons]
-        warnings = [_("warning: {warning}").format(warning=spoken(one)) for one in verdict.warnings]
+        errors = [f"error: MindSpore refuses it on {arguments.device}: {one}" for one in verdict.reasons]
+        warnings = [f"warning: {one}" for one in verdict.warnings]
     else:
         errors = list(_errors(test["dump"]))
         warnings = list(_warnings(test, Path(found["rootdir"])))
     if arguments.target == "torchair" and not test["isolated"]:
-        warnings.append(_(_NOT_ISOLATED))
-    note = _("note: N in the path is the number of pytest's run; the folder is made when the test runs")
+        warnings.append(_NOT_ISOLATED)
+    note = "note: N in the path is the number of pytest's run; the folder is made when the test runs"
     for line in (*errors, *warnings, *([note] if _NUMBER in _path(test) else [])):
         to_stderr(line)
     return 1 if errors else 0
@@ -137,37 +130,27 @@ def _only_test(found: Mapping[str, Any], test: str | None) -> dict[str, Any]:
         return tests[0]
     if tests:
         names = first_of((entry["nodeid"] for entry in tests), _NAMED)
-        raise RequestError(
-            _("{count} tests with the marker npu_dump: name one of {names}").format(
-                count=len(tests), names=names
-            )
-        )
+        raise RequestError(f"{len(tests)} tests with the marker npu_dump: name one of {names}")
     if found["unmarked"]:
         raise RequestError(_unmarked(found["unmarked"]))
     if found["deselected"]:
-        raise RequestError(
-            _("{test} is deselected, by -k, -m or a plugin (see addopts)").format(test=found["deselected"][0])
-        )
+        raise RequestError(f"{found['deselected'][0]} is deselected, by -k, -m or a plugin (see addopts)")
     if test:
-        raise RequestError(_("pytest collects no test in {test}; name one as FILE::TEST").format(test=test))
-    raise RequestError(_("pytest collects no test here; name one as FILE::TEST"))
+        raise RequestError(f"pytest collects no test in {test}; name one as FILE::TEST")
+    raise RequestError("pytest collects no test here; name one as FILE::TEST")
 
 
 def _unmarked(names: list[str]) -> str:
     if len(names) == 1:
-        return _("{test} is without the marker npu_dump: add @pytest.mark.npu_dump").format(test=names[0])
-    return _("all {count} tests are without the marker npu_dump: add @pytest.mark.npu_dump").format(
-        count=len(names)
-    )
+        return f"{names[0]} is without the marker npu_dump: add @pytest.mark.npu_dump"
+    return f"all {len(names)} tests are without the marker npu_dump: add @pytest.mark.npu_dump"
 
 
 def _errors(dump: Mapping[str, Any]) -> Iterator[str]:
     from pytest_npudump.config.ge import validate_dump  # noqa: PLC0415 - only for this command
 
     for reason in validate_dump(dump).reasons:
-        yield _("error: no model is dumped, for GE refuses silently: {reason}").format(
-            reason=spoken(str(reason))
-        )
+        yield f"error: no model is dumped, for GE refuses silently: {reason}"
 
 
 def _warnings(test: Mapping[str, Any], rootdir: Path) -> Iterator[str]:
@@ -181,16 +164,14 @@ def _warnings(test: Mapping[str, Any], rootdir: Path) -> Iterator[str]:
     # The folder of the dump is made when the test runs; any that exists stands in for it.
     text = json.dumps({"dump": test["dump"] | {"dump_path": "."}}).encode()
     for warning in validate(text, version=rules_version(), cwd=rootdir).warnings:
-        yield _("warning: {warning}").format(warning=spoken(warning))
+        yield f"warning: {warning}"
     for warning in soc_warnings(test["dump"], ""):
-        yield _("warning: {warning}").format(warning=spoken(warning))
+        yield f"warning: {warning}"
     if refused := collecting_words(os.environ):
-        yield _("warning: {warning}").format(warning=spoken(refused))
+        yield f"warning: {refused}"
     if test["globs"]:
         globs = ", ".join(map(repr, test["globs"]))
-        yield _("warning: CANN takes no globs: every layer is dumped, and {globs} selects afterwards").format(
-            globs=globs
-        )
+        yield f"warning: CANN takes no globs: every layer is dumped, and {globs} selects afterwards"
 
 
 def _mindspore(settings: Mapping[str, Any], device: str) -> CheckerVerdict:

@@ -24,10 +24,8 @@ from pytest_npudump.dump.arrays.decode import VIEWED, coded_tensor, is_of_numpy,
 from pytest_npudump.dump.arrays.layouts import JoinedTensor, LayoutError, host_array, host_values
 from pytest_npudump.dump.filebytes import c_order_chunks, file_pieces, raw_bytes
 from pytest_npudump.dump.files.mapping import MAPPING, read_mapping
-from pytest_npudump.errors import DumpError, FormatError, NpudumpError, said
+from pytest_npudump.errors import DumpError, FormatError, NpudumpError
 from pytest_npudump.language.text import byte_size
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import spoken
 from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
@@ -50,18 +48,18 @@ def run(arguments: argparse.Namespace) -> int:
         layout = "" if arguments.raw else arguments.layout
         plan = plan_files(dump, output, arguments.to, layout)
         files += plan.files
-        with progress(_("converting")) as report:
+        with progress("converting") as report:
             results = [*plan.refused, *_converted(files, workers, report)]
         unmapped = write_mappings({path: name for path, name in plan.shortened.items() if path.exists()})
     if dump.records and not results:
         to_stderr(f"npudump: {_nothing(dump)}")
         report_problems(dump.problems)
         return 2
-    emit(_("note: {note}").format(note=spoken(result.note)) for result in results if result.note)
+    emit(f"note: {result.note}" for result in results if result.note)
     emit([_summary(dump, results, output)])
     failures = [*(text for result in results for text in result.failures), *unmapped]
     for text in failures:
-        to_stderr(_("npudump: not converted: {text}").format(text=spoken(text)))
+        to_stderr(f"npudump: not converted: {text}")
     report_problems(dump.problems)
     return 2 if failures or dump.problems else 0
 
@@ -95,24 +93,22 @@ def _nothing(dump: Dump) -> str:
     """Say why a dump of which no tensor holds data cannot be converted."""
     count = len(dump.records)
     if all(record.stats is not None for record in dump.records):
-        return _(
-            "nothing to convert: {root} is a dump of statistics, and none of its {count} tensors has "
+        return (
+            f"nothing to convert: {dump.root} is a dump of statistics, and none of its {count} tensors has "
             "data; collect it with dump_data=tensor (MindSpore: saved_data tensor)"
-        ).format(root=dump.root, count=count)
+        )
     notes = dict.fromkeys(record.note for record in dump.records if record.note)
     why = f" ({'; '.join(notes)})" if notes else ""
-    return _(
-        "nothing to convert: none of the {count} tensors of {root} has data{why}; npudump ls lists them"
-    ).format(count=count, root=dump.root, why=why)
+    return (
+        f"nothing to convert: none of the {count} tensors of {dump.root} has data{why}; npudump ls lists them"
+    )
 
 
 def _summary(dump: Dump, results: list[Converted], output: Path) -> str:
     written, nbytes = sum(r.tensors for r in results), sum(r.nbytes for r in results)
     bare = sum(record.payload is None for record in dump.records)
-    rest = _("; {bare} of the dump have no data to convert").format(bare=bare) if bare else ""
-    return _("{written} tensors ({size}) written to {output}{rest}").format(
-        written=written, size=byte_size(nbytes), output=output, rest=rest
-    )
+    rest = f"; {bare} of the dump have no data to convert" if bare else ""
+    return f"{written} tensors ({byte_size(nbytes)}) written to {output}{rest}"
 
 
 _LONGEST = 255
@@ -162,9 +158,7 @@ def plan_files(dump: Dump, output: Path, kind: str, layout: str) -> Plan:
             path = _fitting(whole)
             refusal = _refusal(path, real[path.parent], real[output], sources, taken)
             if refusal := refusal or (_untellable(path, whole) if path != whole else ""):
-                plan.refused.append(
-                    Converted(failures=(said("{path}: {reason}", path=part[0].path, reason=refusal),))
-                )
+                plan.refused.append(Converted(failures=(f"{part[0].path}: {refusal}",)))
                 continue
             taken.add(path)
             if path != whole:
@@ -187,18 +181,11 @@ def _refusal(
         taken: where other tensors go.
     """
     if str(directory / path.name) in sources:
-        return said("{path} is a file of the dump itself, choose another directory for -o", path=path)
+        return f"{path} is a file of the dump itself, choose another directory for -o"
     if not directory.is_relative_to(output):
-        return said(
-            "{path} is in {directory}, by a symbolic link, which is not in {output}: remove the link",
-            path=path,
-            directory=directory,
-            output=output,
-        )
+        return f"{path} is in {directory}, by a symbolic link, which is not in {output}: remove the link"
     if path in taken:
-        return said(
-            "{path} is what another tensor of the dump becomes: convert the two files one by one", path=path
-        )
+        return f"{path} is what another tensor of the dump becomes: convert the two files one by one"
     return ""
 
 
@@ -207,12 +194,7 @@ def _untellable(path: Path, whole: Path) -> str:
     try:
         _earlier_names(path.with_name(MAPPING))
     except FormatError as error:
-        return said(
-            "{name} is too long for a file's name, and {mapping} cannot tell it: {error}",
-            name=whole.name,
-            mapping=MAPPING,
-            error=error,
-        )
+        return f"{whole.name} is too long for a file's name, and {MAPPING} cannot tell it: {error}"
     return ""
 
 
@@ -263,9 +245,7 @@ def write_mappings(shortened: Mapping[Path, str]) -> list[str]:
         except (OSError, FormatError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             told = "; ".join(f"{short} is {long}" for short, long in own.items())
-            failures.append(
-                said("{path}: cannot be written: {reason}: {told}", path=path, reason=reason, told=told)
-            )
+            failures.append(f"{path}: cannot be written: {reason}: {told}")
     return failures
 
 
@@ -351,13 +331,7 @@ def convert(file: OutputFile, reached: Reached | None = None) -> Converted:
         file.path.parent.mkdir(parents=True, exist_ok=True)
         return _safetensors(file, reached) if file.kind == "safetensors" else _npy(file, reached)
     except OSError as error:
-        return Converted(
-            failures=(
-                said(
-                    "{path}: cannot be written: {reason}", path=file.path, reason=error.strerror or str(error)
-                ),
-            )
-        )
+        return Converted(failures=(f"{file.path}: cannot be written: {error.strerror or error}",))
     finally:
         reached(file.path, file.nbytes)
 
@@ -408,7 +382,7 @@ def _safetensors(file: OutputFile, reached: Reached) -> Converted:
             return Converted(
                 failures=(
                     *failures,
-                    said("{path}: cannot be written: {reason}", path=file.path, reason=str(reason)),
+                    f"{file.path}: cannot be written: {reason}",
                 )
             )
         finally:
@@ -429,8 +403,8 @@ def _try_array(record: TensorRecord, layout: str) -> tuple[Array | None, str]:
 def _failure(record: TensorRecord, error: NpudumpError) -> str:
     text, path = str(error), str(record.path)
     if path in text:
-        return said("{path}: {reason}", path=str(record.key), reason=text)
-    return said("{key} of {path}: {reason}", key=str(record.key), path=path, reason=text)
+        return f"{record.key}: {text}"
+    return f"{record.key} of {path}: {text}"
 
 
 def values(record: TensorRecord, layout: str) -> tuple[np.dtype[Any], tuple[int, ...], Iterator[Array]]:
@@ -459,9 +433,9 @@ def values(record: TensorRecord, layout: str) -> tuple[np.dtype[Any], tuple[int,
 
 def _load(record: TensorRecord) -> Array:
     if record.payload is None:
-        raise DumpError(said("no data"))
+        raise DumpError("no data")
     if record.shape is None:
-        raise DumpError(said("the header has no shape: --raw writes the bytes"))
+        raise DumpError("the header has no shape: --raw writes the bytes")
     return load(record.payload, record.dtype, record.shape)
 
 
@@ -471,9 +445,7 @@ def _naming_ways_out(
     try:
         return function(record, layout)
     except LayoutError as error:
-        raise LayoutError(
-            said("{error}; --layout names another host layout, --raw keeps the device's", error=str(error))
-        ) from error
+        raise LayoutError(f"{error}; --layout names another host layout, --raw keeps the device's") from error
 
 
 def _raw_array(record: TensorRecord) -> Array:
@@ -483,7 +455,7 @@ def _raw_array(record: TensorRecord) -> Array:
         DumpError: the bytes cannot be read.
     """
     if record.payload is None:
-        raise DumpError(said("no data"))
+        raise DumpError("no data")
     if record.payload.kind == "raw" and (record.dtype not in VIEWED or record.shape is None):
         return raw_bytes(record.payload)
     array = load(record.payload, record.dtype, record.shape)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.common.output import emit, end_output, to_stderr
 from pytest_npudump.demo import CHANGED, LAYER, ORIGINAL, break_model, write_project
 from pytest_npudump.language.text import byte_size, cut, typed
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark, spoken_language
+from pytest_npudump.language.translation import spoken_language
 from pytest_npudump.settings import CI_VARIABLES
 
 if TYPE_CHECKING:
@@ -27,10 +26,10 @@ _WIDTH = 78
 _GOLDEN_LINES = 10
 
 _LEGEND = (
-    mark('In its table "allowed" is the greatest difference that passes, and "off by" how'),
-    mark("many times that difference it is: hundreds of times is a fault, not noise."),
-    mark('"(+2 more)" behind a statistic: two more of the same tensor are outside.'),
-    mark("The second run dumps whole tensors, up to {limit} here, to show where."),
+    'In its table "allowed" is the greatest difference that passes, and "off by" how',
+    "many times that difference it is: hundreds of times is a fault, not noise.",
+    '"(+2 more)" behind a statistic: two more of the same tensor are outside.',
+    "The second run dumps whole tensors, up to {limit} here, to show where.",
 )
 
 
@@ -38,28 +37,22 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the demonstration; 0 where each step came out as it should."""
     folder: Path = arguments.folder.absolute()
     write_project(folder)
-    _say(_("1. A test project: a model, and a test with the marker npu_dump"))
+    _say("1. A test project: a model, and a test with the marker npu_dump")
     _print((folder / "test_angle_classifier.py").read_text(encoding="utf-8"))
-    _say(_("2. Record the golden, what every layer says now; it goes into the repository"))
+    _say("2. Record the golden, what every layer says now; it goes into the repository")
     recorded = _pytest(folder, "--npudump-update-golden")
     _show_golden(folder)
-    _say(_("3. The same model again: every layer is compared with the golden"))
+    _say("3. The same model again: every layer is compared with the golden")
     passed = _pytest(folder)
-    _say(
-        _("4. A regression: {amount} is added to the weights of {layer}").format(amount=_AMOUNT, layer=LAYER)
-    )
-    legend = [_(line).format(limit=_LIMIT) for line in _LEGEND]
-    _print(_("The test fails and names the first layer that differs."), *legend, "")
+    _say(f"4. A regression: {_AMOUNT} is added to the weights of {LAYER}")
+    legend = [line.format(limit=_LIMIT) for line in _LEGEND]
+    _print("The test fails and names the first layer that differs.", *legend, "")
     break_model(folder, _AMOUNT)
     failed = _pytest(folder, f"--npudump-dump-dir={_DUMPS}", f"--npudump-dump-limit={_LIMIT}")
-    _say(_("5. The project is in {folder}").format(folder=arguments.folder))
+    _say(f"5. The project is in {arguments.folder}")
     _print(*_ending(folder, arguments.folder))
     if (recorded, passed, failed) != (0, 0, 1):
-        to_stderr(
-            _("unexpected exit codes {recorded}, {passed}, {failed} instead of 0, 0, 1").format(
-                recorded=recorded, passed=passed, failed=failed
-            )
-        )
+        to_stderr(f"unexpected exit codes {recorded}, {passed}, {failed} instead of 0, 0, 1")
         return 1
     return 0
 
@@ -67,10 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _ending(folder: Path, name: Path) -> list[str]:
     held = sum(path.stat().st_size for path in (folder / _DUMPS).rglob("*") if path.is_file())
     return [
-        _("{dumps}/ has the report in full and the dumps of both runs ({size}).").format(
-            dumps=_DUMPS, size=byte_size(held)
-        ),
-        _("The test fails now. Put the unchanged model back, and it passes:"),
+        f"{_DUMPS}/ has the report in full and the dumps of both runs ({byte_size(held)}).",
+        "The test fails now. Put the unchanged model back, and it passes:",
         f"$ {typed('cd', name)}",
         f"$ {typed('cp', ORIGINAL, CHANGED)} && pytest",
     ]
@@ -103,9 +94,9 @@ def _show_golden(folder: Path) -> None:
     for path in sorted((folder / "golden").rglob("*.yaml")):
         lines = path.read_text(encoding="utf-8").splitlines()
         left = len(lines) - _GOLDEN_LINES
-        _print("", _("The golden, {path}, begins:").format(path=path.relative_to(folder)), "")
+        _print("", f"The golden, {path.relative_to(folder)}, begins:", "")
         shown = [cut(line, _WIDTH) for line in lines[:_GOLDEN_LINES]]
         _print(
             *shown,
-            _("... and {left} lines more: one for each tensor, then what each layer reads").format(left=left),
+            f"... and {left} lines more: one for each tensor, then what each layer reads",
         )

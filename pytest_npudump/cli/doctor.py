@@ -11,8 +11,6 @@ from pytest_npudump.doctor.checks import examine
 from pytest_npudump.doctor.machine import OK, System
 from pytest_npudump.doctor.pytest_config import DumpPlace, dump_place
 from pytest_npudump.language.text import width
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark, spoken
 
 if TYPE_CHECKING:
     import argparse
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.doctor.machine import Report
 
-_HEADER = (mark("area"), mark("what"), mark("state"), mark("found"))
+_HEADER = ("area", "what", "state", "found")
 
 
 def run(arguments: argparse.Namespace, system: System | None = None) -> int:
@@ -33,25 +31,22 @@ def run(arguments: argparse.Namespace, system: System | None = None) -> int:
 
 
 def _table(report: Report) -> Iterator[str]:
-    rows = [
-        (_(finding.area), _(finding.name), _(finding.state), spoken(finding.text))
-        for finding in report.findings
-    ]
+    rows = [(finding.area, finding.name, finding.state, finding.text) for finding in report.findings]
     lines = columns(rows, _HEADER)
-    indent = " " * width(lines[0][: lines[0].rindex(_(_HEADER[-1]))])
+    indent = " " * width(lines[0][: lines[0].rindex(_HEADER[-1])])
     yield lines[0]
     for finding, line in zip(report.findings, lines[1:], strict=True):
         yield line
         if finding.state != OK:
-            yield f"{indent}-> {spoken(finding.remedy)}"
+            yield f"{indent}-> {finding.remedy}"
     yield ""
     yield _conclusion(report)
 
 
 def _conclusion(report: Report) -> str:
     if not report.runtimes:
-        return _("No runtime works here: no test with the marker can run.")
-    works = _(" and ").join(report.runtimes)
+        return "No runtime works here: no test with the marker can run."
+    works = " and ".join(report.runtimes)
     if not report.can_write:
-        return _("Runtimes that work: {works}; but a dump cannot be written.").format(works=works)
-    return _("Runtimes that work: {works}; a dump can be written.").format(works=works)
+        return f"Runtimes that work: {works}; but a dump cannot be written."
+    return f"Runtimes that work: {works}; a dump can be written."

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.config.cann import installed_cann
 from pytest_npudump.doctor.pytest_config import locate, required
 from pytest_npudump.language.text import cut
-from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -292,25 +291,17 @@ def first_test(found: Survey) -> FirstTest:
     if onnx and "onnx" in found.packages:
         return _of_model(found, onnx[0])
     unknown: tuple[str, ...] = (
-        (_("{model}: which inputs it has: pip install onnx, and run this again").format(model=onnx[0]),)
-        if onnx
-        else ()
+        (f"{onnx[0]}: which inputs it has: pip install onnx, and run this again",) if onnx else ()
     )
     if offline:
-        unknown += (
-            _("{model}: which inputs it has: write its test with npu_dump.load_model").format(
-                model=offline[0]
-            ),
-        )
+        unknown += (f"{offline[0]}: which inputs it has: write its test with npu_dump.load_model",)
     if "torch_npu" in found.packages:
-        return FirstTest(
-            _TORCH, (*unknown, _("which of your modules to run: the test runs a layer of its own"))
-        )
+        return FirstTest(_TORCH, (*unknown, "which of your modules to run: the test runs a layer of its own"))
     if "mindspore" in found.packages:
-        return FirstTest(_MINDSPORE, (*unknown, _("which of your cells to run: the test runs two operators")))
+        return FirstTest(_MINDSPORE, (*unknown, "which of your cells to run: the test runs two operators"))
     if {"onnx", "onnxruntime"} <= found.packages:
-        return FirstTest(_OWN, (*unknown, _("which model to run: the test makes one of two operators")))
-    none = _(
+        return FirstTest(_OWN, (*unknown, "which model to run: the test makes one of two operators"))
+    none = (
         'what to run: no model, torch_npu, MindSpore or onnxruntime: pip install "pytest-npudump[emulator]"'
     )
     return FirstTest("", (*unknown, none))
@@ -324,36 +315,28 @@ def _of_model(found: Survey, model: Path) -> FirstTest:
         first = str(error).splitlines()[:1]
         return FirstTest(
             "",
-            (
-                _("{model}: which inputs it has: it cannot be read: {reason}").format(
-                    model=model, reason=" ".join(first)
-                ),
-            ),
+            (f"{model}: which inputs it has: it cannot be read: {' '.join(first)}",),
         )
     name = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in model.stem.lower())
     path = os.path.relpath(found.root / model, found.tests).replace(os.sep, "/")
     text = _MODEL.format(arrays="\n".join(map(_array, trial.inputs)), name=name, path=path)
     others = len(found.models) - 1
     unknown = tuple(
-        _("{model}: the size of axis {axis} of the input {name!r}: the test takes {size}").format(
-            model=model, axis=axis, name=one.name, size=one.shape[axis]
-        )
+        f"{model}: the size of axis {axis} of the input {one.name!r}: the test takes {one.shape[axis]}"
         for one in trial.inputs
         for axis in one.guessed
     )
     if not runs:
-        unknown += (_("{model}: whether it runs with these inputs: it was not tried").format(model=model),)
+        unknown += (f"{model}: whether it runs with these inputs: it was not tried",)
     elif trial.error:
         reason = cut(trial.error, _REASON)
-        none = _("{model}: inputs with which it runs: none of those that were tried: {reason}")
-        unknown += (none.format(model=model, reason=reason), _("write its inputs into the test first"))
-    unknown += (_("what its inputs look like: the test feeds uniform random numbers with a seed"),)
-    if others:
         unknown += (
-            _("which of {count} models matter: the test runs the smallest ONNX model, {model}").format(
-                count=others + 1, model=model
-            ),
+            f"{model}: inputs with which it runs: none of those that were tried: {reason}",
+            "write its inputs into the test first",
         )
+    unknown += ("what its inputs look like: the test feeds uniform random numbers with a seed",)
+    if others:
+        unknown += (f"which of {others + 1} models matter: the test runs the smallest ONNX model, {model}",)
     return FirstTest(text, unknown)
 
 
@@ -422,8 +405,8 @@ def inputs_of(model: Path, *, run: bool) -> Trial:
         told, stderr = done.stdout, done.stderr
     except subprocess.TimeoutExpired as error:
         told = error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout or ""
-        stderr = _("not done in {seconds} seconds").format(seconds=_SECONDS)
-    last = (stderr.strip().splitlines() or [_("its process died")])[-1]
+        stderr = f"not done in {_SECONDS} seconds"
+    last = (stderr.strip().splitlines() or ["its process died"])[-1]
     last = re.sub(r"^[\w.]+Error: ", "", last)
     lines = [line for line in told.splitlines() if line.startswith('{"inputs"')]
     if not lines:
@@ -498,11 +481,7 @@ def _tries(graph: Any) -> Iterator[tuple[ModelInput, ...]]:
         except KeyError:
             dtype = np.dtype(object)
         if dtype.kind not in "fiubc":
-            raise ValueError(
-                _("its input {name!r} is no tensor of numbers that numpy has a type for").format(
-                    name=value.name
-                )
-            )
+            raise ValueError(f"its input {value.name!r} is no tensor of numbers that numpy has a type for")
         shape = [max(axis.dim_value, 0) for axis in tensor.shape.dim]
         high = {"f": 1, "c": 1, "b": 2}.get(dtype.kind, 256 if dtype.name == "uint8" else 2)
         for axis, size in _sizes_by_weights(graph, value.name, len(shape), constants):

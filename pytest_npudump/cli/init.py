@@ -12,8 +12,6 @@ from pytest_npudump.cli.common.output import emit
 from pytest_npudump.cli.first_test import FILE, Survey, first_test, survey, values_for, with_keys
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.text import padded, typed
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark
 from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
@@ -29,15 +27,11 @@ def run(arguments: argparse.Namespace) -> int:
     """
     root = arguments.folder.absolute()
     if not root.is_dir():
-        raise RequestError(
-            _("{folder}: no such folder: name the folder of a repository").format(folder=arguments.folder)
-        )
+        raise RequestError(f"{arguments.folder}: no such folder: name the folder of a repository")
     try:
         found = survey(root)
     except (OSError, UnicodeDecodeError) as error:
-        raise RequestError(
-            _("{root}: cannot be looked at: {error}").format(root=root, error=error)
-        ) from error
+        raise RequestError(f"{root}: cannot be looked at: {error}") from error
     planned = [*additions(found)]
     if not arguments.dry_run:
         for one in planned:
@@ -47,27 +41,27 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _lines(found: Survey, planned: Sequence[Addition], *, dry: bool) -> Iterator[str]:
-    yield _("found:")
-    yield "  " + _("CANN:     {cann}").format(cann=found.cann or _("none"))
-    yield "  " + _("packages: {packages}").format(packages=", ".join(sorted(found.packages)) or _("none"))
+    yield "found:"
+    yield f"  CANN:     {found.cann or 'none'}"
+    yield f"  packages: {', '.join(sorted(found.packages)) or 'none'}"
     shown = ", ".join(map(str, found.models[:3])) + (", ..." if len(found.models) > 3 else "")  # noqa: PLR2004
-    yield "  " + _("models:   {models}").format(models=shown or _("none"))
-    yield _("would be written (--dry-run):") if dry else _("written:")
+    yield f"  models:   {shown or 'none'}"
+    yield "would be written (--dry-run):" if dry else "written:"
     for one in planned:
         if one.before is None or one.lines:
-            yield f"  {padded(_(one.word) + ':', 10)} {one.path.relative_to(found.root)}"
+            yield f"  {padded(one.word + ':', 10)} {one.path.relative_to(found.root)}"
             yield from (f"             {line}" for line in one.lines if one.before is not None)
     if kept := [str(one.path.relative_to(found.root)) for one in planned if one.before and not one.lines]:
-        yield f"  {padded(_('as it is') + ':', 10)} {', '.join(kept)}"
+        yield f"  as it is:  {', '.join(kept)}"
     unknown = [words for one in planned for words in one.unknown]
     if not found.all_seen:
-        unknown.append(_("whether there are more models: the repository has too many files to look at all"))
+        unknown.append("whether there are more models: the repository has too many files to look at all")
     if not found.has_git:
-        unknown.append(_("where the repository's root is: there is no .git here"))
+        unknown.append("where the repository's root is: there is no .git here")
     if unknown:
-        yield _("not known:")
+        yield "not known:"
         yield from (f"  {words}" for words in unknown)
-    yield _("next:")
+    yield "next:"
     if not found.root.samefile(Path.cwd()):
         yield f"  {typed('cd', found.root)}"
     if any(one.path.name == FILE and one.after for one in planned):
@@ -153,8 +147,8 @@ class Addition:
     def word(self) -> str:
         """What becomes of the file: ``new``, ``added to`` or ``as it is``."""
         if self.before is None:
-            return mark("new")
-        return mark("as it is") if self.before == self.after else mark("added to")
+            return "new"
+        return "as it is" if self.before == self.after else "added to"
 
     def write(self) -> None:
         """Write it, where anything is added, and nobody has written it since it was read.
@@ -166,15 +160,11 @@ class Addition:
             return
         try:
             if read(self.path) != self.before:
-                raise RequestError(
-                    _("{path}: was written meanwhile: it is as it is; run this again").format(path=self.path)
-                )
+                raise RequestError(f"{self.path}: was written meanwhile: it is as it is; run this again")
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(self.path, [self.after.encode()])
         except OSError as error:
-            raise RequestError(
-                _("{path}: cannot be written: {error}").format(path=self.path, error=error.strerror or error)
-            ) from error
+            raise RequestError(f"{self.path}: cannot be written: {error.strerror or error}") from error
 
 
 def read(path: Path) -> str | None:
@@ -184,15 +174,13 @@ def read(path: Path) -> str | None:
         RequestError: it cannot be read as text, or is a symbolic link, which writing would replace.
     """
     if path.is_symlink():
-        raise RequestError(
-            _("{path}: is a symbolic link: put a file in its place, and run this again").format(path=path)
-        )
+        raise RequestError(f"{path}: is a symbolic link: put a file in its place, and run this again")
     try:
         return path.read_bytes().decode()
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise RequestError(_("{path}: cannot be read: {error}").format(path=path, error=error)) from error
+        raise RequestError(f"{path}: cannot be read: {error}") from error
 
 
 def git_attributes(root: Path, golden_dir: str = "golden", *, lfs: bool = False) -> Addition:
@@ -218,10 +206,10 @@ def _configuration(found: Survey) -> Addition:
     before = read(path)
     if not found.section:
         told = ", ".join(f"{name} = {value}" for name, value in keys.items())
-        left = _("left to you: pytest's keys in {path} stand in no section of their own, add {keys}")
+        left = "left to you: pytest's keys in {path} stand in no section of their own, add {keys}"
         return Addition(path, before, before or "", unknown=(left.format(path=path.name, keys=told),))
     after, lines = with_keys(before or "", found.section, keys)
-    left = _("left to you: add pytest-npudump to required_plugins in {path}, which names other plugins")
+    left = "left to you: add pytest-npudump to required_plugins in {path}, which names other plugins"
     unknown = () if found.requires else (left.format(path=path.name),)
     return Addition(path, before, after, lines, unknown)
 
@@ -273,17 +261,17 @@ npudump:
     when: on_failure
     paths: [npudump-dumps, npudump-results]
 """
-_NPU = mark('which label the runners with an NPU have: the job asks for "npu"')
+_NPU = 'which label the runners with an NPU have: the job asks for "npu"'
 _WHEEL = """\
 {indent}# No package index has a release of pytest-npudump. Make a wheel of a checkout, and add it here:
 {indent}# pip wheel --no-deps --wheel-dir wheels PATH_OF_THE_CHECKOUT
 {indent}NPUDUMP_WHEEL: {wheel}
 """
-_SOURCE = mark(
+_SOURCE = (
     "where CI installs pytest-npudump from, as no package index has a release: the job takes {wheel}, which "
     "you add; and what else your tests need"
 )
-_EMULATED = mark("whether CI has an NPU: the job runs on the emulator; on an NPU add --npudump-require-npu")
+_EMULATED = "whether CI has an NPU: the job runs on the emulator; on an NPU add --npudump-require-npu"
 
 
 def ci_job(found: Survey) -> tuple[Path, str, tuple[str, ...]]:
@@ -293,11 +281,11 @@ def ci_job(found: Survey) -> tuple[Path, str, tuple[str, ...]]:
     extra = "" if device else "[emulator]"
     told = {"extra": extra, "options": options}
     wheel = f"wheels/pytest_npudump-{__version__}-py3-none-any.whl"
-    unknown = (_(_NPU if device else _EMULATED), _(_SOURCE).format(wheel=wheel))
+    unknown = (_NPU if device else _EMULATED, _SOURCE.format(wheel=wheel))
     if (found.root / ".gitlab-ci.yml").is_file() and not (found.root / ".github").is_dir():
         path = found.root / "npudump.gitlab-ci.yml"
         tags = "  tags: [npu]\n" if device else "  image: python:3.11\n"
-        include = _("left to you: add 'include: npudump.gitlab-ci.yml' to .gitlab-ci.yml")
+        include = "left to you: add 'include: npudump.gitlab-ci.yml' to .gitlab-ci.yml"
         return (
             path,
             _GITLAB.format(tags=tags, wheel=_WHEEL.format(indent=" " * 4, wheel=wheel), **told),

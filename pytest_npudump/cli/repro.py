@@ -13,7 +13,6 @@ from pytest_npudump.explain.reproduction.failure import models_of, read_failure
 from pytest_npudump.explain.reproduction.pieces import Reduction, of_operator, reduced
 from pytest_npudump.explain.reproduction.reproduction import write_and_try
 from pytest_npudump.language.text import typed
-from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
     import argparse
@@ -34,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         reproduction: Reproduction = of_call(failure, drawn=arguments.synthetic)
     elif arguments.reduce:
         models = _models(failure, arguments.model)
-        with progress(_("looking for the smallest piece that fails")) as report:
+        with progress("looking for the smallest piece that fails") as report:
             found = reduced(failure, models, arguments.inputs, arguments.runtime, report)
         reproduction = found.reproduction
     else:
@@ -56,10 +55,8 @@ def _models(failure: FailingTensor, model: Path | None) -> Models:
     operators = {sanitise(node.name) for node in models.device.nodes}
     if sanitise(failure.key.layer) in {*map(sanitise, models.device.inputs)} - operators:
         raise RequestError(
-            _(
-                "{key} is an input of {model}, which no operator computes: what the test feeds in has "
-                "changed, or the golden was recorded with something else"
-            ).format(key=failure.key, model=models.device.path.name)
+            f"{failure.key} is an input of {models.device.path.name}, which no operator computes: what the "
+            "test feeds in has changed, or the golden was recorded with something else"
         )
     return models
 
@@ -68,31 +65,25 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.synthetic and (arguments.reduce or arguments.no_run):
         other = "--reduce" if arguments.reduce else "--no-run"
         raise RequestError(
-            _(
-                "--synthetic with {other}: drawn values are kept only where the operator's own test has "
-                "been seen to fail on them"
-            ).format(other=other)
+            f"--synthetic with {other}: drawn values are kept only where the operator's own test has "
+            "been seen to fail on them"
         )
     if arguments.reduce and arguments.no_run:
-        raise RequestError(_("--reduce with --no-run: a piece is known to fail only by running it"))
+        raise RequestError("--reduce with --no-run: a piece is known to fail only by running it")
     if arguments.inputs and not arguments.reduce:
         raise RequestError(
-            _("--inputs: only --reduce runs the whole model; an operator has its own in the dump")
+            "--inputs: only --reduce runs the whole model; an operator has its own in the dump"
         )
 
 
 def _check_call(arguments: argparse.Namespace, failure: FailingTensor) -> None:
     """Refuse what a call of torch cannot be."""
     if arguments.reduce:
-        raise RequestError(
-            _("--reduce: {key} is of a call of torch, which is one operator already").format(key=failure.key)
-        )
+        raise RequestError(f"--reduce: {failure.key} is of a call of torch, which is one operator already")
     if arguments.runtime not in ("", "auto", "torch_npu"):
         raise RequestError(
-            _(
-                "--runtime={runtime}: {key} is of a call of torch: torch_npu runs it, or without "
-                "--runtime the CPU where there is no NPU"
-            ).format(runtime=arguments.runtime, key=failure.key)
+            f"--runtime={arguments.runtime}: {failure.key} is of a call of torch: torch_npu runs it, or "
+            "without --runtime the CPU where there is no NPU"
         )
 
 
@@ -101,28 +92,16 @@ def _lines(
 ) -> Iterator[str]:
     layers = reproduction.layers
     command = f"{typed('cd', folder)} && {reproduction.command}"
-    what = (
-        layers[0]
-        if len(layers) == 1
-        else _("{first} to {last} ({count} operators)").format(
-            first=layers[0], last=layers[-1], count=len(layers)
-        )
-    )
+    what = layers[0] if len(layers) == 1 else f"{layers[0]} to {layers[-1]} ({len(layers)} operators)"
     if found is not None:
-        yield _("smallest piece: {what}, of {operators} that {layer} follows from").format(
-            what=what, operators=found.operators, layer=reproduction.key.layer
-        )
-        yield from (_("checked: {line}").format(line=line) for line in found.checks)
+        yield f"smallest piece: {what}, of {found.operators} that {reproduction.key.layer} follows from"
+        yield from (f"checked: {line}" for line in found.checks)
     if trial is None:
-        yield _("{what}: written to {folder}, not run: {command}").format(
-            what=what, folder=folder, command=command
-        )
+        yield f"{what}: written to {folder}, not run: {command}"
     elif trial.fails:
         by_cpu = reproduction.criterion == CPU
-        against = _("the CPU") if by_cpu else _("its {criterion}").format(criterion=_(reproduction.criterion))
-        yield _("{what}: fails by itself, held against {against}: {command}").format(
-            what=what, against=against, command=command
-        )
+        against = "the CPU" if by_cpu else f"its {reproduction.criterion}"
+        yield f"{what}: fails by itself, held against {against}: {command}"
 
 
 def _ended(arguments: argparse.Namespace, reproduction: Reproduction, trial: TrialRun | None) -> int:
@@ -130,39 +109,25 @@ def _ended(arguments: argparse.Namespace, reproduction: Reproduction, trial: Tri
     if trial is None or trial.fails:
         return 0
     if trial.error:
-        to_stderr(
-            _("npudump: {output}: its test cannot run here:\n{error}").format(
-                output=arguments.output, error=trial.error
-            )
-        )
+        to_stderr(f"npudump: {arguments.output}: its test cannot run here:\n{trial.error}")
         return 2
     if arguments.synthetic:
-        to_stderr(
-            _(
-                "npudump: {layer}: passes on drawn values, so nothing was written: leave out --synthetic"
-            ).format(layer=layer)
-        )
+        to_stderr(f"npudump: {layer}: passes on drawn values, so nothing was written: leave out --synthetic")
     elif reproduction.failure.reproduced is False:
         to_stderr(
-            _(
-                "npudump: {layer}: passes here by itself, and the second run of {test}, whose inputs these "
-                "are, did not reproduce the failure"
-            ).format(layer=layer, test=reproduction.failure.test)
+            f"npudump: {layer}: passes here by itself, and the second run of {reproduction.failure.test}, "
+            "whose inputs these are, did not reproduce the failure"
         )
     elif reproduction.failure.runtime == "emulator":
         to_stderr(
-            _(
-                "npudump: {layer}: passes here by itself, what failed there is not in its inputs and "
-                "weights; {output}/README.md has the versions of both"
-            ).format(layer=layer, output=arguments.output)
+            f"npudump: {layer}: passes here by itself, what failed there is not in its inputs and "
+            f"weights; {arguments.output}/README.md has the versions of both"
         )
     else:
         to_stderr(
-            _(
-                "npudump: {layer}: passes here by itself, what failed there is not in its inputs and "
-                "weights: is it the device, its driver, the kernel? {output} is for the machine where it "
-                "failed"
-            ).format(layer=layer, output=arguments.output)
+            f"npudump: {layer}: passes here by itself, what failed there is not in its inputs and "
+            f"weights: is it the device, its driver, the kernel? {arguments.output} is for the machine "
+            "where it failed"
         )
     return 1
 

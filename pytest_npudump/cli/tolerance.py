@@ -146,8 +146,7 @@ def _as_it_ran(golden: Record, results: Path) -> Record:
     folder = ResultsFolder(results)
     entries = [entry for entry in folder.read().entries if entry.test == golden.test and entry.record_file]
     if not entries:
-        words = _("{results} holds no statistics of {test}: run it, or name other results")
-        raise RequestError(words.format(results=results, test=golden.test))
+        raise RequestError(f"{results} holds no statistics of {golden.test}: run it, or name other results")
     last = max(entries, key=lambda entry: str(entry.data["time"]))
     run = read_record(folder, last)
     ran = dict(zip(map(sanitised_key, run.table.keys), run.table.op_types, strict=True))

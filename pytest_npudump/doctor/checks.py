@@ -26,8 +26,7 @@ from pytest_npudump.config.cann import (
 )
 from pytest_npudump.doctor.machine import ABSENT, OK, PROBLEM, WARNING, Finding, Report
 from pytest_npudump.doctor.pytest_config import loading
-from pytest_npudump.errors import ConfigError, said
-from pytest_npudump.language.translation import mark
+from pytest_npudump.errors import ConfigError
 from pytest_npudump.runtime.inventory import parse_npu_smi
 from pytest_npudump.runtime.registry import OURS, Examined, provider_of
 
@@ -48,39 +47,37 @@ _BELOW = 200
 """Bytes that the folders of a test add to the place: its name, a digest, the run, a capture."""
 _WANTED_BYTES = 1 << 30
 _WANTED_FILES = 20_000
-_ELSEWHERE = said("choose another folder with --npudump-dump-dir (and --dump-dir here), or --basetemp")
-_UNSEEN = said("where the plugin is not loaded, marked tests that take no fixture pass without a comparison")
-_REQUIRE = said("add required_plugins = pytest-npudump to pytest's configuration file")
-_COLLECTING = said("GE refuses every other dump (E10056) and aclmdlSetDump returns 0: models dump nothing")
+_ELSEWHERE = "choose another folder with --npudump-dump-dir (and --dump-dir here), or --basetemp"
+_UNSEEN = "where the plugin is not loaded, marked tests that take no fixture pass without a comparison"
+_REQUIRE = "add required_plugins = pytest-npudump to pytest's configuration file"
+_COLLECTING = "GE refuses every other dump (E10056) and aclmdlSetDump returns 0: models dump nothing"
 _EFFECTS: dict[str, tuple[str, Callable[[str], object], str]] = {
     **dict.fromkeys(COLLECT_VARIABLES, (PROBLEM, bool, _COLLECTING)),
     "ASCEND_DUMP_SCENE": (
         WARNING,
         lambda value: value in SCENE_TYPES and value != "lite_exception",
-        said("an exception dump is on in every process, and the exception scene of a test is ignored"),
+        "an exception dump is on in every process, and the exception scene of a test is ignored",
     ),
     "ASCEND_DUMP_PATH": (
         WARNING,
         bool,
-        said("exception dumps and printf of kernels go there, whatever dump_path says"),
+        "exception dumps and printf of kernels go there, whatever dump_path says",
     ),
-    "ASCEND_WORK_PATH": (WARNING, bool, said("exception dumps go there, unless ASCEND_DUMP_PATH is set too")),
+    "ASCEND_WORK_PATH": (WARNING, bool, "exception dumps go there, unless ASCEND_DUMP_PATH is set too"),
     "ACL_DUMP_DATA": (
         WARNING,
         lambda value: value == "1",
-        said(
-            "torch_npu opens a dump of its own from ./acl.json, and acl.mdl.init_dump() then returns 100002"
-        ),
+        "torch_npu opens a dump of its own from ./acl.json, and acl.mdl.init_dump() then returns 100002",
     ),
     "MINDSPORE_DUMP_CONFIG": (
         WARNING,
         bool,
-        said("MindSpore dumps by this file in every process, beside what a test asks for"),
+        "MindSpore dumps by this file in every process, beside what a test asks for",
     ),
     "MS_ACL_DUMP_CFG_PATH": (
         WARNING,
         bool,
-        said("MindSpore ends every other dump: it calls set_dump and finalize_dump around each aclop kernel"),
+        "MindSpore ends every other dump: it calls set_dump and finalize_dump around each aclop kernel",
     ),
 }
 """Variables that change where CANN, torch_npu or MindSpore dump, or whether they do: a state, when, and how.
@@ -118,8 +115,8 @@ def examine(system: System, directory: Path, origin: str = "", tests: Path | Non
             for line in check(examination):
                 findings.append(Finding(area, *line))  # noqa: PERF401 - those before an error stay
         except Exception as error:  # noqa: BLE001, PERF203 - whatever is broken, the other lines count
-            text = said("this check failed: {kind}: {error}", kind=type(error).__name__, error=error)
-            findings.append(Finding(area, mark("check"), PROBLEM, text, said("report it, with this line")))
+            text = f"this check failed: {type(error).__name__}: {error}"
+            findings.append(Finding(area, "check", PROBLEM, text, "report it, with this line"))
     areas = list(dict.fromkeys(area for area, _ in _CHECKS))
     findings.sort(key=lambda finding: areas.index(finding.area))
     working = tuple(one.name for one in findings if one.area == "runtimes" and one.state == OK)
@@ -135,34 +132,31 @@ def _cann(examination: _Examination) -> Iterator[_Line]:
         names = ", ".join(ROOTS)
         for place in _PLACES:
             if system.at(f"{place}/set_env.sh").is_file():
-                text = said("installed at {place}, but none of {names} is set", place=place, names=names)
+                text = f"installed at {place}, but none of {names} is set"
                 yield "CANN", WARNING, text, f"source {place}/set_env.sh"
                 return
-        remedy = said(
-            "install the CANN toolkit to use an NPU; without it the rules of {version} count",
-            version=DEFAULT_VERSION,
-        )
-        yield "CANN", ABSENT, said("none of {names} is set", names=names), remedy
+        remedy = f"install the CANN toolkit to use an NPU; without it the rules of {DEFAULT_VERSION} count"
+        yield "CANN", ABSENT, f"none of {names} is set", remedy
         return
     home = system.environ[variable]
     version = installed_cann({variable: str(system.at(home))})
     if version is None:
-        gone = said("does not exist") if not system.at(home).is_dir() else said("has no version file")
-        text = said("{variable}={home} {gone}", variable=variable, home=home, gone=gone)
-        yield "CANN", WARNING, text, said("source set_env.sh of an installed CANN, or unset the variable")
+        gone = "does not exist" if not system.at(home).is_dir() else "has no version file"
+        text = f"{variable}={home} {gone}"
+        yield "CANN", WARNING, text, "source set_env.sh of an installed CANN, or unset the variable"
         return
     text = f"{version} ({variable}={home})"
     try:
         profile = profile_for(version)
     except ConfigError as error:
-        remedy = said("the rules of the newest release count; say --cann to npudump config check for others")
+        remedy = "the rules of the newest release count; say --cann to npudump config check for others"
         yield "CANN", WARNING, f"{text}: {error}", remedy
         return
     for warning in profile_warnings(version):
-        remedy = said("check a configuration on the device before relying on it")
+        remedy = "check a configuration on the device before relying on it"
         yield "CANN", WARNING, f"{text}; {warning}", remedy
         return
-    yield "CANN", OK, said("{text}; acl.json is judged by the rules of {profile}", text=text, profile=profile)
+    yield "CANN", OK, f"{text}; acl.json is judged by the rules of {profile}"
 
 
 def _frameworks(examination: _Examination) -> Iterator[_Line]:
@@ -172,20 +166,20 @@ def _frameworks(examination: _Examination) -> Iterator[_Line]:
     )
     releases = [_release(version) for version in (torch_npu, torch) if version]
     if torch_npu and not torch:
-        text = said("{version}, but torch is not installed", version=torch_npu)
+        text = f"{torch_npu}, but torch is not installed"
         yield "torch_npu", PROBLEM, text, f"pip install torch=={releases[0]}"
     elif torch_npu and releases[0] != releases[1]:
-        text = said("{version} does not go with torch {torch}", version=torch_npu, torch=torch)
-        remedy = said("install the two of one release: torch_npu 2.5.1.post1 goes with torch 2.5.1")
+        text = f"{torch_npu} does not go with torch {torch}"
+        remedy = "install the two of one release: torch_npu 2.5.1.post1 goes with torch 2.5.1"
         yield "torch_npu", PROBLEM, text, remedy
     elif torch_npu:
-        yield "torch_npu", OK, said("{version}, with torch {torch}", version=torch_npu, torch=torch)
+        yield "torch_npu", OK, f"{torch_npu}, with torch {torch}"
     found = {} if torch_npu else {"torch_npu": ("", "torch-npu")}
-    inside = said("the one inside torch_npu {torch_npu}", torch_npu=torch_npu) if torch_npu else ""
+    inside = f"the one inside torch_npu {torch_npu}" if torch_npu else ""
     found |= {"TorchAir": (torchair or inside, "torch-npu"), "MindSpore": (mindspore or "", "mindspore")}
     for name, (version, package) in found.items():
-        remedy = said("pip install {package}, if the tests use it", package=package)
-        absent = (name, ABSENT, said("not installed in this Python"), remedy)
+        remedy = f"pip install {package}, if the tests use it"
+        absent = (name, ABSENT, "not installed in this Python", remedy)
         yield (name, OK, version) if version else absent
 
 
@@ -208,18 +202,18 @@ def _driver(examination: _Examination) -> Iterator[_Line]:
     """Say whether this is a container, into which files and the driver are handed, and find the driver."""
     system = examination.system
     sign = _container(system)
-    yield mark("container"), OK, said("yes ({sign})", sign=sign) if sign else said("no")
+    yield "container", OK, f"yes ({sign})" if sign else "no"
     file, version = driver_version(system.read)
-    remedy = said("install the NPU driver and firmware, to use an NPU")
+    remedy = "install the NPU driver and firmware, to use an NPU"
     if sign:
         folder = file.removesuffix("/version.info")
-        remedy = said("start the container with -v {folder}:{folder}:ro", folder=folder)
+        remedy = f"start the container with -v {folder}:{folder}:ro"
     if version:
-        yield mark("driver"), OK, f"{version} ({file})"
+        yield "driver", OK, f"{version} ({file})"
     elif system.at(file).exists():
-        yield mark("driver"), WARNING, said("{file} has no version or cannot be read", file=file), remedy
+        yield "driver", WARNING, f"{file} has no version or cannot be read", remedy
     else:
-        yield mark("driver"), ABSENT, said("there is no {file}", file=file), remedy
+        yield "driver", ABSENT, f"there is no {file}", remedy
 
 
 def _npu_smi(examination: _Examination) -> Iterator[_Line]:
@@ -227,25 +221,23 @@ def _npu_smi(examination: _Examination) -> Iterator[_Line]:
     try:
         output = examination.system.npu_smi()
     except OSError as error:
-        remedy = said("run npu-smi info by hand; the driver or the right to use it is missing")
-        yield "npu-smi", WARNING, said("npu-smi info fails: {error}", error=error), remedy
+        remedy = "run npu-smi info by hand; the driver or the right to use it is missing"
+        yield "npu-smi", WARNING, f"npu-smi info fails: {error}", remedy
         return
     npus = parse_npu_smi(output or "")
     names = ", ".join(sorted({npu.name for npu in npus}))
     ill = ", ".join(sorted({npu.health for npu in npus if npu.health != "OK"}))
-    text = said("{count} NPUs: {names}", count=len(npus), names=names)
+    text = f"{len(npus)} NPUs: {names}"
     if output is None:
-        remedy = said(
-            "it comes with the driver; in a container mount /usr/local/bin/npu-smi and /usr/local/dcmi"
-        )
-        yield "npu-smi", ABSENT, said("not on PATH"), remedy
+        remedy = "it comes with the driver; in a container mount /usr/local/bin/npu-smi and /usr/local/dcmi"
+        yield "npu-smi", ABSENT, "not on PATH", remedy
     elif not npus:
-        yield "npu-smi", WARNING, said("npu-smi info lists no NPU"), said("run npu-smi info by hand")
+        yield "npu-smi", WARNING, "npu-smi info lists no NPU", "run npu-smi info by hand"
     elif ill:
-        remedy = said("see npu-smi info -t health -i ID; results of an ill NPU cannot be trusted")
-        yield "npu-smi", WARNING, said("{text}; health {ill}", text=text, ill=ill), remedy
+        remedy = "see npu-smi info -t health -i ID; results of an ill NPU cannot be trusted"
+        yield "npu-smi", WARNING, f"{text}; health {ill}", remedy
     else:
-        yield "npu-smi", OK, said("{text}; health OK", text=text)
+        yield "npu-smi", OK, f"{text}; health OK"
 
 
 def _runtimes(examination: _Examination) -> Iterator[_Line]:
@@ -256,12 +248,12 @@ def _runtimes(examination: _Examination) -> Iterator[_Line]:
         ours = provider if isinstance(provider, Examined) else None
         text = probe.why
         if (ours is not None and ours.NPU) or probe.soc:
-            text = said("{why}: {soc}", why=text, soc=probe.soc or said("the SoC is not known"))
+            text = f"{text}: {probe.soc or 'the SoC is not known'}"
         blocking = collecting(system.environ)
         if not probe.works:
-            yield name, ABSENT, probe.why, ours.REMEDY if ours else said("ask the package that offers it")
+            yield name, ABSENT, probe.why, ours.REMEDY if ours else "ask the package that offers it"
         elif name == "acl" and blocking:
-            text = said("{text}, but models dump nothing while {name} is set", text=text, name=blocking[0])
+            text = f"{text}, but models dump nothing while {blocking[0]} is set"
             yield name, PROBLEM, text, f"unset {blocking[0]}"
         else:
             yield name, OK, text
@@ -284,34 +276,29 @@ def _device_files(examination: _Examination) -> Iterator[_Line]:
         if not path.exists():
             wrong[name] = "missing"
         elif path.is_dir():  # what docker -v makes of a path that the host does not have
-            wrong[name] = said("a directory, not a device")
+            wrong[name] = "a directory, not a device"
         elif not system.access(path, os.R_OK | os.W_OK):
-            wrong[name] = said("not readable and writable for this user")
+            wrong[name] = "not readable and writable for this user"
     probe = examination.probes.get("acl")
     if not wrong or (probe is not None and probe.works):
-        missing = said("; a device answers without {wrong}", wrong=", ".join(wrong)) if wrong else ""
+        missing = f"; a device answers without {', '.join(wrong)}" if wrong else ""
         files = ", ".join(npus) or "no /dev/davinci*"
-        yield mark("device files"), OK, said("{files}{missing}", files=files, missing=missing)
+        yield "device files", OK, f"{files}{missing}"
         return
     inside = _container(system)
     none = len(wrong) == len(names) and set(wrong.values()) == {"missing"}
     for name, trouble in ({"": ""} if none else wrong).items():
         options = " ".join(f"--device /dev/{one}" for one in (names if none else [name]))
-        remedy = said("load the NPU driver (npu-smi info says whether it is), to use an NPU")
+        remedy = "load the NPU driver (npu-smi info says whether it is), to use an NPU"
         if inside:
-            remedy = said("start the container with {options}", options=options)
+            remedy = f"start the container with {options}"
         if trouble.startswith("not readable"):
-            remedy = said(
-                "add the user to the group of the file: usermod -aG HwHiAiUser USER, then log in again"
-            )
+            remedy = "add the user to the group of the file: usermod -aG HwHiAiUser USER, then log in again"
             if inside:
-                remedy = said(
-                    "start the container with --device /dev/{name} and a user of the group HwHiAiUser",
-                    name=name,
-                )
+                remedy = f"start the container with --device /dev/{name} and a user of the group HwHiAiUser"
         if none:
-            text = said("no /dev/davinci*, no /dev/davinci_manager: no NPU is visible here")
-            yield mark("device files"), ABSENT, text, remedy
+            text = "no /dev/davinci*, no /dev/davinci_manager: no NPU is visible here"
+            yield "device files", ABSENT, text, remedy
         else:
             yield f"/dev/{name}", PROBLEM, trouble, remedy
 
@@ -327,21 +314,19 @@ def _environment(examination: _Examination) -> Iterator[_Line]:
             continue
         state, counts, effect = _EFFECTS[name]
         if counts(value):
-            yield name, state, said("{shown}: {effect}", shown=f"={value}", effect=effect), f"unset {name}"
+            yield name, state, f"={value}: {effect}", f"unset {name}"
         else:
-            yield name, OK, said("{shown}: without effect", shown=f"={value}")
+            yield name, OK, f"={value}: without effect"
     if not known:
-        yield mark("variables"), OK, said("none is set that changes a dump")
+        yield "variables", OK, "none is set that changes a dump"
 
 
 def _visible_devices(value: str) -> _Line:
     if not _DEVICE_IDS.fullmatch(value.replace(" ", "")):
-        text = said("={value}: no list of device ids, so that no device may be visible", value=value)
-        return _VISIBLE, WARNING, text, said("write ids: {name}=0,1, or unset it", name=_VISIBLE)
+        text = f"={value}: no list of device ids, so that no device may be visible"
+        return _VISIBLE, WARNING, text, f"write ids: {_VISIBLE}=0,1, or unset it"
     last = len(value.split(",")) - 1
-    text = said(
-        "={value}: CANN numbers these from 0, so --npudump-device goes to {last}", value=value, last=last
-    )
+    text = f"={value}: CANN numbers these from 0, so --npudump-device goes to {last}"
     return _VISIBLE, OK, text
 
 
@@ -351,15 +336,15 @@ def _gate(examination: _Examination) -> Iterator[_Line]:
         return
     file, required, blocked = loading(examination.tests, examination.system.environ)
     if blocked:
-        text = said("pytest does not load the plugin: {blocked}", blocked=blocked)
-        yield mark("plugin"), PROBLEM, text, said("take that out")
+        text = f"pytest does not load the plugin: {blocked}"
+        yield "plugin", PROBLEM, text, "take that out"
     if required:
-        yield "required_plugins", OK, said("{option} in {origin}", option=required, origin=file)
+        yield "required_plugins", OK, f"{required} in {file}"
     elif file is None:
-        text = said("no configuration file of pytest here: {unseen}", unseen=_UNSEEN)
+        text = f"no configuration file of pytest here: {_UNSEEN}"
         yield "required_plugins", ABSENT, text, _REQUIRE
     else:
-        text = said("{file} does not name it: {unseen}", file=file, unseen=_UNSEEN)
+        text = f"{file} does not name it: {_UNSEEN}"
         yield "required_plugins", WARNING, text, _REQUIRE
 
 
@@ -367,23 +352,16 @@ def _dump_path(examination: _Examination) -> Iterator[_Line]:
     """Judge the folder as CANN judges a ``dump_path`` below it."""
     place, origin = examination.place, examination.origin
     name = os.fsencode(place)
-    shown = said("{place} ({origin})", place=place, origin=origin) if origin else str(place)
+    shown = f"{place} ({origin})" if origin else str(place)
     if not PATH_CHARACTERS.fullmatch(name):
         allowed = "letters, digits and -=[];\\,./!@#$%^&*()_+{}:?"
-        text = said(
-            "{shown}: GE dumps nothing into a path that has more than {allowed}", shown=shown, allowed=allowed
-        )
-        yield mark("dump path"), PROBLEM, text, _ELSEWHERE
+        text = f"{shown}: GE dumps nothing into a path that has more than {allowed}"
+        yield "dump path", PROBLEM, text, _ELSEWHERE
     elif len(name) > MAX_BYTES - _BELOW:
-        text = said(
-            "{shown}: {count} bytes, and CANN takes {most} for the whole path of a dump",
-            shown=shown,
-            count=len(name),
-            most=MAX_BYTES,
-        )
-        yield mark("dump path"), PROBLEM, text, _ELSEWHERE
+        text = f"{shown}: {len(name)} bytes, and CANN takes {MAX_BYTES} for the whole path of a dump"
+        yield "dump path", PROBLEM, text, _ELSEWHERE
     else:
-        yield mark("dump path"), OK, shown
+        yield "dump path", OK, shown
 
 
 def _written(examination: _Examination) -> Iterator[_Line]:
@@ -392,9 +370,9 @@ def _written(examination: _Examination) -> Iterator[_Line]:
     existing = next(path for path in (place, *place.parents) if path.exists())
     trouble = ""
     if not existing.is_dir():
-        trouble = said("{existing} is not a directory", existing=existing)
+        trouble = f"{existing} is not a directory"
     elif not system.access(existing, os.R_OK | os.W_OK | os.X_OK):
-        trouble = said("{existing} may not be read and written by this user", existing=existing)
+        trouble = f"{existing} may not be read and written by this user"
     else:
         try:
             folder = Path(tempfile.mkdtemp(prefix="npudump-doctor-", dir=existing))
@@ -407,39 +385,39 @@ def _written(examination: _Examination) -> Iterator[_Line]:
                 shutil.rmtree(folder, ignore_errors=True)
         except OSError as error:
             trouble = f"{existing}: {error.strerror or error}"
-    made = "" if existing == place else said("; {name} will be made", name=place.name)
-    text = said("a file could be written in {existing}{made}", existing=existing, made=made)
-    yield (mark("write"), PROBLEM, trouble, _ELSEWHERE) if trouble else (mark("write"), OK, text)
+    made = "" if existing == place else f"; {place.name} will be made"
+    text = f"a file could be written in {existing}{made}"
+    yield ("write", PROBLEM, trouble, _ELSEWHERE) if trouble else ("write", OK, text)
     try:
         nbytes, files = system.free(existing)
     except OSError as error:
-        yield mark("space"), WARNING, said("not known: {error}", error=error), said("look with df")
+        yield "space", WARNING, f"not known: {error}", "look with df"
         return
-    text = said("{size:.1f} GiB free", size=nbytes / (1 << 30))
+    text = f"{nbytes / (1 << 30):.1f} GiB free"
     if nbytes < _WANTED_BYTES:
-        remedy = said("free some, or lower --npudump-dump-limit (1GiB: the tensors of one failing test)")
-        yield mark("space"), WARNING, text, remedy
+        remedy = "free some, or lower --npudump-dump-limit (1GiB: the tensors of one failing test)"
+        yield "space", WARNING, text, remedy
     elif files is not None and files < _WANTED_FILES:
-        remedy = said("free some (df -i): a dump has one file for each operator")
+        remedy = "free some (df -i): a dump has one file for each operator"
         yield (
-            mark("space"),
+            "space",
             WARNING,
-            said("{text}, but only {files} more files", text=text, files=files),
+            f"{text}, but only {files} more files",
             remedy,
         )
     else:
-        yield mark("space"), OK, text
+        yield "space", OK, text
 
 
 _CHECKS: tuple[tuple[str, Callable[[_Examination], Iterable[_Line]]], ...] = (
-    (mark("software"), _cann),
-    (mark("software"), _frameworks),
-    (mark("devices"), _driver),
-    (mark("devices"), _npu_smi),
-    (mark("runtimes"), _runtimes),
-    (mark("devices"), _device_files),
-    (mark("environment"), _environment),
-    (mark("pytest"), _gate),
-    (mark("dumping"), _dump_path),
-    (mark("dumping"), _written),
+    ("software", _cann),
+    ("software", _frameworks),
+    ("devices", _driver),
+    ("devices", _npu_smi),
+    ("runtimes", _runtimes),
+    ("devices", _device_files),
+    ("environment", _environment),
+    ("pytest", _gate),
+    ("dumping", _dump_path),
+    ("dumping", _written),
 )

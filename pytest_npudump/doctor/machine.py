@@ -16,8 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.errors import RuntimeUnavailableError, said
-from pytest_npudump.language.translation import mark
+from pytest_npudump.errors import RuntimeUnavailableError
 from pytest_npudump.runtime.inventory import run_npu_smi
 from pytest_npudump.runtime.registry import Examined, Probe, offered, provider_of
 
@@ -25,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
 
-OK = mark("ok")
-ABSENT = mark("absent")
-WARNING = mark("warning")
-PROBLEM = mark("problem")
+OK = "ok"
+ABSENT = "absent"
+WARNING = "warning"
+PROBLEM = "problem"
 
 SECONDS = 60
 """How long a runtime may take to answer; the first call to a device after a start takes some seconds."""
@@ -98,19 +97,19 @@ def probe_runtime(name: str, *, seconds: float = SECONDS) -> Probe:
             timeout=seconds,
         )
     except subprocess.TimeoutExpired:
-        return Probe(works=False, why=said("no answer within {seconds:g} seconds", seconds=seconds))
+        return Probe(works=False, why=f"no answer within {seconds:g} seconds")
     except OSError as error:
-        return Probe(works=False, why=said("no process could be started to ask: {error}", error=error))
+        return Probe(works=False, why=f"no process could be started to ask: {error}")
     lines = done.stdout.strip().splitlines()
     if done.returncode == 0 and lines:
         with suppress(ValueError, TypeError):
             return Probe(**json.loads(lines[-1]))
-    reason = next(reversed(done.stderr.strip().splitlines()), said("it printed nothing"))
-    ended = said("ended with {code}", code=done.returncode)
+    reason = next(reversed(done.stderr.strip().splitlines()), "it printed nothing")
+    ended = f"ended with {done.returncode}"
     if done.returncode < 0:
         with suppress(ValueError):
-            ended = said("was killed by {name}", name=signal.Signals(-done.returncode).name)
-    why = said("the process that asked {ended}: {reason}", ended=ended, reason=reason[:300])
+            ended = f"was killed by {signal.Signals(-done.returncode).name}"
+    why = f"the process that asked {ended}: {reason[:300]}"
     return Probe(works=False, why=why)
 
 
@@ -125,7 +124,7 @@ def _ask(name: str) -> Probe:
         facts = load(choose(name), 0).producer()
     except RuntimeUnavailableError as error:
         return Probe(works=False, why=str(error))
-    return Probe(works=True, why=said("it can be loaded"), soc=facts.get("soc", ""))
+    return Probe(works=True, why="it can be loaded", soc=facts.get("soc", ""))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_npudump.errors import ConfigError, said
+from pytest_npudump.errors import ConfigError
 from pytest_npudump.storage.regular_file import read_regular, with_argument_files
 
 if TYPE_CHECKING:
@@ -69,12 +69,10 @@ def _section(file: Path, major: int) -> Mapping[str, Any] | None:
         # Both have the same functions; before Python 3.11 pytest itself needs tomli.
         root = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli").loads(text)
     except (OSError, ValueError, iniconfig.ParseError) as error:
-        unreadable = said(
-            "{file}: pytest's configuration cannot be read: {words}; mend it, or name --dump-dir outside",
-            file=file,
-            words=" ".join(str(error).split()),
-        )
-        raise ConfigError(unreadable) from error
+        words = " ".join(str(error).split())
+        raise ConfigError(
+            f"{file}: pytest's configuration cannot be read: {words}; mend it, or name --dump-dir outside"
+        ) from error
     tables = _TABLES_OF_TOML.get(file.name, _TABLES_OF_PYPROJECT)
     if file.name == "pyproject.toml" and major >= _FIRST_WITH_TOML:
         tables = (*tables, ("tool", "pytest"))
@@ -112,7 +110,7 @@ class PytestConfig:
         self.file, self.ini = locate(folder, major)
         self.root = self.file.parent if self.file is not None else folder
         given = (
-            (self.ini.get("addopts", ""), said("addopts of {file}", file=self.file)),
+            (self.ini.get("addopts", ""), f"addopts of {self.file}"),
             (environ.get("PYTEST_ADDOPTS", ""), "PYTEST_ADDOPTS"),
         )
         self._given = [(_words(options, origin), origin) for options, origin in given]
@@ -135,14 +133,7 @@ class PytestConfig:
             try:
                 found = parser.parse_known_args([*with_argument_files(told, self.folder)])[0].value
             except (OSError, argparse.ArgumentError) as error:
-                raise ConfigError(
-                    said(
-                        "{origin}: {words!r} cannot be read: {error}",
-                        origin=origin,
-                        words=" ".join(told),
-                        error=error,
-                    )
-                ) from error
+                raise ConfigError(f"{origin}: {' '.join(told)!r} cannot be read: {error}") from error
             yield found, origin
 
     def option(self, flag: str) -> tuple[str, str] | None:
@@ -164,13 +155,11 @@ def _words(given: str | Sequence[str], origin: str) -> list[str]:
     try:
         return shlex.split(given) if isinstance(given, str) else list(map(str, given))
     except ValueError as error:
-        raise ConfigError(
-            said("{origin}: {given!r} cannot be read: {error}", origin=origin, given=given, error=error)
-        ) from error
+        raise ConfigError(f"{origin}: {given!r} cannot be read: {error}") from error
 
 
 def _stands(name: str, origin: str) -> str:
-    return said("{option} in {origin}", option=name, origin=origin)
+    return f"{name} in {origin}"
 
 
 def golden_folder(folder: Path) -> Path:
@@ -260,7 +249,7 @@ def loading(folder: Path, environ: Mapping[str, str]) -> tuple[Path | None, str,
         environ: the environment.
     """
     config = PytestConfig(folder, environ)
-    unloaded = said("{name} is set", name=_NO_AUTOLOAD) if environ.get(_NO_AUTOLOAD) else ""
+    unloaded = f"{_NO_AUTOLOAD} is set" if environ.get(_NO_AUTOLOAD) else ""
     for is_off, origin in config.values(_NO_AUTOLOAD_OPTION, action="store_true"):
         unloaded = _stands(_NO_AUTOLOAD_OPTION, origin) if is_off else unloaded
     wanted: set[str] = set()
@@ -269,7 +258,7 @@ def loading(folder: Path, environ: Mapping[str, str]) -> tuple[Path | None, str,
         wanted.update(plugins)
         blocked = _stands("-p no:npudump", origin) if "no:npudump" in plugins else blocked
     if not blocked and unloaded and not wanted & {"npudump", "pytest_npudump.plugin"}:
-        blocked = said("{unloaded}, and no option -p npudump", unloaded=unloaded)
+        blocked = f"{unloaded}, and no option -p npudump"
     return config.file, required(config.ini.get("required_plugins", "")), blocked
 
 

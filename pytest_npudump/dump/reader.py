@@ -15,7 +15,7 @@ from pytest_npudump.dump.tree import mindspore
 from pytest_npudump.dump.tree.find import find_files
 from pytest_npudump.dump.tree.jobs import jobs_of, select_run
 from pytest_npudump.dump.tree.keys import files_of, keyed, records_of
-from pytest_npudump.errors import EmptyDumpError, FormatError, said
+from pytest_npudump.errors import EmptyDumpError, FormatError
 from pytest_npudump.language.text import first_of, typed
 
 if TYPE_CHECKING:
@@ -116,14 +116,10 @@ def read_dump(
         left_out = [*tree.other, *tree.notes]
         held = f"only {first_of(left_out)}" if left_out else "nothing"
         raise EmptyDumpError(
-            said(
-                "{root} holds {held}: no dump file. Likely causes: the model was loaded before the "
-                "dump was set; no layer of the model has a name that was asked for; dump_step "
-                "selects no step that ran; the dump of this rank was not asked for; dump_path was "
-                "not writable for the process (see the plog)",
-                root=root,
-                held=held,
-            )
+            f"{root} holds {held}: no dump file. Likely causes: the model was loaded before the "
+            "dump was set; no layer of the model has a name that was asked for; dump_step "
+            "selects no step that ran; the dump of this rank was not asked for; dump_path was "
+            "not writable for the process (see the plog)"
         )
     records, shared = records_of(executions)
     return Dump(
@@ -176,7 +172,7 @@ def read_job(
     try:
         if format_.instead:
             instead = format_.instead.format(path=typed(job.file.path))
-            raise FormatError(job.file.path, said("it is {instead}", instead=instead))  # noqa: TRY301 - as readers raise
+            raise FormatError(job.file.path, f"it is {instead}")  # noqa: TRY301 - as readers raise
         found, damaged = format_.read(job, table, stats=stats, acl=acl, projections=projections)
         problems += damaged
     except FormatError as error:

@@ -21,7 +21,7 @@ import numpy as np
 
 from pytest_npudump.dump.records import Dump, TensorKey, sanitise
 from pytest_npudump.dump.textfile import read_small
-from pytest_npudump.errors import DumpError, FormatError, said
+from pytest_npudump.errors import DumpError, FormatError
 from pytest_npudump.language.text import first_of
 from pytest_npudump.request import KnownNames, is_glob
 from pytest_npudump.storage.regular_file import open_regular
@@ -169,8 +169,8 @@ def suggest(name: str, layers: Iterable[str]) -> str:
     likely = nlargest(_COMPARED, known, key=partial(_shared_ends, sanitise(name)))
     close = get_close_matches(name, likely, n=3, cutoff=0.6) or get_close_matches(sanitise(name), likely, n=3)
     if close:
-        return said("did you mean {close}?", close=", ".join(close))
-    return said("the dump has {count} layers: {known}", count=len(known), known=first_of(known))
+        return f"did you mean {', '.join(close)}?"
+    return f"the dump has {len(known)} layers: {first_of(known)}"
 
 
 def _shared_ends(name: str, layer: str) -> int:

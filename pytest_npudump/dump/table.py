@@ -12,7 +12,7 @@ import numpy as np
 from pytest_npudump.dump.columns import FIELDS, TensorColumns, TensorTable
 from pytest_npudump.dump.dtypes import UNKNOWN, is_exact
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.errors import DumpError, said
+from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -170,13 +170,8 @@ def _refuse_duplicates(keys: Sequence[str], records: Sequence[TensorRecord]) -> 
         if key in seen:
             one, other = records[row], records[seen[key]]
             raise DumpError(
-                said(
-                    "{one_path} and {other_path} both claim the tensor {key}: two runs may have dumped "
-                    "into one directory; give each run an empty one",
-                    one_path=one.path,
-                    other_path=other.path,
-                    key=key,
-                )
+                f"{one.path} and {other.path} both claim the tensor {key}: two runs may have dumped "
+                "into one directory; give each run an empty one"
             )
         seen[key] = row
 

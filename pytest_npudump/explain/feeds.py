@@ -11,7 +11,7 @@ from pytest_npudump.compare.stats.verdict import GRAPH_INPUT
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.names import Place, context, read_place
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.errors import RequestError, said
+from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -177,7 +177,7 @@ class Feeds:
         except RequestError as error:
             dumped = self._dumped(execution)
             if dumped is None:
-                raise RequestError(said("{error}; {advice}", error=str(error), advice=_ADVICE)) from None
+                raise RequestError(f"{error}; {_ADVICE}") from None
             return dumped
 
     def _given(self, execution: ModelExecution) -> dict[str, Array]:

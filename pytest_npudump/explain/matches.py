@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, execution
 from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.errors import RequestError, said
+from pytest_npudump.errors import RequestError
 from pytest_npudump.language.text import first_of
 from pytest_npudump.request import KnownNames
 from pytest_npudump.storage import safeyaml
@@ -94,18 +94,12 @@ class NameMap:
             if target not in known:
                 close = get_close_matches(target, known, n=3)
                 hint = (
-                    said("did you mean {close}?", close=", ".join(map(repr, close)))
+                    f"did you mean {', '.join(map(repr, close))}?"
                     if close
                     else "look the names up with Netron"
                 )
                 raise RequestError(
-                    said(
-                        "{path}, line {line}: the reference has no node or tensor {target!r}; {hint}",
-                        path=path,
-                        line=line,
-                        target=target,
-                        hint=hint,
-                    )
+                    f"{path}, line {line}: the reference has no node or tensor {target!r}; {hint}"
                 )
             entries.append(MapEntry(layer, target, line))
         return cls(path, tuple(entries))

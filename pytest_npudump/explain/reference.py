@@ -13,7 +13,7 @@ from pytest_npudump.compare.tolerances.numerics import AUTO
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import REFERENCE
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.errors import NpudumpError, said
+from pytest_npudump.errors import NpudumpError
 from pytest_npudump.explain.comparison import (
     LAYOUT,
     OVERFLOW,
@@ -30,7 +30,6 @@ from pytest_npudump.explain.matches import NameMap
 from pytest_npudump.explain.reference_model import ReferenceModel
 from pytest_npudump.explain.rounding import Twin, coarsest, only_wide, three_ways
 from pytest_npudump.explain.tolerances import ReferenceTolerances, reference_tolerances
-from pytest_npudump.language.translation import mark
 from pytest_npudump.onnxmodels.loaded_files import FileState
 from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.request import KnownNames, is_glob
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from pytest_npudump.request import DumpRequest
 
 
-_HF32 = mark(
+_HF32 = (
     'reference {name}: float32 was judged as such; where the device may compute in HF32, say numerics="hf32" '
     "in the marker, or --numerics hf32 to npudump compare"
 )
@@ -276,22 +275,18 @@ class Reference:
         present = KnownNames((record.key.layer for record in records), sanitise)
         compared_ones = KnownNames(matching.compared | matching.given, sanitise)
         problems += [
-            said(
-                "layer {name!r}, named in the marker, has no counterpart in {path}: map it to the "
-                "node whose output it has, in a YAML file with reference_map=",
-                name=name,
-                path=self.path.name,
+            (
+                f"layer {name!r}, named in the marker, has no counterpart in {self.path.name}: map it to the "
+                "node whose output it has, in a YAML file with reference_map="
             )
             for name in request.layers
             if (present.called(name) or not is_glob(name)) and not compared_ones.called(name)
         ]
         own = replace(tolerances, rules=self.tolerances.rules)
         problems += [
-            said(
-                "tolerance rule {describe} of the marker matches nothing that was compared with "
-                "{path}; correct its layer, op_type, dtype or statistic, or remove it",
-                describe=rule.describe(),
-                path=self.path.name,
+            (
+                f"tolerance rule {rule.describe()} of the marker matches nothing that was compared with "
+                f"{self.path.name}; correct its layer, op_type, dtype or statistic, or remove it"
             )
             for rule in own.unmatched(told_by_both(comparison)[1])
             if rule.source == MARKER_RULES and rule.against == REFERENCE

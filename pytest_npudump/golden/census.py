@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeVar
 
-from pytest_npudump.errors import GoldenError, StoreError, said
+from pytest_npudump.errors import GoldenError, StoreError
 from pytest_npudump.golden.path import is_variant
 from pytest_npudump.golden.store import (
     KEY,
@@ -405,7 +405,7 @@ def push(named: list[Named], store: TensorStore, steps: Steps, *, anew: bool = F
         try:
             return store.push(one.pointer.digest, one.pointer.size, replace=anew)
         except StoreError as error:
-            return said("{words}: {error}", words=one.words, error=str(error))
+            return f"{one.words}: {error}"
 
     return _each(put, named, steps)
 
@@ -419,7 +419,7 @@ def pull(named: list[Named], store: TensorStore, steps: Steps) -> list[bool | st
         try:
             store.array(one.pointer)
         except GoldenError as error:
-            return said("{golden}: {error}", golden=one.golden, error=str(error))
+            return f"{one.golden}: {error}"
         return True
 
     return _each(fetch, named, steps)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.table import PROJECTIONS, STATISTICS
-from pytest_npudump.errors import said
 from pytest_npudump.golden.store import KEY
 from pytest_npudump.record.noise import CALIBRATION, REPEATS
 from pytest_npudump.record.record import POINTERS, REASON, RECORDED
@@ -47,14 +46,14 @@ def changes(before: Record | None, after: Record) -> tuple[Change, ...]:
         after: the later one.
     """
     if before is None:
-        return (Change("", said("recorded, {count} tensors", count=len(after.table))),)
+        return (Change("", f"recorded, {len(after.table)} tensors"),)
     rows = {key: row for row, key in enumerate(before.table.keys)}
     found = [*_head(before, after)]
     summed = _named(*(render_projections(golden.table) for golden in (before, after)))
     pointed = _named(*(golden.blocks.get(POINTERS, "") for golden in (before, after)))
     for row, key in enumerate(after.table.keys):
         if key not in rows:
-            found.append(Change(key, said("new")))
+            found.append(Change(key, "new"))
             continue
         words = [
             *_row(before.table, rows[key], after.table, row),
@@ -63,11 +62,11 @@ def changes(before: Record | None, after: Record) -> tuple[Change, ...]:
         ]
         found += [Change(key, ", ".join(words))] if words else []
     gone = rows.keys() - set(after.table.keys)
-    found += [Change(key, said("gone")) for key in rows if key in gone]
+    found += [Change(key, "gone") for key in rows if key in gone]
     kept = [
         [key for key in golden.table.keys if key in rows and key not in gone] for golden in (before, after)
     ]
-    return (*found, *([Change("", said("another order of execution"))] if kept[0] != kept[1] else []))
+    return (*found, *([Change("", "another order of execution")] if kept[0] != kept[1] else []))
 
 
 def _head(before: Record, after: Record) -> Iterator[Change]:

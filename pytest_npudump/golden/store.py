@@ -299,11 +299,8 @@ class Recording:
                 if self._counts(target):
                     return
                 raise GoldenError(
-                    said(
-                        "{path}: what was recorded is not there any more: another run has recorded the "
-                        "golden meanwhile, or removed its files; approve again, with one run at a time",
-                        path=self.path,
-                    )
+                    f"{self.path}: what was recorded is not there any more: another run has recorded the "
+                    "golden meanwhile, or removed its files; approve again, with one run at a time"
                 )
             if self.tensors:
                 refuse_others(target)
@@ -588,9 +585,7 @@ def refuse_change(target: Path, replacing: str | None) -> None:
         return
     found = content_digest(_read(target)) if is_there(target) else ""
     if found != replacing:
-        raise GoldenError(
-            said("{target}: was written meanwhile: it is as it is; look again at what differs", target=target)
-        )
+        raise GoldenError(f"{target}: was written meanwhile: it is as it is; look again at what differs")
 
 
 def _holds(path: Path, content: bytes) -> bool:
@@ -644,9 +639,9 @@ def _read(path: Path) -> bytes:
     except OSError as error:
         raise GoldenError(
             said(
-                "{path}: the golden file cannot be read: {strerror}",
+                "{path}: the golden file cannot be read: {error}",
                 path=path,
-                strerror=error.strerror or error,
+                error=error.strerror or error,
             )
         ) from error
     if len(content) > LARGEST:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.cann import installed_cann, installed_driver
-from pytest_npudump.errors import GoldenError, joined, said
+from pytest_npudump.errors import GoldenError, said
 from pytest_npudump.golden.origin import Stamp, installed, processor, revision, stamped
 from pytest_npudump.golden.store import (
     KEY,
@@ -126,9 +126,7 @@ def choose(common: Record, facts: Mapping[str, str]) -> Choice:
     fitting = [name for name, asked in found.items() if asked.items() <= dict(facts).items()]
     own = _words({name: facts.get(name, "unknown") for name in FACTS})
     if not fitting:
-        told = joined(
-            "; ", (said("{name}: {words}", name=name, words=_words(asked)) for name, asked in found.items())
-        )
+        told = "; ".join(f"{name}: {_words(asked)}" for name, asked in found.items())
         asked_by = {fact: facts.get(fact, "unknown") for asked in found.values() for fact in asked}
         recorded = {fact: str(common.producer.get(fact, "unknown")) for fact in asked_by}
         foreign = "" if recorded == asked_by else f"of {_words(recorded)}, and this run of {_words(asked_by)}"
@@ -520,10 +518,10 @@ def foreign(golden: Record, test: str, facts: Mapping[str, str]) -> tuple[str, .
     if golden.test != test:
         found.append(
             said(
-                "{path} is the golden of {golden_test!r}, this test is {test!r}: if it has a new "
+                "{path} is the golden of {recorded!r}, this test is {test!r}: if it has a new "
                 "name correct the file's key 'test', else {way_out}",
                 path=golden.path,
-                golden_test=golden.test,
+                recorded=golden.test,
                 test=test,
                 way_out=way_out,
             )

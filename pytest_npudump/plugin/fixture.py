@@ -188,7 +188,7 @@ class NpuDump:
         test = self._test
         if test.case.reference is None:
             raise RequestError(
-                said("npu_dump.reference_inputs(): the marker names no reference: add reference='model.onnx'")
+                "npu_dump.reference_inputs(): the marker names no reference: add reference='model.onnx'"
             )
         test.case.reference.inputs.give(inputs, test.attempt.part)
 
@@ -247,12 +247,8 @@ class NpuDump:
         case = self._test.case
         if case.request.scene != "check_op":
             raise RequestError(
-                said(
-                    "check_op({operator!r}) needs @pytest.mark.npu_dump(scene='check_op'), and this test "
-                    "has scene={scene!r}",
-                    operator=operator,
-                    scene=case.request.scene,
-                )
+                f"check_op({operator!r}) needs @pytest.mark.npu_dump(scene='check_op'), and this test "
+                f"has scene={case.request.scene!r}"
             )
         if call is not None and attributes:
             raise RequestError(
@@ -347,13 +343,9 @@ class NpuDump:
         runtime = self._test.case.runtime
         if runtime.config_name != "acl.json":
             raise RequestError(
-                said(
-                    "npu_dump.{call}: hands an acl.json on, and the runtime {runtime} has none; choose "
-                    "another with --npudump-runtime (a MindSpore program that the test starts itself "
-                    "inherits MINDSPORE_DUMP_CONFIG and dumps)",
-                    call=call,
-                    runtime=runtime.name,
-                )
+                f"npu_dump.{call}: hands an acl.json on, and the runtime {runtime.name} has none; choose "
+                "another with --npudump-runtime (a MindSpore program that the test starts itself "
+                "inherits MINDSPORE_DUMP_CONFIG and dumps)"
             )
 
     @contextmanager

@@ -78,10 +78,10 @@ def pytest_configure(config: pytest.Config) -> None:
         raise usage_error(
             config,
             said(
-                "npudump: {approval_flag} is refused because the variable {variable} is set: a gate "
+                "npudump: {flag} is refused because the variable {variable} is set: a gate "
                 "must not approve what it checks. Update on a developer's machine and commit the "
                 "diff; to update in CI on purpose add --npudump-allow-update-in-ci",
-                approval_flag=settings.approval_flag,
+                flag=settings.approval_flag,
                 variable=variable,
             ),
         )
@@ -123,16 +123,16 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
     if settings.update_golden:
         line = said(
-            "npudump: THIS RUN APPROVES ({approval_flag}): {approves}",
-            approval_flag=settings.approval_flag,
-            approves=_APPROVES[settings.update_golden],
+            "npudump: THIS RUN APPROVES ({flag}): {what}",
+            flag=settings.approval_flag,
+            what=_APPROVES[settings.update_golden],
         )
     else:
         line = said(
-            "npudump: THIS RUN CALIBRATES ({approval_flag}={calibrate}): by how much the layers "
+            "npudump: THIS RUN CALIBRATES ({flag}={runs}): by how much the layers "
             "of passing tests vary is written into their golden files as a tolerance",
-            approval_flag=settings.approval_flag,
-            calibrate=settings.calibrate,
+            flag=settings.approval_flag,
+            runs=settings.calibrate,
         )
     with speaking(settings.lang):
         return spoken(line)

@@ -128,14 +128,14 @@ def _refuse_standing(config: pytest.Config) -> None:
         # Where the key is absent, pytest 7 answers with an empty list.
         found = config.getini(option.dest)
         if isinstance(found, bool) or ((option.metavar or option.modes) and found):
-            places.append(said("ini key {dest}", dest=option.dest))
+            places.append(said("ini key {key}", key=option.dest))
         if places:
             raise RequestError(
                 said(
-                    "{places}: approving is never a standing setting: every plain 'pytest' would rewrite "
+                    "{place}: approving is never a standing setting: every plain 'pytest' would rewrite "
                     "the goldens it is to check, and pass. Remove it there, and give {flag} on the "
                     "command line of the one run that approves",
-                    places=places[0],
+                    place=places[0],
                     flag=option.flag,
                 )
             )
@@ -163,8 +163,8 @@ def _resolve(option: Option, config: pytest.Config) -> Any:
         allowed = ", ".join(choices)
         raise RequestError(
             said(
-                "ini key {dest} is {value!r}, expected one of {allowed}",
-                dest=option.dest,
+                "ini key {key} is {value!r}, expected one of {allowed}",
+                key=option.dest,
                 value=value,
                 allowed=allowed,
             )

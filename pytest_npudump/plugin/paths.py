@@ -120,10 +120,10 @@ def shared_goldens(items: Iterable[pytest.Item], paths: Paths) -> Iterator[tuple
         same = str(Identity.of(item)) == str(Identity.of(other)) and are_one_case(other, item)
         if not same:
             problem = said(
-                "{other_nodeid} and {item_nodeid} would share the golden {path}: give each a name, "
+                "{other} and {test} would share the golden {path}: give each a name, "
                 "or its parameters an id, of its own",
-                other_nodeid=other.nodeid,
-                item_nodeid=item.nodeid,
+                other=other.nodeid,
+                test=item.nodeid,
                 path=path,
             )
             yield item, problem

@@ -67,7 +67,7 @@ class SessionRuntime:
             choice = self.chosen()
         except NpudumpError as error:
             return said("npudump: no runtime: {error}", error=str(error))
-        return said("npudump: runtime {choice} ({why})", choice=choice.name, why=choice.why)
+        return said("npudump: runtime {name} ({why})", name=choice.name, why=choice.why)
 
     def close(self) -> None:
         """Give the device back."""

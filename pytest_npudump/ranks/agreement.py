@@ -255,7 +255,7 @@ def _differing(told: Mapping[int, Mapping[str, str]], size: int) -> Iterator[str
     tests = dict.fromkeys(test for failures in told.values() for test, words in failures.items() if words)
     for test in list(tests)[:_TESTS]:
         bad = [(number, found[test]) for number, found in sorted(told.items()) if found.get(test)]
-        words = first_of((said("{number} ({what})", number=number, what=what) for number, what in bad), _FEW)
+        words = first_of((f"{number} ({what})" for number, what in bad), _FEW)
         yield _("{test} fails on {count} of {size} ranks: {words}").format(
             test=test, count=len(bad), size=size, words=words
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pytest_npudump.errors import RequestError, said
+from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,7 @@ class Rank:
 
     def __str__(self) -> str:
         """Return ``rank 1 of 4``."""
-        return said("rank {number} of {size}", number=self.number, size=self.size)
+        return f"rank {self.number} of {self.size}"
 
     @property
     def variant(self) -> str:
@@ -59,15 +59,7 @@ def current_rank(environment: Mapping[str, str] = os.environ) -> Rank | None:
         if name in environment and size_name in environment:
             number, size = _number(environment, name), _number(environment, size_name)
             if number >= size:
-                raise RequestError(
-                    said(
-                        "{name} is {number} and {size_name} {size}: expected a rank below that",
-                        name=name,
-                        number=number,
-                        size_name=size_name,
-                        size=size,
-                    )
-                )
+                raise RequestError(f"{name} is {number} and {size_name} {size}: expected a rank below that")
             if size < _SEVERAL:
                 return None
             local = _number(environment, "LOCAL_RANK") if "LOCAL_RANK" in environment else number
@@ -108,11 +100,5 @@ def _binds(family: int, where: tuple[object, ...]) -> bool:
 def _number(environment: Mapping[str, str], name: str) -> int:
     text = environment[name].strip()
     if not (text.isascii() and text.isdigit()):
-        raise RequestError(
-            said(
-                "the variable {name} is {environment!r}, expected a number from 0",
-                name=name,
-                environment=environment[name],
-            )
-        )
+        raise RequestError(f"the variable {name} is {environment[name]!r}, expected a number from 0")
     return int(text)

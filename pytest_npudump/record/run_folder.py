@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.errors import ConfigError, RequestError, said
+from pytest_npudump.errors import ConfigError, RequestError
 from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
 from pytest_npudump.storage.regular_file import read_regular
 
@@ -54,12 +54,8 @@ class RunFolder:
             self.path.mkdir(parents=True, mode=0o700, exist_ok=True)
         except OSError as error:
             raise ConfigError(
-                said(
-                    "{path}: the folder for the test's dumps cannot be made: {strerror}; choose another "
-                    "with --npudump-dump-dir",
-                    path=self.path,
-                    strerror=error.strerror,
-                )
+                f"{self.path}: the folder for the test's dumps cannot be made: {error.strerror}; choose "
+                "another with --npudump-dump-dir"
             ) from error
 
     def delete(self) -> None:

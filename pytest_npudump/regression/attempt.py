@@ -195,21 +195,11 @@ class Attempt:
             RequestError: ``name`` is not one, or was used before, or another capture has not ended.
         """
         if not _CAPTURE_NAME.match(name) or name.startswith(_AFTER):
-            raise RequestError(
-                said("capture({name!r}): expected up to 64 letters, digits, '-' and '_'", name=name)
-            )
+            raise RequestError(f"capture({name!r}): expected up to 64 letters, digits, '-' and '_'")
         if name in self._parts:
-            raise RequestError(
-                said("capture({name!r}): this test has a capture of that name already", name=name)
-            )
+            raise RequestError(f"capture({name!r}): this test has a capture of that name already")
         if self._capture:
-            raise RequestError(
-                said(
-                    "capture({name!r}): inside capture({capture!r}), end that one first",
-                    name=name,
-                    capture=self._capture,
-                )
-            )
+            raise RequestError(f"capture({name!r}): inside capture({self._capture!r}), end that one first")
         directory = self._switch(runtime, name)
         self._capture = name
         try:
@@ -266,10 +256,10 @@ def _prepared(directory: Path) -> Iterator[None]:
     except OSError as error:
         raise ConfigError(
             said(
-                "{directory}: the dump cannot be prepared: {strerror}; free space there, or choose "
+                "{directory}: the dump cannot be prepared: {error}; free space there, or choose "
                 "another folder with --npudump-dump-dir",
                 directory=directory,
-                strerror=error.strerror or error,
+                error=error.strerror or error,
             )
         ) from error
 

@@ -50,7 +50,7 @@ def what_ran(activity: Activity) -> str:
     loaded = ""
     if names:
         times = {0: said("no execution of it ended well"), 1: said("ran once")}
-        run = times.get(activity.executions, said("ran {executions} times", executions=activity.executions))
+        run = times.get(activity.executions, said("ran {count} times", count=activity.executions))
         loaded = said("{names} was loaded under the dump, and {run}", names=names, run=run)
     programs = f"{' and '.join(activity.programs)} ran" if activity.programs else ""
     evidence = activity.evidence
@@ -71,9 +71,7 @@ def explain_empty(request: DumpRequest, activity: Activity, dump_path: Path, see
     detail = f" ({seen})" if seen and "holds no" not in seen else ""
     cause = next(_causes(request, activity, dump_path))
     if activity.evidence.others and not (activity.executions or activity.released):
-        cause = said(
-            "{beside_words}; {cause}", beside_words=beside_words(activity.evidence.others), cause=cause
-        )
+        cause = said("{others}; {cause}", others=beside_words(activity.evidence.others), cause=cause)
     return said("the dump holds nothing{detail}: {cause}", detail=detail, cause=cause)
 
 
@@ -112,16 +110,16 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
         yield (
             said(
                 "either no single operator ran through acl.op while the dump was on, or CANN wrote "
-                "nothing of those that did{or_filtered}",
-                or_filtered=_or_filtered(request),
+                "nothing of those that did{filters}",
+                filters=_or_filtered(request),
             )
         )
     if not activity.models:
         yield said(
             "no model was loaded through npu_dump.load_model() while the dump was on; a model "
             "loaded earlier (in a module or session fixture, or at import) is not dumped by "
-            "CANN: load it inside the test or in a function-scoped fixture{or_filtered}",
-            or_filtered=_or_filtered(request),
+            "CANN: load it inside the test or in a function-scoped fixture{filters}",
+            filters=_or_filtered(request),
         )
     if not activity.executions:
         names = ", ".join(path.name for path in activity.models)
@@ -158,8 +156,8 @@ def _surroundings(dump_path: Path) -> Iterator[str]:
         yield full
     if not dump_path.is_dir() or not os.access(dump_path, os.W_OK):
         yield said(
-            "its directory {dump_path} is gone or cannot be written; the test must leave it alone",
-            dump_path=dump_path,
+            "its directory {path} is gone or cannot be written; the test must leave it alone",
+            path=dump_path,
         )
     if refused := collecting_words(os.environ):
         yield refused
@@ -176,13 +174,13 @@ def _by_program(request: DumpRequest, activity: Activity, dump_path: Path) -> st
         )
     known = joined("; ", [*activity.evidence.missing, *activity.evidence.shown])
     return said(
-        "{programs} ran and dumped nothing: {value}it has to hand that acl.json to aclInit, "
+        "{programs} ran and dumped nothing: {known}it has to hand that acl.json to aclInit, "
         "or to aclmdlSetDump behind aclmdlInitDump, before it loads its model, and to run "
-        "the model; its output is in {parent}{or_filtered}",
+        "the model; its output is in {parent}{filters}",
         programs=" and ".join(activity.programs),
-        value=said("{known}; ", known=known) if known else "",
+        known=said("{known}; ", known=known) if known else "",
         parent=dump_path.parent,
-        or_filtered=_or_filtered(request),
+        filters=_or_filtered(request),
     )
 
 

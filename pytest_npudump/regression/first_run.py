@@ -199,11 +199,7 @@ def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) ->
     further = further_runs(case)
     if further and (case.settings.calibrate or not (alike := drawing_alike(case, dump))):
         return first.with_run(to_measure=further)
-    reason = (
-        said("{drawing_words}, alike in all runs of one process", drawing_words=drawing_words(alike))
-        if further
-        else ""
-    )
+    reason = said("{words}, alike in all runs of one process", words=drawing_words(alike)) if further else ""
     return record(case, golden, first, table, measured=once(reason))
 
 

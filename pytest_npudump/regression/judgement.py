@@ -89,12 +89,11 @@ def judge_run(
     lacking: tuple[str, ...] = ()
     if kept:
         if missing := missing_tensors(golden, stored, terms.kept):
-            first = f"{missing[0]}" + (
-                said(" and {count} more", count=len(missing) - 1) if missing[1:] else ""
-            )
-            problem = (
-                f"golden tensors named in the marker are not beside {golden.path.name}: {first}; restore the "
-                f"safetensors file from version control, or approve anew with --npudump-update-golden"
+            problem = said(
+                "golden tensors named in the marker are not beside {path}: {first}; restore the "
+                "safetensors file from version control, or approve anew with --npudump-update-golden",
+                path=golden.path.name,
+                first=first_of(missing, 1),
             )
             lost = (problem,)
         if AUTO_LAYERS in terms.kept and not stored:

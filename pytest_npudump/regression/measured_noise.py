@@ -202,10 +202,10 @@ def _repeat_notes(alike: Sequence[Deviations], repeats: Repeats, way_out: str) -
         said(", {exact} of them of types that are otherwise judged as exact", exact=exact) if exact else ""
     ]
     note = said(
-        "{count} of {count2} tensors are not the same in {runs} runs alike{parts} "
+        "{count} of {total} tensors are not the same in {runs} runs alike{parts} "
         "({culprit}): their spread is in the golden's column noise; {way_out}",
         count=int(differs.sum()),
-        count2=len(differs),
+        total=len(differs),
         runs=repeats.runs,
         parts=joined("", parts),
         culprit=culprit,

@@ -125,9 +125,9 @@ def _random_notes(case: Case, dump: Dump) -> tuple[str, ...]:
     if not drawing:
         return ()
     note = said(
-        "{drawing_words}: the golden holds for the numbers of this run only, unless a seed "
+        "{words}: the golden holds for the numbers of this run only, unless a seed "
         "is fixed; give these operators one, or leave what depends on them out with layers",
-        drawing_words=drawing_words(drawing),
+        words=drawing_words(drawing),
     )
     return (note,)
 
@@ -148,10 +148,10 @@ def needs_processes(case: Case, dump: Dump) -> str:
     if not drawing:
         return ""
     return said(
-        "{drawing_words}, from a seed that may be this process's, so that two runs here "
+        "{words}, from a seed that may be this process's, so that two runs here "
         "agree and later ones do not: give these operators a seed, or record with "
         'isolation="process", where each run has a process of its own',
-        drawing_words=drawing_words(drawing),
+        words=drawing_words(drawing),
     )
 
 

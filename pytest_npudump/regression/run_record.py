@@ -184,26 +184,26 @@ def problems_of(terms: Terms, run: Record, known: set[str] | frozenset[str] = fr
     layers = [layer_of(key) for key in table.keys]
     absent = tuple(
         said(
-            "layer {name!r}, named in the marker, is not in the dump; {suggest}",
+            "layer {name!r}, named in the marker, is not in the dump; {hint}",
             name=name,
-            suggest=suggest(name, layers),
+            hint=suggest(name, layers),
         )
         for name in absent_layers(layers, terms.layers)
         if sanitise(name) not in known
     )
     unmatched = tuple(
         said(
-            "tolerance rule {describe} of the marker matches nothing this test dumped; correct "
+            "tolerance rule {rule} of the marker matches nothing this test dumped; correct "
             "its layer, op_type, dtype or statistic, or remove it",
-            describe=rule.describe(),
+            rule=rule.describe(),
         )
         for rule in terms.tolerances.having(lambda rule: rule.source == MARKER_RULES).unmatched(table)
     )
     kept = tuple(
         said(
-            "golden_tensors {pattern!r} of the marker names no layer of the dump; {suggest}",
+            "golden_tensors {pattern!r} of the marker names no layer of the dump; {hint}",
             pattern=pattern,
-            suggest=suggest(pattern, layers),
+            hint=suggest(pattern, layers),
         )
         for pattern in terms.kept
         if pattern != AUTO_LAYERS and not layers_meant([pattern], layers)
@@ -294,10 +294,7 @@ def changed(golden: Record, now: Mapping[str, list[str]] | None) -> tuple[str, .
     before: Mapping[str, Any] = listed if isinstance(listed, dict) else {}
     names = [name for name in dict.fromkeys([*before, *now]) if before.get(name) != now.get(name)]
     shown = first_of(
-        (
-            said("{name}: {text} -> {text2}", name=name, text=_text(before, name), text2=_text(now, name))
-            for name in names
-        ),
+        (f"{name}: {_text(before, name)} -> {_text(now, name)}" for name in names),
         _SHOWN,
         "; ",
     )

@@ -371,8 +371,12 @@ def after_some_rows(golden: Record, before: Record, taken: Collection[int]) -> t
     if repeats is not None and repeats.runs > 1:
         kept = [key for at, key in enumerate(golden.table.keys) if at not in taken]
         head = {REPEATS: _of_the_rest(repeats, kept, len(before.table), len(golden.table)).to_head()}
-    count = said("{count} of {golden_count} tensors", count=len(taken), golden_count=len(golden.table))
-    note = f"nothing is known of the noise of what was approved ({count}): {_ANEW}"
+    note = said(
+        "nothing is known of the noise of what was approved ({count} of {total} tensors): {anew}",
+        count=len(taken),
+        total=len(golden.table),
+        anew=_ANEW,
+    )
     return replace(golden, table=table, extra={**golden.extra, **head}), (note,) if taken else ()
 
 

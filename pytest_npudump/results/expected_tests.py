@@ -38,14 +38,10 @@ def read_expected(given: str, root: Path, option: str = "--npudump-expect") -> i
         RequestError: it is neither.
     """
     if not given.strip():
-        raise RequestError(
-            said("{option} is empty, expected a number of tests, 1 or more, or a file", option=option)
-        )
+        raise RequestError(f"{option} is empty, expected a number of tests, 1 or more, or a file")
     if given.isdecimal():
         if not int(given):
-            raise RequestError(
-                said("{option} is 0, expected a number of tests, 1 or more, or a file", option=option)
-            )
+            raise RequestError(f"{option} is 0, expected a number of tests, 1 or more, or a file")
         return int(given)
     path = root / given
     try:
@@ -58,39 +54,27 @@ def read_expected(given: str, root: Path, option: str = "--npudump-expect") -> i
             said(
                 "{option} is {given!r}: neither a number of tests nor a file that can be read as a "
                 "list of tests ({error}); make one with: pytest --collect-only -q -m npu_dump > "
-                "{typed_file}",
+                "{path}",
                 option=option,
                 given=given,
                 error=str(error),
-                typed_file=typed_file,
+                path=typed_file,
             )
         ) from None
     tests = []
     for number, line in _lines(text):
         if line.startswith("::"):
             raise RequestError(
-                said(
-                    "{option}: {path}, line {number} is {line!r}, as pytest calls any test outside of "
-                    "its rootdir: write the file before it, such as ../tests/test_model.py::test",
-                    option=option,
-                    path=path,
-                    number=number,
-                    line=line[:80],
-                )
+                f"{option}: {path}, line {number} is {line[:80]!r}, as pytest calls any test outside of "
+                "its rootdir: write the file before it, such as ../tests/test_model.py::test"
             )
         if "::" in line:
             tests.append(line)
         elif not _OTHER_LINE.match(line):
             raise RequestError(
-                said(
-                    "{option}: {path}, line {number} is {line!r}, expected a test such as "
-                    "test_model.py::test_classifier; where pytest's own options have -v, pytest "
-                    "--collect-only takes -qq",
-                    option=option,
-                    path=path,
-                    number=number,
-                    line=line[:80],
-                )
+                f"{option}: {path}, line {number} is {line[:80]!r}, expected a test such as "
+                "test_model.py::test_classifier; where pytest's own options have -v, pytest "
+                "--collect-only takes -qq"
             )
     if not tests:
         raise RequestError(said("{option}: {path} names no test", option=option, path=path))

@@ -145,17 +145,17 @@ class ResultsFolder:
         except OSError as error:
             raise ResultsError(
                 said(
-                    "{lines}: no results can be read: {strerror}; run the tests with "
+                    "{path}: no results can be read: {error}; run the tests with "
                     "--npudump-results=DIR, or with pytest's cache, and name that folder",
-                    lines=self._lines,
-                    strerror=error.strerror or error,
+                    path=self._lines,
+                    error=error.strerror or error,
                 )
             ) from error
         lines, problems = _parsed(content, self._lines)
         tests = _standing(lines)
         if not tests:
             raise ResultsError(
-                next(iter(problems), said("{lines}: holds no test; run the tests again", lines=self._lines))
+                next(iter(problems), said("{path}: holds no test; run the tests again", path=self._lines))
             )
         problems += _missing(lines, self._lines)
         session = next((str(line["session"]) for line in reversed(lines) if line["kind"] == SESSION), "")
@@ -313,6 +313,9 @@ def _missing(lines: Sequence[Mapping[str, Any]], path: Path) -> list[str]:
     own = [line for line in lines if line["kind"] != SESSION and line["session"] == last["session"]]
     left = last["tests"] - len({Entry(line).identity for line in own})
     words = said(
-        "{left} of the {tests} tests of the last session left no result", left=left, tests=last["tests"]
+        "{path}: {left} of the {tests} tests of the last session left no result; run them again",
+        path=path,
+        left=left,
+        tests=last["tests"],
     )
-    return [f"{path}: {words}; run them again"] if left > 0 else []
+    return [words] if left > 0 else []

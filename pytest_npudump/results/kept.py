@@ -384,10 +384,10 @@ def _collected(case: Case, kept: KeptLayers, dump: Dump, again: Escalation) -> P
         why = said(" ({problem})", problem=again.problem) if again.problem else ""
         refusal = said(
             "its golden keeps tensors, and neither the run nor its second run has that of "
-            "{lacking}{why}: {update}",
+            "{lacking}{why}: {way_out}",
             lacking=first_of(dict.fromkeys(lacking)),
             why=why,
-            update=_UPDATE,
+            way_out=_UPDATE,
         )
         return PendingTensors(refusals=(refusal,))
     tensors = KeptTensors.of(found, dict.fromkeys(left_out), kept.sources)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.acl_json import asks_for_statistics, dump_section, write_acl_json
 from pytest_npudump.config.cann import collecting_words
-from pytest_npudump.errors import ConfigError, RuntimeUnavailableError, said
+from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,7 +75,7 @@ class AclError(RuntimeUnavailableError):
     def __init__(self, call: str, code: int, detail: str) -> None:
         name = _NAMES.get(code, "see aclError in CANN's documentation")
         text = f"{call} returned {code} ({name})"
-        super().__init__(said("{text}: {detail}", text=text, detail=detail) if detail else text)
+        super().__init__(f"{text}: {detail}" if detail else text)
         self.call = call
         self.code = code
         self.detail = detail

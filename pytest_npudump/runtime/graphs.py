@@ -31,7 +31,6 @@ from weakref import WeakKeyDictionary
 
 from pytest_npudump.config.cann import profile_for
 from pytest_npudump.errors import CapturedGraphError
-from pytest_npudump.language.translation import mark
 from pytest_npudump.runtime.replaced import Replaced
 
 if TYPE_CHECKING:
@@ -206,7 +205,7 @@ _GRAPH_STATS = (
 )
 _GRAPH_OVERFLOW = f"CANN looks for no overflow in a captured graph and reports no error; {_EAGERLY}"
 _GRAPH_UNKNOWN = f"whether CANN's watcher sees operators in a captured graph is not known; {_EAGERLY}"
-_GRAPH_IN_OLD_CANN = mark(
+_GRAPH_IN_OLD_CANN = (
     "whether CANN {version} dumps operators in a captured graph is not known (9.1.0 and later do); {eagerly}"
 )
 _GRAPH_OF_THE_TEST = (

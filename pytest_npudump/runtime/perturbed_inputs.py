@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pytest_npudump.errors import said
 from pytest_npudump.onnxmodels.variation import INPUTS, Varying
 from pytest_npudump.runtime.replaced import Replaced
 
@@ -72,7 +71,7 @@ class PerturbedInputs:
             try:
                 before = each.read()
             except Unreached as reason:
-                self.varying.unreached.add(said("{each} ({reason})", each=each.name, reason=str(reason)))
+                self.varying.unreached.add(f"{each.name} ({reason})")
                 continue
             self.varying.note_fed(each.name, before, execution)
             after = self.varying.moved(each.name, before, (execution, number))

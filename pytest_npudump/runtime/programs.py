@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import IO, TYPE_CHECKING, Protocol
 
-from pytest_npudump.errors import NpudumpError, RequestError, said
+from pytest_npudump.errors import NpudumpError, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -119,7 +119,7 @@ def run_program(
     except subprocess.TimeoutExpired:
         raise _error(
             command,
-            said("did not end within {timeout:g} seconds and was ended", timeout=timeout),
+            f"did not end within {timeout:g} seconds and was ended",
             stdout,
             stderr,
         ) from None

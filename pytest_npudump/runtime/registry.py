@@ -19,7 +19,7 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
 
-from pytest_npudump.errors import RuntimeUnavailableError, joined, said
+from pytest_npudump.errors import RuntimeUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -120,13 +120,7 @@ def provider_of(name: str) -> Provider:
     if len(found) != 1:
         why = f"{len(found)} packages offer it" if found else "no package offers it"
         raise RuntimeUnavailableError(
-            said(
-                "--npudump-runtime={name}: {why} as an entry point {group!r}; ours are {ours}",
-                name=name,
-                why=why,
-                group=GROUP,
-                ours=", ".join(OURS),
-            )
+            f"--npudump-runtime={name}: {why} as an entry point {GROUP!r}; ours are {', '.join(OURS)}"
         )
     try:
         provider = found[0].load()
@@ -181,7 +175,7 @@ def choose(option: str, *, require_npu: bool = False) -> Choice:
         name, why = _first_that_works(require_npu=require_npu)
     else:
         name, why = option, provider_of(option).find(asked)
-    return Choice(name, joined(", ", filter(None, (asked, why))))
+    return Choice(name, ", ".join(filter(None, (asked, why))))
 
 
 def _first_that_works(*, require_npu: bool) -> tuple[str, str]:
@@ -192,7 +186,7 @@ def _first_that_works(*, require_npu: bool) -> tuple[str, str]:
         return "torch_npu", "the tests have imported torch_npu and a device answers"
     acl, why = pyacl.probe_acl()
     if acl is None and require_npu:
-        raise RuntimeUnavailableError(said("{required}: {why}", required=_REQUIRED, why=why))
+        raise RuntimeUnavailableError(f"{_REQUIRED}: {why}")
     # What dumps nothing of the tests' own framework has been chosen.
     hint = "; tests import mindspore, which --npudump-runtime=mindspore dumps"
     return "emulator" if acl is None else "acl", why + (hint if mindspore.is_imported() else "")
@@ -212,7 +206,7 @@ def why_no_npu(runtime: str, option: str) -> str:
         name, why = _first_that_works(require_npu=False)
     except RuntimeUnavailableError as error:
         return str(error)
-    return said("{option}: {why}", option=option, why=why) if name == "emulator" else ""
+    return f"{option}: {why}" if name == "emulator" else ""
 
 
 def load(choice: Choice, device: int) -> Runtime:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
-from pytest_npudump.errors import RuntimeUnavailableError, said
+from pytest_npudump.errors import RuntimeUnavailableError
 from pytest_npudump.runtime.acl import AclJson
 from pytest_npudump.runtime.base import RunActivity
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-_UNKNOWN = said("the process ended before its dump was complete")
+_UNKNOWN = "the process ended before its dump was complete"
 """What a process did that did not live to say."""
 
 
@@ -57,9 +57,7 @@ class RemoteRuntime(AclJson):
         Raises:
             RuntimeUnavailableError: always.
         """
-        raise RuntimeUnavailableError(
-            said("{path}: models of an isolated test are loaded in its own process", path=path)
-        )
+        raise RuntimeUnavailableError(f"{path}: models of an isolated test are loaded in its own process")
 
     def close(self) -> None:
         """Do nothing."""

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from pytest_npudump.errors import said
 from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
@@ -224,7 +223,7 @@ class _Builder:
                     raise YamlError(_line(event), "directives are not accepted, remove the lines with %")
             elif not isinstance(event, yaml.StreamStartEvent):
                 return event
-        raise YamlError(1, said("the file is empty"))
+        raise YamlError(1, "the file is empty")
 
     def _value(self, event: Any) -> Any:
         self._plain(event)

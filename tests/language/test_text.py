@@ -14,11 +14,9 @@ TEXT = st.text("ab /-中文，。（）：", max_size=60)
 @pytest.mark.each(
     ("names", "most", "separator", "expected"),
     [
-        ([], 2, ", ", ""),
-        (["a", "b"], 2, ", ", "a, b"),
+        (["a", "b"], None, ", ", "a, b"),
         (["a", "b", "c"], 2, ", ", "a, b and 1 more"),
         (iter(range(5)), 1, ", ", "0 and 4 more"),
-        (["a", "b", "c"], None, ", ", "a, b, c"),
         (["a, b", "c", "d"], 2, "; ", "a, b; c and 1 more"),
     ],
 )
@@ -28,17 +26,13 @@ def test_a_long_list_says_how_many_it_leaves_out(
     assert first_of(names, most, separator) == expected
 
 
-@pytest.mark.each(("text", "expected"), [("", ""), ("abcdef", "abcdef"), ("abcdefg", "abc...")])
-def test_a_long_line_ends_in_dots_at_its_width(text: str, expected: str) -> None:
-    assert cut(text, 6) == expected
-
-
 @pytest.mark.each(
     ("nbytes", "text"),
     [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (4 << 20, "4.0 MiB"), (3 << 40, "3.0 TiB")],
 )
-def test_sizes_are_written_in_binary_units(nbytes: int, text: str) -> None:
+def test_sizes_are_written_in_binary_units_and_a_long_line_ends_in_dots(nbytes: int, text: str) -> None:
     assert byte_size(nbytes) == text
+    assert [cut(line, 6) for line in ("", "abcdef", "abcdefg")] == ["", "abcdef", "abc..."]
 
 
 @pytest.mark.each(

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RequestError
-from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,30 +39,20 @@ def collect(option: str, words: Sequence[str], test: str | None = None) -> dict[
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     if problems := found.get("problems"):
         where, text = problems[0]
-        raise RequestError(
-            _("{test} cannot be collected: {cause}").format(
-                test=test or where or _("the tests"), cause=_cause(text, test or "")
-            )
-        )
+        raise RequestError(f"{test or where or 'the tests'} cannot be collected: {_cause(text, test or '')}")
     usage = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
     if usage:
-        raise RequestError(
-            _("pytest collects nothing: {usage}").format(usage=usage[0].removeprefix("ERROR: "))
-        )
+        raise RequestError(f"pytest collects nothing: {usage[0].removeprefix('ERROR: ')}")
     if not found:
         last = _last_words(done.stdout + done.stderr)
-        raise RequestError(
-            _("pytest ended with {returncode} before it collected anything: {last}").format(
-                returncode=done.returncode, last=last
-            )
-        )
+        raise RequestError(f"pytest ended with {done.returncode} before it collected anything: {last}")
     return found
 
 
 def _last_words(output: str) -> str:
     lines = [line for line in output.splitlines() if line.strip()]
     internal = [line for line in lines if line.startswith("INTERNALERROR> ")]
-    return (internal or lines or [_("no output")])[-1]
+    return (internal or lines or ["no output"])[-1]
 
 
 def _cause(text: str, test: str) -> str:
@@ -71,4 +60,4 @@ def _cause(text: str, test: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     raised = [line[1:].strip() for line in lines if line.startswith("E ")]
     named = [line for line in lines if f"{test}:" in line]
-    return (raised or named or lines or [_("no reason given")])[0]
+    return (raised or named or lines or ["no reason given"])[0]

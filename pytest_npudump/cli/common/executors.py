@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_npudump.dump.batches import run_batches
 from pytest_npudump.errors import MissingExtraError, RequestError, RuntimeUnavailableError
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,7 +26,7 @@ Result = TypeVar("Result")
 
 _MOST = 1024
 _CONNECT_SECONDS = 10
-_EXPECTED = mark(
+_EXPECTED = (
     "expected threads, threads:N, processes, processes:N, serial or dask:ADDRESS such as dask:tcp://host:8786"
 )
 _DASK_LOGGERS = ("distributed", "distributed.client")  # the second has a level of its own
@@ -83,7 +81,7 @@ def open_workers(spec: str) -> Iterator[Workers]:
         with _silent(_DASK_LOGGERS), _cluster(distributed, rest) as workers:
             yield workers
     else:
-        raise RequestError(_("--executor {spec}: {expected}").format(spec=spec, expected=_(_EXPECTED)))
+        raise RequestError(f"--executor {spec}: {_EXPECTED}")
 
 
 @contextmanager
@@ -111,11 +109,9 @@ def _processes(spec: str, count: int) -> Iterator[Executor]:
         yield pool
     except BrokenExecutor as error:
         raise RuntimeUnavailableError(
-            _(
-                "--executor {spec}: a worker process was ended before its work was done, by a kill or "
-                "because memory ran out (dmesg tells): no verdict; run it again, with fewer workers or "
-                "--executor serial"
-            ).format(spec=spec)
+            f"--executor {spec}: a worker process was ended before its work was done, by a kill or "
+            "because memory ran out (dmesg tells): no verdict; run it again, with fewer workers or "
+            "--executor serial"
         ) from error
     except KeyboardInterrupt:
         for process in set(active_children()) - others:
@@ -144,11 +140,7 @@ def _count(spec: str, kind: str, text: str) -> int:
     if not text:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= _MOST):  # noqa: PLR2004 - digits int() is safe with
-        raise RequestError(
-            _("--executor {spec}: expected a number of {kind} from 1 to {most}").format(
-                spec=spec, kind=kind, most=_MOST
-            )
-        )
+        raise RequestError(f"--executor {spec}: expected a number of {kind} from 1 to {_MOST}")
     return int(text)
 
 
@@ -165,10 +157,8 @@ def _cluster(distributed: Any, address: str) -> Iterator[Workers]:
         client = distributed.Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
         raise RuntimeUnavailableError(
-            _(
-                "--executor dask:{address}: no Dask scheduler answers there ({error}): is it running, "
-                "and is the address the one it prints (dask scheduler; dask worker ADDRESS)?"
-            ).format(address=address, error=error)
+            f"--executor dask:{address}: no Dask scheduler answers there ({error}): is it running, "
+            "and is the address the one it prints (dask scheduler; dask worker ADDRESS)?"
         ) from error
     closed = distributed.comm.CommClosedError
     lost = (CancelledError, distributed.KilledWorker, distributed.TimeoutError, closed)
@@ -177,10 +167,8 @@ def _cluster(distributed: Any, address: str) -> Iterator[Workers]:
         yield Workers(_Packed(client.get_executor()), count or _UNTOLD, remote=True)
     except lost as error:
         raise RuntimeUnavailableError(
-            _(
-                "--executor dask:{address}: the cluster was lost before the work was done: no verdict; "
-                "see the logs of the scheduler and its workers, and run it again ({error})"
-            ).format(address=address, error=_first_line(error))
+            f"--executor dask:{address}: the cluster was lost before the work was done: no verdict; "
+            f"see the logs of the scheduler and its workers, and run it again ({_first_line(error)})"
         ) from error
     finally:
         client.close()

@@ -19,7 +19,6 @@ from pytest_npudump.golden.approval_merge import merge
 from pytest_npudump.golden.revisions import Change, changes
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import spoken
 from pytest_npudump.record.record import REASON
 from pytest_npudump.record.text import parse
 from pytest_npudump.storage.atomic import refuse_link, write_whole
@@ -44,7 +43,7 @@ def init(arguments: argparse.Namespace) -> int:
     emit([f"{_(addition.word)}: {addition.path.name}", *(f"  {line}" for line in addition.lines)])
     emit(
         [
-            _("in each clone:"),
+            "in each clone:",
             *(f"  {line}" for line in (*DRIVER, *(["git lfs install"] if arguments.lfs else []))),
         ]
     )
@@ -56,10 +55,8 @@ def _folder_below(root: Path, named: Path | None) -> str:
     folder = Path(os.path.normpath(root / (named or golden_folder(root))))
     if not folder.is_relative_to(root):
         raise RequestError(
-            _(
-                "{folder}: lies outside of {root}, whose .gitattributes says nothing of it: run this in the "
-                "folder of its repository"
-            ).format(folder=folder, root=root)
+            f"{folder}: lies outside of {root}, whose .gitattributes says nothing of it: run this in the "
+            "folder of its repository"
         )
     return folder.relative_to(root).as_posix()
 
@@ -84,15 +81,13 @@ def merge_files(arguments: argparse.Namespace) -> int:
         merged = merge(name, *texts)
     except GoldenError as error:
         _merge_lines(arguments)
-        to_stderr(
-            _("npudump: {error}; its lines are merged by git itself: look at all of it").format(error=error)
-        )
+        to_stderr(f"npudump: {error}; its lines are merged by git itself: look at all of it")
         return 1
     write_whole(arguments.ours, [merged.text.encode()])
     if not merged.conflicts:
         return 0
     shown = first_of(merged.conflicts, _SHOWN)
-    to_stderr(_("npudump: {name}: conflict in {shown}").format(name=name, shown=shown))
+    to_stderr(f"npudump: {name}: conflict in {shown}")
     return 1
 
 
@@ -100,9 +95,7 @@ def _text(path: Path, name: Path) -> str:
     try:
         return read_regular(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise GoldenError(
-            _("{name}: byte {offset} is not UTF-8").format(name=name, offset=error.start)
-        ) from None
+        raise GoldenError(f"{name}: byte {error.start} is not UTF-8") from None
 
 
 def _merge_lines(arguments: argparse.Namespace) -> None:
@@ -111,11 +104,7 @@ def _merge_lines(arguments: argparse.Namespace) -> None:
     files = [str(path) for path in (arguments.ours, arguments.base, arguments.theirs)]
     done = subprocess.run([*command, "--", *files], check=False)  # noqa: S603 - the git that has called this
     if not 0 <= done.returncode < _FAILED:
-        raise RequestError(
-            _("{ours}: git cannot merge it by lines: it is as it was; merge by hand").format(
-                ours=arguments.ours
-            )
-        )
+        raise RequestError(f"{arguments.ours}: git cannot merge it by lines: it is as it was; merge by hand")
 
 
 _COMMIT = "\x01"
@@ -141,15 +130,11 @@ def log(arguments: argparse.Namespace) -> int:
         RequestError: it is a folder, git does not know the file, or no tensor of the history is of the layer.
     """
     if arguments.golden.is_dir():
-        raise RequestError(_("{golden}: is a folder: name one golden file").format(golden=arguments.golden))
+        raise RequestError(f"{arguments.golden}: is a folder: name one golden file")
     told = [*_told(arguments.golden, arguments.layer)]
     if not told:
-        layers = _("; no revision touches {layer}").format(layer=arguments.layer) if arguments.layer else ""
-        raise RequestError(
-            _("{golden}: no history{layers}: name a golden that is committed").format(
-                golden=arguments.golden, layers=layers
-            )
-        )
+        layers = f"; no revision touches {arguments.layer}" if arguments.layer else ""
+        raise RequestError(f"{arguments.golden}: no history{layers}: name a golden that is committed")
     lines = (line for one in told for line in _lines(*one, arguments.limit))
     present(arguments, lambda: [_as_json(*one) for one in told], lines)
     return 0
@@ -191,24 +176,20 @@ def _git(path: Path, *words: str) -> str:
     command = ["git", "-c", "core.quotePath=off", "--literal-pathspecs", *place, *words]
     done = subprocess.run(command, check=False, capture_output=True, encoding="utf-8", errors="replace")  # noqa: S603 - the user's own git
     if done.returncode:
-        raise RequestError(
-            _("{path}: git tells nothing of it: {error}").format(
-                path=path, error=done.stderr.strip() or done.returncode
-            )
-        )
+        raise RequestError(f"{path}: git tells nothing of it: {done.stderr.strip() or done.returncode}")
     return done.stdout
 
 
 def _lines(revision: _Revision, found: tuple[Change, ...], limit: int) -> Iterator[str]:
     yield f"{revision.commit} {revision.date} {revision.author}: {revision.subject}"
     if revision.golden is None:
-        yield "  " + _("cannot be read: {why}").format(why=spoken(revision.why))
+        yield f"  cannot be read: {revision.why}"
     elif reason := revision.golden.extra.get(REASON):
-        yield "  " + _("reason: {reason}").format(reason=reason)
+        yield f"  reason: {reason}"
     for change in found[: limit or None]:
-        yield f"  {change.key + ': ' if change.key else ''}{spoken(change.words)}"
+        yield f"  {change.key + ': ' if change.key else ''}{change.words}"
     if limit and len(found) > limit:
-        yield "  " + _("... and {left} more").format(left=len(found) - limit)
+        yield f"  ... and {len(found) - limit} more"
 
 
 def _as_json(revision: _Revision, found: tuple[Change, ...]) -> dict[str, Any]:

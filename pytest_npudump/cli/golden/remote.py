@@ -13,7 +13,6 @@ from pytest_npudump.golden.census import SUFFIX, look, move, named_objects, pull
 from pytest_npudump.golden.objects import cached_objects, remove
 from pytest_npudump.language.text import byte_size
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark, spoken
 
 if TYPE_CHECKING:
     import argparse
@@ -40,10 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _clear(store)
     if not store.url and arguments.action != "pull":
         raise RequestError(
-            _(
-                "no store of golden tensors is named: set npudump_tensor_store in pytest's ini file, or "
-                "give --store, such as s3://bucket/folder"
-            )
+            "no store of golden tensors is named: set npudump_tensor_store in pytest's ini file, or "
+            "give --store, such as s3://bucket/folder"
         )
     files = [path for path in golden_files(paths) if path.suffix == SUFFIX]
     if arguments.action == "move":
@@ -55,26 +52,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _status(named: list[Named], store: TensorStore, arguments: argparse.Namespace) -> int:
-    with progress(_("looking at the store")) as steps:
+    with progress("looking at the store") as steps:
         states = look(named, store, steps, verify=arguments.verify)
     held = cached_objects(store.cache)
     cached_bytes = sum(one.size for one in held)
-    told = _("{tensors} tensors, {count} contents of {size}").format(
-        tensors=sum(one.tensors for one in named),
-        count=len(named),
-        size=byte_size(sum(one.pointer.size for one in named)),
-    )
+    size = byte_size(sum(one.pointer.size for one in named))
+    told = f"{sum(one.tensors for one in named)} tensors, {len(named)} contents of {size}"
+    stored, cached = sum(state.stored for state in states), sum(state.cached for state in states)
     lines = [
-        _("store: {url}").format(url=store.url),
-        _("cache: {folder}, {count} contents of {size}").format(
-            folder=store.cache.folder, count=len(held), size=byte_size(cached_bytes)
-        ),
+        f"store: {store.url}",
+        f"cache: {store.cache.folder}, {len(held)} contents of {byte_size(cached_bytes)}",
         *_lacking(states),
-        _("{told}: {stored} in the store, {cached} cached").format(
-            told=told,
-            stored=sum(state.stored for state in states),
-            cached=sum(state.cached for state in states),
-        ),
+        f"{told}: {stored} in the store, {cached} cached",
     ]
     present(arguments, lambda: _as_json(states, store, cached_bytes), lines)
     return 0 if all(state.stored for state in states) else 1
@@ -83,7 +72,7 @@ def _status(named: list[Named], store: TensorStore, arguments: argparse.Namespac
 def _clear(store: TensorStore) -> int:
     held = cached_objects(store.cache)
     freed = remove(held)
-    emit([_("{size} removed from {folder}").format(size=byte_size(freed), folder=store.cache.folder)])
+    emit([f"{byte_size(freed)} removed from {store.cache.folder}"])
     return 0 if freed == sum(one.size for one in held) else 1
 
 
@@ -92,10 +81,8 @@ def _lacking(states: Iterable[State]) -> Iterable[str]:
         if state.stored:
             continue
         push_here = f"npudump golden remote push{' --replace' if state.problem else ''}"
-        way_out = push_here if state.cached else _("not cached here: push it where it is, or record it anew")
-        yield _("{problem} in the store: {what}: {way_out}").format(
-            problem=spoken(state.problem) or _("not"), what=state.named.words, way_out=way_out
-        )
+        way_out = push_here if state.cached else "not cached here: push it where it is, or record it anew"
+        yield f"{state.problem or 'not'} in the store: {state.named.words}: {way_out}"
 
 
 def _as_json(states: Sequence[State], store: TensorStore, cached_bytes: int) -> dict[str, Any]:
@@ -121,26 +108,26 @@ def _as_json(states: Sequence[State], store: TensorStore, cached_bytes: int) -> 
 
 def _push(named: list[Named], store: TensorStore, arguments: argparse.Namespace) -> int:
     store.objects.look()
-    with progress(_("putting tensors into the store")) as steps:
+    with progress("putting tensors into the store") as steps:
         results = push(named, store, steps, anew=arguments.replace)
-    return _told(results, mark("{count} put into the store, {before} there before"))
+    return _told(results, "{count} put into the store, {before} there before")
 
 
 def _pull(named: list[Named], store: TensorStore, _arguments: argparse.Namespace) -> int:
     if store.url:
         store.objects.look()
-    with progress(_("fetching tensors")) as steps:
+    with progress("fetching tensors") as steps:
         results = pull(named, store, steps)
-    return _told(results, mark("{count} fetched, {before} cached before"))
+    return _told(results, "{count} fetched, {before} cached before")
 
 
 def _told(results: Sequence[bool | str], words: str) -> int:
     failed = [result for result in results if isinstance(result, str)]
     complain(failed[:_SHOWN])
     if len(failed) > _SHOWN:
-        to_stderr(_("npudump: ... and {left} more").format(left=len(failed) - _SHOWN))
+        to_stderr(f"npudump: ... and {len(failed) - _SHOWN} more")
     count = sum(result is True for result in results)
-    rest = _(", {count} failed").format(count=len(failed)) if failed else ""
+    rest = f", {len(failed)} failed" if failed else ""
     emit([_(words).format(count=count, before=len(results) - count - len(failed)) + rest])
     return 1 if failed else 0
 
@@ -151,14 +138,14 @@ def _move(files: Sequence[Path], store: TensorStore) -> int:
         try:
             count = move(path, store)
         except (NpudumpError, OSError) as error:
-            to_stderr(_("npudump: {path}: its tensors are not moved: {error}").format(path=path, error=error))
+            to_stderr(f"npudump: {path}: its tensors are not moved: {error}")
             failed += 1
             continue
         moved += count
         if count:
-            emit([_("moved: {count} tensors of {path}").format(count=count, path=path)])
-    rest = _(", of {failed} goldens they are not").format(failed=failed) if failed else ""
-    emit([_("{moved} tensors moved into the store").format(moved=moved) + rest])
+            emit([f"moved: {count} tensors of {path}"])
+    rest = f", of {failed} goldens they are not" if failed else ""
+    emit([f"{moved} tensors moved into the store" + rest])
     return 1 if failed else 0
 
 

@@ -11,13 +11,13 @@ from pytest_npudump.cli.common.output import columns, complain, emit, present
 from pytest_npudump.compare.tolerances.rules import load_tolerances
 from pytest_npudump.compare.tolerances.tolerance import ANY, GOLDEN
 from pytest_npudump.doctor.pytest_config import golden_folder
-from pytest_npudump.errors import GoldenError, RequestError, said
+from pytest_npudump.errors import GoldenError, RequestError
 from pytest_npudump.golden.census import Census, Collection, census, faults, files_below
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.golden.variants import fold, split
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark, spoken
+from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.verdicts import shown
 
 if TYPE_CHECKING:
@@ -69,8 +69,7 @@ def golden_files(paths: Sequence[Path]) -> list[Path]:
             raise RequestError(words.format(path=path))
         files = files_below(path) if path.is_dir() else [path]
         if not files:
-            words = _("{path}: holds no golden file: name the folder of the goldens")
-            raise RequestError(words.format(path=path))
+            raise RequestError(f"{path}: holds no golden file: name the folder of the goldens")
         found += files
     return found
 
@@ -114,7 +113,7 @@ def _lines(findings: Sequence[Finding], heading: str) -> Iterator[str]:
     if findings:
         yield heading
     for finding in findings:
-        why = spoken(finding.why.removeprefix(f"{finding.path}: "))
+        why = finding.why.removeprefix(f"{finding.path}: ")
         yield f"  {shown(finding.path)}: {why}"
 
 
@@ -130,7 +129,7 @@ def list_all(arguments: argparse.Namespace) -> int:
     present(
         arguments,
         lambda: [{"path": str(one.path), "test": one.why} for one in used],
-        columns(rows, (mark("test"), mark("golden"))) if rows else [_("no test has a golden")],
+        columns(rows, ("test", "golden")) if rows else ["no test has a golden"],
     )
     return 0
 
@@ -142,18 +141,16 @@ def stale(arguments: argparse.Namespace) -> int:
     rules, unjudged = _idle_rules(stock)
     data = {"stale": _as_json(found.stale), "unjudged": _as_json(found.unjudged), "used": len(found.used)}
     lines = [
-        *_lines(found.stale, _("no test reads:")),
-        *_lines(found.unjudged, _("not judged, and not removed by prune:")),
+        *_lines(found.stale, "no test reads:"),
+        *_lines(found.unjudged, "not judged, and not removed by prune:"),
     ]
     if rules:
-        lines += [_("rules that match no tensor of any test:"), *(f"  {rule}" for rule in rules)]
+        lines += ["rules that match no tensor of any test:", *(f"  {rule}" for rule in rules)]
     if unjudged:
-        lines.append(_("not judged: {unjudged}").format(unjudged=spoken(unjudged)))
-    counts = _("{stale} stale, {unjudged} not judged").format(
-        stale=len(found.stale), unjudged=len(found.unjudged)
-    )
-    counts += _("; {count} rules match nothing").format(count=len(rules)) if rules else ""
-    lines.append(_("{count} goldens in use, {counts}").format(count=len(found.used), counts=counts))
+        lines.append(f"not judged: {unjudged}")
+    counts = f"{len(found.stale)} stale, {len(found.unjudged)} not judged"
+    counts += f"; {len(rules)} rules match nothing" if rules else ""
+    lines.append(f"{len(found.used)} goldens in use, {counts}")
     present(arguments, lambda: data | {"rules": rules, "unjudged_rules": unjudged or None}, lines)
     return 1 if found.stale or rules else 0
 
@@ -162,11 +159,11 @@ def prune(arguments: argparse.Namespace) -> int:
     """Remove files that no test reads, or say which; 1 where some wait for ``--yes``, 2 where one stays."""
     stale = _take_stock(arguments.variant).census.stale
     if not arguments.yes:
-        emit(_lines(stale, _("would be removed with --yes:")))
-        emit([] if stale else [_("nothing is stale")])
+        emit(_lines(stale, "would be removed with --yes:"))
+        emit([] if stale else ["nothing is stale"])
         return 1 if stale else 0
     removed = [*map(_removed, stale)]
-    emit([_("{removed} of {count} files removed").format(removed=sum(removed), count=len(stale))])
+    emit([f"{sum(removed)} of {len(stale)} files removed"])
     return 0 if all(removed) else 2
 
 
@@ -176,7 +173,7 @@ def _removed(finding: Finding) -> bool:
     except GoldenError as error:
         complain([error])
         return False
-    emit([_("removed: {path}").format(path=shown(finding.path))])
+    emit([f"removed: {shown(finding.path)}"])
     return True
 
 
@@ -208,11 +205,7 @@ def _idle_rules(stock: _Stock) -> tuple[Sequence[str], str]:
         rules = tuple(rule for rule in rules if _for_any_run(rule) in idle)
     if rules and unread:
         missing = first_of(unread, 3)
-        words = said(
-            "{count} rules match no golden, and not all are there: {missing}",
-            count=len(rules),
-            missing=missing,
-        )
+        words = f"{len(rules)} rules match no golden, and not all are there: {missing}"
         return (), words
     return [f"{stock.tolerances}: {rule.describe()}" for rule in rules], ""
 
@@ -233,15 +226,12 @@ def split_all(arguments: argparse.Namespace) -> int:
             good = False
             continue
         facts = ", ".join(f"{name} {value}" for name, value in part.facts.items())
-        words = _("split: {path}: {count}, which names it for runs of {facts}")
-        emit([words.format(path=path, count=_differing(part), facts=facts)])
+        emit([f"split: {path}: {_differing(part)}, which names it for runs of {facts}"])
     return 0 if good else 2
 
 
 def _differing(part: Part) -> str:
-    return _("{differing} of {tensors} tensors differ from {name}").format(
-        differing=part.differing, tensors=part.tensors, name=part.base.name
-    )
+    return f"{part.differing} of {part.tensors} tensors differ from {part.base.name}"
 
 
 def fold_all(arguments: argparse.Namespace) -> int:
@@ -254,17 +244,12 @@ def _folded(path: Path, *, whole: bool, yes: bool) -> int:
         part = fold(path, whole=whole, dry=True)
         count = _differing(part)
         if part.differing and not (yes or whole):
-            words = _("would be removed with --yes: {path}: {count}, with which its runs are compared then")
-            emit([words.format(path=path, count=count)])
+            emit([f"would be removed with --yes: {path}: {count}, with which its runs are compared then"])
             return 1
         fold(path, whole=whole)
     except GoldenError as error:
         complain([error])
         return 2
-    words = (
-        _("a golden of its own")
-        if whole
-        else _("removed; its runs are compared with {name}").format(name=part.base.name)
-    )
-    emit([_("folded: {path}: {words} ({count})").format(path=path, words=words, count=count)])
+    words = "a golden of its own" if whole else f"removed; its runs are compared with {part.base.name}"
+    emit([f"folded: {path}: {words} ({count})"])
     return 0

@@ -289,7 +289,7 @@ class Noun(NamedTuple):
         return (
             several_lines
             if axis is None
-            else said("{several_lines} along axis {axis}", several_lines=several_lines, axis=axis)
+            else said("{lines} along axis {axis}", lines=several_lines, axis=axis)
         )
 
     def of(self, length: int) -> str:
@@ -334,7 +334,7 @@ def place_words(place: Place, layout: str) -> str:
 
 
 def _one_element(at: list[int], shape: tuple[int, ...]) -> str:
-    return said("one element of {prod}, at {at}", prod=math.prod(shape), at=at)
+    return said("one element of {count}, at {at}", count=math.prod(shape), at=at)
 
 
 def _run_words(run: tuple[int, int], shape: tuple[int, ...]) -> str:
@@ -361,42 +361,42 @@ def _lines_words(place: Place, axis: int, indices: Indices, layout: str) -> str:
     length, name = place.shape[axis], noun(layout, place.shape, axis)
     number, begin, end = len(indices), indices[0], indices[-1]
     if number == 1:
-        return said("{one_line} {begin} of {of}", one_line=name.one_line, begin=begin, of=name.of(length))
+        return said("{line} {begin} of {of}", line=name.one_line, begin=begin, of=name.of(length))
     if isinstance(indices, tuple) or number == 2:  # noqa: PLR2004 - a pair is named
         return said(
-            "{several_lines} {indices} and {end} of {of}",
-            several_lines=name.several_lines,
+            "{lines} {indices} and {end} of {of}",
+            lines=name.several_lines,
             indices=", ".join(map(str, indices[:-1])),
             end=end,
             of=name.of(length),
         )
     if indices.step > 1:
         return said(
-            "every {ordinal} of {length} {lines_along}, {begin} to {end}",
+            "every {ordinal} of {length} {lines}, {begin} to {end}",
             ordinal=_ordinal(indices.step),
             length=length,
-            lines_along=name.lines_along,
+            lines=name.lines_along,
             begin=begin,
             end=end,
         )
     if indices.stop == length:
         words = said(
-            "the last {number} of {length} {lines_along}",
+            "the last {number} of {length} {lines}",
             number=number,
             length=length,
-            lines_along=name.lines_along,
+            lines=name.lines_along,
         )
     elif begin == 0:
         words = said(
-            "the first {number} of {length} {lines_along}",
+            "the first {number} of {length} {lines}",
             number=number,
             length=length,
-            lines_along=name.lines_along,
+            lines=name.lines_along,
         )
     else:
         words = said(
-            "{several_lines} {begin} to {end} of {of}",
-            several_lines=name.several_lines,
+            "{lines} {begin} to {end} of {of}",
+            lines=name.several_lines,
             begin=begin,
             end=end,
             of=name.of(length),

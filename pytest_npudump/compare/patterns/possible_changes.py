@@ -110,15 +110,15 @@ def stuck(evidence: Evidence, place: Place) -> Iterator[Change]:
         return
     value = float(values[counts.argmax()])
     words = said(
-        "{named} instead of values{unwritten_bits}",
-        named=_named(value),
-        unwritten_bits=_unwritten_bits(evidence, inside),
+        "{value} instead of values{bits}",
+        value=_named(value),
+        bits=_unwritten_bits(evidence, inside),
     )
     if place.count == 1:
         words = said(
-            "{named} instead of {named2}",
-            named=_named(value),
-            named2=_named(float(evidence.golden[inside][0])),
+            "{value} instead of {golden}",
+            value=_named(value),
+            golden=_named(float(evidence.golden[inside][0])),
         )
     yield _predicted("stuck", words, lambda flat, _: np.full(flat.shape, value))
 
@@ -136,7 +136,7 @@ def _unwritten_bits(evidence: Evidence, inside: Flags) -> str:
     codes = np.unique(actual[evidence.at[inside]].view(f"u{actual.dtype.itemsize}"))
     if codes.size != 1:
         return ""
-    return said(", all of the bits 0x{codes}", codes=f"{int(codes[0]):0{2 * actual.dtype.itemsize}x}")
+    return said(", all of the bits 0x{code}", code=f"{int(codes[0]):0{2 * actual.dtype.itemsize}x}")
 
 
 def arithmetic(evidence: Evidence, place: Place) -> Iterator[Change]:
@@ -263,9 +263,9 @@ def moves(evidence: Evidence, place: Place) -> Iterator[Change]:
             else said("shifted by 1 element in memory")
         )
         words = said(
-            "{shifted}, {which}",
+            "{shifted}, {direction}",
             shifted=shifted,
-            which=said("towards the end") if distance > 0 else said("towards the beginning"),
+            direction=said("towards the end") if distance > 0 else said("towards the beginning"),
         )
         yield _moved(evidence, words, lambda flat: (flat - start - distance) % size + start)
     shape = evidence.tensors.shape
@@ -335,24 +335,24 @@ def _order_words(origin: Flat, several_lines: str) -> str:
     changed = np.flatnonzero(origin != np.arange(origin.size))
     if changed.size == 2:  # noqa: PLR2004 - a pair
         return said(
-            "{several_lines} {changed} and {changed_after} have changed places",
-            several_lines=several_lines,
-            changed=changed[0],
-            changed_after=changed[1],
+            "{lines} {one} and {other} have changed places",
+            lines=several_lines,
+            one=changed[0],
+            other=changed[1],
         )
     distances = np.unique((np.arange(origin.size) - origin) % origin.size)
     if distances.size == 1:
         by = int(distances[0])
         return said(
-            "{several_lines} shifted by {by} (or by {by2}), round the end",
-            several_lines=several_lines,
+            "{lines} shifted by {by} (or by {other}), round the end",
+            lines=several_lines,
             by=by,
-            by2=by - origin.size,
+            other=by - origin.size,
         )
     return said(
-        "{several_lines} in another order: {size} are at the place of another",
-        several_lines=several_lines,
-        size=changed.size,
+        "{lines} in another order: {count} are at the place of another",
+        lines=several_lines,
+        count=changed.size,
     )
 
 

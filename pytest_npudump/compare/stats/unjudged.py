@@ -200,9 +200,9 @@ def describe_not_finite(table: StatsTable) -> str:
     if not found:
         return ""
     return said(
-        "{count} of {count2} tensors contain only NaN or infinities (first: {found}): check "
+        "{count} of {total} tensors contain only NaN or infinities (first: {first}): check "
         "the model and its inputs",
         count=len(found),
-        count2=len(table),
-        found=found[0],
+        total=len(table),
+        first=found[0],
     )

@@ -175,15 +175,13 @@ def _special(difference: TensorDifference) -> Reason:
     d = difference
     golden, actual = specials(d.nan_golden, d.inf_golden), specials(d.nan_actual, d.inf_actual)
     places = (
-        said(", {special_different} places differ", special_different=d.special_different)
-        if d.nan_golden or d.inf_golden
-        else ""
+        said(", {count} places differ", count=d.special_different) if d.nan_golden or d.inf_golden else ""
     )
     found = said(
-        "{actual}{places}, first at {first_special_different}",
-        actual=actual,
+        "{values}{places}, first at {index}",
+        values=actual,
         places=places,
-        first_special_different=list(d.first_special_different or ()),
+        index=list(d.first_special_different or ()),
     )
     return Reason(SPECIAL, golden, found, None, said("must be at the same places"))
 

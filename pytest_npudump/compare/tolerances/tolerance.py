@@ -84,13 +84,9 @@ class Rule:
         if self.against != GOLDEN:
             where.append(f"against={self.against}")
         where += [f"producer.{name}={glob}" for name, glob in self.producer]
-        reason = said(": {reason}", reason=self.reason) if self.reason else ""
+        reason = f": {self.reason}" if self.reason else ""
         text = " ".join([f"rtol={self.rtol:g} atol={self.atol:g}", *where])
-        return (
-            said("{text} ({source}{reason})", text=text, source=self.source, reason=reason)
-            if self.source or reason
-            else text
-        )
+        return f"{text} ({self.source}{reason})" if self.source or reason else text
 
     @property
     def names_dtype(self) -> bool:

@@ -37,7 +37,7 @@ from pytest_npudump.dump.files.formats import TLV_MAGIC
 from pytest_npudump.dump.files.mapping import alias, nameless
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats.tensor import file_stats, with_stats
-from pytest_npudump.errors import FormatError, joined, said
+from pytest_npudump.errors import FormatError, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -203,9 +203,7 @@ def _place(tensor: ContainerTensor, written: int, start: int, path: Path) -> Non
         if needed is not None and needed > size:
             note = f"size is {size} bytes, the shape needs {needed}"
     if note:
-        tensor.note = (
-            said("{tensor_note}; {note}", tensor_note=tensor.note, note=note) if tensor.note else note
-        )
+        tensor.note = f"{tensor.note}; {note}" if tensor.note else note
 
 
 def data_bytes(dtype: str, shape: tuple[int, ...] | None) -> int | None:

@@ -21,7 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 from pytest_npudump.dump.files.mapping import is_short_name
-from pytest_npudump.errors import DumpError, said
+from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -233,7 +233,7 @@ def offered() -> tuple[FileFormat, ...]:
         try:
             format_ = found.load()
         except Exception as error:
-            words = said("{kind}: {error}", kind=type(error).__name__, error=str(error))
+            words = f"{type(error).__name__}: {error}"
             raise DumpError(f"entry point {found.name} of {GROUP}: cannot be imported: {words}") from error
         if isinstance(format_, type) or not isinstance(format_, FileFormat):
             raise DumpError(f"entry point {found.name} of {GROUP}: expected an object with claims and read")
@@ -262,7 +262,7 @@ def _claims(format_: FileFormat, path: Path, start: bytes) -> bool:
     try:
         return bool(format_.claims(path, start))
     except Exception as error:
-        words = said("{kind}: {error}", kind=type(error).__name__, error=str(error))
+        words = f"{type(error).__name__}: {error}"
         raise DumpError(
             f"{path}: {type(format_).__name__}.claims() of another package fails: {words}"
         ) from error

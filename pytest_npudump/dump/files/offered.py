@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.dump.columns import IO_ORDER, Execution, TensorPart
 from pytest_npudump.dump.files.formats import format_of, start_of
 from pytest_npudump.dump.stats.tensor import file_stats, with_stats
-from pytest_npudump.errors import FormatError, said
+from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +60,7 @@ def _records(path: Path) -> Sequence[TensorRecord]:
     except (FormatError, OSError):
         raise
     except Exception as error:
-        words = said("{kind}: {error}", kind=type(error).__name__, error=str(error))
+        words = f"{type(error).__name__}: {error}"
         raise FormatError(
             path, f"{type(format_).__name__}.read() of another package fails: {words}"
         ) from error

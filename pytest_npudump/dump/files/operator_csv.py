@@ -49,7 +49,7 @@ from pytest_npudump.dump.files.stats_cells import (
 )
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.dump.textfile import read_small
-from pytest_npudump.errors import FormatError, said
+from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -201,14 +201,8 @@ def _rows(at: int, data: bytes, path: Path) -> list[TensorColumns]:
     """
     data = data[:-1] if data.endswith(b"\n\0") else data  # CANN hands its text to a callback with a NUL
     if not data.endswith(b"\n"):
-        reason = (
-            said("the last line has no line feed: the file was cut short")
-            if data
-            else said("the file is empty")
-        )
-        raise FormatError(
-            path, said("{reason}; collect the dump again", reason=reason), offset=data.rfind(b"\n") + 1
-        )
+        reason = "the last line has no line feed: the file was cut short" if data else "the file is empty"
+        raise FormatError(path, f"{reason}; collect the dump again", offset=data.rfind(b"\n") + 1)
     try:
         text = data.replace(b"\r\n", b"\n").decode("ascii")
     except UnicodeDecodeError as error:
@@ -360,10 +354,7 @@ def _columns(
     if not in_order and len(frozenset(tensors)) < length:
         raise ValueError  # a file has one twice
     if header.unread:
-        note = [
-            said("{text}; {unread}", text=text, unread=header.unread) if text else header.unread
-            for text in note
-        ]
+        note = [f"{text}; {header.unread}" if text else header.unread for text in note]
     formats = _each(lambda text: "" if text in NO_VALUE else sys.intern(text), cells[_FORMAT])
     return TensorColumns(
         files, directions, slots, dtype, shape, formats, size, note, digest, digits, tuple(stats)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.dtypes import ALL, dtype_name
 from pytest_npudump.dump.records import Stats
-from pytest_npudump.errors import said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,7 +82,7 @@ def unread(titles: Sequence[str]) -> str:
     unknown = ", ".join(title for title in titles if column(title) is None)
     ignored = ", ".join(title for title in titles if column(title) == IGNORED)
     return "; ".join(
-        said("{what} {not_read}: {listed}", what=what, not_read=NOT_READ, listed=listed)
+        f"{what} {NOT_READ}: {listed}"
         for what, listed in (("unknown columns", unknown), ("columns", ignored))
         if listed
     )

@@ -28,7 +28,7 @@ from pytest_npudump.dump.files.stats_cells import (
     unread,
 )
 from pytest_npudump.dump.textfile import read_small
-from pytest_npudump.errors import FormatError, said
+from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -82,14 +82,8 @@ def read_step_csv(path: Path, place: Place) -> list[Execution]:
     """
     data = read_small(path)
     if not data.endswith(b"\n"):
-        reason = (
-            said("the last line has no line feed: the file was cut short")
-            if data
-            else said("the file is empty")
-        )
-        raise FormatError(
-            path, said("{reason}; collect the dump again", reason=reason), offset=data.rfind(b"\n") + 1
-        )
+        reason = "the last line has no line feed: the file was cut short" if data else "the file is empty"
+        raise FormatError(path, f"{reason}; collect the dump again", offset=data.rfind(b"\n") + 1)
     lines = data.decode("utf-8", "surrogateescape").split("\n")[:-1]
     reader = csv.reader(lines, strict=True)
     rows: list[Execution] = []
@@ -156,7 +150,7 @@ def _row(cells: list[str], header: _Header, path: Path, place: Place) -> Executi
         why = "the producer gave no statistics for this tensor"
     elif stats is not None and header.by_host and doubtful(dtype):
         stats, why = repaired(stats, dtype)
-    note = said("{why}; {note}", why=why, note=header.note) if why and header.note else why or header.note
+    note = f"{why}; {header.note}" if why and header.note else why or header.note
     # Every row has a time of its own, which the memory of parse_count would only be filled with.
     stamp = int(time) if time.isdigit() and time.isascii() else parse_count(time)
     if not op_name or stamp is None:

@@ -53,7 +53,7 @@ from pytest_npudump.dump.stats.kernels import (
 from pytest_npudump.dump.stats.projections import array_projector, project, raw_projector
 from pytest_npudump.dump.stats.sums import Totals
 from pytest_npudump.dump.unguarded import replace
-from pytest_npudump.errors import FormatError, said
+from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -380,7 +380,7 @@ def with_stats(
     except DecodeError as error:
         problem = FormatError(
             path,
-            said("{io} {slot}: {error}", io=part.io, slot=part.slot, error=str(error)),
+            f"{part.io} {part.slot}: {error}",
             offset=part.payload.offset,
         )
         return part._replace(note=str(error)), [problem]

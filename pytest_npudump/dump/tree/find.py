@@ -24,7 +24,7 @@ from pytest_npudump.dump.names import (
     swapped,
 )
 from pytest_npudump.dump.tree.jobs import without_copies
-from pytest_npudump.errors import DumpError, FormatError, said
+from pytest_npudump.errors import DumpError, FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -181,14 +181,8 @@ def find_files(root: Path, *, tables: bool = False) -> Tree:
         DumpError: ``root`` is no directory that can be listed.
     """
     if not root.is_dir():
-        what = said("is a file, expected a dump's directory") if root.exists() else "does not exist"
-        raise DumpError(
-            said(
-                "{root} {what}: was the dump switched on, and is dump_path this directory?",
-                root=root,
-                what=what,
-            )
-        )
+        what = "is a file, expected a dump's directory" if root.exists() else "does not exist"
+        raise DumpError(f"{root} {what}: was the dump switched on, and is dump_path this directory?")
     tree = Tree()
     above = context(root.resolve().parts)
     for parts, names in _walk(root, tree):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.dump.files.formats import Job
 from pytest_npudump.dump.names import CONVERTED
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.errors import DumpError, said
+from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -177,25 +177,15 @@ def select_run(files: Sequence[DumpFile], root: Path, *, latest: bool) -> tuple[
     older, newer = (_directory(file, root) for file in files_alike)
     if not latest:
         raise DumpError(
-            said(
-                "two runs in one dump: {older} and {newer} hold the same operators. Give one of the "
-                "two directories, clear the dump path before each run, or ask for the latest run",
-                older=older,
-                newer=newer,
-            )
+            f"two runs in one dump: {older} and {newer} hold the same operators. Give one of the "
+            "two directories, clear the dump path before each run, or ask for the latest run"
         )
     first, second = (file.place.run for file in files_alike)
     later = {run for run in last if (last[run], run) > (last[first], first)}
     if first[:1] != second[:1]:  # directories beside the older one inside one time directory came with it
         later -= {run for run in later if run[:1] == first[:1]}
     kept = [file for file in files if file.place.run in later | {second}]
-    return kept, [
-        said(
-            "only the latest run was read, {newer}: {older} and everything before it was left out",
-            newer=newer,
-            older=older,
-        )
-    ]
+    return kept, [f"only the latest run was read, {newer}: {older} and everything before it was left out"]
 
 
 def _directory(file: DumpFile, root: Path) -> Path:

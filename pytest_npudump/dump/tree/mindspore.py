@@ -16,7 +16,7 @@ from pytest_npudump.dump.columns import COMPUTED_IN_FLOAT32, with_projections_of
 from pytest_npudump.dump.names import Place, read_place
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.textfile import read_small
-from pytest_npudump.errors import DumpError, FormatError, joined, said
+from pytest_npudump.errors import DumpError, FormatError, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -103,9 +103,7 @@ def one_run(
                 f"{directory} holds {runs} runs, and where the last one begins cannot be told: its first "
                 f"operator {first[1]} was dumped {times[first]} times. Clear the dump path and run again"
             )
-        notes.append(
-            said("only the latest of {runs} runs was read in {directory}", runs=runs, directory=directory)
-        )
+        notes.append(f"only the latest of {runs} runs was read in {directory}")
         kept += found[starts[-1] :]
     return kept, notes
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.stats.tensor import tensor_stats
-from pytest_npudump.errors import RequestError, said
+from pytest_npudump.errors import RequestError
 from pytest_npudump.golden.origin import installed
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class Readme:
         yield ""
         yield from self.arguments
         yield "## Files\n"
-        yield from (said("* {name}: {what}", name=name, what=what) for name, what in self.files.items())
+        yield from (f"* {name}: {what}" for name, what in self.files.items())
         yield "\n## Versions\n\n| | | |\n|---|---|---|"
         here = {**installed("pytest-npudump"), "Python": platform.python_version()}
         here |= dict(pair for package in self.packages for pair in installed(package).items())

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.errors import said
 from pytest_npudump.plugin.terminal.reporter import reports_here
 
 if TYPE_CHECKING:
@@ -63,7 +62,5 @@ def _lines(config: pytest.Config, settings: Settings) -> list[str]:
     if not done.returncode:
         return []
     told = (done.stdout if done.returncode == 1 else done.stderr or done.stdout).splitlines()
-    heading = (
-        said("goldens are stale") if done.returncode == 1 else said("whether goldens are stale is not known")
-    )
+    heading = "goldens are stale" if done.returncode == 1 else "whether goldens are stale is not known"
     return [f"--npudump-fail-on=stale: {heading}:", *(f"  {line}" for line in told)]

@@ -31,14 +31,14 @@ _STATISTICS = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf", "L2no
 def _names(value: object) -> tuple[str, ...]:
     items = (value,) if isinstance(value, str) else value
     if not isinstance(items, Sequence) or not all(isinstance(i, str) and i for i in items) or not items:
-        raise ValueError(said("a name or glob, or a non-empty list of them"))
+        raise ValueError("a name or glob, or a non-empty list of them")
     return tuple(items)
 
 
 def _one_of(*allowed: str) -> Callable[[object], str]:
     def check(value: object) -> str:
         if not isinstance(value, str) or value not in allowed:
-            raise ValueError(said("one of {allowed}", allowed=", ".join(map(repr, allowed))))
+            raise ValueError(f"one of {', '.join(map(repr, allowed))}")
         return value
 
     return check
@@ -46,15 +46,15 @@ def _one_of(*allowed: str) -> Callable[[object], str]:
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError(said("a non-empty string"))
+        raise ValueError("a non-empty string")
     return value
 
 
 def _statistics(value: object) -> tuple[str, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str) or not value:
-        raise ValueError(said("a non-empty list of {statistics}", statistics=", ".join(_STATISTICS)))
+        raise ValueError(f"a non-empty list of {', '.join(_STATISTICS)}")
     if any(item not in _STATISTICS for item in value):
-        raise ValueError(said("a list of {statistics}", statistics=", ".join(_STATISTICS)))
+        raise ValueError(f"a list of {', '.join(_STATISTICS)}")
     return tuple(value)
 
 
@@ -63,10 +63,10 @@ def _mappings(*keys: str) -> Callable[[object], tuple[Mapping[str, Any], ...]]:
 
     def check(value: object) -> tuple[Mapping[str, Any], ...]:
         if not isinstance(value, Sequence) or isinstance(value, str) or not value:
-            raise ValueError(said("a non-empty list of dicts with keys {shape}", shape=shape))
+            raise ValueError(f"a non-empty list of dicts with keys {shape}")
         for item in value:
             if not isinstance(item, Mapping) or not set(item) <= set(keys):
-                raise ValueError(said("dicts with keys {shape} only", shape=shape))
+                raise ValueError(f"dicts with keys {shape} only")
         return tuple(MappingProxyType(dict(item)) for item in value)
 
     return check
@@ -78,37 +78,35 @@ def _tolerance(value: object) -> float:
     except OverflowError:
         number = math.inf
     if not 0 <= number < math.inf:
-        raise ValueError(said("a finite number, 0 or greater"))
+        raise ValueError("a finite number, 0 or greater")
     return number
 
 
 def _rules(value: object) -> tuple[Mapping[str, Any], ...]:
     if not isinstance(value, Sequence) or isinstance(value, str) or not value:
-        raise ValueError(
-            said("a non-empty list of rules such as {{'layer': 'conv*', 'rtol': 1e-2, 'atol': 0}}")
-        )
+        raise ValueError("a non-empty list of rules such as {'layer': 'conv*', 'rtol': 1e-2, 'atol': 0}")
     if not all(isinstance(item, Mapping) for item in value):
-        raise ValueError(said("dicts such as {{'layer': 'conv*', 'rtol': 1e-2, 'atol': 0, 'reason': '...'}}"))
+        raise ValueError("dicts such as {'layer': 'conv*', 'rtol': 1e-2, 'atol': 0, 'reason': '...'}")
     return tuple(MappingProxyType(dict(item)) for item in value)
 
 
 def _switch(value: object) -> bool:
     if not isinstance(value, bool):
-        raise ValueError(said("True or False"))  # noqa: TRY004 - one exception type carries what is allowed
+        raise ValueError("True or False")  # noqa: TRY004 - one exception type carries what is allowed
     return value
 
 
 def _seconds(value: object) -> float:
     number = _tolerance(value)
     if number == 0:
-        raise ValueError(said("a number of seconds greater than 0"))
+        raise ValueError("a number of seconds greater than 0")
     return number
 
 
 def _number_of(what: str) -> Callable[[object], int]:
     def check(value: object) -> int:
         if type(value) is not int or value < 1:
-            raise ValueError(said("a number of {what}, 1 or more", what=what))
+            raise ValueError(f"a number of {what}, 1 or more")
         return value
 
     return check
@@ -116,9 +114,7 @@ def _number_of(what: str) -> Callable[[object], int]:
 
 def _keys(value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping) or not value or not all(isinstance(key, str) for key in value):
-        raise ValueError(
-            said("a dict of keys of data_dump.json such as {{'sample_mode': 1, 'sample_num': 100}}")
-        )
+        raise ValueError("a dict of keys of data_dump.json such as {'sample_mode': 1, 'sample_num': 100}")
     return MappingProxyType(dict(value))
 
 
@@ -165,9 +161,7 @@ _SET_BY_US: Mapping[str, str] = MappingProxyType(
         "dump_list": "use layers, model_name, opname_range and the blacklists",
         "dump_op_switch": "use scene='op'",
         "dump_debug": "use scene='overflow'",
-        "transport": said(
-            "leave it out; where it was 'callback', dump_data='tensor' computes the same statistics"
-        ),
+        "transport": "leave it out; where it was 'callback', dump_data='tensor' computes the same statistics",
     }
 )
 
@@ -205,7 +199,7 @@ def parse_marker(args: Sequence[object], kwargs: Mapping[str, object], base: Dum
 def _check(name: str, value: object) -> Any:
     if name in _SET_BY_US:
         raise ValueError(
-            said("{name}: not an argument of the marker: {set_by_us}", name=name, set_by_us=_SET_BY_US[name])
+            said("{name}: not an argument of the marker: {why}", name=name, why=_SET_BY_US[name])
         )
     if name not in CHECKS:
         allowed = ", ".join(CHECKS)
@@ -228,17 +222,14 @@ def check_combination(request: DumpRequest) -> None:
     """
     problems = []
     if request.dump_stats and request.dump_data == "tensor":
-        problems.append(said("dump_stats: only with dump_data='stats' (CANN refuses it otherwise, EP0005)"))
+        problems.append("dump_stats: only with dump_data='stats' (CANN refuses it otherwise, EP0005)")
     level_op = [n for n in ("optype_blacklist", "opname_blacklist", "opname_range") if getattr(request, n)]
     if level_op and request.dump_level != "op":
         problems.append(
-            said(
-                "{level_op}: only with dump_level='op' (CANN refuses it otherwise, EP0005)",
-                level_op=", ".join(level_op),
-            )
+            f"{', '.join(level_op)}: only with dump_level='op' (CANN refuses it otherwise, EP0005)"
         )
     if request.opname_range and not request.model_name:
-        problems.append(said("opname_range: needs model_name (CANN refuses it otherwise, EP0001)"))
+        problems.append("opname_range: needs model_name (CANN refuses it otherwise, EP0001)")
     problems += [*_scene_problems(request), *_run_problems(request)]
     if problems:
         raise RequestError(joined("; ", problems))
@@ -280,20 +271,14 @@ def _run_problems(request: DumpRequest) -> list[str]:
     """Return what is wrong with how the test is to be run, and with what it is to be compared with."""
     problems = []
     if request.isolation == "none" and request.timeout is not None:
-        problems.append(said("timeout: only with isolation='process', whose child process it ends"))
+        problems.append("timeout: only with isolation='process', whose child process it ends")
     if request.isolation == "none" and request.dump_scene == "aic_err_detail_dump":
-        problems.append(said("isolation: aic_err_detail_dump may end the process, which has to be a child's"))
+        problems.append("isolation: aic_err_detail_dump may end the process, which has to be a child's")
     if request.reference_map and not request.reference:
-        problems.append(said("reference_map: needs reference, the ONNX model whose names it maps"))
+        problems.append("reference_map: needs reference, the ONNX model whose names it maps")
     if request.graph and PurePath(request.graph).suffix not in GRAPH_SUFFIXES:
         expected = ", ".join(GRAPH_SUFFIXES)
-        problems.append(
-            said(
-                "graph: {graph!r} is no graph by its name, expected one of {expected}",
-                graph=request.graph,
-                expected=expected,
-            )
-        )
+        problems.append(f"graph: {request.graph!r} is no graph by its name, expected one of {expected}")
     return problems
 
 
@@ -364,9 +349,9 @@ def _check_config(request: DumpRequest, runtime: str) -> None:
 def _check_files(request: DumpRequest, item: pytest.Item) -> None:
     """Refuse files that are not there, before the device works for a comparison that cannot be made."""
     files = (
-        ("reference", request.reference, said("an ONNX model")),
-        ("reference_map", request.reference_map, said("a YAML file")),
-        ("graph", request.graph, said("a file of the model's graph")),
+        ("reference", request.reference, "an ONNX model"),
+        ("reference_map", request.reference_map, "a YAML file"),
+        ("graph", request.graph, "a file of the model's graph"),
     )
     for argument, name, kind in files:
         path = item.path.parent / name if name else None

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from pytest_npudump.errors import said
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -86,14 +84,12 @@ def late_marker(item: pytest.Item) -> str:
         return ""
     if _are_the_same(tuple(item.iter_markers(MARKER)), counted):
         return ""
-    what = said("changed on this test") if counted else said("added to this test")
-    return said(
-        "the marker {marker} was {what} while tests were running (by a fixture, a hook or "
+    what = "changed on this test" if counted else "added to this test"
+    return (
+        f"the marker {MARKER} was {what} while tests were running (by a fixture, a hook or "
         "the test itself), too late to have any effect: the dump begins before a test's "
         "fixtures. Nothing was compared and nothing recorded; decorate the test, or add the "
-        "marker in pytest_collection_modifyitems of a conftest.py",
-        marker=MARKER,
-        what=what,
+        "marker in pytest_collection_modifyitems of a conftest.py"
     )
 
 

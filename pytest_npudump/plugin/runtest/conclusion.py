@@ -166,7 +166,7 @@ INTERRUPTIONS = (KeyboardInterrupt, pytest.exit.Exception)
 def how_it_stopped(stop: BaseException) -> str:
     """Return why a second run has come to nothing, where the session ends in it."""
     if isinstance(stop, pytest.exit.Exception):
-        return said("ended by pytest.exit: {first_line}", first_line=first_line(str(stop.msg)))
+        return said("ended by pytest.exit: {reason}", reason=first_line(str(stop.msg)))
     return said("ended by {stop}", stop=str(stop) or "Ctrl-C")
 
 
@@ -229,7 +229,7 @@ def body_failed(
         test.stop()
     except NpudumpError as unended:
         item.add_report_section(
-            "call", "npudump", inert(said("the dump could not be ended: {unended}", unended=str(unended)))
+            "call", "npudump", inert(said("the dump could not be ended: {error}", error=str(unended)))
         )
     if test.judged is None:
         text = inert(_after_failed_body(item, test))
@@ -271,7 +271,7 @@ def _after_failed_body(item: pytest.Item, test: CaseSession) -> str:
         known = filter(None, (what_ran(activity), *activity.evidence.notes, full_words(case.directory)))
         return joined("\n", (said("the test's body did not pass: its dump was not compared"), *known))
     if not test.judge_failed_body():
-        return said("the test's body did not pass, and {not_found}", not_found=not_found)
+        return said("the test's body did not pass, and {problem}", problem=not_found)
     return _recorded_failure(item, test)
 
 

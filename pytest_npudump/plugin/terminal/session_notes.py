@@ -138,7 +138,7 @@ def _indented(tests: Iterable[str]) -> list[str]:
 
 
 def _text(note: Note) -> str:
-    return said("{value}: {text}", value=_("new note") if note.new else _("note"), text=note.text)
+    return said("{word}: {text}", word=_("new note") if note.new else _("note"), text=note.text)
 
 
 def note_lines(notes: Sequence[Note], files: ReportFiles, *, verbose: bool) -> list[str]:

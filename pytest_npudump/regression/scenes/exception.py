@@ -58,7 +58,7 @@ def judge(case: Case, attempt: Attempt) -> Result:
     return Result(
         status.ERROR,
         None,
-        problems=(said("no operator failed, and {why_unshown}", why_unshown=why_unshown(case, attempt)),),
+        problems=(said("no operator failed, and {why}", why=why_unshown(case, attempt)),),
     )
 
 
@@ -116,11 +116,7 @@ def _read(found: Found) -> tuple[list[FailedOperator], list[str]]:
         try:
             one = with_content(one, tensors=first)
         except (DumpError, OSError) as error:
-            reason = (
-                error
-                if isinstance(error, FormatError)
-                else said("{path}: {error}", path=file.path, error=str(error))
-            )
+            reason = error if isinstance(error, FormatError) else f"{file.path}: {error}"
             problems.append(f"unreadable exception dump: {reason}")
         beside = tuple(path for path in found.others if path.parent == file.path.parent)
         failed.append(replace(one, attached=beside))

@@ -132,15 +132,13 @@ def _read(case: Case, attempt: Attempt) -> tuple[Dump, Tree]:
     if activity.evidence.blind:
         raise DumpError(
             said(
-                "no overflow is recorded, and none could be: {blind}",
-                blind=joined("; ", activity.evidence.blind),
+                "no overflow is recorded, and none could be: {why}",
+                why=joined("; ", activity.evidence.blind),
             )
         )
     if ran_under_dump(activity):
         return Dump(attempt.directory, ()), tree
-    raise DumpError(
-        said("no overflow is recorded, and {why_unshown}", why_unshown=why_unshown(case, attempt))
-    )
+    raise DumpError(said("no overflow is recorded, and {why}", why=why_unshown(case, attempt)))
 
 
 def _with_models(dump: Dump, tree: Tree, activity: Activity) -> Dump:
@@ -327,10 +325,7 @@ def _records(path: Path) -> Iterator[tuple[OverflowUnit, ...]]:
 def _overflow(unit: OverflowUnit, path: Path, operators: Mapping[Path, Sequence[TensorRecord]]) -> Overflow:
     """Return what a record tells; of which operator is not guessed where several may be meant."""
     task, stream = unit.fields["task_id"], unit.fields["stream_id"]
-    kinds = tuple(
-        text if text.startswith(unit.name) else said("{unit}: {text}", unit=unit.name, text=text)
-        for text in unit.describe()
-    )
+    kinds = tuple(text if text.startswith(unit.name) else f"{unit.name}: {text}" for text in unit.describe())
     if len(operators) != 1:
         return Overflow("", "", kinds, task, stream, path)
     (operator,) = operators.values()

@@ -21,7 +21,7 @@ from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.filebytes import raw_bytes
 from pytest_npudump.dump.names import split_watcher
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.errors import DumpError, said
+from pytest_npudump.errors import DumpError
 from pytest_npudump.language.text import first_of
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.result import Result
@@ -284,7 +284,7 @@ def compare_snapshots(before: TensorRecord, after: TensorRecord) -> Change:
 
 def _payload(record: TensorRecord) -> Payload:
     if record.payload is None:
-        why = said(" ({note})", note=record.note) if record.note else ""
+        why = f" ({record.note})" if record.note else ""
         raise DumpError(f"{record.path}: the snapshot {record.key} has no data{why}")
     return record.payload
 

@@ -197,8 +197,8 @@ def _plan(
     if unresolved:
         notes.append(
             said(
-                "{unresolved}: the second run dumped every layer and kept those it needs",
-                unresolved=_unresolved(unresolved),
+                "{names}: the second run dumped every layer and kept those it needs",
+                names=_unresolved(unresolved),
             )
         )
         raw = ()

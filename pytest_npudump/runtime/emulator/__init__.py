@@ -9,7 +9,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING
 
-from pytest_npudump.errors import MissingExtraError, RuntimeUnavailableError, said
+from pytest_npudump.errors import MissingExtraError, RuntimeUnavailableError
 from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 NPU = False
-REMEDY = said("pip install 'pytest-npudump[emulator]', to run tests without an NPU")
+REMEDY = "pip install 'pytest-npudump[emulator]', to run tests without an NPU"
 
 
 def find(option: str) -> str:

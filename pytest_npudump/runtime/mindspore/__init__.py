@@ -7,7 +7,7 @@ import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.errors import MissingExtraError, RuntimeUnavailableError, said
+from pytest_npudump.errors import MissingExtraError, RuntimeUnavailableError
 from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 NPU = False
-REMEDY = said("pip install 'pytest-npudump[mindspore]', if the tests use it")
+REMEDY = "pip install 'pytest-npudump[mindspore]', if the tests use it"
 
 
 def find(option: str) -> str:
@@ -36,13 +36,7 @@ def require(option: str) -> None:
     """Import MindSpore and ask it for its device."""
     target = _imported(option).get_context("device_target")
     if target != "Ascend":
-        raise RuntimeUnavailableError(
-            said(
-                "{option}: MindSpore finds no Ascend device and runs on {target}",
-                option=option,
-                target=target,
-            )
-        )
+        raise RuntimeUnavailableError(f"{option}: MindSpore finds no Ascend device and runs on {target}")
 
 
 def probe() -> Probe:
@@ -54,11 +48,7 @@ def probe() -> Probe:
     option = "--npudump-runtime=mindspore"
     find(option)
     facts = load(option, 0).producer()
-    why = said(
-        "MindSpore {mindspore} runs on {device_target}",
-        mindspore=facts["mindspore"],
-        device_target=facts["device_target"],
-    )
+    why = f"MindSpore {facts['mindspore']} runs on {facts['device_target']}"
     return Probe(works=True, why=why, soc=facts.get("soc", ""))
 
 
@@ -78,6 +68,4 @@ def _imported(option: str) -> Any:
         return importlib.import_module("mindspore")
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
         words = " ".join(str(error).split())
-        raise RuntimeUnavailableError(
-            said("{option}: mindspore cannot be imported: {words}", option=option, words=words)
-        ) from error
+        raise RuntimeUnavailableError(f"{option}: mindspore cannot be imported: {words}") from error

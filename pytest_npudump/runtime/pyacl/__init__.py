@@ -9,7 +9,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.errors import RuntimeUnavailableError, said
+from pytest_npudump.errors import RuntimeUnavailableError
 from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _PROBED: set[str] = set()
 
 
 NPU = True
-REMEDY = said("source set_env.sh of CANN on a machine with an NPU; until then use the emulator")
+REMEDY = "source set_env.sh of CANN on a machine with an NPU; until then use the emulator"
 
 
 def find(option: str) -> str:
@@ -29,11 +29,7 @@ def find(option: str) -> str:
     acl, why = probe_acl()
     if acl is None:
         raise RuntimeUnavailableError(
-            said(
-                "{option}: {why}; on a machine without an NPU use --npudump-runtime=emulator",
-                option=option,
-                why=why,
-            )
+            f"{option}: {why}; on a machine without an NPU use --npudump-runtime=emulator"
         )
     return why
 
@@ -50,7 +46,7 @@ def require(option: str) -> None:
     """Ask pyACL for its devices."""
     acl, why = probe_acl()
     if acl is None:
-        raise RuntimeUnavailableError(said("{option}: {why}", option=option, why=why))
+        raise RuntimeUnavailableError(f"{option}: {why}")
 
 
 def probe() -> Probe:
@@ -82,19 +78,15 @@ def probe_acl() -> tuple[Any | None, str]:
     try:
         acl = importlib.import_module("acl")
     except ModuleNotFoundError:
-        return None, said("no module 'acl' (CANN's pyACL) can be imported; is set_env.sh of CANN sourced?")
+        return None, "no module 'acl' (CANN's pyACL) can be imported; is set_env.sh of CANN sourced?"
     except ImportError as error:
-        return None, said("the module 'acl' (CANN's pyACL) cannot be imported: {error}", error=str(error))
+        return None, f"the module 'acl' (CANN's pyACL) cannot be imported: {error}"
     if acl.__name__ == _EMULATOR:
-        return None, said("the module 'acl' of this process is the emulator")
+        return None, "the module 'acl' of this process is the emulator"
     if not hasattr(getattr(acl, "rt", None), "get_device_count"):
         place = getattr(acl, "__file__", None) or list(getattr(acl, "__path__", ()))
-        return None, said("the module 'acl' that Python finds is not CANN's pyACL but {place}", place=place)
+        return None, f"the module 'acl' that Python finds is not CANN's pyACL but {place}"
     count, code = acl.rt.get_device_count()
     if code != 0 or count < 1:
-        return None, said(
-            "pyACL is installed but no device answers (get_device_count returned {count}, {code})",
-            count=count,
-            code=code,
-        )
-    return acl, said("{count} devices answer", count=count)
+        return None, f"pyACL is installed but no device answers (get_device_count returned {count}, {code})"
+    return acl, f"{count} devices answer"

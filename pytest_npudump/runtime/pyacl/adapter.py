@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.acl_keys import SCENE_TYPES
 from pytest_npudump.config.cann import rules_version
-from pytest_npudump.errors import said
 from pytest_npudump.runtime.acl import (
     DUMP_NOT_RUN,
     ENDED_BY_TEST,
@@ -264,7 +263,7 @@ class DumpSwitch:
         self._answered = resumed and self._answered
         code = self.acl.mdl.init_dump()
         if code == REPEAT_INITIALIZE:
-            detail = said("a dump is on already: end it with acl.mdl.finalize_dump() before the marked test")
+            detail = "a dump is on already: end it with acl.mdl.finalize_dump() before the marked test"
             raise AclError("acl.mdl.init_dump()", code, detail)
         if code != UNINITIALIZE:
             check(self.acl, "acl.mdl.init_dump()", code)

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.errors import RuntimeUnavailableError
-from pytest_npudump.language.translation import mark
 from pytest_npudump.runtime.acl import REPEAT_INITIALIZE, SUCCESS, AclError
 from pytest_npudump.runtime.perturbed_inputs import PerturbedCalls, Unreached
 from pytest_npudump.runtime.pyacl.model import numpy_dtype, read, upload
@@ -203,7 +202,7 @@ class ObservedCalls:
 
 
 _CALL = "set_model_dir"
-_ELSEWHERE = mark(
+_ELSEWHERE = (
     "acl.op.set_model_dir({path!r}) returned 100002: CANN takes it once a process, and this one has loaded "
     'models by then that are not known to be the same: give the test isolation="process"'
 )

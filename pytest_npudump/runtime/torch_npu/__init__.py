@@ -10,7 +10,7 @@ import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.errors import RuntimeUnavailableError, said
+from pytest_npudump.errors import RuntimeUnavailableError
 from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 NPU = True
-REMEDY = said("install it with CANN on a machine with an NPU, if the tests use it")
+REMEDY = "install it with CANN on a machine with an NPU, if the tests use it"
 
 
 def find(option: str) -> str:
     """Look for the module."""
     if "torch_npu" not in sys.modules and find_spec("torch_npu") is None:
-        raise RuntimeUnavailableError(said("{option}: no module 'torch_npu' can be imported", option=option))
+        raise RuntimeUnavailableError(f"{option}: no module 'torch_npu' can be imported")
     return ""
 
 
@@ -48,7 +48,7 @@ def probe() -> Probe:
     """
     option = "--npudump-runtime=torch_npu"
     find(option)
-    return Probe(works=True, why=said("a device answers"), soc=load(option, 0).producer().get("soc", ""))
+    return Probe(works=True, why="a device answers", soc=load(option, 0).producer().get("soc", ""))
 
 
 def needs_process(scene: str) -> bool:
@@ -75,14 +75,8 @@ def _imported(option: str) -> Any:
     except (ImportError, OSError, RuntimeError) as error:
         words = " ".join(str(error).split())
         raise RuntimeUnavailableError(
-            said(
-                "{option}: torch_npu cannot be imported: {words}; is set_env.sh of CANN sourced?",
-                option=option,
-                words=words,
-            )
+            f"{option}: torch_npu cannot be imported: {words}; is set_env.sh of CANN sourced?"
         ) from error
     if not _has_device(torch_npu):
-        raise RuntimeUnavailableError(
-            said("{option}: torch_npu is installed but finds no NPU", option=option)
-        )
+        raise RuntimeUnavailableError(f"{option}: torch_npu is installed but finds no NPU")
     return torch_npu

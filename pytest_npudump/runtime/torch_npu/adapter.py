@@ -157,7 +157,7 @@ class TorchNpuRuntime(VariedRuntime, AclJson):
         """
         verdict = check_file(config, "acl", version=rules_version())
         if not verdict.accepted:
-            raise ConfigError(said("{config}: {message}", config=config, message=verdict.message))
+            raise ConfigError(f"{config}: {verdict.message}")
         self._dump_type = verdict.dump_type
         if self._dump_type == _OVERFLOW:
             refuse_operator_overflow(rules_version())
@@ -209,7 +209,7 @@ class TorchNpuRuntime(VariedRuntime, AclJson):
         operators.stop()
         evidence = self.activity.evidence
         if operators.first:
-            evidence.shown.append(said("{first} ran on the NPU", first=operators.first))
+            evidence.shown.append(said("{names} ran on the NPU", names=operators.first))
         if not leaves_graphs_alone():
             evidence.notes.append(_EAGER)
 
@@ -259,7 +259,7 @@ class TorchNpuRuntime(VariedRuntime, AclJson):
             in_inf_nan_mode = self.torch_npu.npu.utils.is_support_inf_nan()
         except (AttributeError, RuntimeError) as error:
             words = " ".join(str(error).split())
-            evidence.notes.append(said("{mode_unknown}: {words}", mode_unknown=MODE_UNKNOWN, words=words))
+            evidence.notes.append(f"{MODE_UNKNOWN}: {words}")
             return
         if in_inf_nan_mode and _INF_NAN not in evidence.blind:
             evidence.blind.append(_INF_NAN)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.errors import NpudumpError, said
+from pytest_npudump.errors import NpudumpError
 from pytest_npudump.report.ci import Judged, code_quality, error_commands, markdown_summary
 from pytest_npudump.storage.atomic import locked, replace_file, write_whole
 
@@ -111,7 +111,7 @@ def _tried(name: str, write: Any) -> list[str]:
     try:
         write()
     except (OSError, NpudumpError) as error:
-        return [said("the summary {name} cannot be written: {error}", name=name, error=str(error))]
+        return [f"the summary {name} cannot be written: {error}"]
     return []
 
 

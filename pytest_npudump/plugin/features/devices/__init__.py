@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.errors import RequestError, said
+from pytest_npudump.errors import RequestError
 from pytest_npudump.settings import Option
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def at_start(config: pytest.Config, settings: Settings) -> DeviceTurns | HeldByP
     if not given:
         return None
     if settings.device is not None:
-        raise RequestError(said("--npudump-device and --npudump-devices exclude each other: leave one out"))
+        raise RequestError("--npudump-device and --npudump-devices exclude each other: leave one out")
     from pytest_npudump.plugin.features.devices.turns import device_turns  # noqa: PLC0415 - only where asked for
 
     return device_turns(config, settings, given)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.errors import DeviceError, NpudumpError, joined, said
+from pytest_npudump.errors import DeviceError, NpudumpError
 from pytest_npudump.language.text import inert
 from pytest_npudump.plugin.features.devices.pool import DevicePool, lock_folder
 from pytest_npudump.plugin.runtest.item_case import only_setup
@@ -46,10 +46,10 @@ def device_turns(config: pytest.Config, settings: Settings, given: str) -> Devic
     if config.pluginmanager.has_plugin(CHILD):
         return HeldByParent(tuple(map(int, given.split(","))))
     if (rank := current_rank()) is not None:
-        words = said("this is {rank}, which has the device of its LOCAL_RANK", rank=rank)
+        words = f"this is {rank}, which has the device of its LOCAL_RANK"
         if given != "auto":
-            raise DeviceError(said("--npudump-devices: {words}: leave the option out", words=words))
-        return DeviceTurns(config, settings, Inventory({}, said("{words}: nothing is locked", words=words)))
+            raise DeviceError(f"--npudump-devices: {words}: leave the option out")
+        return DeviceTurns(config, settings, Inventory({}, f"{words}: nothing is locked"))
     told: Any = getattr(config, "workerinput", {}).get(_KEY)
     return DeviceTurns(config, settings, take_inventory(given) if told is None else Inventory(dict(told)))
 
@@ -95,7 +95,7 @@ class DeviceTurns:
         try:
             return self._own()
         except NpudumpError as error:
-            pytest.fail(said("npudump: {error}", error=str(error)), pytrace=False)
+            pytest.fail(f"npudump: {error}", pytrace=False)
 
     def _own(self) -> int:
         if self._pool is None:
@@ -110,8 +110,8 @@ class DeviceTurns:
     def pytest_report_header(self) -> str:
         """Say which devices there are."""
         ids = ", ".join(map(str, self._inventory.devices))
-        words = [said("devices {ids}, each locked while a test uses it", ids=ids)] if ids else []
-        return said("npudump: {words}", words=joined("; ", filter(None, [*words, self._inventory.note])))
+        words = [f"devices {ids}, each locked while a test uses it"] if ids else []
+        return f"npudump: {'; '.join(filter(None, [*words, self._inventory.note]))}"
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -170,25 +170,19 @@ class DeviceTurns:
             ids = ", ".join(map(str, sorted({told["own"] for told in used})))
             processes = "process" if len(used) == 1 else "processes"
             terminalreporter.write_line(
-                said(
-                    "npudump: {count} {processes} waited {waited:.0f} s in all for devices ({ids})",
-                    count=len(used),
-                    processes=processes,
-                    waited=waited,
-                    ids=ids,
-                )
+                f"npudump: {len(used)} {processes} waited {waited:.0f} s in all for devices ({ids})"
             )
 
     def _say(self, words: str) -> None:
         reporter: Any = self._config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None and not hasattr(self._config, "workerinput"):
             reporter.ensure_newline()
-            reporter.write_line(said("npudump: {words}", words=words))
+            reporter.write_line(f"npudump: {words}")
             return
         capture: Any = self._config.pluginmanager.get_plugin("capturemanager")
         with capture.global_and_fixture_disabled():
             name = os.environ.get("PYTEST_XDIST_WORKER", "")
-            print(said("npudump: {name}: {words}", name=name, words=words), file=sys.stderr, flush=True)  # noqa: T201 - seen at once
+            print(f"npudump: {name}: {words}", file=sys.stderr, flush=True)  # noqa: T201 - seen at once
 
 
 def _number(config: pytest.Config) -> int:

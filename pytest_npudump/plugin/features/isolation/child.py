@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.errors import said
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.features.isolation.task import indices_of
 from pytest_npudump.plugin.marker.identity import Identity
@@ -76,7 +75,7 @@ class Child:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Pass on why nothing can be collected."""
         if report.failed:
-            self._post(said("collection failed"), report.longreprtext)
+            self._post("collection failed", report.longreprtext)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
@@ -114,7 +113,7 @@ class Child:
         if self.task.other_memory and isinstance(runtime, RearrangingRuntime):
             rearranged = runtime.rearrange_memory()
         if self.task.run == 0 and not rearranged:
-            pytest.skip(said("npudump: only on a CPU are outputs looked for that nothing writes"))
+            pytest.skip("npudump: only on a CPU are outputs looked for that nothing writes")
         test = CaseSession(replace(case, isolated=True, probing=self.task.run == 0, progress=None))
         if self.task.run > 1:
             test.resume(load_bytes(self.task.judged.read_bytes()))

@@ -308,16 +308,15 @@ def _output(
 def _words(end: str, heard: Mapping[str, Any]) -> str:
     """Return how the process ended, and at which point."""
     if "collection failed" in heard:
-        lines = [line for line in heard[said("collection failed")].splitlines() if line.strip()]
-        return said("could not collect the test: {lines}", lines=(lines or ["no reason given"])[-1])
+        lines = [line for line in heard["collection failed"].splitlines() if line.strip()]
+        return f"could not collect the test: {(lines or ['no reason given'])[-1]}"
     if heard.get("collected", (1, 0))[0] == 0:
-        return said(
-            "collected {collected_after} tests of its file, and not this one: the ids of its "
-            "parameters must be the same in every process",
-            collected_after=heard["collected"][1],
+        return (
+            f"collected {heard['collected'][1]} tests of its file, and not this one: the ids of its "
+            "parameters must be the same in every process"
         )
     if "unmarked" in heard:
-        return said(
+        return (
             "found no marker npu_dump on the test: a child process collects its file alone, and "
             "a hook that marks tests must mark this one there too; decorate the test, or have "
             "the hook look at nothing but the test"
