@@ -28,7 +28,7 @@ from pytest_npudump.doctor.machine import ABSENT, OK, PROBLEM, WARNING, Finding,
 from pytest_npudump.doctor.pytest_config import loading
 from pytest_npudump.errors import ConfigError, said
 from pytest_npudump.language.translation import mark
-from pytest_npudump.plugin.features.devices.inventory import parse_npu_smi
+from pytest_npudump.runtime.inventory import parse_npu_smi
 from pytest_npudump.runtime.registry import OURS, Examined, provider_of
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RuntimeUnavailableError, said
 from pytest_npudump.language.translation import mark
-from pytest_npudump.plugin.features.devices.inventory import run_npu_smi
+from pytest_npudump.runtime.inventory import run_npu_smi
 from pytest_npudump.runtime.registry import Examined, Probe, offered, provider_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.errors import NpudumpError, joined, said
-from pytest_npudump.plugin.features import EARLY, FEATURES, LATE, HookPoints, name_of, register_features
+from pytest_npudump.plugin.features import FEATURES, HookPoints, name_of, register_features
 from pytest_npudump.plugin.marker.marks import MARKER, is_marked, late_marker, marker_line, take_marks
 from pytest_npudump.plugin.options import add_options, settings_of, usage_error
 from pytest_npudump.plugin.terminal.reporter import Reporter, reports_here
@@ -71,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if reports_here(config):
             reporter = Reporter(config, settings, lambda: _bring_in_features(config))
             config.pluginmanager.register(reporter, _REPORTER)
-        register_features(config, settings, EARLY)
+        register_features(config, settings, early=True)
     except NpudumpError as error:
         raise usage_error(config, said("npudump: {error}", error=str(error))) from None
     if settings.approves and not settings.allow_update_in_ci and (variable := ci_variable()):
@@ -278,7 +278,7 @@ def _bring_in_features(config: pytest.Config) -> None:
     if _WITH_TESTS not in config.stash:
         config.stash[_WITH_TESTS] = True
         try:
-            register_features(config, config.stash[SETTINGS], LATE)
+            register_features(config, config.stash[SETTINGS], early=False)
         except NpudumpError as error:
             raise usage_error(config, said("npudump: {error}", error=str(error))) from None
 

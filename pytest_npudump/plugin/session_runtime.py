@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_npudump.settings import Settings
 
 
-DEVICES = pytest.StashKey[tuple[int, ...]]()
+HELD_DEVICES = pytest.StashKey[tuple[int, ...]]()
 """Ids of the devices that are held for a test, by this process or its parent."""
 
 
@@ -87,7 +87,7 @@ def number_of_devices(item: pytest.Item) -> int:
 
 def devices_of(item: pytest.Item, settings: Settings) -> tuple[int, ...]:
     """Return the ids of a test's devices, its process's own first."""
-    held = item.stash.get(DEVICES, None)
+    held = item.stash.get(HELD_DEVICES, None)
     if held is not None:
         return held
     own = own_device(settings)

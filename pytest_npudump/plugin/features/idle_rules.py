@@ -23,7 +23,7 @@ _PLACE = 3
 _SHOWN = 3
 
 
-def with_tests(config: pytest.Config, settings: Settings) -> IdleRules | None:
+def feature(config: pytest.Config, settings: Settings) -> IdleRules | None:
     """Return what looks for such rules, where there may be any."""
     del config
     return IdleRules() if settings.tolerances else None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_npudump.settings import Settings
 
 
-def with_tests(config: pytest.Config, settings: Settings) -> Ranks | None:
+def feature(config: pytest.Config, settings: Settings) -> Ranks | None:
     """Let this process talk with the other ranks of a distributed run; None where it is no such run.
 
     Raises:

@@ -6,38 +6,29 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import MissingExtraError, NpudumpError
+from pytest_npudump.plugin.features import REPORT
 from pytest_npudump.plugin.features.keeper import IN_PLACE_OF_A_CACHE, has_place, results_path
 from pytest_npudump.plugin.terminal.reporter import reports_here
-from pytest_npudump.settings import Option
 
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_npudump.plugin.features.keeper.keeper import Keeper
+    from pytest_npudump.plugin.features.keeper import Keeper
     from pytest_npudump.plugin.terminal.reporter import Reporter
     from pytest_npudump.settings import Settings
 
-_REPORT = Option(
-    "report",
-    default="",
-    help="folder for a page of the session's marked tests, index.html, for a browser (extra report)",
-    metavar="DIR",
-)
-OPTIONS = (_REPORT,)
 _PLACE = 4
 
 
-def at_start(config: pytest.Config, settings: Settings) -> ReportPage | None:
-    """Return what writes the page, where it is asked for; the results that it is of need a place.
+def feature(config: pytest.Config, settings: Settings) -> ReportPage | None:
+    """Return what writes the page; the results that it is of need a place.
 
     Raises:
         MissingExtraError: no page can be made.
     """
-    folder = _REPORT.of(settings)
-    if not folder:
-        return None
     if find_spec("jinja2") is None:
         raise MissingExtraError("--npudump-report", "jinja2", "report")
+    folder = REPORT.of(settings)
     config.stash[IN_PLACE_OF_A_CACHE] = f"{folder}/results"
     return ReportPage(folder) if reports_here(config) else None
 

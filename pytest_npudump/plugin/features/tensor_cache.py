@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pytest_npudump.settings import Settings
 
 
-def with_tests(config: pytest.Config, settings: Settings) -> TensorCache | None:
+def feature(config: pytest.Config, settings: Settings) -> TensorCache | None:
     """Return what trims, where there is a store and this process reports."""
     return TensorCache() if settings.tensor_store and reports_here(config) else None
 

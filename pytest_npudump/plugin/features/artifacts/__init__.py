@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.plugin.features import ARTIFACTS, ARTIFACTS_LIMIT, SUMMARY
 from pytest_npudump.plugin.terminal.reporter import reports_here
-from pytest_npudump.settings import Option, parse_size
 
 if TYPE_CHECKING:
     import pytest
@@ -17,43 +16,19 @@ if TYPE_CHECKING:
     from pytest_npudump.plugin.terminal.reporter import Reporter
     from pytest_npudump.settings import Settings
 
-_SUMMARY = Option(
-    "summary",
-    default="",
-    help="file for a summary in Markdown, as GitHub Actions gets it unasked",
-    metavar="FILE",
-)
-_ARTIFACTS = Option(
-    "artifacts",
-    default="",
-    help="folder in which each session gathers what a person needs of its failing tests: reports, dumps, "
-    "kept results, versions, CANN's log",
-    metavar="DIR",
-)
-_LIMIT = Option(
-    "artifacts-limit",
-    default="1GiB",
-    help="most bytes in the folder of artifacts; the largest files are left out first, and named",
-    metavar="SIZE",
-    parse=parse_size,
-)
-OPTIONS = (_SUMMARY, _ARTIFACTS, _LIMIT)
 
-
-def at_start(config: pytest.Config, settings: Settings) -> Artifacts | None:
-    """Return what writes, where that is asked for, or a service runs this session that shows it."""
-    service = os.environ.get("GITHUB_ACTIONS") == "true" or os.environ.get("GITLAB_CI") == "true"
-    asked = service or _SUMMARY.of(settings) or _ARTIFACTS.of(settings)
-    return Artifacts(settings) if asked and reports_here(config) and not config.option.collectonly else None
+def feature(config: pytest.Config, settings: Settings) -> Artifacts | None:
+    """Return what writes, where this process runs tests and reports."""
+    return Artifacts(settings) if reports_here(config) and not config.option.collectonly else None
 
 
 class Artifacts:
     """Writes once the session has ended."""
 
     def __init__(self, settings: Settings) -> None:
-        self._summary = _SUMMARY.of(settings)
-        self._folder = _ARTIFACTS.of(settings)
-        self._limit = _LIMIT.of(settings)
+        self._summary = SUMMARY.of(settings)
+        self._folder = ARTIFACTS.of(settings)
+        self._limit = ARTIFACTS_LIMIT.of(settings)
         self._annotations: list[str] = []
 
     def pytest_npudump_wanted(self) -> bool:

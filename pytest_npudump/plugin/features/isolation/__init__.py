@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_npudump.plugin.features import ISOLATION, ISOLATION_TIMEOUT
 from pytest_npudump.plugin.terminal.reporter import CHILD
-from pytest_npudump.settings import Option, parse_seconds
 
 if TYPE_CHECKING:
     import pytest
@@ -18,24 +18,8 @@ if TYPE_CHECKING:
     from pytest_npudump.request import DumpRequest
     from pytest_npudump.settings import Settings
 
-_ISOLATION = Option(
-    "isolation",
-    default="auto",
-    help="whether marked tests run in a child process each: all of them, or (auto) those whose marker, "
-    "scene or runtime needs it",
-    choices=("auto", "process"),
-)
-_TIMEOUT = Option(
-    "isolation-timeout",
-    default="1800",
-    help="seconds that one isolated run of a test may take",
-    metavar="SECONDS",
-    parse=parse_seconds,
-)
-OPTIONS = (_ISOLATION, _TIMEOUT)
 
-
-def with_tests(config: pytest.Config, settings: Settings) -> Isolation | None:
+def feature(config: pytest.Config, settings: Settings) -> Isolation | None:
     """Return what isolates tests; a child isolates none."""
     return None if config.pluginmanager.has_plugin(CHILD) else Isolation(settings)
 
@@ -44,8 +28,8 @@ class Isolation:
     """Runs tests in processes of their own: where the marker says so, else where scene or runtime does."""
 
     def __init__(self, settings: Settings) -> None:
-        self._always = _ISOLATION.of(settings) == "process"
-        self._timeout: float = _TIMEOUT.of(settings)
+        self._always = ISOLATION.of(settings) == "process"
+        self._timeout: float = ISOLATION_TIMEOUT.of(settings)
 
     def pytest_npudump_run(
         self, runner: Runner, item: pytest.Item, nextitem: pytest.Item | None

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.errors import RequestError
-from pytest_npudump.plugin.features.devices.inventory import VISIBLE, Inventory, take_inventory
+from pytest_npudump.runtime.inventory import VISIBLE, Inventory, take_inventory
 
 if TYPE_CHECKING:
     from pathlib import Path

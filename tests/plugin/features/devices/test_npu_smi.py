@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.plugin.features.devices.inventory import Npu, parse_npu_smi, run_npu_smi
+from pytest_npudump.runtime.inventory import Npu, parse_npu_smi, run_npu_smi
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,7 +124,7 @@ def test_npu_smi_that_fails_gives_its_reason(tmp_path: Path, monkeypatch: pytest
 
 def test_npu_smi_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _npu_smi(tmp_path, monkeypatch, "exec sleep 600")
-    monkeypatch.setattr("pytest_npudump.plugin.features.devices.inventory._SECONDS", 1)
+    monkeypatch.setattr("pytest_npudump.runtime.inventory._SECONDS", 1)
     with pytest.raises(OSError, match="no answer within 1 seconds"):
         run_npu_smi()
 
