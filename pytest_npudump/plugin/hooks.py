@@ -13,9 +13,9 @@ import pytest
 
 from pytest_npudump.errors import NpudumpError, joined, said
 from pytest_npudump.plugin.features import FEATURES, HookPoints, name_of, register_features
-from pytest_npudump.plugin.marker.marks import MARKER, is_marked, late_marker, marker_line, take_marks
+from pytest_npudump.plugin.marks import MARKER, is_marked, late_marker, marker_line, take_marks
 from pytest_npudump.plugin.options import add_options, settings_of, usage_error
-from pytest_npudump.plugin.terminal.reporter import Reporter, reports_here
+from pytest_npudump.plugin.reporter import Reporter, reports_here
 from pytest_npudump.settings import ALL, FAILED, NEW, Settings, ci_variable
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.lang,
         *(environ.get(name, "")[:2].lower() for name in ("LC_ALL", "LC_MESSAGES", "LANG")),
     }:
-        from pytest_npudump.plugin.terminal.spoken_failure import Speaker  # noqa: PLC0415 - for another language
+        from pytest_npudump.plugin.terminal import Speaker  # noqa: PLC0415 - for another language
 
         config.pluginmanager.register(Speaker(settings.lang), _SPEAKER)
     if settings.runtime == "emulator":
@@ -163,7 +163,7 @@ def pytest_make_collect_report(
         text = joined("\n", [said("npu_dump: {problem}", problem=problem) for _, problem in problems])
         report.longrepr = str.__str__(text)
         report.result = []
-        from pytest_npudump.plugin.terminal.spoken_failure import attach_spoken  # noqa: PLC0415 - for errors
+        from pytest_npudump.plugin.terminal import attach_spoken  # noqa: PLC0415 - for errors
 
         attach_spoken(report, text, collector.config.stash[SETTINGS].lang)
     elif marked:
@@ -187,7 +187,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     marked = list(filter(is_marked, session.items))
     if not marked:
         return
-    from pytest_npudump.plugin.runtest.item_case import number_items  # noqa: PLC0415 - with the first marked test
+    from pytest_npudump.plugin.item_case import number_items  # noqa: PLC0415 - with the first marked test
 
     number_items(session, marked)
     for item, problem in _bring_in_runner(session.config).shared_goldens(marked):
@@ -206,7 +206,7 @@ def _problems(items: list[pytest.Item], config: pytest.Config) -> list[tuple[pyt
     if not items:
         return []
     from pytest_npudump.language.text import inert  # noqa: PLC0415 - with the first marked test
-    from pytest_npudump.plugin.marker.item import check_item  # noqa: PLC0415 - the same
+    from pytest_npudump.plugin.marker import check_item  # noqa: PLC0415 - the same
 
     found = ((item, check_item(item, config.stash[SETTINGS])) for item in items)
     told = [
@@ -299,9 +299,9 @@ def npu_dump(request: pytest.FixtureRequest) -> NpuDump:
 @pytest.fixture(scope="session")
 def npu_device(request: pytest.FixtureRequest) -> int:
     """Give the id of the NPU that this process has: with ``--npudump-devices`` one of the pool."""
-    from pytest_npudump.plugin.session_runtime import own_device  # noqa: PLC0415 - only where asked for
+    from pytest_npudump.ranks.rank import own_device  # noqa: PLC0415 - only where asked for
 
     try:
-        return own_device(request.config.stash[SETTINGS])
+        return own_device(request.config.stash[SETTINGS].device)
     except NpudumpError as error:
         pytest.fail(said("npudump: {error}", error=str(error)), pytrace=False)

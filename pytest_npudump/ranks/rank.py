@@ -116,3 +116,11 @@ def _number(environment: Mapping[str, str], name: str) -> int:
             )
         )
     return int(text)
+
+
+def own_device(chosen: int | None) -> int:
+    """Return the id of this process's device: the one that was chosen, else its LOCAL_RANK."""
+    if chosen is not None:
+        return chosen
+    rank = current_rank()
+    return rank.local if rank is not None else 0

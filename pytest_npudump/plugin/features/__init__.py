@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.plugin.runner import Runner
-    from pytest_npudump.plugin.terminal.reporter import Reporter
     from pytest_npudump.regression.result import Result
     from pytest_npudump.regression.session import CaseSession
     from pytest_npudump.request import DumpRequest

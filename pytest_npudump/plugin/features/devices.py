@@ -23,10 +23,9 @@ import pytest
 from pytest_npudump.errors import DeviceError, NpudumpError, RequestError, joined, said
 from pytest_npudump.language.text import cut, inert
 from pytest_npudump.plugin.features import DEVICES
-from pytest_npudump.plugin.runtest.item_case import only_setup
-from pytest_npudump.plugin.session_runtime import HELD_DEVICES, number_of_devices, own_device
-from pytest_npudump.plugin.terminal.reporter import CHILD
-from pytest_npudump.ranks.rank import current_rank
+from pytest_npudump.plugin.item_case import HELD_DEVICES, number_of_devices, only_setup
+from pytest_npudump.plugin.reporter import CHILD
+from pytest_npudump.ranks.rank import current_rank, own_device
 from pytest_npudump.runtime.inventory import Inventory, take_inventory
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ class DeviceTurns:
 
     def _own(self) -> int:
         if self._pool is None:
-            return own_device(self._settings)
+            return own_device(self._settings.device)
         if self._pool.own is None:
             raise DeviceError(
                 "npu_device: nothing holds a device for this test: name the fixture among its arguments, or "

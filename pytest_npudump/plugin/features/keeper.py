@@ -16,14 +16,13 @@ from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.golden.origin import revision
 from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import ngettext
+from pytest_npudump.plugin.conclusion import why_incomplete
 from pytest_npudump.plugin.features import RESULTS
-from pytest_npudump.plugin.marker.identity import Identity
-from pytest_npudump.plugin.marker.item import request_of
-from pytest_npudump.plugin.marker.marks import is_marked
+from pytest_npudump.plugin.item_case import ITEM, KEPT, only_setup
+from pytest_npudump.plugin.marker import Identity, request_of
+from pytest_npudump.plugin.marks import is_marked
 from pytest_npudump.plugin.paths import golden_root
-from pytest_npudump.plugin.runtest.conclusion import why_incomplete
-from pytest_npudump.plugin.runtest.item_case import ITEM, KEPT, only_setup
-from pytest_npudump.plugin.terminal.reporter import CHILD, ITEM_OF_REPORT
+from pytest_npudump.plugin.reporter import CHILD, ITEM_OF_REPORT
 from pytest_npudump.regression.dataflow import source_names
 from pytest_npudump.regression.result import RECORDED, UNCHANGED
 from pytest_npudump.report.verdicts import shown
@@ -49,8 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.plugin.runner import Runner
-    from pytest_npudump.plugin.terminal.reporter import Reporter
     from pytest_npudump.regression.result import Result
     from pytest_npudump.regression.session import CaseSession
     from pytest_npudump.request import DumpRequest

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from pytest_npudump.errors import MissingExtraError, NpudumpError
 from pytest_npudump.plugin.features import REPORT
 from pytest_npudump.plugin.features.keeper import IN_PLACE_OF_A_CACHE, has_place, results_path
-from pytest_npudump.plugin.terminal.reporter import reports_here
+from pytest_npudump.plugin.reporter import reports_here
 
 if TYPE_CHECKING:
     import pytest
 
     from pytest_npudump.plugin.features.keeper import Keeper
-    from pytest_npudump.plugin.terminal.reporter import Reporter
+    from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.settings import Settings
 
 _PLACE = 4

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.errors import said
-from pytest_npudump.plugin.terminal.reporter import reports_here
+from pytest_npudump.plugin.reporter import reports_here
 
 if TYPE_CHECKING:
-    from pytest_npudump.plugin.terminal.reporter import Reporter
+    from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.settings import Settings
 
 _PLACE = 2

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from conftest import Project
-    from pytest_npudump.plugin.terminal.reporter import Reporter
+    from pytest_npudump.plugin.reporter import Reporter
 
 MOTTO = Option("motto", default="", help="words for the end", metavar="TEXT")
 

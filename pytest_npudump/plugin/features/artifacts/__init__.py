@@ -1,6 +1,6 @@
 """What a session leaves for the service that runs it: summaries for its pages, and a tree of artifacts.
 
-``summaries`` writes what GitHub, GitLab and others show, ``tree`` gathers what failing tests have left.
+``files`` writes what GitHub, GitLab and others show, and gathers what failing tests have left.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.plugin.features import ARTIFACTS, ARTIFACTS_LIMIT, SUMMARY
-from pytest_npudump.plugin.terminal.reporter import reports_here
+from pytest_npudump.plugin.reporter import reports_here
 
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_npudump.plugin.terminal.reporter import Reporter
+    from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.settings import Settings
 
 
@@ -38,21 +38,19 @@ class Artifacts:
     def pytest_npudump_session_end(self, reporter: Reporter) -> None:
         """Write everything, in English."""
         from pytest_npudump.language.translation import ENGLISH, speaking  # noqa: PLC0415 - where it is wanted
-        from pytest_npudump.plugin.features.artifacts import summaries  # noqa: PLC0415 - the same
+        from pytest_npudump.plugin.features.artifacts import files  # noqa: PLC0415 - the same
 
         with speaking(ENGLISH):
             problems, root = reporter.problems(), reporter.config.rootpath
-            tests = summaries.judged_tests(reporter.tests.values(), root)
+            tests = files.judged_tests(reporter.tests.values(), root)
             folder = None
             if self._folder and tests:
-                from pytest_npudump.plugin.features.artifacts.tree import gather  # noqa: PLC0415 - where asked for
-
-                told, folder = gather(tests, problems, reporter, root / self._folder, self._limit)
+                told, folder = files.gather(tests, problems, reporter, root / self._folder, self._limit)
                 reporter.say(told)
             summary = root / self._summary if self._summary else None
-            for line in summaries.write_summaries(tests, problems, reporter, summary, folder):
+            for line in files.write_summaries(tests, problems, reporter, summary, folder):
                 reporter.say(line)
-            self._annotations = [*summaries.annotation_lines(tests, problems)]
+            self._annotations = [*files.annotation_lines(tests, problems)]
 
     def pytest_npudump_summary(self, terminalreporter: Any) -> None:
         """Print the lines that GitHub's runner reads from the log."""

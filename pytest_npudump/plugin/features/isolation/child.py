@@ -11,12 +11,11 @@ import pytest
 
 from pytest_npudump.errors import said
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.features.isolation.task import indices_of
-from pytest_npudump.plugin.marker.identity import Identity
-from pytest_npudump.plugin.marker.marks import is_marked
-from pytest_npudump.plugin.runtest.conclusion import INTERRUPTIONS
-from pytest_npudump.plugin.runtest.item_case import BAD, KEPT, TEST, case_of, may_run_again
-from pytest_npudump.plugin.runtest.phases import attempt, so_far, with_failed_setup
+from pytest_npudump.plugin.conclusion import INTERRUPTIONS
+from pytest_npudump.plugin.item_case import BAD, KEPT, TEST, case_of, may_run_again
+from pytest_npudump.plugin.marker import Identity, indices_of
+from pytest_npudump.plugin.marks import is_marked
+from pytest_npudump.plugin.runner import attempt, so_far, with_failed_setup
 from pytest_npudump.regression.session import CaseSession
 from pytest_npudump.runtime.base import RearrangingRuntime
 from pytest_npudump.storage.mailbox import dump_bytes, load_bytes, post
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     import warnings
     from collections.abc import Generator
 
-    from pytest_npudump.plugin.features.isolation.task import Task
+    from pytest_npudump.plugin.features.isolation import Task
     from pytest_npudump.plugin.runner import Runner
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.settings import Settings

@@ -16,6 +16,7 @@ from pytest_npudump.errors import said
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+
 MARKER = "npu_dump"
 _MARKS = pytest.StashKey[tuple[pytest.Mark, ...]]()
 
