@@ -49,7 +49,7 @@ TESTS = {
     "golden": ("tests/golden", "tests/record"),
     "record": ("tests/golden", "tests/record"),
     "dump": ("tests/dump", "tests/record"),
-    "regression": ("tests/regression", "tests/plugin/runtest/test_main_flow.py"),
+    "regression": ("tests/regression", "tests/plugin/test_main_flow.py"),
 }
 """Where the tests of a room are: all of those of the rooms that are looked at are tried on each mutant."""
 WARM = ("numpy", "onnx", "onnxruntime", "hypothesis", "yaml", "rich.console", "rich.table", "filelock")

@@ -6,12 +6,12 @@ with the first marked test that is collected.
 
 from __future__ import annotations
 
-from os import environ
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_npudump.errors import NpudumpError, joined, said
+from pytest_npudump.language import ENGLISH, chosen
 from pytest_npudump.plugin.features import FEATURES, HookPoints, name_of, register_features
 from pytest_npudump.plugin.marks import MARKER, is_marked, late_marker, marker_line, take_marks
 from pytest_npudump.plugin.options import add_options, settings_of, usage_error
@@ -101,10 +101,7 @@ def pytest_configure(config: pytest.Config) -> None:
                 "of it: leave out what approves, or --dist"
             ),
         )
-    if "zh" in {
-        settings.lang,
-        *(environ.get(name, "")[:2].lower() for name in ("LC_ALL", "LC_MESSAGES", "LANG")),
-    }:
+    if chosen(settings.lang) != ENGLISH:
         from pytest_npudump.plugin.terminal import Speaker  # noqa: PLC0415 - for another language
 
         config.pluginmanager.register(Speaker(settings.lang), _SPEAKER)

@@ -76,11 +76,8 @@ def repetition_parameters(item: pytest.Item) -> frozenset[str]:
     if callspec is None:
         return frozenset()
     asked: Collection[str] = getattr(item, "fixturenames", ())
-    return frozenset(name for name, value in callspec.params.items() if name not in asked and _counts(value))
-
-
-def _counts(value: object) -> bool:
-    return type(value) is int
+    given = callspec.params.items()
+    return frozenset(name for name, value in given if name not in asked and type(value) is int)
 
 
 def parameters_id(item: pytest.Item) -> str | None:
@@ -124,26 +121,47 @@ def are_one_case(one: pytest.Item, other: pytest.Item) -> bool:
 _STATISTICS = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf", "L2norm")
 
 
-def _names(value: object) -> tuple[str, ...]:
-    items = (value,) if isinstance(value, str) else value
-    if not isinstance(items, Sequence) or not all(isinstance(i, str) and i for i in items) or not items:
-        raise ValueError(said("a name or glob, or a non-empty list of them"))
-    return tuple(items)
+def _takes(
+    is_allowed: Callable[[Any], object], expected: str, made: Callable[[Any], Any] = lambda value: value
+) -> Callable[[object], Any]:
+    """Return what refuses a value that is not allowed, and makes of another what a request has."""
 
-
-def _one_of(*allowed: str) -> Callable[[object], str]:
-    def check(value: object) -> str:
-        if not isinstance(value, str) or value not in allowed:
-            raise ValueError(said("one of {allowed}", allowed=", ".join(map(repr, allowed))))
-        return value
+    def check(value: object) -> Any:
+        if not is_allowed(value):
+            raise ValueError(expected)
+        return made(value)
 
     return check
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError(said("a non-empty string"))
-    return value
+def _one_of(*allowed: str) -> Callable[[object], Any]:
+    words = said("one of {allowed}", allowed=", ".join(map(repr, allowed)))
+    return _takes(lambda value: isinstance(value, str) and value in allowed, words)
+
+
+def _number_of(what: str) -> Callable[[object], Any]:
+    words = said("a number of {what}, 1 or more", what=what)
+    return _takes(lambda value: type(value) is int and value >= 1, words)
+
+
+def _are_names(value: object) -> bool:
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, Sequence) or not items:
+        return False
+    return all(isinstance(item, str) and item for item in items)
+
+
+_names = _takes(
+    _are_names,
+    said("a name or glob, or a non-empty list of them"),
+    lambda value: (value,) if isinstance(value, str) else tuple(value),
+)
+_text = _takes(lambda value: isinstance(value, str) and value, said("a non-empty string"))
+_keys = _takes(
+    lambda value: isinstance(value, Mapping) and value and all(isinstance(key, str) for key in value),
+    said("a dict of keys of data_dump.json such as {{'sample_mode': 1, 'sample_num': 100}}"),
+    lambda value: MappingProxyType(dict(value)),
+)
 
 
 def _statistics(value: object) -> tuple[str, ...]:
@@ -188,34 +206,11 @@ def _rules(value: object) -> tuple[Mapping[str, Any], ...]:
     return tuple(MappingProxyType(dict(item)) for item in value)
 
 
-def _switch(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(said("True or False"))  # noqa: TRY004 - one exception type carries what is allowed
-    return value
-
-
 def _seconds(value: object) -> float:
     number = _tolerance(value)
     if number == 0:
         raise ValueError(said("a number of seconds greater than 0"))
     return number
-
-
-def _number_of(what: str) -> Callable[[object], int]:
-    def check(value: object) -> int:
-        if type(value) is not int or value < 1:
-            raise ValueError(said("a number of {what}, 1 or more", what=what))
-        return value
-
-    return check
-
-
-def _keys(value: object) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping) or not value or not all(isinstance(key, str) for key in value):
-        raise ValueError(
-            said("a dict of keys of data_dump.json such as {{'sample_mode': 1, 'sample_num': 100}}")
-        )
-    return MappingProxyType(dict(value))
 
 
 _BLACKLIST = _mappings("name", "pos")
@@ -241,7 +236,7 @@ CHECKS: Mapping[str, Callable[[object], Any]] = MappingProxyType(
         "preset": _text,
         "numerics": _one_of("auto", "same", "other", "hf32"),
         "tolerances": _rules,
-        "escalate": _switch,
+        "escalate": _takes(lambda value: isinstance(value, bool), said("True or False")),
         "isolation": _one_of("process", "none"),
         "timeout": _seconds,
         "repeats": _number_of("runs"),
@@ -410,7 +405,8 @@ def check_item(item: pytest.Item, settings: Settings) -> str:
     """Return what is wrong with a marked test, "" if nothing is."""
     try:
         request = request_of(item)
-        if request.scene != "check_op" and _is_hypothesis_test(item):
+        function = getattr(item, "obj", None)
+        if request.scene != "check_op" and getattr(function, "is_hypothesis_test", False):
             return said(
                 "npu_dump does not go with hypothesis' @given: every example would be compared with "
                 "one golden; use pytest.mark.parametrize, which gives each case a golden of its own, "
@@ -476,8 +472,3 @@ def _check_files(request: DumpRequest, item: pytest.Item) -> None:
                     kind=kind,
                 )
             )
-
-
-def _is_hypothesis_test(item: pytest.Item) -> bool:
-    function: Any = getattr(item, "obj", None)
-    return bool(getattr(function, "is_hypothesis_test", False))

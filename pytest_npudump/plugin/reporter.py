@@ -228,9 +228,8 @@ class Reporter:
         from pytest_npudump.plugin import terminal  # noqa: PLC0415 - the same
         from pytest_npudump.plugin.paths import dumps_base  # noqa: PLC0415 - only for marked tests
 
-        memory = terminal.Memory(self.config, self.rank.variant if self.rank is not None else "")
-        found = terminal.collect_notes(self.results, memory.before)
-        memory.keep(self.results)
+        rank = self.rank.variant if self.rank is not None else ""
+        found = terminal.news(self.config, self.results, rank)
         files = terminal.write_notes(dumps_base(self.config, self.settings), self.prefix, found)
         for line in terminal.note_lines(found, files, verbose=self.config.option.verbose > 0):
             self.say(line)

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.errors import said
+from pytest_npudump.language import ENGLISH, chosen
 from pytest_npudump.language.text import cut
-from pytest_npudump.language.translation import ENGLISH, chosen, is_english, ngettext, speaking, spoken
 from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import is_english, ngettext, speaking, spoken
 from pytest_npudump.regression.result import GOOD
 from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.verdicts import plain, shown
@@ -280,28 +281,23 @@ def _digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-class Memory:
-    """The notes of earlier sessions, in pytest's cache.
+def news(config: pytest.Config, results: Sequence[Mapping[str, Any]], rank: str = "") -> tuple[Note, ...]:
+    """Return the notes of a session, and remember them in pytest's cache, which has those of earlier ones.
 
-    Attributes:
-        before: digests by test; None without a cache, or where no session with marked tests has used it.
+    Args:
+        config: of the session, which may have no cache.
+        results: of its tests.
+        rank: of a distributed run.
     """
-
-    def __init__(self, config: pytest.Config, rank: str = "") -> None:
-        self._cache = config.cache if hasattr(config, "cache") else None
-        self._key = f"{_KEY}-{rank}" if rank else _KEY
-        known = self._cache.get(self._key, None) if self._cache is not None else None
-        self.before: Mapping[str, Sequence[str]] | None = known if _is_memory(known) else None
-
-    def keep(self, results: Sequence[Mapping[str, Any]]) -> None:
-        """Remember the notes of the tests that ran; all others keep theirs."""
-        if self._cache is not None:
-            self._cache.set(self._key, digests(results, self.before or {}))
-
-
-def _is_memory(known: object) -> bool:
-    """Whether the cache holds what :func:`digests` returned: users may edit it."""
-    return isinstance(known, dict) and all(isinstance(texts, list) for texts in known.values())
+    cache = getattr(config, "cache", None)
+    key = f"{_KEY}-{rank}" if rank else _KEY
+    known = cache.get(key, None) if cache is not None else None
+    users_own = not isinstance(known, dict) or not all(isinstance(texts, list) for texts in known.values())
+    before: dict[str, list[str]] | None = None if users_own else known
+    found = collect_notes(results, before)
+    if cache is not None:
+        cache.set(key, digests(results, before or {}))
+    return found
 
 
 def write_notes(directory: Path, prefix: str, notes: Sequence[Note]) -> ReportFiles:
@@ -316,16 +312,12 @@ def write_notes(directory: Path, prefix: str, notes: Sequence[Note]) -> ReportFi
     if not notes:
         return files.remove()
     content = [{"note": n.text, "new": n.new, "tests": list(n.tests)} for n in notes]
-    lines = [line for note in notes for line in (plain(_text(note)), *_indented(note.tests))]
+    lines = []
+    for note in notes:
+        word = _("new note") if note.new else _("note")
+        lines.append(plain(said("{value}: {text}", value=word, text=note.text)))
+        lines += [f"    {plain(test)}" for test in note.tests]
     return files.write("the notes", lines, {"notes": content})
-
-
-def _indented(tests: Iterable[str]) -> list[str]:
-    return [f"    {plain(test)}" for test in tests]
-
-
-def _text(note: Note) -> str:
-    return said("{value}: {text}", value=_("new note") if note.new else _("note"), text=note.text)
 
 
 def note_lines(notes: Sequence[Note], files: ReportFiles, *, verbose: bool) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.language import ENGLISH
 from pytest_npudump.plugin.features import ARTIFACTS, ARTIFACTS_LIMIT, SUMMARY
 from pytest_npudump.plugin.reporter import reports_here
 
@@ -37,7 +38,7 @@ class Artifacts:
 
     def pytest_npudump_session_end(self, reporter: Reporter) -> None:
         """Write everything, in English."""
-        from pytest_npudump.language.translation import ENGLISH, speaking  # noqa: PLC0415 - where it is wanted
+        from pytest_npudump.language.translation import speaking  # noqa: PLC0415 - where it is wanted
         from pytest_npudump.plugin.features.artifacts import files  # noqa: PLC0415 - the same
 
         with speaking(ENGLISH):

@@ -56,14 +56,13 @@ class Child:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
         """Choose the test, whatever other plugins make of a file that is collected alone."""
-        mine = [item for item in items if self._is_mine(item)]
+        task = self.task
+        own = [item for item in items if str(Identity.of(item)) == task.identity]
+        mine = [item for item in own if indices_of(item) == task.indices]
         self._post("collected", (len(mine), len(items)))
         result = yield
         items[:] = mine[:1]
         return result
-
-    def _is_mine(self, item: pytest.Item) -> bool:
-        return str(Identity.of(item)) == self.task.identity and indices_of(item) == self.task.indices
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
