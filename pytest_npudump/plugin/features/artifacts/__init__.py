@@ -1,6 +1,6 @@
 """What a session leaves for the service that runs it: summaries for its pages, and a tree of artifacts.
 
-``files`` writes what GitHub, GitLab and others show, and gathers what failing tests have left.
+``tree`` writes what GitHub, GitLab and others show, and gathers what failing tests have left.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ class Artifacts:
     def pytest_npudump_session_end(self, reporter: Reporter) -> None:
         """Write everything, in English."""
         from pytest_npudump.language.translation import speaking  # noqa: PLC0415 - where it is wanted
-        from pytest_npudump.plugin.features.artifacts import files  # noqa: PLC0415 - the same
+        from pytest_npudump.plugin.features.artifacts import tree  # noqa: PLC0415 - the same
 
         with speaking(ENGLISH):
             problems, root = reporter.problems(), reporter.config.rootpath
-            tests = files.judged_tests(reporter.tests.values(), root)
+            tests = tree.judged_tests(reporter.tests.values(), root)
             folder = None
             if self._folder and tests:
-                told, folder = files.gather(tests, problems, reporter, root / self._folder, self._limit)
+                told, folder = tree.gather(tests, problems, reporter, root / self._folder, self._limit)
                 reporter.say(told)
             summary = root / self._summary if self._summary else None
-            for line in files.write_summaries(tests, problems, reporter, summary, folder):
+            for line in tree.write_summaries(tests, problems, reporter, summary, folder):
                 reporter.say(line)
-            self._annotations = [*files.annotation_lines(tests, problems)]
+            self._annotations = [*tree.annotation_lines(tests, problems)]
 
     def pytest_npudump_summary(self, terminalreporter: Any) -> None:
         """Print the lines that GitHub's runner reads from the log."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import warnings
     from collections.abc import Generator
 
-    from pytest_npudump.plugin.features.isolation import Task
+    from pytest_npudump.plugin.features.isolation.task import Task
     from pytest_npudump.plugin.runner import Runner
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.settings import Settings

@@ -17,8 +17,8 @@ from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.language.text import inert
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.conclusion import INTERRUPTIONS, conclude, how_it_stopped, settle
-from pytest_npudump.plugin.features.isolation import GRACE, LINES, Task
 from pytest_npudump.plugin.features.isolation.server import ServerProcess
+from pytest_npudump.plugin.features.isolation.task import GRACE, LINES, Task
 from pytest_npudump.plugin.item_case import BAD, ENDED, KEPT, RESULT, case_of
 from pytest_npudump.plugin.terminal import announce_run
 from pytest_npudump.regression.case import delete_dumps

@@ -32,7 +32,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.plugin.features.isolation import GRACE, LINES, Task
+from pytest_npudump.plugin.features.isolation.task import GRACE, LINES, Task
 from pytest_npudump.plugin.reporter import CHILD
 from pytest_npudump.runtime.programs import interrupt_on_termination, last_lines, supervised
 from pytest_npudump.storage.mailbox import post
