@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from conftest import Project
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "marker.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "marker.md"
 
 
 RANGE = {"begin": "a", "end": "b"}
