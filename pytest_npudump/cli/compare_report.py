@@ -16,8 +16,9 @@ from pytest_npudump.compare.tensors.element_verdict import (
     SPECIAL,
     specials,
 )
+from pytest_npudump.language import mark
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark, spoken
+from pytest_npudump.language.translation import spoken
 from pytest_npudump.report import verdicts
 from pytest_npudump.report.verdicts import COLUMNS, excess, number, row, worst
 

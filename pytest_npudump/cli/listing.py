@@ -10,9 +10,10 @@ from pytest_npudump.cli.common.output import columns, present
 from pytest_npudump.cli.common.source import read_source, report_problems
 from pytest_npudump.dump.dtypes import UNKNOWN
 from pytest_npudump.dump.table import shape_text
+from pytest_npudump.language import mark
 from pytest_npudump.language.text import byte_size
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark, spoken
+from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.verdicts import number
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.files.overflow import Candidates, DumpedOperators, read_overflow
 from pytest_npudump.dump.tree.find import find_files
 from pytest_npudump.errors import DumpError, FormatError
+from pytest_npudump.language import mark
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark
 
 if TYPE_CHECKING:
     import argparse

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import complain, emit
 from pytest_npudump.errors import RequestError
-from pytest_npudump.language.translation import ENGLISH, speaking
+from pytest_npudump.language import ENGLISH
 from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import speaking
 from pytest_npudump.report.media import MEDIA
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.folder import ResultsFolder

@@ -15,8 +15,8 @@ from pytest_npudump.dump.selection import layers_meant, suggest
 from pytest_npudump.dump.table import is_count, layer_of, sanitised_key
 from pytest_npudump.errors import RequestError
 from pytest_npudump.golden.store import read_golden
+from pytest_npudump.language import mark
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark
 from pytest_npudump.report.verdicts import number
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.rejudge import read_record

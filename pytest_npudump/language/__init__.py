@@ -5,3 +5,34 @@ takes the templates of errors, notes and reasons through JSON; ``catalogue`` rea
 ``catalogues/``, only once another language than English is spoken; ``text`` lays text out for a terminal,
 cuts it, and keeps names in it from being taken for commands.
 """
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+AUTO, ENGLISH, CHINESE = "auto", "en", "zh"
+LANGUAGES = (AUTO, ENGLISH, CHINESE)
+"""What an option for the language takes."""
+
+
+def chosen(language: str, environment: Mapping[str, str] | None = None) -> str:
+    """Return ``en`` or ``zh`` for what an option says; ``auto`` is what the locale says.
+
+    Args:
+        language: one of :data:`LANGUAGES`.
+        environment: with the locale; None for the one of this process.
+    """
+    if language != AUTO:
+        return language
+    environment = os.environ if environment is None else environment
+    names = (environment.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
+    return CHINESE if next(filter(None, names), "").lower().startswith("zh") else ENGLISH
+
+
+def mark(message: str) -> str:
+    """Return a message as it is, which is translated where it is shown."""
+    return message

@@ -5,36 +5,18 @@ Nothing is translated unless :func:`speaking` says so: data, and whatever a prog
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import Said, said
+from pytest_npudump.language import CHINESE, ENGLISH, chosen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-AUTO, ENGLISH, CHINESE = "auto", "en", "zh"
-LANGUAGES = (AUTO, ENGLISH, CHINESE)
-"""What an option for the language takes."""
-
 _CATALOGUE: ContextVar[Mapping[str, str] | None] = ContextVar("catalogue", default=None)
-
-
-def chosen(language: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return ``en`` or ``zh`` for what an option says; ``auto`` is what the locale says.
-
-    Args:
-        language: one of :data:`LANGUAGES`.
-        environment: with the locale; None for the one of this process.
-    """
-    if language != AUTO:
-        return language
-    environment = os.environ if environment is None else environment
-    names = (environment.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
-    return CHINESE if next(filter(None, names), "").lower().startswith("zh") else ENGLISH
 
 
 @contextmanager
@@ -78,11 +60,6 @@ def ngettext(one: str, many: str, count: int) -> str:
     if words is not None and one in words:
         return words[one]
     return one if count == 1 else many
-
-
-def mark(message: str) -> str:
-    """Return a message as it is, which is translated where it is shown."""
-    return message
 
 
 def spoken(text: str) -> str:

@@ -32,15 +32,11 @@ def begin_attempt(item: pytest.Item, properties: Sequence[tuple[str, object]]) -
     function: Any = item
     if hasattr(function, "_request") and not function._request:  # noqa: SLF001 - see the module's docstring
         function._initrequest()  # noqa: SLF001 - the same
-        _forget_instance(function)
+        if getattr(function, "cls", None) is not None:
+            function.__dict__.pop("_instance", None)
+            function._obj = None  # noqa: SLF001 - pytest looks it up again on the new instance
     item._report_sections.clear()  # noqa: SLF001 - the same
     item.user_properties[:] = properties
-
-
-def _forget_instance(function: Any) -> None:
-    if getattr(function, "cls", None) is not None:
-        function.__dict__.pop("_instance", None)
-        function._obj = None  # noqa: SLF001 - pytest looks it up again on the new instance
 
 
 def end_attempt(item: pytest.Item) -> None:

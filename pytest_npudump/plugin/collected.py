@@ -16,9 +16,8 @@ import pytest
 
 from pytest_npudump.config.acl_json import dump_section
 from pytest_npudump.plugin._compat import has_no_case
-from pytest_npudump.plugin.marker.identity import Identity
-from pytest_npudump.plugin.marker.item import request_of
-from pytest_npudump.plugin.marker.marks import is_marked
+from pytest_npudump.plugin.marker import Identity, request_of
+from pytest_npudump.plugin.marks import is_marked
 from pytest_npudump.plugin.paths import Paths, golden_root
 from pytest_npudump.request import RunRequest
 from pytest_npudump.scene import SCENES

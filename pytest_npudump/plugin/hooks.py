@@ -6,16 +6,16 @@ with the first marked test that is collected.
 
 from __future__ import annotations
 
-from os import environ
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_npudump.errors import NpudumpError, joined, said
-from pytest_npudump.plugin.features import EARLY, FEATURES, LATE, HookPoints, name_of, register_features
-from pytest_npudump.plugin.marker.marks import MARKER, is_marked, late_marker, marker_line, take_marks
+from pytest_npudump.language import ENGLISH, chosen
+from pytest_npudump.plugin.features import FEATURES, HookPoints, name_of, register_features
+from pytest_npudump.plugin.marks import MARKER, is_marked, late_marker, marker_line, take_marks
 from pytest_npudump.plugin.options import add_options, settings_of, usage_error
-from pytest_npudump.plugin.terminal.reporter import Reporter, reports_here
+from pytest_npudump.plugin.reporter import Reporter, reports_here
 from pytest_npudump.settings import ALL, FAILED, NEW, Settings, ci_variable
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if reports_here(config):
             reporter = Reporter(config, settings, lambda: _bring_in_features(config))
             config.pluginmanager.register(reporter, _REPORTER)
-        register_features(config, settings, EARLY)
+        register_features(config, settings, early=True)
     except NpudumpError as error:
         raise usage_error(config, said("npudump: {error}", error=str(error))) from None
     if settings.approves and not settings.allow_update_in_ci and (variable := ci_variable()):
@@ -101,11 +101,8 @@ def pytest_configure(config: pytest.Config) -> None:
                 "of it: leave out what approves, or --dist"
             ),
         )
-    if "zh" in {
-        settings.lang,
-        *(environ.get(name, "")[:2].lower() for name in ("LC_ALL", "LC_MESSAGES", "LANG")),
-    }:
-        from pytest_npudump.plugin.terminal.spoken_failure import Speaker  # noqa: PLC0415 - for another language
+    if chosen(settings.lang) != ENGLISH:
+        from pytest_npudump.plugin.terminal import Speaker  # noqa: PLC0415 - for another language
 
         config.pluginmanager.register(Speaker(settings.lang), _SPEAKER)
     if settings.runtime == "emulator":
@@ -163,7 +160,7 @@ def pytest_make_collect_report(
         text = joined("\n", [said("npu_dump: {problem}", problem=problem) for _, problem in problems])
         report.longrepr = str.__str__(text)
         report.result = []
-        from pytest_npudump.plugin.terminal.spoken_failure import attach_spoken  # noqa: PLC0415 - for errors
+        from pytest_npudump.plugin.terminal import attach_spoken  # noqa: PLC0415 - for errors
 
         attach_spoken(report, text, collector.config.stash[SETTINGS].lang)
     elif marked:
@@ -187,7 +184,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     marked = list(filter(is_marked, session.items))
     if not marked:
         return
-    from pytest_npudump.plugin.runtest.item_case import number_items  # noqa: PLC0415 - with the first marked test
+    from pytest_npudump.plugin.item_case import number_items  # noqa: PLC0415 - with the first marked test
 
     number_items(session, marked)
     for item, problem in _bring_in_runner(session.config).shared_goldens(marked):
@@ -206,7 +203,7 @@ def _problems(items: list[pytest.Item], config: pytest.Config) -> list[tuple[pyt
     if not items:
         return []
     from pytest_npudump.language.text import inert  # noqa: PLC0415 - with the first marked test
-    from pytest_npudump.plugin.marker.item import check_item  # noqa: PLC0415 - the same
+    from pytest_npudump.plugin.marker import check_item  # noqa: PLC0415 - the same
 
     found = ((item, check_item(item, config.stash[SETTINGS])) for item in items)
     told = [
@@ -278,7 +275,7 @@ def _bring_in_features(config: pytest.Config) -> None:
     if _WITH_TESTS not in config.stash:
         config.stash[_WITH_TESTS] = True
         try:
-            register_features(config, config.stash[SETTINGS], LATE)
+            register_features(config, config.stash[SETTINGS], early=False)
         except NpudumpError as error:
             raise usage_error(config, said("npudump: {error}", error=str(error))) from None
 
@@ -299,9 +296,9 @@ def npu_dump(request: pytest.FixtureRequest) -> NpuDump:
 @pytest.fixture(scope="session")
 def npu_device(request: pytest.FixtureRequest) -> int:
     """Give the id of the NPU that this process has: with ``--npudump-devices`` one of the pool."""
-    from pytest_npudump.plugin.session_runtime import own_device  # noqa: PLC0415 - only where asked for
+    from pytest_npudump.ranks.rank import own_device  # noqa: PLC0415 - only where asked for
 
     try:
-        return own_device(request.config.stash[SETTINGS])
+        return own_device(request.config.stash[SETTINGS].device)
     except NpudumpError as error:
         pytest.fail(said("npudump: {error}", error=str(error)), pytrace=False)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.errors import RequestError, said
+from pytest_npudump.language import AUTO, LANGUAGES
 from pytest_npudump.plugin.features import feature_options
 from pytest_npudump.settings import OPTIONS, Option, Settings, settings_from
 
@@ -103,7 +104,7 @@ def usage_error(config: pytest.Config, text: str) -> pytest.UsageError:
         text: in English.
     """
     from pytest_npudump.language.text import inert  # noqa: PLC0415 - for errors
-    from pytest_npudump.language.translation import AUTO, LANGUAGES, speaking, spoken  # noqa: PLC0415 - for errors
+    from pytest_npudump.language.translation import speaking, spoken  # noqa: PLC0415 - for errors
 
     option = next(one for one in OPTIONS if one.name == "lang")
     language = getattr(config.option, option.dest, None) or config.getini(option.dest)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.errors import said
 from pytest_npudump.golden.path import golden_path
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.marker.identity import Identity, are_one_case
-from pytest_npudump.plugin.marker.item import request_of
+from pytest_npudump.plugin.marker import Identity, are_one_case, request_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_npudump.ranks.rank import Rank
     from pytest_npudump.request import DumpRequest
     from pytest_npudump.settings import Settings
+
 
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9_-]+")
 _SHOWN = 80

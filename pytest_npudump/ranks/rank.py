@@ -13,6 +13,7 @@ from pytest_npudump.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
 _SEVERAL = 2
 _VARIABLES = (("RANK", "WORLD_SIZE"), ("RANK_ID", "RANK_SIZE"))
 """PyTorch's, and those of HCCL and MindSpore."""
@@ -102,3 +103,11 @@ def _number(environment: Mapping[str, str], name: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise RequestError(f"the variable {name} is {environment[name]!r}, expected a number from 0")
     return int(text)
+
+
+def own_device(chosen: int | None) -> int:
+    """Return the id of this process's device: the one that was chosen, else its LOCAL_RANK."""
+    if chosen is not None:
+        return chosen
+    rank = current_rank()
+    return rank.local if rank is not None else 0

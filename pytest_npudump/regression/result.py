@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pytest_npudump.language.translation import mark
+from pytest_npudump.language import mark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -19,8 +19,8 @@ from pytest_npudump.compare.tensors.picture import HIGHEST as MOST
 from pytest_npudump.compare.tensors.picture import LOWEST as LEAST
 from pytest_npudump.compare.tensors.picture import NO_NUMBER
 from pytest_npudump.errors import NpudumpError
+from pytest_npudump.language import mark
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark
 from pytest_npudump.report.verdicts import number, plain
 from pytest_npudump.report.view import (
     CHANGED,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, explain_first
 from pytest_npudump.explain.operator_alone import ACQUITTED, CONVICTED, UPSTREAM
 from pytest_npudump.explain.rounding import DEVICE, DTYPE
+from pytest_npudump.language import mark
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark, spoken
+from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.origins import feeds_are_seen, more_sources, source_lines
 from pytest_npudump.report.verdicts import (
     COLUMNS,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from pytest_npudump.language.translation import mark
+from pytest_npudump.language import mark
 from pytest_npudump.settings import Option
 
 if TYPE_CHECKING:

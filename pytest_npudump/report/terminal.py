@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.verdict import explain_first
 from pytest_npudump.explain.operator_alone import CONVICTED
+from pytest_npudump.language import mark
 from pytest_npudump.language.text import cut, typed
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark, ngettext, spoken
+from pytest_npudump.language.translation import ngettext, spoken
 from pytest_npudump.onnxmodels.graph import drawing_words, draws_random
 from pytest_npudump.regression import result as status
 from pytest_npudump.report.explanations import (

@@ -6,9 +6,9 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_npudump.language import mark
 from pytest_npudump.language.text import inert, padded, width
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,8 +14,8 @@ from pytest_npudump.compare.stats.allowances import shares_of_allowed
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, PASS
 from pytest_npudump.compare.tensors.picture import BINS, SIDE, Picture
 from pytest_npudump.graph.sources import TensorGraph
+from pytest_npudump.language import mark
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark
 from pytest_npudump.record.run_folder import read_report
 from pytest_npudump.report.verdicts import deciding_rule, worst
 

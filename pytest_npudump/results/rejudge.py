@@ -13,7 +13,7 @@ from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.errors import GoldenError, NpudumpError, said
 from pytest_npudump.golden.stored_tensors import store_of
 from pytest_npudump.golden.variants import ASKED, Goldens
-from pytest_npudump.language.translation import mark
+from pytest_npudump.language import mark
 from pytest_npudump.record.record import OP_TYPES, Record
 from pytest_npudump.record.text import parse
 from pytest_npudump.regression import result as status

@@ -1,8 +1,8 @@
 """What runs models and switches the dump on: one folder a runtime, behind one protocol.
 
 ``base`` is the protocol, ``registry`` the index of the runtimes, and the decision for one of them,
-``remote`` stands for one that lived in another process, and ``concurrency`` says what ran at the same time.
-``inventory`` finds the devices of this machine.
+``remote`` stands for one that lived in another process, ``concurrency`` says what ran at the same time, and
+``inventory`` which devices there are.
 
 ``pyacl/``, ``torch_npu/``, ``mindspore/``: each runtime is a folder, its provider, which knows where the
 client is and whether it can be used without importing it. Its adapter has the protocol's ``Runtime``,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_npudump.config import adump, ge
 from pytest_npudump.config.acl_json import check_request, dump_section, request_warnings, write_acl_json
 from pytest_npudump.errors import ConfigError, RequestError
-from pytest_npudump.plugin.marker.item import check_combination, parse_marker
+from pytest_npudump.plugin.marker import check_combination, parse_marker
 from pytest_npudump.request import DumpRequest, RunRequest
 from pytest_npudump.runtime.acl import AclJson
 

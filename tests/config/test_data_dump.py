@@ -24,7 +24,7 @@ from pytest_npudump.config.data_dump import (
 from pytest_npudump.config.mindspore import validate
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import ConfigError
-from pytest_npudump.plugin.marker.item import check_combination, parse_marker
+from pytest_npudump.plugin.marker import check_combination, parse_marker
 from pytest_npudump.request import DumpRequest, RunRequest
 
 NEWEST = (2, 10)

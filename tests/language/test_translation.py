@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from pytest_npudump.language.translation import chosen, gettext, is_english, mark, ngettext, speaking
+from pytest_npudump.language import chosen, mark
+from pytest_npudump.language.translation import gettext, is_english, ngettext, speaking
 
 
 @pytest.mark.each(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.plugin.features.devices.pool import FOLDER, DeviceLock
+from pytest_npudump.plugin.features.devices import FOLDER, DeviceLock
 
 if TYPE_CHECKING:
     from pathlib import Path

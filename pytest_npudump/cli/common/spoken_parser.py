@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_npudump.cli.common.output import encodable
-from pytest_npudump.language.translation import AUTO, LANGUAGES, gettext, is_english, ngettext
+from pytest_npudump.language import AUTO, LANGUAGES
+from pytest_npudump.language.translation import gettext, is_english, ngettext
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

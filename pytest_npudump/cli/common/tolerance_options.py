@@ -12,9 +12,9 @@ from pytest_npudump.compare.tolerances.presets import PRESETS
 from pytest_npudump.compare.tolerances.rules import parse_fact, undecided
 from pytest_npudump.compare.tolerances.tolerance import GOLDEN, Rule, Tolerances
 from pytest_npudump.errors import RequestError
+from pytest_npudump.language import mark
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark
 
 if TYPE_CHECKING:
     import argparse

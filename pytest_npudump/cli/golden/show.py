@@ -18,9 +18,10 @@ from pytest_npudump.golden.origin import in_words
 from pytest_npudump.golden.store import differing, read_golden
 from pytest_npudump.golden.stored_tensors import pointers_of
 from pytest_npudump.golden.variants import variants_of
+from pytest_npudump.language import mark
 from pytest_npudump.language.text import byte_size
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark, spoken
+from pytest_npudump.language.translation import spoken
 from pytest_npudump.record.noise import MEASURABLE, calibration_of, repeats_of
 from pytest_npudump.record.record import REASON, RECORDED
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.output import columns, complain, emit, end_output, present, to_stderr
 from pytest_npudump.compare.stats.unjudged import describe_not_finite
 from pytest_npudump.errors import NpudumpError, RequestError
+from pytest_npudump.language import mark
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark, spoken
+from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.origins import source_lines
 from pytest_npudump.report.verdicts import COLUMNS, row, shown
 from pytest_npudump.request import KnownNames

@@ -16,7 +16,7 @@ import numpy as np
 
 from pytest_npudump.compare.tensors.difference import CHUNK
 from pytest_npudump.errors import said
-from pytest_npudump.language.translation import mark
+from pytest_npudump.language import mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pytest_npudump.language import mark
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,53 +1,142 @@
-"""Features that only some sessions need, each a plugin object; one goes with its file and its line below.
+"""Features that only some sessions need, each a plugin object; one goes with its file and its row below.
 
-A feature is a module of this folder. It has some of
-
-* ``OPTIONS``: its options of pytest, where it is ``EARLY``; what one is set to is ``OPTION.of(settings)``,
-* ``at_start(config, settings)``: return its plugin object where an option asks for it, else None,
-* ``with_tests(config, settings)``: the same once there is a marked test, or the first result of one.
-
-The object has hooks of pytest, and those of :class:`HookPoints`. Nothing else of the plugin knows a feature,
-but for ``plugin/collected.py``, which asks ``isolation``.
+A feature is a module of this folder with ``feature(config, settings)``, which returns its plugin object, or
+None where there is nothing for it to do. The object has hooks of pytest, and those of :class:`HookPoints`.
+Its options stand here, since every session has them and few import the feature: what one is set to is
+``OPTION.of(settings)``. Nothing else of the plugin knows a feature, but for ``plugin/collected.py``, which
+asks ``isolation``.
 """
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from pytest_npudump.report.media import MEDIA
+from pytest_npudump.settings import Option, parse_seconds, parse_size
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.plugin.runner import Runner
-    from pytest_npudump.plugin.terminal.reporter import Reporter
     from pytest_npudump.regression.result import Result
     from pytest_npudump.regression.session import CaseSession
     from pytest_npudump.request import DumpRequest
     from pytest_npudump.runtime.base import Runtime
-    from pytest_npudump.settings import Option, Settings
+    from pytest_npudump.settings import Settings
 
-EARLY, LATE = "at_start", "with_tests"
+
+DEVICES = Option(
+    "devices",
+    default="",
+    help="device ids, or (auto) all that are there and healthy, which processes use in turns: each has "
+    "one of its own, locked for all users of the machine while a test runs; without it nothing is locked",
+    metavar="auto|IDS",
+)
+ISOLATION = Option(
+    "isolation",
+    default="auto",
+    help="whether marked tests run in a child process each: all of them, or (auto) those whose marker, "
+    "scene or runtime needs it",
+    choices=("auto", "process"),
+)
+ISOLATION_TIMEOUT = Option(
+    "isolation-timeout",
+    default="1800",
+    help="seconds that one isolated run of a test may take",
+    metavar="SECONDS",
+    parse=parse_seconds,
+)
+RESULTS = Option(
+    "results",
+    default="",
+    help="folder in which verdicts and statistics of each marked test are kept for npudump check and "
+    "npudump golden; default in pytest's cache",
+    metavar="DIR",
+)
+EXPECT = Option(
+    "expect",
+    default="",
+    help="fail a run that compared fewer marked tests than this number, or not all those that this file "
+    "names, one a line, as pytest --collect-only -q prints them",
+    metavar="N|FILE",
+)
+SUMMARY = Option(
+    "summary",
+    default="",
+    help="file for a summary in Markdown, as GitHub Actions gets it unasked",
+    metavar="FILE",
+)
+ARTIFACTS = Option(
+    "artifacts",
+    default="",
+    help="folder in which each session gathers what a person needs of its failing tests: reports, dumps, "
+    "kept results, versions, CANN's log",
+    metavar="DIR",
+)
+ARTIFACTS_LIMIT = Option(
+    "artifacts-limit",
+    default="1GiB",
+    help="most bytes in the folder of artifacts; the largest files are left out first, and named",
+    metavar="SIZE",
+    parse=parse_size,
+)
+TENSOR_CACHE_LIMIT = Option(
+    "tensor-cache-limit",
+    default="10GiB",
+    help="most bytes of stored tensors that this machine keeps between sessions; what was used longest "
+    "ago goes first, nothing that was used in the last five minutes",
+    metavar="SIZE",
+    parse=parse_size,
+)
+OF_MEDIA = tuple(medium.option for medium in MEDIA if medium.option is not None)
+
+
+class Feature(NamedTuple):
+    """A feature's row.
+
+    Attributes:
+        options: its options of pytest.
+        early: whether it takes part in a session from the start on, by configuration and settings; None for
+            one that does once there is a marked test, or the first result of one.
+    """
+
+    options: tuple[Option, ...] = ()
+    early: Callable[[pytest.Config, Settings], object] | None = None
+
+
+def _is_expected(config: pytest.Config, settings: Settings) -> bool:
+    """Whether something is, if only by an empty text: a variable of a job may not be set."""
+    return bool(EXPECT.of(settings)) or getattr(config.option, EXPECT.dest, None) is not None
+
+
+def _is_shown(config: pytest.Config, settings: Settings) -> bool:
+    """Whether artifacts are asked for, or a service runs this session that shows its summary."""
+    del config
+    service = "true" in {os.environ.get("GITHUB_ACTIONS"), os.environ.get("GITLAB_CI")}
+    return bool(service or SUMMARY.of(settings) or ARTIFACTS.of(settings))
+
+
 FEATURES = {
-    "devices": EARLY,
-    "isolation": EARLY,
-    "keeper": EARLY,
-    "expectation": EARLY,
-    "artifacts": EARLY,
-    "session_media": EARLY,
-    "stale_goldens": EARLY,
-    "tensor_cache": EARLY,
-    "idle_rules": LATE,
-    "ranks": LATE,
-    "memory_folder": LATE,
-    "repetitions": LATE,
+    "devices": Feature((DEVICES,), lambda _, settings: DEVICES.of(settings)),
+    "isolation": Feature((ISOLATION, ISOLATION_TIMEOUT)),
+    "keeper": Feature((RESULTS,)),
+    "expectation": Feature((EXPECT,), _is_expected),
+    "artifacts": Feature((SUMMARY, ARTIFACTS, ARTIFACTS_LIMIT), _is_shown),
+    "session_media": Feature(OF_MEDIA, lambda _, settings: any(one.of(settings) for one in OF_MEDIA)),
+    "stale_goldens": Feature(early=lambda _, settings: settings.fail_on == "stale"),
+    "idle_rules": Feature(),
+    "tensor_cache": Feature((TENSOR_CACHE_LIMIT,)),
+    "ranks": Feature(),
+    "memory_folder": Feature(),
+    "repetitions": Feature(),
 }
-"""When each is imported: ``EARLY`` by every session, for its options, ``LATE`` by one with marked tests.
-
-Hooks run in this order.
-"""
+"""Their hooks run in this order."""
 
 
 def name_of(feature: str) -> str:
@@ -55,24 +144,22 @@ def name_of(feature: str) -> str:
     return f"npudump-{feature}"
 
 
-def feature_options() -> Iterator[Option]:
-    """Yield the options of all features."""
-    for feature, moment in FEATURES.items():
-        if moment == EARLY:
-            yield from getattr(import_module(f"{__name__}.{feature}"), "OPTIONS", ())
+def feature_options() -> list[Option]:
+    """Return the options of all features."""
+    return [option for row in FEATURES.values() for option in row.options]
 
 
-def register_features(config: pytest.Config, settings: Settings, moment: str) -> None:
+def register_features(config: pytest.Config, settings: Settings, *, early: bool) -> None:
     """Register the plugin objects of a moment, the last first: pluggy calls what was registered last.
 
     Raises:
         NpudumpError: what an option asks for cannot be.
     """
-    for feature, first in reversed(FEATURES.items()):
-        if moment == LATE or first == EARLY:
-            make = getattr(import_module(f"{__name__}.{feature}"), moment, None)
-            if make is not None and (plugin := make(config, settings)) is not None:
-                config.pluginmanager.register(plugin, name_of(feature))
+    for name, row in reversed(FEATURES.items()):
+        if (row.early is not None) is early and (row.early is None or row.early(config, settings)):
+            plugin = import_module(f"{__name__}.{name}").feature(config, settings)
+            if plugin is not None:
+                config.pluginmanager.register(plugin, name_of(name))
 
 
 class HookPoints:

@@ -4,38 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.plugin.terminal.reporter import reports_here
-from pytest_npudump.settings import Option
+from pytest_npudump.language.text import inert
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.plugin.features import EXPECT
+from pytest_npudump.plugin.reporter import reports_here
+from pytest_npudump.results.expected_tests import missing_tests, read_expected
 
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_npudump.plugin.terminal.reporter import Reporter
+    from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.settings import Settings
 
-_EXPECT = Option(
-    "expect",
-    default="",
-    help="fail a run that compared fewer marked tests than this number, or not all those that this file "
-    "names, one a line, as pytest --collect-only -q prints them",
-    metavar="N|FILE",
-)
-OPTIONS = (_EXPECT,)
 
-
-def at_start(config: pytest.Config, settings: Settings) -> Expectation | None:
-    """Return what expects, where the option is given: it is empty where a variable of a job is not set.
+def feature(config: pytest.Config, settings: Settings) -> Expectation | None:
+    """Return what expects.
 
     Raises:
         RequestError: what is expected cannot be read.
     """
-    given = _EXPECT.of(settings)
-    asked = given or getattr(config.option, _EXPECT.dest, None) is not None
-    if not asked or not reports_here(config):
-        return None
-    from pytest_npudump.results.expected_tests import read_expected  # noqa: PLC0415 - only where asked for
-
-    return Expectation(read_expected(given, config.rootpath))
+    return Expectation(read_expected(EXPECT.of(settings), config.rootpath)) if reports_here(config) else None
 
 
 class Expectation:
@@ -58,13 +46,9 @@ class Expectation:
     def pytest_npudump_summary(self, reporter: Reporter, terminalreporter: Any) -> None:
         """Say what is lacking."""
         if self._lacking:
-            from pytest_npudump.language.text import inert  # noqa: PLC0415 - only where something is
-
             terminalreporter.write_line(inert(f"npudump: {self._gap(reporter)}"), red=True)
 
     def _gap(self, reporter: Reporter) -> str:
-        from pytest_npudump.language.translation import gettext as _  # noqa: PLC0415 - only where asked for
-        from pytest_npudump.results.expected_tests import missing_tests  # noqa: PLC0415 - the same
 
         results = [(test.nodeid, test.result) for test in reporter.tests.values()]
         missing = missing_tests(self._expected, results)

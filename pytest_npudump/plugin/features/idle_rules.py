@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from pytest_npudump.plugin.terminal.reporter import Reporter
+    from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.settings import Settings
 
 _PLACE = 3
 _SHOWN = 3
 
 
-def with_tests(config: pytest.Config, settings: Settings) -> IdleRules | None:
+def feature(config: pytest.Config, settings: Settings) -> IdleRules | None:
     """Return what looks for such rules, where there may be any."""
     del config
     return IdleRules() if settings.tolerances else None

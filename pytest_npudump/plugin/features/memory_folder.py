@@ -48,7 +48,7 @@ _GROUP_FILES = {
 """Limit and use of a control group's memory, by its controllers: of the second kind none are named."""
 
 
-def with_tests(config: pytest.Config, settings: Settings) -> DumpsInMemory | None:
+def feature(config: pytest.Config, settings: Settings) -> DumpsInMemory | None:
     """Return what has dumps in memory, where they are not to stay."""
     del config
     return None if settings.dump_dir or settings.keep_dumps == "all" else DumpsInMemory()

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import ConfigError, said
 from pytest_npudump.language.text import inert
-from pytest_npudump.plugin.marker.identity import Identity
-from pytest_npudump.plugin.runtest.item_case import EXCHANGE
-from pytest_npudump.plugin.terminal.reporter import CHILD
+from pytest_npudump.plugin.item_case import EXCHANGE
+from pytest_npudump.plugin.marker import Identity
+from pytest_npudump.plugin.reporter import CHILD
 from pytest_npudump.ranks.agreement import compare_notes, printed, stand_aside
 from pytest_npudump.ranks.exchange import Exchange
 from pytest_npudump.ranks.rank import current_rank
@@ -16,11 +16,11 @@ from pytest_npudump.ranks.rank import current_rank
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_npudump.plugin.terminal.reporter import Reporter
+    from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.settings import Settings
 
 
-def with_tests(config: pytest.Config, settings: Settings) -> Ranks | None:
+def feature(config: pytest.Config, settings: Settings) -> Ranks | None:
     """Let this process talk with the other ranks of a distributed run; None where it is no such run.
 
     Raises:

@@ -20,7 +20,7 @@ _COMPARES = pytest.StashKey[bool]()
 """Whether a repetition is compared with what an earlier one has recorded."""
 
 
-def with_tests(config: pytest.Config, settings: Settings) -> Repetitions | None:
+def feature(config: pytest.Config, settings: Settings) -> Repetitions | None:
     """Return what knows which tests have recorded, where a session does."""
     del config
     return Repetitions(settings) if settings.approves else None

@@ -7,23 +7,22 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import MissingExtraError, NpudumpError
 from pytest_npudump.plugin.features.keeper import IN_PLACE_OF_A_CACHE, has_place, results_path
-from pytest_npudump.plugin.terminal.reporter import reports_here
+from pytest_npudump.plugin.reporter import reports_here
 from pytest_npudump.report.media import MEDIA
 
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_npudump.plugin.features.keeper.keeper import Keeper
-    from pytest_npudump.plugin.terminal.reporter import Reporter
+    from pytest_npudump.plugin.features.keeper import Keeper
+    from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.report.media import Medium
     from pytest_npudump.report.view import SessionView
     from pytest_npudump.settings import Settings
 
-OPTIONS = tuple(medium.option for medium in MEDIA if medium.option is not None)
 _PLACE = 4
 
 
-def at_start(config: pytest.Config, settings: Settings) -> SessionMedia | None:
+def feature(config: pytest.Config, settings: Settings) -> SessionMedia | None:
     """Return what writes the media that are asked for; the results that they are of need a place.
 
     Raises:
@@ -38,8 +37,6 @@ def at_start(config: pytest.Config, settings: Settings) -> SessionMedia | None:
         if package and find_spec(package) is None:
             raise MissingExtraError(medium.option.flag, package, extra)
         asked.append((medium, folder))
-    if not asked:
-        return None
     config.stash[IN_PLACE_OF_A_CACHE] = f"{asked[0][1]}/results"
     return SessionMedia(asked) if reports_here(config) else None
 
@@ -58,8 +55,9 @@ class SessionMedia:
         """Write them, without marked tests too: an earlier session's would be taken for them."""
         from contextlib import nullcontext  # noqa: PLC0415 - where asked for
 
-        from pytest_npudump.language.translation import ENGLISH, speaking  # noqa: PLC0415 - the same
+        from pytest_npudump.language import ENGLISH  # noqa: PLC0415 - the same
         from pytest_npudump.language.translation import gettext as _  # noqa: PLC0415 - the same
+        from pytest_npudump.language.translation import speaking  # noqa: PLC0415 - the same
 
         name = "" if reporter.rank is None else f"rank{reporter.rank.number}"
         for medium, folder in self._asked:

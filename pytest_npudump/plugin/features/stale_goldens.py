@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.plugin.terminal.reporter import reports_here
+from pytest_npudump.plugin.reporter import reports_here
 
 if TYPE_CHECKING:
-    from pytest_npudump.plugin.terminal.reporter import Reporter
+    from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.settings import Settings
 
-_STALE = "stale"
+
 _PLACE = 2
 _COMMAND = "import sys; from pytest_npudump.cli import main; sys.exit(main(['golden', 'stale']))"
 
 
-def at_start(config: pytest.Config, settings: Settings) -> StaleGoldens | None:
-    """Return what looks, where that is asked for and this process runs tests and reports."""
-    asked = settings.fail_on == _STALE and reports_here(config) and not config.option.collectonly
-    return StaleGoldens() if asked else None
+def feature(config: pytest.Config, settings: Settings) -> StaleGoldens | None:
+    """Return what looks, where this process runs tests and reports."""
+    del settings
+    return StaleGoldens() if reports_here(config) and not config.option.collectonly else None
 
 
 class StaleGoldens:

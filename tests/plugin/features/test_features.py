@@ -1,4 +1,4 @@
-"""Features come and go by one line: the rest of the plugin knows none of them."""
+"""Features come and go by one row: the rest of the plugin knows none of them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from conftest import Project
-    from pytest_npudump.plugin.terminal.reporter import Reporter
-    from pytest_npudump.settings import Settings
+    from pytest_npudump.plugin.reporter import Reporter
 
 MOTTO = Option("motto", default="", help="words for the end", metavar="TEXT")
 
@@ -47,15 +46,12 @@ def test_a_feature_that_is_taken_out_leaves_no_option_and_a_test_runs_without_an
     result.stderr.fnmatch_lines(["*unrecognized arguments: --npudump-expect=1"])
 
 
-def test_a_feature_is_a_module_and_a_line(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    def at_start(config: pytest.Config, settings: Settings) -> Motto | None:
-        del config
-        return Motto() if MOTTO.of(settings) else None
-
+def test_a_feature_is_a_module_and_a_row(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     module: Any = ModuleType("motto")
-    module.OPTIONS, module.at_start = (MOTTO,), at_start
+    module.feature = lambda *_: Motto()
     monkeypatch.setitem(sys.modules, f"{features.__name__}.motto", module)
-    monkeypatch.setitem(features.FEATURES, "motto", features.EARLY)
+    row = features.Feature((MOTTO,), lambda _, settings: MOTTO.of(settings))
+    monkeypatch.setitem(features.FEATURES, "motto", row)
     project.marked()
     project.record("--npudump-motto=once")
     found = project.run("--npudump-motto=again").stdout.str()

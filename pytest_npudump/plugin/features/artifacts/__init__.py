@@ -1,59 +1,35 @@
 """What a session leaves for the service that runs it: summaries for its pages, and a tree of artifacts.
 
-``summaries`` writes what GitHub, GitLab and others show, ``tree`` gathers what failing tests have left.
+``tree`` writes what GitHub, GitLab and others show, and gathers what failing tests have left.
 """
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.plugin.terminal.reporter import reports_here
-from pytest_npudump.settings import Option, parse_size
+from pytest_npudump.language import ENGLISH
+from pytest_npudump.plugin.features import ARTIFACTS, ARTIFACTS_LIMIT, SUMMARY
+from pytest_npudump.plugin.reporter import reports_here
 
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_npudump.plugin.terminal.reporter import Reporter
+    from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.settings import Settings
 
-_SUMMARY = Option(
-    "summary",
-    default="",
-    help="file for a summary in Markdown, as GitHub Actions gets it unasked",
-    metavar="FILE",
-)
-_ARTIFACTS = Option(
-    "artifacts",
-    default="",
-    help="folder in which each session gathers what a person needs of its failing tests: reports, dumps, "
-    "kept results, versions, CANN's log",
-    metavar="DIR",
-)
-_LIMIT = Option(
-    "artifacts-limit",
-    default="1GiB",
-    help="most bytes in the folder of artifacts; the largest files are left out first, and named",
-    metavar="SIZE",
-    parse=parse_size,
-)
-OPTIONS = (_SUMMARY, _ARTIFACTS, _LIMIT)
 
-
-def at_start(config: pytest.Config, settings: Settings) -> Artifacts | None:
-    """Return what writes, where that is asked for, or a service runs this session that shows it."""
-    service = os.environ.get("GITHUB_ACTIONS") == "true" or os.environ.get("GITLAB_CI") == "true"
-    asked = service or _SUMMARY.of(settings) or _ARTIFACTS.of(settings)
-    return Artifacts(settings) if asked and reports_here(config) and not config.option.collectonly else None
+def feature(config: pytest.Config, settings: Settings) -> Artifacts | None:
+    """Return what writes, where this process runs tests and reports."""
+    return Artifacts(settings) if reports_here(config) and not config.option.collectonly else None
 
 
 class Artifacts:
     """Writes once the session has ended."""
 
     def __init__(self, settings: Settings) -> None:
-        self._summary = _SUMMARY.of(settings)
-        self._folder = _ARTIFACTS.of(settings)
-        self._limit = _LIMIT.of(settings)
+        self._summary = SUMMARY.of(settings)
+        self._folder = ARTIFACTS.of(settings)
+        self._limit = ARTIFACTS_LIMIT.of(settings)
         self._annotations: list[str] = []
 
     def pytest_npudump_wanted(self) -> bool:
@@ -62,22 +38,20 @@ class Artifacts:
 
     def pytest_npudump_session_end(self, reporter: Reporter) -> None:
         """Write everything, in English."""
-        from pytest_npudump.language.translation import ENGLISH, speaking  # noqa: PLC0415 - where it is wanted
-        from pytest_npudump.plugin.features.artifacts import summaries  # noqa: PLC0415 - the same
+        from pytest_npudump.language.translation import speaking  # noqa: PLC0415 - where it is wanted
+        from pytest_npudump.plugin.features.artifacts import tree  # noqa: PLC0415 - the same
 
         with speaking(ENGLISH):
             problems, root = reporter.problems(), reporter.config.rootpath
-            tests = summaries.judged_tests(reporter.tests.values(), root)
+            tests = tree.judged_tests(reporter.tests.values(), root)
             folder = None
             if self._folder and tests:
-                from pytest_npudump.plugin.features.artifacts.tree import gather  # noqa: PLC0415 - where asked for
-
-                told, folder = gather(tests, problems, reporter, root / self._folder, self._limit)
+                told, folder = tree.gather(tests, problems, reporter, root / self._folder, self._limit)
                 reporter.say(told)
             summary = root / self._summary if self._summary else None
-            for line in summaries.write_summaries(tests, problems, reporter, summary, folder):
+            for line in tree.write_summaries(tests, problems, reporter, summary, folder):
                 reporter.say(line)
-            self._annotations = [*summaries.annotation_lines(tests, problems)]
+            self._annotations = [*tree.annotation_lines(tests, problems)]
 
     def pytest_npudump_summary(self, terminalreporter: Any) -> None:
         """Print the lines that GitHub's runner reads from the log."""

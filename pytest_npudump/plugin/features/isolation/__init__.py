@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.plugin.terminal.reporter import CHILD
-from pytest_npudump.settings import Option, parse_seconds
+from pytest_npudump.errors import NpudumpError
+from pytest_npudump.plugin import _compat
+from pytest_npudump.plugin.features import ISOLATION, ISOLATION_TIMEOUT
+from pytest_npudump.plugin.marker import request_of
+from pytest_npudump.plugin.reporter import CHILD
+from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
     import pytest
@@ -18,24 +22,8 @@ if TYPE_CHECKING:
     from pytest_npudump.request import DumpRequest
     from pytest_npudump.settings import Settings
 
-_ISOLATION = Option(
-    "isolation",
-    default="auto",
-    help="whether marked tests run in a child process each: all of them, or (auto) those whose marker, "
-    "scene or runtime needs it",
-    choices=("auto", "process"),
-)
-_TIMEOUT = Option(
-    "isolation-timeout",
-    default="1800",
-    help="seconds that one isolated run of a test may take",
-    metavar="SECONDS",
-    parse=parse_seconds,
-)
-OPTIONS = (_ISOLATION, _TIMEOUT)
 
-
-def with_tests(config: pytest.Config, settings: Settings) -> Isolation | None:
+def feature(config: pytest.Config, settings: Settings) -> Isolation | None:
     """Return what isolates tests; a child isolates none."""
     return None if config.pluginmanager.has_plugin(CHILD) else Isolation(settings)
 
@@ -44,8 +32,8 @@ class Isolation:
     """Runs tests in processes of their own: where the marker says so, else where scene or runtime does."""
 
     def __init__(self, settings: Settings) -> None:
-        self._always = _ISOLATION.of(settings) == "process"
-        self._timeout: float = _TIMEOUT.of(settings)
+        self._always = ISOLATION.of(settings) == "process"
+        self._timeout: float = ISOLATION_TIMEOUT.of(settings)
 
     def pytest_npudump_run(
         self, runner: Runner, item: pytest.Item, nextitem: pytest.Item | None
@@ -58,12 +46,9 @@ class Isolation:
         return run_isolated(runner, item, nextitem, self._timeout)
 
     def _isolates(self, runner: Runner, item: pytest.Item) -> bool:
-        from pytest_npudump.errors import NpudumpError  # noqa: PLC0415 - with marked tests
-        from pytest_npudump.plugin._compat import may_be_skipped  # noqa: PLC0415 - the same
-        from pytest_npudump.plugin.marker.item import request_of  # noqa: PLC0415 - the same
-        from pytest_npudump.plugin.runtest.item_case import BAD, only_setup  # noqa: PLC0415 - the same
+        from pytest_npudump.plugin.item_case import BAD, only_setup  # noqa: PLC0415 - the same
 
-        if BAD in item.stash or only_setup(item) or may_be_skipped(item):
+        if BAD in item.stash or only_setup(item) or _compat.may_be_skipped(item):
             return False
         try:
             choice = runner.runtime.chosen()
@@ -74,8 +59,6 @@ class Isolation:
 
     def is_asked(self, request: DumpRequest) -> bool:
         """Whether a test is isolated whatever the runtime is."""
-        from pytest_npudump.scene import SCENES  # noqa: PLC0415 - with marked tests
-
         if request.isolation is not None:
             return request.isolation == "process"
         return self._always or request.timeout is not None or SCENES[request.scene].own_process

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.features.isolation.task import indices_of
-from pytest_npudump.plugin.marker.identity import Identity
-from pytest_npudump.plugin.marker.marks import is_marked
-from pytest_npudump.plugin.runtest.conclusion import INTERRUPTIONS
-from pytest_npudump.plugin.runtest.item_case import BAD, KEPT, TEST, case_of, may_run_again
-from pytest_npudump.plugin.runtest.phases import attempt, so_far, with_failed_setup
+from pytest_npudump.plugin.conclusion import INTERRUPTIONS
+from pytest_npudump.plugin.item_case import BAD, KEPT, TEST, case_of, may_run_again
+from pytest_npudump.plugin.marker import Identity, indices_of
+from pytest_npudump.plugin.marks import is_marked
+from pytest_npudump.plugin.runner import attempt, so_far, with_failed_setup
 from pytest_npudump.regression.session import CaseSession
 from pytest_npudump.runtime.base import RearrangingRuntime
 from pytest_npudump.storage.mailbox import dump_bytes, load_bytes, post
@@ -56,14 +55,13 @@ class Child:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
         """Choose the test, whatever other plugins make of a file that is collected alone."""
-        mine = [item for item in items if self._is_mine(item)]
+        task = self.task
+        own = [item for item in items if str(Identity.of(item)) == task.identity]
+        mine = [item for item in own if indices_of(item) == task.indices]
         self._post("collected", (len(mine), len(items)))
         result = yield
         items[:] = mine[:1]
         return result
-
-    def _is_mine(self, item: pytest.Item) -> bool:
-        return str(Identity.of(item)) == self.task.identity and indices_of(item) == self.task.indices
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:

@@ -16,11 +16,11 @@ import pytest
 from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.language.text import inert
 from pytest_npudump.plugin import _compat
+from pytest_npudump.plugin.conclusion import INTERRUPTIONS, conclude, how_it_stopped, settle
 from pytest_npudump.plugin.features.isolation.server import ServerProcess
 from pytest_npudump.plugin.features.isolation.task import GRACE, LINES, Task
-from pytest_npudump.plugin.runtest.conclusion import INTERRUPTIONS, conclude, how_it_stopped, settle
-from pytest_npudump.plugin.runtest.item_case import BAD, ENDED, KEPT, RESULT, case_of
-from pytest_npudump.plugin.terminal.progress import announce_run
+from pytest_npudump.plugin.item_case import BAD, ENDED, KEPT, RESULT, case_of
+from pytest_npudump.plugin.terminal import announce_run
 from pytest_npudump.regression.case import delete_dumps
 from pytest_npudump.regression.session import CaseSession
 from pytest_npudump.regression.unwritten import looks_for_unwritten, other_memory
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pytest_npudump.golden.store import Recording
     from pytest_npudump.plugin.runner import Runner
     from pytest_npudump.results.kept import Kept
+
 
 _MAIN = "from pytest_npudump.plugin.features.isolation.server import run; run()"
 _GOOD = (0, 1)

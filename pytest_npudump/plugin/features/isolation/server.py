@@ -33,12 +33,13 @@ from typing import IO, TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.plugin.features.isolation.task import GRACE, LINES, Task
-from pytest_npudump.plugin.terminal.reporter import CHILD
+from pytest_npudump.plugin.reporter import CHILD
 from pytest_npudump.runtime.programs import interrupt_on_termination, last_lines, supervised
 from pytest_npudump.storage.mailbox import post
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
 
 _CLIENTS = frozenset({"acl", "torch", "torch_npu", "mindspore", "onnxruntime"})
 _MESSAGE = 1 << 16

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.marker.identity import Identity
+from pytest_npudump.plugin.marker import Identity, indices_of
 from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Task:
         run: 1 for the run that is judged, 2 for the one that explains, 0 for one in other memory before both.
         directory: of the test's dumps; ``run1`` and ``run2`` lie in it.
         file: the test's file.
-        identity: which test of the file, as :class:`pytest_npudump.plugin.marker.item.Identity` spells it.
+        identity: which test of the file, as :class:`pytest_npudump.plugin.marker.Identity` spells it.
         indices: which case of the test, where several have one id.
         options: of pytest and its plugins, plain values only.
         path: Python's module search path.
@@ -143,12 +143,6 @@ class Task:
         task = load_bytes(path.read_bytes())
         assert isinstance(task, cls)  # noqa: S101 - nobody else writes there
         return task
-
-
-def indices_of(item: pytest.Item) -> tuple[tuple[str, int], ...]:
-    """Return the position of each parameter's value; they tell two cases of one id apart."""
-    callspec: Any = getattr(item, "callspec", None)
-    return tuple(sorted(callspec.indices.items())) if callspec is not None else ()
 
 
 def _is_plain(value: object) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from conftest import Project
 
 
-APPLICATION = Path(__file__).parents[2] / "data" / "emulator" / "classify.py"
+APPLICATION = Path(__file__).parents[1] / "data" / "emulator" / "classify.py"
 
 
 HEADER = """

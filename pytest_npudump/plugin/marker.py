@@ -1,53 +1,167 @@
-"""The marker's arguments, checked one by one before anything runs."""
+"""The marker ``npu_dump``, checked at collection, before anything runs.
+
+Its arguments make the request of a test; the test's identity, which names its golden, is here too.
+"""
 
 from __future__ import annotations
 
 import math
+import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import ConfigError, RequestError, joined, said
+from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin._compat import may_be_skipped
-from pytest_npudump.plugin.marker.identity import repetition_parameters
-from pytest_npudump.plugin.marker.marks import marks_of
+from pytest_npudump.plugin.marks import marks_of
 from pytest_npudump.ranks.rank import current_rank
 from pytest_npudump.request import GRAPH_SUFFIXES, DumpRequest
 from pytest_npudump.scene import EXCEPTION_SCENES, SCENES
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     import pytest
 
     from pytest_npudump.settings import Settings
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a golden's name is made of; never pytest's nodeid, which plugins rewrite.
+
+    Attributes:
+        test_file: relative to rootdir.
+        classes: names of the classes around the test, outermost first.
+        name: of the function, without parameters.
+        param_id: id of the parameters, without the number of a repetition; None for a test without.
+    """
+
+    test_file: PurePath
+    classes: tuple[str, ...]
+    name: str
+    param_id: str | None
+
+    @classmethod
+    def of(cls, item: pytest.Item) -> Identity:
+        """Return the identity of ``item``."""
+        parents = [node for node in item.listchain() if getattr(node, "cls", None) is getattr(node, "obj", 0)]
+        relative = os.path.relpath(item.path, item.config.rootpath)
+        return cls(
+            test_file=PurePath(Path(relative).as_posix()),
+            classes=tuple(node.name for node in parents),
+            name=getattr(item, "originalname", None) or item.name,
+            param_id=parameters_id(item),
+        )
+
+    def __str__(self) -> str:
+        """Return the test as a user types it on pytest's command line."""
+        parameters = "" if self.param_id is None else f"[{self.param_id}]"
+        return "::".join((self.test_file.as_posix(), *self.classes, self.name)) + parameters
+
+
+def repetition_parameters(item: pytest.Item) -> frozenset[str]:
+    """Return the parameters that only number the repetitions of a test.
+
+    Nothing asks for them by name: neither the test, nor its marks, nor a fixture that it uses; pytest keeps
+    such names out of the fixtures of the test. Their value is a number. What asks while it runs, with
+    ``request.getfixturevalue``, cannot be known here: such a parameter is taken for a repetition.
+    """
+    callspec: Any = getattr(item, "callspec", None)
+    if callspec is None:
+        return frozenset()
+    asked: Collection[str] = getattr(item, "fixturenames", ())
+    given = callspec.params.items()
+    return frozenset(name for name, value in given if name not in asked and type(value) is int)
+
+
+def parameters_id(item: pytest.Item) -> str | None:
+    """Return the id of a test's parameters without that of its repetition; None for a test without."""
+    callspec: Any = getattr(item, "callspec", None)
+    if callspec is None:
+        return None
+    repeated = repetition_parameters(item)
+    ids, names = _compat.ids_of_parameters(callspec), list(callspec.params)
+    if not repeated:
+        return str(callspec.id)
+    if len(ids) == len(names):
+        kept = [one for one, name in zip(ids, names, strict=True) if name not in repeated]
+    elif repeated == {*names[-len(repeated) :]}:  # one id may stand for several names, before them
+        kept = ids[: -len(repeated)]
+    else:
+        return str(callspec.id)
+    return "-".join(kept) or None
+
+
+def indices_of(item: pytest.Item) -> tuple[tuple[str, int], ...]:
+    """Return the position of each parameter's value; they tell two cases of one id apart."""
+    callspec: Any = getattr(item, "callspec", None)
+    return tuple(sorted(callspec.indices.items())) if callspec is not None else ()
+
+
+def are_one_case(one: pytest.Item, other: pytest.Item) -> bool:
+    """Whether two items of one test have the same parameters; pytest lets two cases share an id."""
+    specs: list[Any] = [getattr(item, "callspec", None) for item in (one, other)]
+    if None in specs:
+        return specs[0] is specs[1]
+    if specs[0].indices == specs[1].indices:
+        return True
+    repeated = repetition_parameters(one)
+    if not repeated or repeated != repetition_parameters(other):
+        return False
+    values = [{n: v for n, v in spec.params.items() if n not in repeated} for spec in specs]
+    return values[0].keys() == values[1].keys() and all(values[0][n] is values[1][n] for n in values[0])
+
+
 _STATISTICS = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf", "L2norm")
 
 
-def _names(value: object) -> tuple[str, ...]:
-    items = (value,) if isinstance(value, str) else value
-    if not isinstance(items, Sequence) or not all(isinstance(i, str) and i for i in items) or not items:
-        raise ValueError("a name or glob, or a non-empty list of them")
-    return tuple(items)
+def _takes(
+    is_allowed: Callable[[Any], object], expected: str, made: Callable[[Any], Any] = lambda value: value
+) -> Callable[[object], Any]:
+    """Return what refuses a value that is not allowed, and makes of another what a request has."""
 
-
-def _one_of(*allowed: str) -> Callable[[object], str]:
-    def check(value: object) -> str:
-        if not isinstance(value, str) or value not in allowed:
-            raise ValueError(f"one of {', '.join(map(repr, allowed))}")
-        return value
+    def check(value: object) -> Any:
+        if not is_allowed(value):
+            raise ValueError(expected)
+        return made(value)
 
     return check
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("a non-empty string")
-    return value
+def _one_of(*allowed: str) -> Callable[[object], Any]:
+    words = f"one of {', '.join(map(repr, allowed))}"
+    return _takes(lambda value: isinstance(value, str) and value in allowed, words)
+
+
+def _number_of(what: str) -> Callable[[object], Any]:
+    words = f"a number of {what}, 1 or more"
+    return _takes(lambda value: type(value) is int and value >= 1, words)
+
+
+def _are_names(value: object) -> bool:
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, Sequence) or not items:
+        return False
+    return all(isinstance(item, str) and item for item in items)
+
+
+_names = _takes(
+    _are_names,
+    "a name or glob, or a non-empty list of them",
+    lambda value: (value,) if isinstance(value, str) else tuple(value),
+)
+_text = _takes(lambda value: isinstance(value, str) and value, "a non-empty string")
+_keys = _takes(
+    lambda value: isinstance(value, Mapping) and value and all(isinstance(key, str) for key in value),
+    "a dict of keys of data_dump.json such as {'sample_mode': 1, 'sample_num': 100}",
+    lambda value: MappingProxyType(dict(value)),
+)
 
 
 def _statistics(value: object) -> tuple[str, ...]:
@@ -90,32 +204,11 @@ def _rules(value: object) -> tuple[Mapping[str, Any], ...]:
     return tuple(MappingProxyType(dict(item)) for item in value)
 
 
-def _switch(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("True or False")  # noqa: TRY004 - one exception type carries what is allowed
-    return value
-
-
 def _seconds(value: object) -> float:
     number = _tolerance(value)
     if number == 0:
         raise ValueError("a number of seconds greater than 0")
     return number
-
-
-def _number_of(what: str) -> Callable[[object], int]:
-    def check(value: object) -> int:
-        if type(value) is not int or value < 1:
-            raise ValueError(f"a number of {what}, 1 or more")
-        return value
-
-    return check
-
-
-def _keys(value: object) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping) or not value or not all(isinstance(key, str) for key in value):
-        raise ValueError("a dict of keys of data_dump.json such as {'sample_mode': 1, 'sample_num': 100}")
-    return MappingProxyType(dict(value))
 
 
 _BLACKLIST = _mappings("name", "pos")
@@ -141,7 +234,7 @@ CHECKS: Mapping[str, Callable[[object], Any]] = MappingProxyType(
         "preset": _text,
         "numerics": _one_of("auto", "same", "other", "hf32"),
         "tolerances": _rules,
-        "escalate": _switch,
+        "escalate": _takes(lambda value: isinstance(value, bool), "True or False"),
         "isolation": _one_of("process", "none"),
         "timeout": _seconds,
         "repeats": _number_of("runs"),
@@ -299,7 +392,8 @@ def check_item(item: pytest.Item, settings: Settings) -> str:
     """Return what is wrong with a marked test, "" if nothing is."""
     try:
         request = request_of(item)
-        if request.scene != "check_op" and _is_hypothesis_test(item):
+        function = getattr(item, "obj", None)
+        if request.scene != "check_op" and getattr(function, "is_hypothesis_test", False):
             return said(
                 "npu_dump does not go with hypothesis' @given: every example would be compared with "
                 "one golden; use pytest.mark.parametrize, which gives each case a golden of its own, "
@@ -365,8 +459,3 @@ def _check_files(request: DumpRequest, item: pytest.Item) -> None:
                     kind=kind,
                 )
             )
-
-
-def _is_hypothesis_test(item: pytest.Item) -> bool:
-    function: Any = getattr(item, "obj", None)
-    return bool(getattr(function, "is_hypothesis_test", False))

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 
 from pytest_npudump.config.acl_json import dump_section
 from pytest_npudump.errors import RequestError
-from pytest_npudump.plugin.marker.item import CHECKS, check_combination, parse_marker
-from pytest_npudump.plugin.marker.marks import ARGUMENTS, marker_line
+from pytest_npudump.plugin.marker import CHECKS, check_combination, parse_marker
+from pytest_npudump.plugin.marks import ARGUMENTS, marker_line
 from pytest_npudump.request import DumpRequest, KnownNames, RunRequest, is_glob
 
 if TYPE_CHECKING:
     from conftest import Project
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "marker.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "marker.md"
 
 
 RANGE = {"begin": "a", "end": "b"}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.errors import DeviceError
-from pytest_npudump.plugin.features.devices.pool import FOLDER, DeviceLock, lock_folder
+from pytest_npudump.plugin.features.devices import FOLDER, DeviceLock, lock_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 HOLD = """
 import os, sys, time
 from pathlib import Path
-from pytest_npudump.plugin.features.devices.pool import DeviceLock
+from pytest_npudump.plugin.features.devices import DeviceLock
 lock = DeviceLock(Path(sys.argv[1]))
 assert lock.take("test_of_another.py::test_it")
 if sys.argv[2:] == ["fork"] and not os.fork():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.plugin.terminal import progress
+from pytest_npudump.plugin import terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from conftest import Project
 
 IMPATIENT = """
-from pytest_npudump.plugin.terminal import progress
-progress.PATIENCE = progress.SILENCE = 0.0
+from pytest_npudump.plugin import terminal
+terminal.PATIENCE = terminal.SILENCE = 0.0
 """
 
 
@@ -56,8 +56,8 @@ def failing(project: Project) -> Project:
 
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
-    monkeypatch.setattr(progress, "SILENCE", 0.0)
+    monkeypatch.setattr(terminal, "PATIENCE", 0.0)
+    monkeypatch.setattr(terminal, "SILENCE", 0.0)
 
 
 @pytest.mark.e2e

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.errors import DeviceError
-from pytest_npudump.plugin.features.devices import pool as pools
-from pytest_npudump.plugin.features.devices.pool import DeviceLock, DevicePool
+from pytest_npudump.plugin.features import devices
+from pytest_npudump.plugin.features.devices import DeviceLock, DevicePool
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +51,7 @@ def test_ids_of_different_environments_mean_one_device(tmp_path: Path) -> None:
 def test_more_processes_than_devices_wait_and_say_for_whom(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pools, "_PATIENCE", 0.0)
+    monkeypatch.setattr(devices, "_PATIENCE", 0.0)
     one = _pool(tmp_path, 1)
     one.take(1, "test_a.py::test_it")
     said: list[str] = []

@@ -14,6 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+
 MARKER = "npu_dump"
 _MARKS = pytest.StashKey[tuple[pytest.Mark, ...]]()
 

@@ -1,22 +1,28 @@
-"""What a session keeps of its marked tests, as each of them ends; trouble is told once and fails nothing."""
+"""Kept results: what a session leaves of its marked tests for ``npudump check`` and ``npudump golden``.
+
+Each test's are kept as it ends; trouble is told once and fails nothing.
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
+
+import pytest
 
 from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.golden.origin import revision
 from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import ngettext
-from pytest_npudump.plugin.marker.identity import Identity
-from pytest_npudump.plugin.marker.item import request_of
-from pytest_npudump.plugin.marker.marks import is_marked
+from pytest_npudump.plugin.conclusion import why_incomplete
+from pytest_npudump.plugin.features import RESULTS
+from pytest_npudump.plugin.item_case import ITEM, KEPT, only_setup
+from pytest_npudump.plugin.marker import Identity, request_of
+from pytest_npudump.plugin.marks import is_marked
 from pytest_npudump.plugin.paths import golden_root
-from pytest_npudump.plugin.runtest.conclusion import why_incomplete
-from pytest_npudump.plugin.runtest.item_case import ITEM, KEPT, only_setup
-from pytest_npudump.plugin.terminal.reporter import CHILD, ITEM_OF_REPORT
+from pytest_npudump.plugin.reporter import CHILD, ITEM_OF_REPORT
 from pytest_npudump.regression.dataflow import source_names
 from pytest_npudump.regression.result import RECORDED, UNCHANGED
 from pytest_npudump.report.verdicts import shown
@@ -42,20 +48,49 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    import pytest
-
+    from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.plugin.runner import Runner
-    from pytest_npudump.plugin.terminal.reporter import Reporter
     from pytest_npudump.regression.result import Result
     from pytest_npudump.regression.session import CaseSession
     from pytest_npudump.request import DumpRequest
     from pytest_npudump.results.entry import Entry
     from pytest_npudump.settings import Settings
 
+
 _UNKEPT = "npudump_results"
 """Attribute of a test's report that says why its result is not kept."""
 _BEFORE, _BEHIND = 1, 5
 """Places of lines."""
+
+
+IN_PLACE_OF_A_CACHE = pytest.StashKey[str]()
+"""Folder of results, relative to rootdir, in a session without a cache, where a feature needs them."""
+
+
+def has_place(config: pytest.Config, settings: Settings) -> bool:
+    """Whether there is a place for results."""
+    in_cache = getattr(config, "cache", None) is not None
+    return bool(RESULTS.of(settings) or in_cache or config.stash.get(IN_PLACE_OF_A_CACHE, ""))
+
+
+def results_path(config: pytest.Config, settings: Settings) -> Path:
+    """Return the folder of the results, where they have a place: one that was named, or in pytest's cache.
+
+    Raises:
+        OSError: pytest's cache has no folder, and none can be made.
+    """
+    if named := RESULTS.of(settings):
+        return config.rootpath / str(named)
+    cache = getattr(config, "cache", None)
+    if cache is None:
+        return config.rootpath / config.stash[IN_PLACE_OF_A_CACHE]
+    folder: Path = cache.mkdir("npudump")
+    return folder / "results"
+
+
+def feature(config: pytest.Config, settings: Settings) -> Keeper:
+    """Return what keeps results, which every session with marked tests does."""
+    return Keeper(config, settings)
 
 
 class Keeper:
@@ -64,20 +99,16 @@ class Keeper:
     Args:
         config: of the session.
         settings: its options.
-        place: returns the folder of the results; None where they have no place.
-        named: whether that was named.
 
     Attributes:
         unkept: why the results of tests are not kept, by what tells a test from all others.
     """
 
-    def __init__(
-        self, config: pytest.Config, settings: Settings, place: Callable[[], Path] | None, *, named: bool
-    ) -> None:
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._config = config
         self._settings = settings
-        self._place = place
-        self._named = named
+        self._place = partial(results_path, config, settings) if has_place(config, settings) else None
+        self._named = bool(RESULTS.of(settings))
         self._folder: ResultsFolder | None = None
         worker: Any = getattr(config, "workerinput", {})
         self._session = str(worker.get("testrunuid") or uuid4().hex)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.plugin.marker.marks import MARKER
+from pytest_npudump.plugin.marks import MARKER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -209,7 +209,7 @@ class Reporter:
     def _speak(self) -> None:
         """Have the terminal show failures in its reader's language: all other readers have had theirs."""
         if self._spoken or self._plain:
-            from pytest_npudump.plugin.terminal.spoken_failure import speak, speak_plainly  # noqa: PLC0415 - for failures
+            from pytest_npudump.plugin.terminal import speak, speak_plainly  # noqa: PLC0415 - for failures
 
             for report, spoken, short in self._spoken:
                 speak(report, spoken, short=short)
@@ -225,14 +225,13 @@ class Reporter:
 
     def _write_notes(self) -> None:
         """Write the notes of all tests beside their dumps, and remember them for the next session."""
+        from pytest_npudump.plugin import terminal  # noqa: PLC0415 - the same
         from pytest_npudump.plugin.paths import dumps_base  # noqa: PLC0415 - only for marked tests
-        from pytest_npudump.plugin.terminal import session_notes  # noqa: PLC0415 - the same
 
-        memory = session_notes.Memory(self.config, self.rank.variant if self.rank is not None else "")
-        found = session_notes.collect_notes(self.results, memory.before)
-        memory.keep(self.results)
-        files = session_notes.write_notes(dumps_base(self.config, self.settings), self.prefix, found)
-        for line in session_notes.note_lines(found, files, verbose=self.config.option.verbose > 0):
+        rank = self.rank.variant if self.rank is not None else ""
+        found = terminal.news(self.config, self.results, rank)
+        files = terminal.write_notes(dumps_base(self.config, self.settings), self.prefix, found)
+        for line in terminal.note_lines(found, files, verbose=self.config.option.verbose > 0):
             self.say(line)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:

@@ -20,7 +20,7 @@ from pytest_npudump.errors import (
 )
 from pytest_npudump.language.text import inert
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.runtest.item_case import (
+from pytest_npudump.plugin.item_case import (
     BAD,
     EARLIER_PARTS,
     OURS,
@@ -80,7 +80,7 @@ def settle(item: pytest.Item, test: CaseSession | None, reports: Sequence[pytest
 
 
 def _fail_last(test: CaseSession, reports: Sequence[pytest.TestReport], problem: str) -> None:
-    from pytest_npudump.plugin.terminal.spoken_failure import attach_spoken  # noqa: PLC0415 - for failures
+    from pytest_npudump.plugin.terminal import attach_spoken  # noqa: PLC0415 - for failures
 
     text = said("npudump: {problem}", problem=problem)
     reports[-1].outcome = "failed"
@@ -299,7 +299,7 @@ def conclude(item: pytest.Item, test: CaseSession) -> None:
 
 def _recorded_failure(item: pytest.Item, test: CaseSession) -> str:
     """Write the report files of a failing test, keep its result, and return its text."""
-    from pytest_npudump.plugin.terminal.spoken_failure import spoken_failure  # noqa: PLC0415 - after a run
+    from pytest_npudump.plugin.terminal import spoken_failure  # noqa: PLC0415 - after a run
     from pytest_npudump.report.result_json import result_json, write_details  # noqa: PLC0415 - the same
     from pytest_npudump.report.terminal import failure_text, short_lines  # noqa: PLC0415 - the same
 

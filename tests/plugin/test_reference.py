@@ -155,7 +155,7 @@ def test_small(npu_dump):
 
 @pytest.mark.e2e
 def test_program_of_its_own_process_is_compared_on_the_inputs_the_test_tells(converted: Project) -> None:
-    shutil.copy(Path(__file__).parents[2] / "data" / "emulator" / "classify.py", converted.path)
+    shutil.copy(Path(__file__).parents[1] / "data" / "emulator" / "classify.py", converted.path)
     np.save(converted.path / "image.npy", np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8))
     converted.test_file(EXTERNAL)
     converted.run(DUMPS, failed=1, shows="npudump: the inputs of the model are not known: *")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.plugin.terminal.session_notes import Note, collect_notes, digests, note_lines, write_notes
+from pytest_npudump.plugin.terminal import Note, collect_notes, digests, note_lines, write_notes
 from pytest_npudump.report.files import ReportFiles
 
 if TYPE_CHECKING:

@@ -1,0 +1,367 @@
+"""What the terminal shows of marked tests besides what ``reporter`` has in every session.
+
+Progress while a large dump is read, failures in another language than English, and the notes of tests that
+passed, with which of them are new.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.errors import said
+from pytest_npudump.language import ENGLISH, chosen
+from pytest_npudump.language.text import cut
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import is_english, ngettext, speaking, spoken
+from pytest_npudump.regression.result import GOOD
+from pytest_npudump.report.files import ReportFiles
+from pytest_npudump.report.verdicts import plain, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_npudump.regression.result import Result
+
+
+PATIENCE = 2.0
+"""Seconds that work may take before the line appears."""
+SILENCE = 60.0
+"""Seconds between two lines where there is no terminal, and before the first."""
+
+
+def progress_of(config: pytest.Config) -> Progress | None:
+    """Return what shows progress where pytest prints; None in a process that prints nothing."""
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or reporter.verbosity < -1 or hasattr(config, "workerinput"):
+        return None
+    return Progress(reporter)
+
+
+def announce_run(item: pytest.Item, number: int, before: Sequence[pytest.TestReport]) -> None:
+    """Say that a test runs again, where it is likely to take long.
+
+    Args:
+        item: the test.
+        number: of the run that begins, the first being 1.
+        before: the reports of the run before, which took as long as this one will.
+    """
+    if (shown := progress_of(item.config)) is not None:
+        shown.announce(f"run {number} of {item.nodeid}", sum(report.duration for report in before))
+
+
+class Progress:
+    """Shows what is being done for one test, once it has taken long.
+
+    Args:
+        reporter: pytest's own, which prints.
+    """
+
+    def __init__(self, reporter: Any) -> None:
+        self._reporter = reporter
+        self._what = ""
+        self._next = 0.0
+        self._shown = False
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Take note that ``done`` of ``total`` steps of ``what`` are done; 0 of them: it begins."""
+        now = monotonic()
+        if what != self._what:
+            self._what = what
+            self._next = now + (PATIENCE if self._reporter.isatty else SILENCE)
+        if now >= self._next:
+            self._show(f"npudump: {what}, {done} of {total}")
+            self._next = now if self._reporter.isatty else now + SILENCE
+        if done == total:
+            self.end()
+
+    def announce(self, what: str, seconds: float) -> None:
+        """Say what begins, where it is likely to take as long as what took ``seconds`` and shows no steps."""
+        if seconds >= (PATIENCE if self._reporter.isatty else SILENCE):
+            self._show(said("npudump: {what}", what=what))
+
+    def end(self) -> None:
+        """Leave the line to what pytest prints next."""
+        if self._shown:
+            self._reporter.ensure_newline()
+        self._what, self._shown = "", False
+
+    def _show(self, text: str) -> None:
+        if not self._reporter.isatty:
+            self._reporter.ensure_newline()
+            self._reporter.write_line(text)
+            return
+        if not self._shown:
+            self._reporter.ensure_newline()
+            self._shown = True
+        self._reporter.rewrite(text, erase=True)
+
+
+SPOKEN = "spoken"
+"""Key of a test's result under which its failure in another language is."""
+
+
+def spoken_failure(
+    result: Result, details: ReportFiles, english: str, language: str, *, verbose: bool
+) -> dict[str, Any]:
+    """Return what the terminal is to show in place of a failure in English; nothing where that is spoken.
+
+    Args:
+        result: of the test.
+        details: the files of its report.
+        english: the text that the test's report has.
+        language: one of :data:`~pytest_npudump.language.translation.LANGUAGES`.
+        verbose: whether to tell everything.
+    """
+    if chosen(language) == ENGLISH:
+        return {}
+    from pytest_npudump.report.terminal import failure_text, short_lines  # noqa: PLC0415 - for failures
+
+    with speaking(language):
+        text = failure_text(result, details, verbose=verbose)
+        short = short_lines(result)
+    return {SPOKEN: {"lines": len(english.splitlines()), "text": text.splitlines(), "short": short}}
+
+
+class _Failure:
+    """A failure as pytest's terminal prints it.
+
+    Attributes:
+        reprcrash: where it is, and its first line, for the short summary.
+    """
+
+    def __init__(self, lines: list[str], crash: Any) -> None:
+        self._lines = lines
+        self.reprcrash = type(crash)(crash.path, crash.lineno, lines[0])
+
+    def __str__(self) -> str:
+        """Return all lines."""
+        return "\n".join(self._lines)
+
+    def toterminal(self, writer: Any) -> None:
+        """Write all lines."""
+        for line in self._lines:
+            writer.line(line)
+
+
+def speak(report: pytest.TestReport, spoken: Mapping[str, Any], *, short: bool) -> None:
+    """Replace the failure of a report, once every other reader of the report has had it.
+
+    Args:
+        report: of the test's call.
+        spoken: as :func:`spoken_failure` returned it.
+        short: whether the report has only the first lines of its failure.
+    """
+    added = report.longreprtext.splitlines()[int(spoken["lines"]) :]
+    _replace(report, [*spoken["short"]] if short else [*spoken["text"], *added])
+
+
+_PLAIN = "npudump_spoken"
+"""Attribute of a report that has no result, with its failure in another language, a line each."""
+
+
+def attach_spoken(report: pytest.CollectReport | pytest.TestReport, text: str, language: str) -> None:
+    """Attach to a report what its failure says in another language, where that is to be spoken.
+
+    Args:
+        report: of a phase, or of a collection that was refused.
+        text: of the failure.
+        language: one of :data:`~pytest_npudump.language.translation.LANGUAGES`.
+    """
+    with speaking(language):
+        if not is_english() and (told := str.__str__(spoken(text))) != text:
+            vars(report)[_PLAIN] = told.splitlines()
+
+
+class Speaker:
+    """Attaches to failures of ours what they say in another language, in the process that raised them."""
+
+    def __init__(self, language: str) -> None:
+        self._language = language
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Attach it where the failure was raised with a text that can be spoken."""
+        report = yield
+        error = call.excinfo.value if call.excinfo is not None else None
+        if isinstance(error, pytest.fail.Exception) and error.msg:
+            attach_spoken(report, error.msg, self._language)
+        return report
+
+
+def speak_plainly(report: pytest.CollectReport | pytest.TestReport) -> None:
+    """Replace a failure that has no result by what is attached to it in another language."""
+    lines: list[str] = vars(report).get(_PLAIN, [])
+    if lines:
+        _replace(report, lines)
+
+
+def _replace(report: pytest.CollectReport | pytest.TestReport, lines: list[str]) -> None:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    failure: Any = "\n".join(lines) if crash is None else _Failure(lines, crash)
+    report.longrepr = failure
+
+
+_NOTES = 5
+"""Notes shown without ``-v``."""
+NAMES = 2
+"""Tests that a note names without ``-v``."""
+WIDTH = 300
+"""Characters of a note, and of a test's name, without ``-v``."""
+_KEY = "npudump/notes"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A note, with all tests of a session that have it.
+
+    Attributes:
+        text: in words.
+        tests: node ids; those that did not have the note in their last run come first.
+        new: whether a test has it that did not have it in its last run; None where no last run is known.
+        passed: whether one of the tests passed; the text of a failure has its own notes.
+    """
+
+    text: str
+    tests: tuple[str, ...]
+    new: bool | None
+    passed: bool
+
+
+@dataclass(slots=True)
+class _Tests:
+    new: dict[str, None] = field(default_factory=dict)
+    standing: dict[str, None] = field(default_factory=dict)
+    passed: bool = False
+
+
+def collect_notes(
+    results: Iterable[Mapping[str, Any]], before: Mapping[str, Sequence[str]] | None
+) -> tuple[Note, ...]:
+    """Return the notes of a session: new ones first, then in the order of the tests.
+
+    Args:
+        results: of its tests, as :func:`pytest_npudump.report.result_json.result_json` makes them.
+        before: what :func:`digests` said of each test's last run; None where nothing is known.
+    """
+    found: dict[str, _Tests] = {}
+    for result in results:
+        last = set((before or {}).get(result["test"], ()))
+        for text in result.get("notes", ()):
+            tests = found.setdefault(text, _Tests())
+            (tests.standing if _digest(text) in last else tests.new)[result["test"]] = None
+            tests.passed |= result["status"] in GOOD
+    notes = [
+        Note(text, (*tests.new, *tests.standing), None if before is None else bool(tests.new), tests.passed)
+        for text, tests in found.items()
+    ]
+    return tuple(sorted(notes, key=lambda note: not note.new))
+
+
+def digests(
+    results: Iterable[Mapping[str, Any]], before: Mapping[str, Sequence[str]]
+) -> dict[str, list[str]]:
+    """Return what tells the next session which notes are new; tests that were not compared keep theirs."""
+    now: dict[str, dict[str, None]] = {}
+    for result in results:
+        if "notes" in result:
+            now.setdefault(result["test"], {}).update(dict.fromkeys(map(_digest, result["notes"])))
+    kept = {test: list(known) for test, known in before.items()} | {test: [*new] for test, new in now.items()}
+    return {test: known for test, known in kept.items() if known}
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def news(config: pytest.Config, results: Sequence[Mapping[str, Any]], rank: str = "") -> tuple[Note, ...]:
+    """Return the notes of a session, and remember them in pytest's cache, which has those of earlier ones.
+
+    Args:
+        config: of the session, which may have no cache.
+        results: of its tests.
+        rank: of a distributed run.
+    """
+    cache = getattr(config, "cache", None)
+    key = f"{_KEY}-{rank}" if rank else _KEY
+    known = cache.get(key, None) if cache is not None else None
+    users_own = not isinstance(known, dict) or not all(isinstance(texts, list) for texts in known.values())
+    before: dict[str, list[str]] | None = None if users_own else known
+    found = collect_notes(results, before)
+    if cache is not None:
+        cache.set(key, digests(results, before or {}))
+    return found
+
+
+def write_notes(directory: Path, prefix: str, notes: Sequence[Note]) -> ReportFiles:
+    """Write ``notes.txt`` and ``notes.json``; without notes remove those of an earlier session.
+
+    Args:
+        directory: the folder of the session's dumps.
+        prefix: of the files' names, which keeps the ranks of a distributed run apart.
+        notes: of all tests.
+    """
+    files = ReportFiles.named(directory, f"{prefix}notes")
+    if not notes:
+        return files.remove()
+    content = [{"note": n.text, "new": n.new, "tests": list(n.tests)} for n in notes]
+    lines = []
+    for note in notes:
+        word = _("new note") if note.new else _("note")
+        lines.append(plain(said("{value}: {text}", value=word, text=note.text)))
+        lines += [f"    {plain(test)}" for test in note.tests]
+    return files.write("the notes", lines, {"notes": content})
+
+
+def note_lines(notes: Sequence[Note], files: ReportFiles, *, verbose: bool) -> list[str]:
+    """Return what the terminal shows of tests that passed: some and where the rest is, or everything."""
+    telling = [note for note in notes if note.passed]
+    chosen = telling if verbose else telling[:_NOTES]
+    lines = [plain(_line(note, verbose=verbose)) for note in chosen]
+    if files.problem:
+        return [*lines, files.problem]
+    left = len(telling) - len(chosen)
+    if left:
+        new = sum(bool(note.new) for note in telling[_NOTES:])
+        words = ngettext("1 more note", "{left} more notes", left).format(left=left)
+        lines.append(
+            _("{words}{how_new}: all {count} are in {text}").format(
+                words=words,
+                how_new=_(" ({new} of them new)").format(new=new) if new else "",
+                count=len(notes),
+                text=shown(files.text),
+            )
+        )
+    elif lines and not verbose and any(_is_cut(note) for note in chosen):
+        lines.append(_("all notes with all of their tests are in {text}").format(text=shown(files.text)))
+    return lines
+
+
+def _line(note: Note, *, verbose: bool) -> str:
+    word = _("new note") if note.new else _("note")
+    if verbose:
+        return said(
+            "{word}: {whose}: {text}", word=word, whose=_whose(note.tests, note.tests), text=note.text
+        )
+    names = [cut(test, WIDTH) for test in note.tests[:NAMES]]
+    return said(
+        "{word}: {whose}: {text}", word=word, whose=_whose(names, note.tests), text=cut(note.text, WIDTH)
+    )
+
+
+def _whose(names: Sequence[str], tests: Sequence[str]) -> str:
+    if len(tests) == 1:
+        return names[0]
+    more = _(" and {left} more").format(left=len(tests) - len(names)) if len(tests) > len(names) else ""
+    return _("{count} tests ({names}{more})").format(count=len(tests), names=", ".join(names), more=more)
+
+
+def _is_cut(note: Note) -> bool:
+    return len(note.tests) > NAMES or any(len(text) > WIDTH for text in (note.text, *note.tests))
