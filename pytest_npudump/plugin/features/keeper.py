@@ -235,13 +235,13 @@ class Keeper:
             return ""
         error, *_ = self.unkept.values()
         if not self.kept_tests(reporter):
-            return said("results are not kept: {error}", error=error)
+            return said("results are not kept: {error}", error=str(error))
         count, total = len(self.unkept), len({*reporter.tests, *self.unkept})
         return said(
             "the results of {count} of {total} tests are not kept: {error}",
             count=count,
             total=total,
-            error=error,
+            error=str(error),
         )
 
     def pytest_npudump_session_end(self, reporter: Reporter) -> None:

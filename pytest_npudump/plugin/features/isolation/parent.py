@@ -322,7 +322,7 @@ def _words(end: str, heard: Mapping[str, Any]) -> str:
             "a hook that marks tests must mark this one there too; decorate the test, or have "
             "the hook look at nothing but the test"
         )
-    return f"{end}{_point(heard)}"
+    return end + _point(heard)
 
 
 def _point(heard: Mapping[str, Any]) -> str:
