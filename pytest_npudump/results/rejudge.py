@@ -178,7 +178,9 @@ def _known(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
 
 def _senseless(entry: Entry, error: Exception) -> ResultsError:
     return ResultsError(
-        said("{test}: its kept result makes no sense: {error}; run it again", test=entry.test, error=str(error))
+        said(
+            "{test}: its kept result makes no sense: {error}; run it again", test=entry.test, error=str(error)
+        )
     )
 
 
