@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from decimal import ROUND_CEILING, Context, Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
@@ -37,7 +36,6 @@ _NUMBER = r"(?:-|[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]{1,3})?|inf)"
 CELL = re.compile(rf"-|~?{_NUMBER}(?:,{_NUMBER}){{3,4}}")
 EXPECTED_CELL = "noise, expected such as 1.2e-6,3e-7,-,4e-8"
 _T = TypeVar("_T")
-_UP = Context(prec=2, rounding=ROUND_CEILING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +123,10 @@ def _rounded_up(value: float) -> str:
         return "-"
     if value == float("inf"):
         return "inf"
-    text = repr(float(_UP.create_decimal(Decimal(repr(value))))).removesuffix(".0")
+    from decimal import ROUND_CEILING, Context, Decimal  # noqa: PLC0415 - only where noise is recorded
+
+    rounded = Context(prec=2, rounding=ROUND_CEILING).create_decimal(Decimal(repr(value)))
+    text = repr(float(rounded)).removesuffix(".0")
     return re.sub(r"e([+-])0*", lambda found: f"e{found[1].removeprefix('+')}", text)
 
 
