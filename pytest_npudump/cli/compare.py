@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.patterns.pattern_search import Pattern
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tensors.picture import Picture
-    from pytest_npudump.compare.tensors.tensor_pair import Elements, Pair
+    from pytest_npudump.compare.tensors.tensor_pair import Pair, PairElements
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
 
 _DRAWN = 6
@@ -271,7 +271,7 @@ def terms_of(golden: Record, tolerances: Tolerances, layout: str) -> Terms:
     return Terms(tolerances, option=AS_GIVEN, against=GOLDEN if golden.digest else RUN, layout=layout)
 
 
-def _compute(workers: Workers, pairs: Sequence[Pair]) -> list[Elements]:
+def _compute(workers: Workers, pairs: Sequence[Pair]) -> list[PairElements]:
     from pytest_npudump.compare.tensors.tensor_pair import compare_pairs  # noqa: PLC0415 - only where elements are
 
     with progress(_("comparing tensors")) as report:

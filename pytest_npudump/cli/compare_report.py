@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Comparison, Reason, Verdict
     from pytest_npudump.compare.tensors.difference import TensorDifference
     from pytest_npudump.compare.tensors.picture import Picture
-    from pytest_npudump.compare.tensors.tensor_pair import Elements
+    from pytest_npudump.compare.tensors.tensor_pair import PairElements
     from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.errors import FormatError
 
@@ -92,7 +92,7 @@ def as_json(result: SidesComparison) -> dict[str, Any]:
     return data
 
 
-def _elements_json(found: Elements) -> dict[str, Any]:
+def _elements_json(found: PairElements) -> dict[str, Any]:
     measures = found.difference.to_json() if found.difference is not None else {}
     if found.difference is not None and not comparable(found.difference):
         measures |= dict.fromkeys(_DISTANCES)
@@ -158,14 +158,14 @@ def _changed_within(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def _table(failing: tuple[Verdict, ...], elements: Mapping[TensorKey, Elements]) -> list[str]:
+def _table(failing: tuple[Verdict, ...], elements: Mapping[TensorKey, PairElements]) -> list[str]:
     if not elements:
         return columns([row(verdict) for verdict in failing], COLUMNS)
     rows = [(*cells(verdict), *_measures(elements.get(verdict.key))) for verdict in failing]
     return columns(rows, (*COLUMNS, *_MEASURES))
 
 
-def _measures(found: Elements | None) -> tuple[str, ...]:
+def _measures(found: PairElements | None) -> tuple[str, ...]:
     if found is None or found.difference is None:
         return ("-",) * (len(_MEASURES) - 1) + ("-" if found is None else found.layout,)
     d = found.difference
@@ -210,7 +210,7 @@ def cells(verdict: Verdict) -> tuple[str, ...]:
     return tuple(row)
 
 
-def sentence(verdict: Verdict, found: Elements | None) -> str:
+def sentence(verdict: Verdict, found: PairElements | None) -> str:
     """Return a failing verdict as a sentence; ``found`` is what its elements said, None if nothing."""
     reason = worst(verdict)
     words = "" if reason is None or found is None else _words(reason, found.difference)

@@ -116,7 +116,7 @@ _LONGEST = 255
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ConversionPlan:
     """What a conversion is to write.
 
     Attributes:
@@ -130,7 +130,7 @@ class Plan:
     shortened: dict[Path, str]
 
 
-def plan_files(dump: Dump, output: Path, kind: str, layout: str) -> Plan:
+def plan_files(dump: Dump, output: Path, kind: str, layout: str) -> ConversionPlan:
     """Return the files to write and what is refused.
 
     The directories are the dump's. An npy file is called after the dump file, direction and slot, as
@@ -148,7 +148,7 @@ def plan_files(dump: Dump, output: Path, kind: str, layout: str) -> Plan:
         if record.payload is not None:
             groups[_target(record, dump.root, output, kind)].append(record)
     sources = {os.path.realpath(record.path) for record in dump.records}
-    plan = Plan([], [], {})
+    plan = ConversionPlan([], [], {})
     real = {folder: Path(os.path.realpath(folder)) for folder in {output, *(at.parent for at in groups)}}
     taken: set[Path] = set()
     for target, records in groups.items():

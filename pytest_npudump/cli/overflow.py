@@ -37,7 +37,7 @@ _RECORD_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundOverflows:
     """One overflow record.
 
     Attributes:
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _read_records(
     path: Path, workers: Workers, report: Callable[[int, int], None]
-) -> tuple[list[Found], list[FormatError]]:
+) -> tuple[list[FoundOverflows], list[FormatError]]:
     """Read the overflow records of a dump's directory, or one file; and what cannot be read.
 
     Args:
@@ -110,13 +110,13 @@ def _read_records(
                     path=path
                 )
             )
-    found: list[Found] = []
+    found: list[FoundOverflows] = []
     readers = Workers() if workers.here else workers
     work = run_tasks(_read, paths, readers, weight=lambda _path: _RECORD_BYTES, progress=report)
     for file, (records, problem) in zip(paths, work, strict=True):
         for record in records:
             layers = tuple(operators.meant_by(unit, file) for unit in record.units)
-            found.append(Found(file, record, layers))
+            found.append(FoundOverflows(file, record, layers))
         problems += [problem] if problem is not None else []
     return found, problems
 
@@ -135,7 +135,7 @@ def _read(path: Path) -> tuple[list[OverflowRecord], FormatError | None]:
     return found, None
 
 
-def _lines(found: Sequence[Found]) -> Iterator[str]:
+def _lines(found: Sequence[FoundOverflows]) -> Iterator[str]:
     rows = [
         (unit.name, text, ", ".join(layers.names) or "-", *_ids(unit), str(record.path))
         for record in found
@@ -155,7 +155,7 @@ def _lines(found: Sequence[Found]) -> Iterator[str]:
         )
 
 
-def _notes(found: Sequence[Found]) -> Iterator[str]:
+def _notes(found: Sequence[FoundOverflows]) -> Iterator[str]:
     """Say which layers may be another device's or model's."""
     for untold in dict.fromkeys(record.untold for record in found if record.untold):
         files = [record.path for record in found if record.untold == untold]

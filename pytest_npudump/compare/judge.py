@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.compare.tensors.tensor_pair import Elements, Pair
+    from pytest_npudump.compare.tensors.tensor_pair import Pair, PairElements
 
-    Compute = Callable[[Sequence[Pair]], Iterable[Elements]]
+    Compute = Callable[[Sequence[Pair]], Iterable[PairElements]]
 
 GOLDEN, RUN, REFERENCE = "golden", "run", "reference"
 """What the first record is: approved; another run, which may tell less; or computed by a reference."""
@@ -91,7 +91,7 @@ def judge(
     run: Record,
     terms: Terms,
     *,
-    elements: Mapping[int, Elements] | None = None,
+    elements: Mapping[int, PairElements] | None = None,
     compute: Compute | None = None,
 ) -> Comparison:
     """Judge a run: statistics of every tensor, and elements where both records have them.
@@ -118,7 +118,7 @@ def judge(
     tables = golden.table, numbered.table
     tensors = golden.tensors, run.tensors
     pairs: dict[int, Pair] = {}
-    examined: dict[int, Elements] = {}
+    examined: dict[int, PairElements] = {}
     if elements is None and any(map(_holds_elements, tensors)):
         alignment = align(tables[0].keys, tables[1].keys)
         rows = alignment.golden.tolist(), alignment.actual.tolist()
@@ -236,7 +236,7 @@ def judge_tables(
     return judge(Record.of(golden), Record.of(run), Terms(tolerances, option=AS_GIVEN, against=against))
 
 
-def _compute_here(pairs: Sequence[Pair]) -> Iterable[Elements]:
+def _compute_here(pairs: Sequence[Pair]) -> Iterable[PairElements]:
     from pytest_npudump.compare.tensors.tensor_pair import compare_pair  # noqa: PLC0415 - only where elements are
 
     return map(compare_pair, pairs)

@@ -24,7 +24,7 @@ from pytest_npudump.config.cann import (
     profile_for,
     profile_warnings,
 )
-from pytest_npudump.doctor.machine import ABSENT, OK, PROBLEM, WARNING, Finding, Report
+from pytest_npudump.doctor.machine import ABSENT, OK, PROBLEM, WARNING, DoctorFinding, Report
 from pytest_npudump.doctor.pytest_config import loading
 from pytest_npudump.errors import ConfigError
 from pytest_npudump.runtime.inventory import parse_npu_smi
@@ -109,14 +109,14 @@ def examine(system: System, directory: Path, origin: str = "", tests: Path | Non
         tests: absolute path of the folder that pytest is started in; None to leave pytest out.
     """
     examination = _Examination(system, directory, origin, tests)
-    findings: list[Finding] = []
+    findings: list[DoctorFinding] = []
     for area, check in _CHECKS:
         try:
             for line in check(examination):
-                findings.append(Finding(area, *line))  # noqa: PERF401 - those before an error stay
+                findings.append(DoctorFinding(area, *line))  # noqa: PERF401 - those before an error stay
         except Exception as error:  # noqa: BLE001, PERF203 - whatever is broken, the other lines count
             text = f"this check failed: {type(error).__name__}: {error}"
-            findings.append(Finding(area, "check", PROBLEM, text, "report it, with this line"))
+            findings.append(DoctorFinding(area, "check", PROBLEM, text, "report it, with this line"))
     areas = list(dict.fromkeys(area for area, _ in _CHECKS))
     findings.sort(key=lambda finding: areas.index(finding.area))
     working = tuple(one.name for one in findings if one.area == "runtimes" and one.state == OK)

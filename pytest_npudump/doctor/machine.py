@@ -35,7 +35,7 @@ _LIMIT = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """One line of the table.
 
     Attributes:
@@ -64,7 +64,7 @@ class Report:
         can_write: whether a dump can be written.
     """
 
-    findings: tuple[Finding, ...]
+    findings: tuple[DoctorFinding, ...]
     runtimes: tuple[str, ...]
     can_write: bool
 

@@ -21,7 +21,7 @@ import numpy as np
 from pytest_npudump.dump.dtypes import BY_GE
 from pytest_npudump.emulator.codes import NotEmulatedError
 from pytest_npudump.emulator.dumps import recorder
-from pytest_npudump.emulator.dumps.exceptions import Argument, FailedTask
+from pytest_npudump.emulator.dumps.exceptions import ExceptionArgument, FailedTask
 from pytest_npudump.emulator.dumps.plan import STREAM, DumpPlan, plan
 from pytest_npudump.emulator.faults import PLANTED, Faults
 from pytest_npudump.emulator.gears import COMPILED, SHAPE_DATA, gears_of
@@ -351,8 +351,10 @@ class Graph:
         inner = [name for name in dict.fromkeys(given) if name not in feeds]
         values = {**feeds, **(_run(self._begin(index, inner), feeds, inner) if inner else {})}
         room = self._room(index, feeds, [name for name in node.output if name])
-        inputs = [Argument(values[name], at) for at, name in enumerate(given) if values[name].nbytes]
-        outputs = [Argument(tensor, len(given) + at) for at, tensor in enumerate(room) if tensor.nbytes]
+        inputs = [ExceptionArgument(values[name], at) for at, name in enumerate(given) if values[name].nbytes]
+        outputs = [
+            ExceptionArgument(tensor, len(given) + at) for at, tensor in enumerate(room) if tensor.nbytes
+        ]
         return FailedTask(found.name, found.op_type, found.task, STREAM, device, inputs, outputs)
 
     def _room(self, index: int, feeds: Mapping[str, Tensor], names: Sequence[str]) -> list[Tensor]:

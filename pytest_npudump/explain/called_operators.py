@@ -32,7 +32,7 @@ from pytest_npudump.explain.operator_alone import (
     isolate,
 )
 from pytest_npudump.explain.rounding import largest_of, rounded_to
-from pytest_npudump.runtime.aten.call_files import Judged, save_call
+from pytest_npudump.runtime.aten.call_files import JudgedCall, save_call
 from pytest_npudump.runtime.aten.kept_calls import digest_of
 from pytest_npudump.runtime.aten.recompute import NotCopiedError, NotRecomputedError, Reading
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.records import TensorKey, TensorRecord
-    from pytest_npudump.runtime.aten.kept_calls import Kept, KeptCall
+    from pytest_npudump.runtime.aten.kept_calls import KeptCall, KeptRun
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -210,7 +210,7 @@ class CallArchive:
     notes: list[str] = field(default_factory=list)
     _count: int = 0
 
-    def save(self, call: KeptCall, judged: Judged, output: Array) -> Path | None:
+    def save(self, call: KeptCall, judged: JudgedCall, output: Array) -> Path | None:
         """Save a call with one of its results; return the folder, or None, and a note, where it cannot be."""
         size = (call.given.size if call.given is not None else 0) + 2 * output.nbytes
         folder = self.folder / str(self._count)
@@ -240,7 +240,7 @@ class CallBench:
         archive: where calls go that are convicted; None for nowhere.
     """
 
-    kept: Kept
+    kept: KeptRun
     wide: str = "float32"
     hf32: frozenset[str] = frozenset({"matmul", "conv"})
     archive: CallArchive | None = None
@@ -264,7 +264,7 @@ class CallBench:
             if alone.verdict == CONVICTED and self.archive is not None:
                 one = operators[0]
                 apart, allowed = (x if math.isfinite(x) else None for x in (alone.apart, alone.allowed))
-                judged = Judged(one.place, one.dtype, one.wide, one.plain, apart, allowed, alone.why)
+                judged = JudgedCall(one.place, one.dtype, one.wide, one.plain, apart, allowed, alone.why)
                 saved = self.archive.save(one.call, judged, one.output)
             name = operators[0].name if operators else ""
             return JudgedOperator(key, "", "", own=False, alone=alone, call=name, saved=saved)

@@ -14,7 +14,7 @@ from pytest_npudump.compare.judge import AS_GIVEN, REFERENCE, Terms, judge
 from pytest_npudump.compare.patterns.pattern_search import find_pattern
 from pytest_npudump.compare.stats.verdict import GRAPH_INPUT
 from pytest_npudump.compare.tensors.difference import compare_tensors
-from pytest_npudump.compare.tensors.tensor_pair import Elements
+from pytest_npudump.compare.tensors.tensor_pair import PairElements
 from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.arrays.layouts import LayoutError, host_array, is_private
 from pytest_npudump.dump.dtypes import BY_NAME, UNKNOWN
@@ -319,7 +319,7 @@ class ExpectedTensor:
 
     golden: TensorRecord
     actual: TensorRecord
-    elements: Elements | None = None
+    elements: PairElements | None = None
     marks: frozenset[str] = frozenset()
     pattern: Pattern | None = None
 
@@ -367,8 +367,8 @@ def expect(
     try:
         difference = compare_tensors(reference, host, rtol=rtol, atol=atol)
     except RequestError as error:
-        return ExpectedTensor(golden, actual, Elements(note=str(error)), marks)
-    found = ExpectedTensor(golden, actual, Elements(difference=difference), marks)
+        return ExpectedTensor(golden, actual, PairElements(note=str(error)), marks)
+    found = ExpectedTensor(golden, actual, PairElements(difference=difference), marks)
     if not search or not found.differs:
         return found
     layout = _LAYOUTS.get(host.ndim, "")

@@ -128,7 +128,7 @@ class Collection:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class GoldenFinding:
     """A file, and what was found of it.
 
     Attributes:
@@ -167,9 +167,9 @@ class Census:
         unjudged: files of which neither is known.
     """
 
-    used: tuple[Finding, ...]
-    stale: tuple[Finding, ...]
-    unjudged: tuple[Finding, ...]
+    used: tuple[GoldenFinding, ...]
+    stale: tuple[GoldenFinding, ...]
+    unjudged: tuple[GoldenFinding, ...]
 
 
 def census(collection: Collection, variants: Sequence[str] = ()) -> Census:
@@ -184,7 +184,7 @@ def census(collection: Collection, variants: Sequence[str] = ()) -> Census:
         OSError: a folder cannot be looked at.
         GoldenError: no golden of a test here is of one of the variants, whose name may be misspelt.
     """
-    found: dict[str, list[Finding]] = {"used": [], "stale": [], "unjudged": []}
+    found: dict[str, list[GoldenFinding]] = {"used": [], "stale": [], "unjudged": []}
     kinds: dict[Path, str] = {}
     named: dict[Path, frozenset[str]] = {}
     places = {path.with_suffix("") for path in collection.goldens}
@@ -297,8 +297,8 @@ def _staged(root: Path, goldens: Mapping[Path, str]) -> Iterator[tuple[Path, str
             yield path, "unjudged", "may belong to an update that goes on: not a day old"
 
 
-def _finding(path: Path, why: str) -> Finding:
-    return Finding(path, why, _stamp(path))
+def _finding(path: Path, why: str) -> GoldenFinding:
+    return GoldenFinding(path, why, _stamp(path))
 
 
 def _stamp(path: Path) -> tuple[int, ...]:

@@ -51,7 +51,7 @@ _CHUNK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class VariantChoice:
     """What was chosen for a run.
 
     Attributes:
@@ -112,7 +112,7 @@ def variants_of(common: Record) -> dict[str, dict[str, str]]:
     return {name: dict(facts) for name, facts in found.items()}
 
 
-def choose(common: Record, facts: Mapping[str, str]) -> Choice:
+def choose(common: Record, facts: Mapping[str, str]) -> VariantChoice:
     """Return the variant that a run is compared with.
 
     Args:
@@ -130,12 +130,12 @@ def choose(common: Record, facts: Mapping[str, str]) -> Choice:
         asked_by = {fact: facts.get(fact, "unknown") for asked in found.values() for fact in asked}
         recorded = {fact: str(common.producer.get(fact, "unknown")) for fact in asked_by}
         foreign = "" if recorded == asked_by else f"of {_words(recorded)}, and this run of {_words(asked_by)}"
-        return Choice(
+        return VariantChoice(
             "", f"compared with {common.path.name}: none of its variants ({told}) is for {own}", foreign
         )
     name = max(fitting, key=lambda one: len(found[one]))
     words = f"compared with the variant {name!r}, which {common.path.name} names for {_words(found[name])}"
-    return Choice(name, words)
+    return VariantChoice(name, words)
 
 
 def _clash(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
@@ -333,7 +333,7 @@ class Goldens:
             )
         return replace(self, variant=path, why=choice.why, chosen=choice.name)
 
-    def _unrecordable(self, choice: Choice) -> str:
+    def _unrecordable(self, choice: VariantChoice) -> str:
         if not choice.foreign:
             return ""
         return (

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.compare.tensors.picture import Picture
-    from pytest_npudump.report.view import Column, Neighbourhood, Operator, TensorView
+    from pytest_npudump.report.view import Column, Neighbourhood, TensorView, ViewedOperator
 
 
 COLOURS = {
@@ -291,7 +291,7 @@ def graph_svg(around: Neighbourhood) -> str:
     for one in around.operators:
         counts[one.column] += 1
 
-    def place(one: Operator) -> tuple[float, float]:
+    def place(one: ViewedOperator) -> tuple[float, float]:
         spare = (abreast - counts[one.column]) * (_TALL + _BELOW) / 2
         return (one.column - first) * (_BOX + _APART), one.row * (_TALL + _BELOW) + spare
 
@@ -310,7 +310,7 @@ def graph_svg(around: Neighbourhood) -> str:
     )
 
 
-def _box(one: Operator, x: float, y: float) -> str:
+def _box(one: ViewedOperator, x: float, y: float) -> str:
     name, kind = plain(one.name), plain(one.op_type)
     words = " · ".join(filter(None, (_short(kind, _TYPE), _(one.state))))
     return (

@@ -31,7 +31,7 @@ _COUNTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedTest:
     """A test as its last report tells of it.
 
     Attributes:
@@ -90,7 +90,11 @@ _HARMLESS = re.compile(r"[^`|\\<>\x00-\x1f\x7f-\x9f\u2028\u2029]+\Z")
 
 
 def markdown_summary(
-    tests: Sequence[Judged], problems: Sequence[str] = (), *, approval: str = "", artifacts: str | None = None
+    tests: Sequence[JudgedTest],
+    problems: Sequence[str] = (),
+    *,
+    approval: str = "",
+    artifacts: str | None = None,
 ) -> str:
     """Return the summary of a session, whose names no reader of Markdown or HTML takes for markup.
 
@@ -127,7 +131,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> s
     return "\n".join([*lines, *([f"\nand {left} more"] if left > 0 else [])])
 
 
-def _details(test: Judged, artifacts: str | None) -> str:
+def _details(test: JudgedTest, artifacts: str | None) -> str:
     result = test.result
     told = [str(result["headline"])] if result.get("headline") else []
     told += [f"report: {_report(result, artifacts)}"] if result.get("details") else []
@@ -168,14 +172,14 @@ MOST = 10
 _ANNOTATION = 1000
 
 
-def error_commands(tests: Sequence[Judged], problems: Sequence[str] = ()) -> list[str]:
+def error_commands(tests: Sequence[JudgedTest], problems: Sequence[str] = ()) -> list[str]:
     """Return a command for each problem of the session, and for each of the first failing tests."""
     told = [f"::error title=npudump::{_data([problem])}" for problem in problems[:MOST]]
     failing = [test for test in tests if not test.good]
     return [*told, *map(_command, failing[: MOST - len(told)])]
 
 
-def _command(test: Judged) -> str:
+def _command(test: JudgedTest) -> str:
     title = f"npudump: {test.status}"
     what = str(test.result.get("headline") or f"{test.test}: {test.status}")
     source = sources_of(test.result)
@@ -197,7 +201,7 @@ _CHECK = "pytest-npudump"
 _DESCRIPTION = 1000
 
 
-def code_quality(tests: Sequence[Judged], before: bytes = b"") -> bytes:
+def code_quality(tests: Sequence[JudgedTest], before: bytes = b"") -> bytes:
     """Return the report of a job of several sessions, sorted by place.
 
     Args:
@@ -212,7 +216,7 @@ def code_quality(tests: Sequence[Judged], before: bytes = b"") -> bytes:
     return json.dumps(entries, indent=1).encode() + b"\n"
 
 
-def _entry(test: Judged) -> dict[str, Any]:
+def _entry(test: JudgedTest) -> dict[str, Any]:
     source = sources_of(test.result)
     what = str(test.result.get("headline") or f"npudump: {test.status}")
     # Without numbers: the same fault in the next run is the same entry to GitLab.

@@ -189,7 +189,7 @@ ABREAST = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class ViewedOperator:
     """One operator of the picture.
 
     Attributes:
@@ -221,7 +221,7 @@ class Neighbourhood:
     """
 
     source: str
-    operators: tuple[Operator, ...]
+    operators: tuple[ViewedOperator, ...]
     arrows: tuple[tuple[int, int], ...]
     left_out: int
 
@@ -281,7 +281,7 @@ def _around(
     operators = []
     for name, column in columns.items():
         view = tensors[worst[name]]
-        operators.append(Operator(name, view.op_type, view.state, worst[name], column, rows[column]))
+        operators.append(ViewedOperator(name, view.op_type, view.state, worst[name], column, rows[column]))
         rows[column] += 1
     places = {name: at for at, name in enumerate(columns)}
     arrows = tuple(

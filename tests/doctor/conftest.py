@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_npudump.doctor.machine import Finding
+    from pytest_npudump.doctor.machine import DoctorFinding
 
 # As printed by npu-smi 24.1.rc3 on an Atlas 800T A2 (two of its eight NPUs).
 NPU_SMI = """\
@@ -110,12 +110,12 @@ class Machine:
 
     def lines(
         self, area: str, place: Path | None = None, origin: str = "", tests: Path | None = None
-    ) -> list[Finding]:
+    ) -> list[DoctorFinding]:
         """Return what is found in an area."""
         report = examine(self.system(), self.root if place is None else place, origin, tests)
         return [finding for finding in report.findings if finding.area == area]
 
-    def line(self, name: str) -> Finding:
+    def line(self, name: str) -> DoctorFinding:
         (found,) = [one for one in examine(self.system(), self.root).findings if one.name == name]
         return found
 
@@ -134,10 +134,10 @@ def machine(tmp_path: Path) -> Machine:
 
 
 @pytest.fixture
-def named() -> Callable[..., Finding]:
+def named() -> Callable[..., DoctorFinding]:
     """The one finding of a name."""
 
-    def find(findings: tuple[Finding, ...] | list[Finding], name: str) -> Finding:
+    def find(findings: tuple[DoctorFinding, ...] | list[DoctorFinding], name: str) -> DoctorFinding:
         (finding,) = [finding for finding in findings if finding.name == name]
         return finding
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.doctor.checks import examine
-from pytest_npudump.doctor.machine import ABSENT, OK, PROBLEM, WARNING, Finding
+from pytest_npudump.doctor.machine import ABSENT, OK, PROBLEM, WARNING, DoctorFinding
 from pytest_npudump.runtime.registry import Probe
 from pytest_npudump.settings import OPTIONS
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from conftest import Machine
 
-    Named = Callable[..., Finding]
+    Named = Callable[..., DoctorFinding]
 
 DEAD = Probe(works=False, why="no")
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from conftest import Machine
-    from pytest_npudump.doctor.machine import Finding
+    from pytest_npudump.doctor.machine import DoctorFinding
 
-    Named = Callable[..., Finding]
+    Named = Callable[..., DoctorFinding]
 
 REQUIRED = "required_plugins = pytest-npudump\n"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.doctor.checks import examine
-from pytest_npudump.doctor.machine import ABSENT, OK, PROBLEM, WARNING, Finding
+from pytest_npudump.doctor.machine import ABSENT, OK, PROBLEM, WARNING, DoctorFinding
 from pytest_npudump.doctor.pytest_config import default_place
 from pytest_npudump.runtime.registry import Probe
 
@@ -20,7 +20,7 @@ from .conftest import FILES, HOME, NPU_SMI, Machine
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Named = Callable[..., Finding]
+    Named = Callable[..., DoctorFinding]
     Changes = dict[str, Any]
 
 TOOLKIT = f"{HOME}/aarch64-linux/ascend_toolkit_install.info"

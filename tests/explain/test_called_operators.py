@@ -13,7 +13,7 @@ import pytest
 from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
 from pytest_npudump.explain.called_operators import CallBench, CalledOperator
 from pytest_npudump.explain.operator_alone import judge_alone
-from pytest_npudump.runtime.aten.kept_calls import Given, Kept, digest_of
+from pytest_npudump.runtime.aten.kept_calls import Given, KeptRun, digest_of
 from pytest_npudump.runtime.aten.operators import may_run
 from pytest_npudump.runtime.aten.recompute import NotRecomputedError, Reading
 
@@ -73,7 +73,7 @@ def record(tmp_path: Path) -> Any:
 
 def isolated(record: TensorRecord, records: list[TensorRecord], *calls: Doubling) -> JudgedOperator:
     found: Any = calls
-    (one,) = CallBench(Kept(found)).isolate([record.key], records)
+    (one,) = CallBench(KeptRun(found)).isolate([record.key], records)
     return one
 
 
@@ -99,7 +99,7 @@ def test_values_of_every_type_are_told_by_their_bytes(record: Any) -> None:
 def test_each_output_judged_is_told(record: Any) -> None:
     one, told = record(ONE * 2), []
     calls: Any = (Doubling(ONE, ONE * 2),)
-    CallBench(Kept(calls)).isolate([one.key], [one], lambda *steps: told.append(steps))
+    CallBench(KeptRun(calls)).isolate([one.key], [one], lambda *steps: told.append(steps))
     assert told == [(1, 1)]
 
 

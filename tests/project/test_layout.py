@@ -81,3 +81,12 @@ def test_scripts_that_are_run_by_hand_import_what_is_there() -> None:
                 module = import_module(str(node.module))
                 for name in (alias.name for alias in node.names):
                     assert hasattr(module, name) or find_spec(f"{node.module}.{name}"), (script, name)
+
+
+def test_no_two_classes_have_one_name() -> None:
+    places: dict[str, list[str]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(path.relative_to(PACKAGE).as_posix())
+    assert not {name: found for name, found in places.items() if len(found) > 1}

@@ -17,7 +17,7 @@ from pytest_npudump.golden.variants import Goldens
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, origin_of
 from pytest_npudump.regression.result import Result
-from pytest_npudump.report.ci import Judged
+from pytest_npudump.report.ci import JudgedTest
 from pytest_npudump.request import DumpRequest
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ HOSTILE = (
 )
 
 
-def judged(name: str, **more: Any) -> Judged:
+def judged(name: str, **more: Any) -> JudgedTest:
     result = {
         "test": f"test_it.py::test_it[{name}]",
         "status": "failed",
@@ -108,15 +108,15 @@ def judged(name: str, **more: Any) -> Judged:
         "way_out": f"to approve: pytest {name}",
         "notes": [f"a note on {name}"],
     }
-    return Judged(result | more, failed=True, file="test_it.py", line=7)
+    return JudgedTest(result | more, failed=True, file="test_it.py", line=7)
 
 
 @pytest.fixture(params=HOSTILE, ids=range(len(HOSTILE)))
-def hostile(request: pytest.FixtureRequest) -> Judged:
+def hostile(request: pytest.FixtureRequest) -> JudgedTest:
     return judged(request.param)
 
 
 @pytest.fixture
-def good() -> Judged:
+def good() -> JudgedTest:
     result = {"test": "test_it.py::good", "status": "passed", "expected": 3, "compared": 3, "runtime": "acl"}
-    return Judged(result, failed=False, file="test_it.py", line=3)
+    return JudgedTest(result, failed=False, file="test_it.py", line=3)

@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 from pytest_npudump.report.ci import (
     MOST,
     WHOLE,
-    Judged,
+    JudgedTest,
     code,
     code_quality,
     counts_of,
@@ -60,12 +60,12 @@ def test_counts_name_only_what_there_is() -> None:
 
 
 def test_a_good_comparison_in_a_test_that_failed_otherwise_is_not_good() -> None:
-    assert Judged({"status": "passed"}, failed=False, file="t.py", line=1).good
-    assert not Judged({"status": "passed"}, failed=True, file="t.py", line=1).good
-    assert not Judged({"status": "golden missing"}, failed=False, file="t.py", line=1).good
+    assert JudgedTest({"status": "passed"}, failed=False, file="t.py", line=1).good
+    assert not JudgedTest({"status": "passed"}, failed=True, file="t.py", line=1).good
+    assert not JudgedTest({"status": "golden missing"}, failed=False, file="t.py", line=1).good
 
 
-def test_properties_are_plain_and_bounded(hostile: Judged) -> None:
+def test_properties_are_plain_and_bounded(hostile: JudgedTest) -> None:
     result = {**hostile.result, "golden": "g" * 5000, "notes": ["n" * 5000] * 99, "bounds": "same"}
     result |= {
         "artifact": "tests/a",
@@ -84,7 +84,7 @@ def test_properties_are_plain_and_bounded(hostile: Judged) -> None:
     assert properties["npudump.tensors"] == "3 of 3 compared, 1 outside"
 
 
-def test_what_is_not_known_has_no_property(good: Judged) -> None:
+def test_what_is_not_known_has_no_property(good: JudgedTest) -> None:
     assert [name for name, _ in junit_properties(good.result)] == [WHOLE, "npudump.status", "npudump.tensors"]
 
 
@@ -118,14 +118,14 @@ class _Page(HTMLParser):
         raise AssertionError(f"a comment hides {data!r}")
 
 
-def page_of(tests: Sequence[Judged]) -> _Page:
+def page_of(tests: Sequence[JudgedTest]) -> _Page:
     """Return the page that GitHub's Markdown (CommonMark, tables, raw HTML) makes of a summary."""
     page = _Page()
     page.feed(MarkdownIt("commonmark").enable("table").render(markdown_summary(tests)))
     return page
 
 
-def test_no_name_becomes_markup(hostile: Judged, good: Judged) -> None:
+def test_no_name_becomes_markup(hostile: JudgedTest, good: JudgedTest) -> None:
     page = page_of([hostile, good])
     assert set(page.tags) <= ALLOWED
     assert page.tags.count("table") == 2
@@ -134,9 +134,9 @@ def test_no_name_becomes_markup(hostile: Judged, good: Judged) -> None:
     assert page.tags.count("details") == 2
 
 
-def test_a_name_is_read_as_it_is(good: Judged) -> None:
+def test_a_name_is_read_as_it_is(good: JudgedTest) -> None:
     name = "a|b\\|c `d` <e> *f* _g_"
-    page = page_of([Judged({**good.result, "test": name}, failed=False, file="t.py", line=1)])
+    page = page_of([JudgedTest({**good.result, "test": name}, failed=False, file="t.py", line=1)])
     assert name in page.text or name in "".join(page.text)
 
 
@@ -151,21 +151,23 @@ def test_any_text_is_one_cell(text: str) -> None:
     assert set(page.tags) <= ALLOWED
 
 
-def test_summary_of_thousands_stays_below_what_github_takes(good: Judged) -> None:
-    bad = Judged({**good.result, "status": "failed", "headline": "x" * 10_000}, failed=True, file="t", line=1)
+def test_summary_of_thousands_stays_below_what_github_takes(good: JudgedTest) -> None:
+    bad = JudgedTest(
+        {**good.result, "status": "failed", "headline": "x" * 10_000}, failed=True, file="t", line=1
+    )
     text = markdown_summary([bad] * 3000 + [good] * 3000)
     assert len(text.encode()) < 1 << 20
     assert "and 2950 more" in text
     assert "and 2800 more" in text
 
 
-def test_passing_session_is_told_as_such(good: Judged) -> None:
+def test_passing_session_is_told_as_such(good: JudgedTest) -> None:
     first = markdown_summary([good]).splitlines()[0]
     assert first.startswith("### ✅ npudump")
     assert "1 of 1 tests good" in first
 
 
-def test_run_that_approves_says_so(good: Judged) -> None:
+def test_run_that_approves_says_so(good: JudgedTest) -> None:
     page = page_of([good])
     assert "approves" not in "".join(page.text)
     assert "this run approves" in markdown_summary([good], approval="--npudump-update-golden")
@@ -188,7 +190,7 @@ def read(line: str) -> tuple[str, dict[str, str], str]:
     return match["name"], pairs, data
 
 
-def test_no_name_ends_a_command_or_begins_one(hostile: Judged) -> None:
+def test_no_name_ends_a_command_or_begins_one(hostile: JudgedTest) -> None:
     (line,) = error_commands([hostile])
     assert len(line.splitlines()) == 1
     name, properties, data = read(line)
@@ -198,12 +200,12 @@ def test_no_name_ends_a_command_or_begins_one(hostile: Judged) -> None:
     assert data.count("\n") <= 1
 
 
-def test_good_tests_have_none_and_the_first_failing_ones_have(hostile: Judged, good: Judged) -> None:
+def test_good_tests_have_none_and_the_first_failing_ones_have(hostile: JudgedTest, good: JudgedTest) -> None:
     assert error_commands([good]) == []
     assert len(error_commands([hostile] * 25)) == MOST
 
 
-def test_an_entry_has_what_gitlab_asks_for(hostile: Judged) -> None:
+def test_an_entry_has_what_gitlab_asks_for(hostile: JudgedTest) -> None:
     (entry,) = json.loads(code_quality([hostile]))
     assert {"description", "check_name", "fingerprint", "severity", "location"} <= entry.keys()
     assert entry["severity"] in {"info", "minor", "major", "critical", "blocker"}
@@ -211,11 +213,11 @@ def test_an_entry_has_what_gitlab_asks_for(hostile: Judged) -> None:
     assert entry["description"].isprintable()
 
 
-def test_good_session_leaves_an_empty_report(good: Judged) -> None:
+def test_good_session_leaves_an_empty_report(good: JudgedTest) -> None:
     assert json.loads(code_quality([good])) == []
 
 
-def test_the_same_fault_has_the_same_fingerprint_whatever_its_numbers(hostile: Judged) -> None:
+def test_the_same_fault_has_the_same_fingerprint_whatever_its_numbers(hostile: JudgedTest) -> None:
     again = replace(hostile, result={**hostile.result, "headline": "npudump: max is 3 instead of 1"})
     (one,), (two,) = json.loads(code_quality([hostile])), json.loads(code_quality([again]))
     assert one["fingerprint"] == two["fingerprint"]
@@ -223,7 +225,7 @@ def test_the_same_fault_has_the_same_fingerprint_whatever_its_numbers(hostile: J
 
 
 def test_sessions_of_other_files_are_kept_and_those_of_the_same_replaced(
-    hostile: Judged, good: Judged
+    hostile: JudgedTest, good: JudgedTest
 ) -> None:
     other = replace(hostile, file="test_other.py")
     both = code_quality([hostile], code_quality([other]))
@@ -236,5 +238,5 @@ def test_sessions_of_other_files_are_kept_and_those_of_the_same_replaced(
 @pytest.mark.parametrize(
     "before", [b"", b"{", b"null", b"{}", b"[1]", b'[{"check_name": "other"}]', b"\xff", b"[" * 9999]
 )
-def test_what_is_no_report_of_ours_is_replaced(before: bytes, hostile: Judged) -> None:
+def test_what_is_no_report_of_ours_is_replaced(before: bytes, hostile: JudgedTest) -> None:
     assert len(json.loads(code_quality([hostile], before))) == 1

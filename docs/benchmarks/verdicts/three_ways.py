@@ -11,7 +11,7 @@ import numpy as np
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.element_verdict import with_elements
-from pytest_npudump.compare.tensors.tensor_pair import Elements
+from pytest_npudump.compare.tensors.tensor_pair import PairElements
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import StatsTable
@@ -108,7 +108,7 @@ class ThreeWays:
             for row, (name, record) in enumerate(zip(names, there, strict=True)):
                 rtol, atol = tolerances.elements(record.key.layer, record.dtype)
                 pair = self._exact[name], tensors[name]
-                elements[row] = Elements(difference=compare_tensors(*pair, rtol=rtol, atol=atol))
+                elements[row] = PairElements(difference=compare_tensors(*pair, rtol=rtol, atol=atol))
             comparison = with_elements(comparison, elements, tolerances)
         if rule != "om-net":
             comparison, _ = by_rounding(comparison, self._roundings, tolerances)

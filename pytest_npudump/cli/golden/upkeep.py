@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pytest_npudump.compare.tolerances.tolerance import Rule
-    from pytest_npudump.golden.census import Finding
+    from pytest_npudump.golden.census import GoldenFinding
     from pytest_npudump.golden.variants import Part
 
 
@@ -108,7 +108,7 @@ def _take_stock(variants: Sequence[str] = ()) -> _Stock:
     return _Stock(census(collection, variants), rules, missing)
 
 
-def _lines(findings: Sequence[Finding], heading: str) -> Iterator[str]:
+def _lines(findings: Sequence[GoldenFinding], heading: str) -> Iterator[str]:
     """Yield a heading and a line for each file; nothing where there are none."""
     if findings:
         yield heading
@@ -117,7 +117,7 @@ def _lines(findings: Sequence[Finding], heading: str) -> Iterator[str]:
         yield f"  {shown(finding.path)}: {why}"
 
 
-def _as_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+def _as_json(findings: Sequence[GoldenFinding]) -> list[dict[str, Any]]:
     """Return findings as plain JSON data."""
     return [{"path": str(finding.path), "why": finding.why} for finding in findings]
 
@@ -167,7 +167,7 @@ def prune(arguments: argparse.Namespace) -> int:
     return 0 if all(removed) else 2
 
 
-def _removed(finding: Finding) -> bool:
+def _removed(finding: GoldenFinding) -> bool:
     try:
         finding.remove()
     except GoldenError as error:

@@ -105,7 +105,7 @@ def _beyond(golden: Wide, actual: Wide, bound: Wide | float) -> NDArray[np.bool_
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Evidence:
+class PlaceEvidence:
     """The survey of two tensors.
 
     Attributes:
@@ -126,7 +126,7 @@ class Evidence:
     actual: Wide
 
 
-def survey(tensors: Tensors) -> Evidence:
+def survey(tensors: Tensors) -> PlaceEvidence:
     """Look at every element once: time is linear, memory a chunk and :data:`SAMPLE` elements."""
     failing, squared, step = 0, 0.0, 1
     first, last = -1, -1
@@ -143,7 +143,7 @@ def survey(tensors: Tensors) -> Evidence:
             step *= 2
     at = np.concatenate(kept) if kept else np.empty(0, np.intp)
     values = wide(tensors.golden[at]), wide(tensors.actual[at])
-    return Evidence(tensors, failing, squared, (first, last), at, *values)
+    return PlaceEvidence(tensors, failing, squared, (first, last), at, *values)
 
 
 def squares(difference: Wide) -> float:
@@ -175,7 +175,7 @@ def _code_values(dtype: np.dtype[Any]) -> Wide:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LikelyPlace:
     """Some elements of a tensor.
 
     Attributes:
@@ -236,7 +236,7 @@ class Place:
         return sum(term * bits for term, bits in zip(terms, lengths, strict=True))
 
 
-def places(evidence: Evidence) -> Iterator[Place]:
+def places(evidence: PlaceEvidence) -> Iterator[LikelyPlace]:
     """Yield places that may hold the failing elements, the smallest first and the whole tensor last."""
     shape, at = evidence.tensors.shape, evidence.at
     coordinates = np.unravel_index(at, shape)
@@ -245,17 +245,17 @@ def places(evidence: Evidence) -> Iterator[Place]:
         indices = _indices(np.bincount(coordinates[axis], minlength=length))
         if len(indices) < length:
             lines.append((axis, indices))
-    found = [Place(shape, tuple(lines))] if lines else []
+    found = [LikelyPlace(shape, tuple(lines))] if lines else []
     if len(lines) > 1:
-        found += [Place(shape, (line,)) for line in lines]
+        found += [LikelyPlace(shape, (line,)) for line in lines]
     size = math.prod(shape)
     first, last = evidence.run
     if last + 1 - first < size:
-        found.append(Place(shape, run=(first, last + 1)))
+        found.append(LikelyPlace(shape, run=(first, last + 1)))
     # Lines are told from a sample, and a run of memory from all elements that fail.
     found = [place for place in found if place.surprising(at.size if place.lines else evidence.failing)]
     yield from sorted(found, key=lambda place: place.count * (_RUN if place.run is not None else 1))
-    yield Place(shape)
+    yield LikelyPlace(shape)
 
 
 def _indices(counts: NDArray[np.intp]) -> Indices:
@@ -319,7 +319,7 @@ def noun(layout: str, shape: tuple[int, ...], axis: int) -> Noun:
     return Noun(mark("index"), mark("indices"), axis)
 
 
-def place_words(place: Place, layout: str) -> str:
+def place_words(place: LikelyPlace, layout: str) -> str:
     """Return a place in words: ``the last 5 of 37 columns (tail of a 16-tile)``."""
     if place.everywhere:
         return said("every element")
@@ -357,7 +357,7 @@ def _run_words(run: tuple[int, int], shape: tuple[int, ...]) -> str:
     return said("elements in memory order: {part}", part=part)
 
 
-def _lines_words(place: Place, axis: int, indices: Indices, layout: str) -> str:
+def _lines_words(place: LikelyPlace, axis: int, indices: Indices, layout: str) -> str:
     length, name = place.shape[axis], noun(layout, place.shape, axis)
     number, begin, end = len(indices), indices[0], indices[-1]
     if number == 1:

@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.compare.patterns.likely_places import Evidence, Place
-    from pytest_npudump.compare.patterns.possible_changes import Change
+    from pytest_npudump.compare.patterns.likely_places import LikelyPlace, PlaceEvidence
+    from pytest_npudump.compare.patterns.possible_changes import PossibleChange
     from pytest_npudump.compare.tensors.difference import TensorDifference, Values
-    from pytest_npudump.compare.tensors.tensor_pair import Elements, Pair
+    from pytest_npudump.compare.tensors.tensor_pair import Pair, PairElements
 
-    Family = Callable[[Evidence, Place], Iterator[Change]]
+    Family = Callable[[PlaceEvidence, LikelyPlace], Iterator[PossibleChange]]
 
 LARGEST = 1 << 26
 """Elements of the largest tensor that is looked at: a pass over as many takes about a second."""
@@ -137,7 +137,7 @@ def find_pattern(
         return _first(evidence, layout, others) if evidence.failing else None
 
 
-def _first(evidence: Evidence, layout: str, others: Mapping[str, NDArray[Any]]) -> Pattern | None:
+def _first(evidence: PlaceEvidence, layout: str, others: Mapping[str, NDArray[Any]]) -> Pattern | None:
     proposed = (
         (place, change)
         for place, change in _proposed(evidence, layout, others)
@@ -151,8 +151,8 @@ def _first(evidence: Evidence, layout: str, others: Mapping[str, NDArray[Any]]) 
 
 
 def _proposed(
-    evidence: Evidence, layout: str, others: Mapping[str, NDArray[Any]]
-) -> Iterator[tuple[Place, Change]]:
+    evidence: PlaceEvidence, layout: str, others: Mapping[str, NDArray[Any]]
+) -> Iterator[tuple[LikelyPlace, PossibleChange]]:
     chosen = tuple(places(evidence))
     families: list[Family] = [stuck, arithmetic, partial(of_other, others=others)]
     if recur(evidence):
@@ -164,7 +164,7 @@ def _proposed(
     yield from ((place, ANYTHING) for place in chosen if not place.everywhere)
 
 
-def _likely(evidence: Evidence, place: Place, change: Change) -> bool:
+def _likely(evidence: PlaceEvidence, place: LikelyPlace, change: PossibleChange) -> bool:
     """Whether a change explains enough of the sample of failing elements to be worth a look at all."""
     inside = np.flatnonzero(place.holds(evidence.at))
     if inside.size < LEAST * evidence.at.size:
@@ -178,7 +178,7 @@ def _likely(evidence: Evidence, place: Place, change: Change) -> bool:
     return True
 
 
-def _explained(evidence: Evidence, place: Place, change: Change) -> float:
+def _explained(evidence: PlaceEvidence, place: LikelyPlace, change: PossibleChange) -> float:
     """Return the share of the difference that a change of a place explains; 0 where the claim is refused.
 
     It is refused unless it explains :data:`LEAST` of the failing elements and of the sum of squares, and
@@ -205,7 +205,7 @@ def _explained(evidence: Evidence, place: Place, change: Change) -> float:
     return share if share >= LEAST else 0.0
 
 
-def find_patterns(pairs: Iterable[tuple[int, Pair, Elements]]) -> Mapping[int, Pattern]:
+def find_patterns(pairs: Iterable[tuple[int, Pair, PairElements]]) -> Mapping[int, Pattern]:
     """Return the patterns of the first :data:`SEARCHED` pairs that differ in their elements, by position."""
     found: dict[int, Pattern] = {}
     searched = 0

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.compare.patterns.likely_places import Evidence, Place, Tensors, Wide
+    from pytest_npudump.compare.patterns.likely_places import LikelyPlace, PlaceEvidence, Tensors, Wide
 
     Flat = NDArray[np.intp]
     Flags = NDArray[np.bool_]
@@ -64,7 +64,7 @@ class Explained(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Change:
+class PossibleChange:
     """What may have become of the elements of a place.
 
     Attributes:
@@ -77,7 +77,7 @@ class Change:
     explain: Callable[[Tensors, Flat, Wide, Wide], Explained]
 
 
-def _predicted(kind: str, words: str, predict: Callable[[Flat, Wide], Wide]) -> Change:
+def _predicted(kind: str, words: str, predict: Callable[[Flat, Wide], Wide]) -> PossibleChange:
     """Return a change that gives each element its value; NaN where it cannot."""
 
     def explain(tensors: Tensors, flat: Flat, golden: Wide, actual: Wide) -> Explained:
@@ -88,7 +88,7 @@ def _predicted(kind: str, words: str, predict: Callable[[Flat, Wide], Wide]) -> 
         left = np.where(np.isfinite(left), left, actual - golden)
         return Explained(left, hit, tensors.fails(golden, predicted))
 
-    return Change(kind, words, explain)
+    return PossibleChange(kind, words, explain)
 
 
 def _any_value(tensors: Tensors, flat: Flat, golden: Wide, actual: Wide) -> Explained:
@@ -98,11 +98,11 @@ def _any_value(tensors: Tensors, flat: Flat, golden: Wide, actual: Wide) -> Expl
     return Explained(np.where(apart, 0.0, actual - golden), apart, (golden != 0) | (actual != 0))
 
 
-ANYTHING = Change("place", said("other values"), _any_value)
+ANYTHING = PossibleChange("place", said("other values"), _any_value)
 """Elements that differ, whatever they are."""
 
 
-def stuck(evidence: Evidence, place: Place) -> Iterator[Change]:
+def stuck(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleChange]:
     """One value in all elements."""
     inside = place.holds(evidence.at)
     values, counts = np.unique(evidence.actual[inside], return_counts=True)
@@ -128,7 +128,7 @@ def _named(value: float) -> str:
     return text if math.isfinite(value) else text.replace("nan", "NaN").replace("inf", "Inf")
 
 
-def _unwritten_bits(evidence: Evidence, inside: Flags) -> str:
+def _unwritten_bits(evidence: PlaceEvidence, inside: Flags) -> str:
     """Say that the bytes of all failing elements are alike and make a NaN, as those of memory do; else ""."""
     actual = evidence.tensors.actual
     if actual.dtype.itemsize > 4 or not np.isnan(evidence.actual[inside]).all():  # noqa: PLR2004 - bytes
@@ -139,7 +139,7 @@ def _unwritten_bits(evidence: Evidence, inside: Flags) -> str:
     return said(", all of the bits 0x{code}", code=f"{int(codes[0]):0{2 * actual.dtype.itemsize}x}")
 
 
-def arithmetic(evidence: Evidence, place: Place) -> Iterator[Change]:
+def arithmetic(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleChange]:
     """The sign, then a factor, then an offset."""
     inside = place.holds(evidence.at)
     golden, actual = evidence.golden[inside], evidence.actual[inside]
@@ -173,7 +173,9 @@ def _middle(values: Wide) -> float:
     return float(near.mean()) if near.size else median
 
 
-def of_other(evidence: Evidence, place: Place, others: Mapping[str, NDArray[Any]]) -> Iterator[Change]:
+def of_other(
+    evidence: PlaceEvidence, place: LikelyPlace, others: Mapping[str, NDArray[Any]]
+) -> Iterator[PossibleChange]:
     """The values that another tensor of the type and size has at the same place in memory."""
     if not others or np.unique(evidence.actual[place.holds(evidence.at)]).size < _FEW:
         return
@@ -189,7 +191,7 @@ def _held(values: NDArray[Any], flat: Flat, _: Wide) -> Wide:
     return wide(values[flat])
 
 
-def unwritten(evidence: Evidence, place: Place) -> Iterator[Change]:
+def unwritten(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleChange]:
     """Bits that are no values of this tensor: NaN, infinities, and magnitudes far from all of its own."""
     magnitude = float(np.abs(evidence.golden[np.isfinite(evidence.golden)]).max(initial=0.0))
     words = said(
@@ -207,10 +209,10 @@ def unwritten(evidence: Evidence, place: Place) -> Iterator[Change]:
         return Explained(np.where(found, 0.0, actual - golden), found, np.ones(found.shape, bool))
 
     if place.holds(evidence.at).sum() >= _FEW and magnitude:
-        yield Change("unwritten", words, explain)
+        yield PossibleChange("unwritten", words, explain)
 
 
-def recur(evidence: Evidence) -> bool:
+def recur(evidence: PlaceEvidence) -> bool:
     """Whether values of the failing elements are the golden's, to the bit, so that they may have moved."""
     if evidence.tensors.golden.size > LARGEST_MOVED or np.unique(evidence.actual).size < _FEW:
         return False
@@ -251,7 +253,7 @@ def _hash(values: Wide) -> Flat:
     return found
 
 
-def moves(evidence: Evidence, place: Place) -> Iterator[Change]:
+def moves(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleChange]:
     """A shift in memory, then each other order of the axes."""
     distance = _common_distance(evidence, place.holds(evidence.at))
     if distance:
@@ -279,13 +281,13 @@ def moves(evidence: Evidence, place: Place) -> Iterator[Change]:
             yield _moved(evidence, words, partial(_transposed, lengths=lengths, order=order))
 
 
-def _moved(evidence: Evidence, words: str, source: Callable[[Flat], Flat]) -> Change:
+def _moved(evidence: PlaceEvidence, words: str, source: Callable[[Flat], Flat]) -> PossibleChange:
     """Return the change that elements hold the golden's at ``source``."""
     golden = evidence.tensors.golden
     return _predicted("moved", words, lambda flat, _: wide(golden[source(flat)]))
 
 
-def _common_distance(evidence: Evidence, inside: Flags) -> int:
+def _common_distance(evidence: PlaceEvidence, inside: Flags) -> int:
     """Return how far behind their places in the golden values are found, 0 where they do not agree on it.
 
     The rarest values are looked for, and those count that the golden has once.
@@ -309,8 +311,8 @@ def _transposed(flat: Flat, lengths: tuple[int, ...], order: tuple[int, ...]) ->
 
 
 def permuted_lines(
-    evidence: Evidence, place: Place, *, layout: str, origins: dict[int, Flat | None]
-) -> Iterator[Change]:
+    evidence: PlaceEvidence, place: LikelyPlace, *, layout: str, origins: dict[int, Flat | None]
+) -> Iterator[PossibleChange]:
     """Lines along an axis that are the golden's lines of other indices, each once; ``origins`` are kept."""
     shape, size = evidence.tensors.shape, evidence.tensors.golden.size
     named = [axis for axis, _ in place.lines]
@@ -393,7 +395,7 @@ def _finite(values: NDArray[Any]) -> Wide:
     return found if finite.all() else np.where(finite, found, 0.0)
 
 
-def shuffled(evidence: Evidence, place: Place) -> Iterator[Change]:
+def shuffled(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleChange]:
     """The golden's values of a place, each as often as there, in another order: sums of their hashes tell."""
     sums = [0, 0]
     for start, *sides in evidence.tensors.chunks():
@@ -410,7 +412,7 @@ def shuffled(evidence: Evidence, place: Place) -> Iterator[Change]:
             codes ^= codes >> _HALF
             sums[side] += int(np.add.reduce(codes))
     if (sums[0] - sums[1]) % (1 << 64) == 0:
-        yield Change("moved", said("the same values in another order"), _all_of_it)
+        yield PossibleChange("moved", said("the same values in another order"), _all_of_it)
 
 
 def _all_of_it(tensors: Tensors, flat: Flat, golden: Wide, actual: Wide) -> Explained:

@@ -153,7 +153,7 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class ExaminedPair:
     """Two tensors that were read once.
 
     Attributes:
@@ -179,7 +179,9 @@ def compare_tensors(
     return examine_tensors(*pair, rtol=rtol, atol=atol, worst=worst).difference
 
 
-def examine_tensors(golden: Values, actual: Values, *, rtol: float, atol: float, worst: int = 5) -> Examined:
+def examine_tensors(
+    golden: Values, actual: Values, *, rtol: float, atol: float, worst: int = 5
+) -> ExaminedPair:
     """Compare as :func:`compare_tensors`, and have the statistics of both with it: each chunk is read once.
 
     Either none of the two is packed, or both are.
@@ -376,7 +378,7 @@ def examine_small(
     tolerances: Sequence[tuple[float, float]],
     *,
     worst: int = 5,
-) -> list[Examined]:
+) -> list[ExaminedPair]:
     """Compare what :func:`small_pair` returned of tensors of one type and size, by one call for all.
 
     A tensor of a few kilobytes takes no longer to compute than numpy takes to be called.
@@ -443,7 +445,7 @@ def _examined(
     totals: tuple[Totals, Totals],
     results: tuple[Measures, Worst],
     tolerance: tuple[float, float],
-) -> Examined:
+) -> ExaminedPair:
     (golden, actual), (measures, found), dtype = totals, results, dtype_name(dtypes[0])
     first, count, finite = found.first_special, measures.relative_count, golden.count - measures.special
     has_ulp = finite and dtype in ULP_TYPES and dtype == dtype_name(dtypes[1])
@@ -473,4 +475,4 @@ def _examined(
         atol=tolerance[1],
     )
     ours = golden.stats()
-    return Examined(difference, ours, ours if actual is golden else actual.stats())
+    return ExaminedPair(difference, ours, ours if actual is golden else actual.stats())

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_npudump.compare.tensors.difference import TensorDifference
-    from pytest_npudump.compare.tensors.tensor_pair import Elements
+    from pytest_npudump.compare.tensors.tensor_pair import PairElements
     from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 
 SPECIAL = said("NaN and Inf")
@@ -57,7 +57,7 @@ _LOOSE = said(
 
 
 def with_elements(
-    comparison: Comparison, elements: Mapping[int, Elements], tolerances: Tolerances
+    comparison: Comparison, elements: Mapping[int, PairElements], tolerances: Tolerances
 ) -> Comparison:
     """Return ``comparison`` with what the elements say.
 
@@ -117,7 +117,7 @@ def _without_projections(verdict: Verdict | None) -> Verdict | None:
     return replace(verdict, reasons=reasons) if reasons else None
 
 
-def _differ(found: Elements) -> bool:
+def _differ(found: PairElements) -> bool:
     """Whether any element is not the golden's; a zero is one of either sign."""
     difference = found.difference
     return bool(found.unequal_bytes) or (difference is not None and difference.max_abs > 0)
@@ -153,7 +153,7 @@ def with_failing(comparison: Comparison, failing: tuple[Verdict, ...], newly: in
     )
 
 
-def element_reasons(found: Elements, rule: Rule) -> tuple[Reason, ...]:
+def element_reasons(found: PairElements, rule: Rule) -> tuple[Reason, ...]:
     """Why the elements of a tensor fail; empty where they do not."""
     if found.unequal_bytes:
         size = found.golden.payload.nbytes if found.golden and found.golden.payload else 0

@@ -75,7 +75,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Elements:
+class PairElements:
     """What a comparison element by element found.
 
     Attributes:
@@ -112,22 +112,22 @@ class _Open:
     golden: TensorRecord
     actual: TensorRecord
     values: tuple[Values, Values]
-    found: Elements
+    found: PairElements
 
 
-def compare_pair(pair: Pair) -> Elements:
+def compare_pair(pair: Pair) -> PairElements:
     """Compare two tensors, or compute the statistics of one; whatever cannot be read is a problem."""
     return compare_pairs([pair])[0]
 
 
-def compare_pairs(pairs: Sequence[Pair]) -> list[Elements]:
+def compare_pairs(pairs: Sequence[Pair]) -> list[PairElements]:
     """Compare many pairs, in order: small tensors of one type and size by one call for all of them."""
-    found: dict[int, Elements] = {}
+    found: dict[int, PairElements] = {}
     waiting: defaultdict[tuple[np.dtype, int], list[_Small]] = defaultdict(list)
     for at, pair in enumerate(pairs):
         try:
             opened = _open(pair)
-            if isinstance(opened, Elements):
+            if isinstance(opened, PairElements):
                 found[at] = opened
                 continue
             golden, actual = opened.values
@@ -137,7 +137,7 @@ def compare_pairs(pairs: Sequence[Pair]) -> list[Elements]:
                 continue
         except NpudumpError as error:
             problem = error if isinstance(error, FormatError) else FormatError(_path(pair), str(error))
-            found[at] = Elements(problems=(problem,))
+            found[at] = PairElements(problems=(problem,))
             continue
         group = waiting[small[0].dtype, small[0].size]
         group.append((at, opened, small))
@@ -149,7 +149,7 @@ def compare_pairs(pairs: Sequence[Pair]) -> list[Elements]:
     return [found[at] for at in range(len(pairs))]
 
 
-def _examine_together(group: Sequence[_Small]) -> Iterator[tuple[int, Elements]]:
+def _examine_together(group: Sequence[_Small]) -> Iterator[tuple[int, PairElements]]:
     results = examine_small(
         [small for *_, small in group],
         [opened.values[0].shape for _, opened, _ in group],
@@ -189,7 +189,7 @@ def _alone(record: TensorRecord, pair: Pair) -> TensorRecord:
     return replace(record, stats=own if told is None else with_projections_of(told, own))
 
 
-def _open(pair: Pair) -> _Open | Elements:
+def _open(pair: Pair) -> _Open | PairElements:
     """Both tensors with their elements; what is found already where these are not compared as values.
 
     Raises:
@@ -198,15 +198,15 @@ def _open(pair: Pair) -> _Open | Elements:
     golden, actual = pair.golden, pair.actual
     if golden is None or actual is None:
         one = _alone(golden, pair) if isinstance(golden, TensorRecord) else None
-        return Elements(one, None if actual is None else _alone(actual, pair))
+        return PairElements(one, None if actual is None else _alone(actual, pair))
     if not isinstance(golden, TensorRecord):
         stored, other = golden.array(), _array(actual)
-        return _difference(pair, stored, other, Elements(actual=_alone(actual, pair), layout="device"))
+        return _difference(pair, stored, other, PairElements(actual=_alone(actual, pair), layout="device"))
     why = _why_bytes(golden) or _why_bytes(actual)
     if why:
         return _bytes(golden, actual, why)
     layout = _layout(pair, golden, actual)
-    found = Elements(golden, actual)
+    found = PairElements(golden, actual)
     packed = packed_tensor(golden, layout), packed_tensor(actual, layout)
     if packed[0] is not None and packed[1] is not None:
         return _Open(pair, golden, actual, (packed[0], packed[1]), found)
@@ -265,7 +265,7 @@ def _why_bytes(record: TensorRecord) -> str:
     return record.note or said("its header has no shape")
 
 
-def _examine(opened: _Open) -> Elements:
+def _examine(opened: _Open) -> PairElements:
     """Compare two tensors that are open.
 
     Raises:
@@ -285,7 +285,7 @@ def _examine(opened: _Open) -> Elements:
 
 def _with_findings(
     opened: _Open, statistics: tuple[Stats, Stats], difference: TensorDifference | None, note: str
-) -> Elements:
+) -> PairElements:
     layout = opened.found.layout
     golden, actual = (
         _described(record, stats, values.shape, opened.pair, layout)
@@ -293,7 +293,7 @@ def _with_findings(
             (opened.golden, opened.actual), statistics, opened.values, strict=True
         )
     )
-    return Elements(golden, actual, difference, layout, note=note)
+    return PairElements(golden, actual, difference, layout, note=note)
 
 
 def _array(record: TensorRecord) -> Array:
@@ -310,7 +310,7 @@ def _described(
     return replace(record, stats=stats, shape=shape, format=pair.layout)
 
 
-def _difference(pair: Pair, one: Array, other: Array, found: Elements) -> Elements:
+def _difference(pair: Pair, one: Array, other: Array, found: PairElements) -> PairElements:
     try:
         difference = compare_tensors(one, other, rtol=pair.rtol, atol=pair.atol, worst=WORST)
     except RequestError as error:
@@ -319,9 +319,9 @@ def _difference(pair: Pair, one: Array, other: Array, found: Elements) -> Elemen
     return replace(found, difference=difference)
 
 
-def _bytes(golden: TensorRecord, actual: TensorRecord, why: str) -> Elements:
+def _bytes(golden: TensorRecord, actual: TensorRecord, why: str) -> PairElements:
     """Compare tensors of a type without values, or without a shape, byte by byte."""
-    found = Elements(golden, actual, layout="device")
+    found = PairElements(golden, actual, layout="device")
     if golden.key.io == "workspace":
         why = said("a workspace is scratch memory, which no operator has to leave in any state")
         return replace(found, note=said("bytes not compared: {why}", why=why))

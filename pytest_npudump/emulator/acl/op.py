@@ -18,7 +18,7 @@ from pytest_npudump.emulator.acl._base import DataBuffer, TensorDesc
 from pytest_npudump.emulator.acl._calls import CODE, OP, destroy, known
 from pytest_npudump.emulator.acl.rt import own_stream
 from pytest_npudump.emulator.codes import RefusedError, missing
-from pytest_npudump.emulator.dumps.exceptions import Argument, FailedTask, dumped
+from pytest_npudump.emulator.dumps.exceptions import ExceptionArgument, FailedTask, dumped
 from pytest_npudump.emulator.dumps.recorder import OperatorRun, record_operator
 from pytest_npudump.emulator.faults import PLANTED, distorted
 from pytest_npudump.emulator.onnx_model import OperatorFailedError
@@ -344,10 +344,12 @@ def _dump(op_type: str, stream: Stream, inputs: Sequence[Tensor], outputs: Seque
 def _failed(handle: OperatorHandle, stream: Stream, inputs: Sequence[Tensor], why: str) -> RefusedError:
     """Return the failure of an operator on the device, its exception dump written."""
     state = process()
-    given = [Argument(tensor, index) for index, tensor in enumerate(inputs) if tensor.nbytes]
+    given = [ExceptionArgument(tensor, index) for index, tensor in enumerate(inputs) if tensor.nbytes]
     room = [(from_acl_type(desc.dtype), desc) for desc in handle.outputs]
     outputs = [
-        Argument(Tensor(dtype, desc.shape, np.zeros(desc.nbytes, np.uint8).view(storage(dtype))), index)
+        ExceptionArgument(
+            Tensor(dtype, desc.shape, np.zeros(desc.nbytes, np.uint8).view(storage(dtype))), index
+        )
         for index, (dtype, desc) in enumerate(room, len(handle.inputs))
         if dtype is not None and desc.nbytes
     ]

@@ -59,7 +59,7 @@ _SCENES = ("aic_err_brief_dump", "aic_err_norm_dump", "aic_err_detail_dump")
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class ExceptionArgument:
     """A tensor among the arguments of a kernel.
 
     Attributes:
@@ -88,8 +88,8 @@ class FailedTask:
     task: int
     stream: int
     device: int
-    inputs: Sequence[Argument] = field(default=())
-    outputs: Sequence[Argument] = field(default=())
+    inputs: Sequence[ExceptionArgument] = field(default=())
+    outputs: Sequence[ExceptionArgument] = field(default=())
 
 
 def exception_header(

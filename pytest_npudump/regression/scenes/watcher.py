@@ -64,7 +64,7 @@ class Trampling:
     dtype: str
     shape: tuple[int, ...] | None
     format: str
-    change: Change
+    change: SnapshotChange
     before: Path
     after: Path
 
@@ -240,7 +240,7 @@ _BITS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SnapshotChange:
     """Where two snapshots differ.
 
     Attributes:
@@ -257,7 +257,7 @@ class Change:
     after: object = None
 
 
-def compare_snapshots(before: TensorRecord, after: TensorRecord) -> Change:
+def compare_snapshots(before: TensorRecord, after: TensorRecord) -> SnapshotChange:
     """Compare two snapshots bit for bit: NaN equals the same NaN, 0 is not -0.
 
     Elements that share a byte are compared one by one; those of a type of no known size by bytes.
@@ -277,9 +277,9 @@ def compare_snapshots(before: TensorRecord, after: TensorRecord) -> Change:
     shape = shape if len(first) == count else (len(first),)
     changed, at = _differences(first, second)
     if at is None:
-        return Change(0, len(first))
+        return SnapshotChange(0, len(first))
     index = tuple(int(i) for i in np.unravel_index(at, shape)) if shape else ()
-    return Change(changed, len(first), index, _value(before, index), _value(after, index))
+    return SnapshotChange(changed, len(first), index, _value(before, index), _value(after, index))
 
 
 def _payload(record: TensorRecord) -> Payload:

@@ -44,7 +44,7 @@ INFINITE, ABSENT = -1, -2
 
 
 @dataclass(slots=True)
-class _Words:
+class _PageWords:
     """Words that recur, each written once."""
 
     numbers: dict[str, int] = field(default_factory=dict)
@@ -63,7 +63,7 @@ def payload(tensors: Sequence[TensorView], most_statistics: int) -> str:
         tensors: in order of execution.
         most_statistics: tensors with statistics; the worst come first, and the others are in report.json.
     """
-    words = _Words()
+    words = _PageWords()
     data = {
         "names": STATISTICS,
         "states": STATES,

@@ -34,7 +34,7 @@ DEVICE, CPU = "device", "cpu"
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedCall:
     """How one result of a call was judged.
 
     Attributes:
@@ -66,10 +66,10 @@ class SavedCall:
     """
 
     call: KeptCall
-    judged: Judged
+    judged: JudgedCall
 
 
-def save_call(folder: Path, call: KeptCall, judged: Judged, output: Array) -> None:
+def save_call(folder: Path, call: KeptCall, judged: JudgedCall, output: Array) -> None:
     """Write a call that can be recomputed.
 
     Args:
@@ -99,7 +99,7 @@ def save_call(folder: Path, call: KeptCall, judged: Judged, output: Array) -> No
     write_files(folder, data, arrays, {DEVICE: output.reshape(expected.shape), CPU: expected})
 
 
-def _on_cpu(call: KeptCall, judged: Judged) -> tuple[Array, dict[str, Any]]:
+def _on_cpu(call: KeptCall, judged: JudgedCall) -> tuple[Array, dict[str, Any]]:
     """Return a result on the CPU, and where it is: among the tensors returned, or among those given."""
     assert call.given is not None  # noqa: S101 - the caller has looked
     arguments, named, returned = computed(call.function, call.given, Reading(judged.wide))
@@ -166,7 +166,7 @@ def call_of(data: Mapping[str, Any], inputs: Mapping[str, Array]) -> SavedCall:
         for part in data["operator"].split("."):
             function = getattr(function, part)
         call = KeptCall(data["operator"], (), "", function, HostCopy(arguments, named, memory))
-        return SavedCall(call, Judged(**data["judged"]))
+        return SavedCall(call, JudgedCall(**data["judged"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DumpError(f"{CALL}: is no call that a second run has saved: {error}") from error
 

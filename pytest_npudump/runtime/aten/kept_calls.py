@@ -128,7 +128,7 @@ class KeptCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptRun:
     """The calls of a run.
 
     Attributes:
@@ -152,7 +152,7 @@ class CallKeepingRuntime(Protocol):
             limit: most bytes of arguments.
         """
 
-    def kept_calls(self) -> Kept:
+    def kept_calls(self) -> KeptRun:
         """Return the calls that were kept."""
 
 
@@ -212,9 +212,9 @@ class KeptCalls:
         """Look no more; nothing happens where nobody looks."""
         self._mode.stop()
 
-    def kept(self) -> Kept:
+    def kept(self) -> KeptRun:
         """Return the calls."""
-        return Kept(tuple(self._kept), self._why_none)
+        return KeptRun(tuple(self._kept), self._why_none)
 
     def _run(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         name = name_of(function)

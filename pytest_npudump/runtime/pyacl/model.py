@@ -47,8 +47,8 @@ class PyAclModel(ModelSession):
     path: Path
     _desc: int
     _on_run: Callable[[], None]
-    _inputs: tuple[Tensor, ...] = ()
-    _outputs: tuple[Tensor, ...] = ()
+    _inputs: tuple[ModelTensor, ...] = ()
+    _outputs: tuple[ModelTensor, ...] = ()
     _closed: bool = field(default=False)
     executions: int = 0
 
@@ -172,7 +172,7 @@ def numpy_dtype(number: int) -> np.dtype[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class ModelTensor:
     """An input or output.
 
     Attributes:
@@ -213,7 +213,7 @@ class Tensor:
         return np.ascontiguousarray(array).reshape(array.shape)
 
 
-def describe(acl: Any, desc: int, io: str) -> tuple[Tensor, ...]:
+def describe(acl: Any, desc: int, io: str) -> tuple[ModelTensor, ...]:
     """Return the tensors of a direction, ``input`` or ``output``, in the model's order.
 
     Raises:
@@ -228,7 +228,7 @@ def describe(acl: Any, desc: int, io: str) -> tuple[Tensor, ...]:
         dims = value(acl, f"acl.mdl.get_{io}_dims()", getattr(mdl, f"get_{io}_dims")(desc, index))
         number = getattr(mdl, f"get_{io}_data_type")(desc, index)
         tensors.append(
-            Tensor(
+            ModelTensor(
                 name=getattr(mdl, f"get_{io}_name_by_index")(desc, index),
                 dtype=numpy_dtype(number),
                 acl_dtype=number,

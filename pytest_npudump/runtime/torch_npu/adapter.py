@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.runtime.aten.kept_calls import Kept, WantedOutput
+    from pytest_npudump.runtime.aten.kept_calls import KeptRun, WantedOutput
 
 
 _EXCEPTIONS = frozenset({"ARGS_EXCEPTION", "EXCEPTION", "AIC_ERR_DETAIL_DUMP"})
@@ -302,7 +302,7 @@ class TorchNpuRuntime(VariedRuntime, AclJson):
         """Keep the calls that may give these outputs, from the next start on."""
         self._calls.want(wanted, limit)
 
-    def kept_calls(self) -> Kept:
+    def kept_calls(self) -> KeptRun:
         """Return the calls that were kept."""
         return self._calls.kept()
 

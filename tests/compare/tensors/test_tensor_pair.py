@@ -11,7 +11,7 @@ import pytest
 
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.element_verdict import element_reasons
-from pytest_npudump.compare.tensors.tensor_pair import Elements, Pair, compare_pair, compare_pairs
+from pytest_npudump.compare.tensors.tensor_pair import Pair, PairElements, compare_pair, compare_pairs
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
 
@@ -147,7 +147,7 @@ def _numbers(dtype: str, count: int) -> np.ndarray:
 def _reasons(golden: np.ndarray, actual: np.ndarray) -> list[str]:
     rule = Tolerances().decide("layer", golden.dtype.name, "max")
     difference = compare_tensors(golden, actual, rtol=rule.rtol, atol=rule.atol)
-    return [reason.statistic for reason in element_reasons(Elements(difference=difference), rule)]
+    return [reason.statistic for reason in element_reasons(PairElements(difference=difference), rule)]
 
 
 @pytest.mark.each("dtype", JUDGED_TYPES)

@@ -23,7 +23,7 @@ from pytest_npudump.dump.files.mapping import read_mapping
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.emulator import install
 from pytest_npudump.emulator.dumps.exceptions import (
-    Argument,
+    ExceptionArgument,
     ExceptionDump,
     FailedTask,
     container,
@@ -63,14 +63,14 @@ def test_a_file_rebuilt_from_its_values_is_adump_s_byte_for_byte(name: str, wire
     (length,) = struct.unpack_from("<Q", raw)
     top = wire.fields(raw[8 : 8 + length])
     at = 8 + length
-    sides: dict[int, list[Argument]] = {4: [], 3: []}
+    sides: dict[int, list[ExceptionArgument]] = {4: [], 3: []}
     for number, size_field, index_field in ((4, 5, 10), (3, 6, 12)):
         for value in (value for found, value in top if found == number):
             held = dict(wire.fields(value))
             size = held[size_field]
             shape = _dims(wire, dict(wire.fields(held[3]))[1])
             tensor = Tensor(BY_PROTO[held[1]], shape, np.frombuffer(raw[at : at + size], np.uint8))
-            sides[number].append(Argument(tensor, held[index_field], held[2]))
+            sides[number].append(ExceptionArgument(tensor, held[index_field], held[2]))
             at += size
     values = dict(top)
     attribute = dict(wire.fields(values[7]))

@@ -13,7 +13,13 @@ import numpy as np
 import pytest
 
 from pytest_npudump.dump.dtypes import BY_NAME
-from pytest_npudump.emulator.dumps.exceptions import Argument, FailedTask, container, core, exception_header
+from pytest_npudump.emulator.dumps.exceptions import (
+    ExceptionArgument,
+    FailedTask,
+    container,
+    core,
+    exception_header,
+)
 from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.ranks.rank import Rank
 from pytest_npudump.regression import result as status
@@ -118,7 +124,7 @@ def test_a_dump_that_adump_wrote_names_its_operator_and_shows_its_tensors(run: A
 
 
 def test_the_stream_of_a_norm_dump_is_in_its_log(run: Any) -> None:
-    values = Argument(from_array(BY_NAME["float16"], np.array([np.nan, 1], np.float16)), 0)
+    values = ExceptionArgument(from_array(BY_NAME["float16"], np.array([np.nan, 1], np.float16)), 0)
 
     operator = FailedTask("a/b", "Add", 7, 47, 0, [values])
     # the line of DumpOperator::LogExceptionInfo
@@ -144,7 +150,7 @@ def test_a_dump_without_a_name_tells_stream_task_and_what_is_in_it(
     run: Any, name: str, kind: str, sentence: str
 ) -> None:
     operator = FailedTask(
-        "", "", 1, 42, 0, [Argument(from_array(BY_NAME["int8"], np.zeros((2, 3), np.int8)), 0)]
+        "", "", 1, 42, 0, [ExceptionArgument(from_array(BY_NAME["int8"], np.zeros((2, 3), np.int8)), 0)]
     )
     (run.folder() / name).write_bytes(
         b"".join(container(exception_header(5, operator, brief=True), operator))
@@ -180,7 +186,7 @@ def test_a_dump_goes_by_its_name_and_what_is_in_it(
 
 def test_a_core_names_its_kernel_and_the_kernel_s_files_are_attached(run: Any) -> None:
     folder = run.folder(1)
-    values = Argument(from_array(BY_NAME["float32"], np.zeros((2, 3), np.float32)), 0)
+    values = ExceptionArgument(from_array(BY_NAME["float32"], np.zeros((2, 3), np.float32)), 0)
     operator = FailedTask("a", "Mul", 3, 47, 1, [values], [values])
     path = folder / f"te_mul_1__kernel0.47.3.{STAMP}.core"
     path.write_bytes(core("te_mul_1__kernel0", operator))

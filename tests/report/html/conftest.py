@@ -21,10 +21,10 @@ from pytest_npudump.report.view import (
     Element,
     ElementsView,
     Neighbourhood,
-    Operator,
     SessionView,
     TensorView,
     TestView,
+    ViewedOperator,
 )
 
 if TYPE_CHECKING:
@@ -74,9 +74,9 @@ def session() -> SessionView:
     around = Neighbourhood(
         HOSTILE[0],
         (
-            Operator(names[8], "Conv", CHANGED, 8, -1, 0),
-            Operator(HOSTILE[0], HOSTILE[1], SOURCE, 9, 0, 0),
-            Operator(HOSTILE[1], "Add", OUTSIDE, 10, 1, 0),
+            ViewedOperator(names[8], "Conv", CHANGED, 8, -1, 0),
+            ViewedOperator(HOSTILE[0], HOSTILE[1], SOURCE, 9, 0, 0),
+            ViewedOperator(HOSTILE[1], "Add", OUTSIDE, 10, 1, 0),
         ),
         ((0, 1), (1, 2)),
         0,

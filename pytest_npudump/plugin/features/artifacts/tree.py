@@ -18,7 +18,7 @@ from pytest_npudump.errors import NpudumpError, joined, said
 from pytest_npudump.language.text import byte_size, first_of
 from pytest_npudump.language.translation import speaking
 from pytest_npudump.plugin.features.keeper import has_place, results_path
-from pytest_npudump.report.ci import Judged, code_quality, error_commands, markdown_summary
+from pytest_npudump.report.ci import JudgedTest, code_quality, error_commands, markdown_summary
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.kept import given_options
 from pytest_npudump.storage.atomic import locked, replace_file, write_whole
@@ -77,7 +77,7 @@ def written(folder: Path) -> Iterator[ArtifactFile]:
         yield ArtifactFile(path, path.name, bytes_below(path) if path.is_dir() else path.stat().st_size)
 
 
-def of_tests(tests: Sequence[Judged]) -> Iterator[ArtifactFile]:
+def of_tests(tests: Sequence[JudgedTest]) -> Iterator[ArtifactFile]:
     """Yield what failing tests have left."""
     for test in tests:
         details = test.result.get("details")
@@ -152,7 +152,7 @@ _PACKAGES = ("pytest", "numpy", "onnx", "onnxruntime", "torch", "torch-npu", "mi
 
 
 def gather(
-    tests: Sequence[Judged], problems: Sequence[str], reporter: Reporter, base: Path, limit: int
+    tests: Sequence[JudgedTest], problems: Sequence[str], reporter: Reporter, base: Path, limit: int
 ) -> tuple[str, Path | None]:
     """Write the tree; trouble is told, and fails nothing.
 
@@ -214,7 +214,7 @@ def _new_folder(base: Path) -> Path:
 
 
 def _copy_results(
-    tests: Sequence[Judged], source: ResultsFolder | None, folder: Path
+    tests: Sequence[JudgedTest], source: ResultsFolder | None, folder: Path
 ) -> tuple[list[str], list[Mapping[str, str]]]:
     """Copy what is kept of the session's tests alone; return trouble, and what produced the runs."""
     if source is None:
@@ -235,7 +235,7 @@ def _copy_results(
     return [], producers
 
 
-def _write_page(tests: Sequence[Judged], reporter: Reporter, folder: Path) -> list[str]:
+def _write_page(tests: Sequence[JudgedTest], reporter: Reporter, folder: Path) -> list[str]:
     """Write the page of the results that were copied, with what dumps tell while these are there."""
     results = folder / _RESULTS
     if not results.is_dir() or find_spec("jinja2") is None:
@@ -305,7 +305,7 @@ def on_gitlab() -> bool:
     return os.environ.get("GITLAB_CI") == "true"
 
 
-def judged_tests(reported: Iterable[Reported], root: Path) -> tuple[Judged, ...]:
+def judged_tests(reported: Iterable[Reported], root: Path) -> tuple[JudgedTest, ...]:
     """Return the tests of a session with the places of their markers in the repository.
 
     Args:
@@ -318,7 +318,7 @@ def judged_tests(reported: Iterable[Reported], root: Path) -> tuple[Judged, ...]
         path = Path(os.path.realpath(root / test.file))
         base = Path(os.path.realpath(repository))
         shown = path.relative_to(base).as_posix() if path.is_relative_to(base) else Path(test.file).as_posix()
-        tests.append(Judged(test.result, test.failed, shown, _marker_line(path, test.line)))
+        tests.append(JudgedTest(test.result, test.failed, shown, _marker_line(path, test.line)))
     return tuple(tests)
 
 
@@ -339,7 +339,7 @@ def _marker_line(path: Path, first: int) -> int:
 
 
 def write_summaries(
-    tests: Sequence[Judged],
+    tests: Sequence[JudgedTest],
     problems: Sequence[str],
     reporter: Reporter,
     summary: Path | None,
@@ -374,7 +374,7 @@ def write_summaries(
     return untold
 
 
-def annotation_lines(tests: Sequence[Judged], problems: Sequence[str]) -> Iterable[str]:
+def annotation_lines(tests: Sequence[JudgedTest], problems: Sequence[str]) -> Iterable[str]:
     """Return the lines that GitHub's runner reads from the log; none elsewhere."""
     return error_commands(tests, problems) if on_github() else []
 
@@ -397,7 +397,7 @@ def _replace(path: Path, content: bytes) -> None:
     write_whole(path, [content])
 
 
-def _join(path: Path, tests: Sequence[Judged]) -> None:
+def _join(path: Path, tests: Sequence[JudgedTest]) -> None:
     """Replace this session's part of the report of a job, which may have many sessions, even at once."""
     with locked(Path(os.path.realpath(path))) as target:
         before = target.read_bytes() if target.exists() else b""
