@@ -32,7 +32,8 @@ _DIGEST = said("hashes differ, so that not all bits are equal, while the statist
 BELOW_ATOL = said("all values are below the absolute tolerance, so that any others of that size would pass")
 ATOL_ADVICE = said("; give these layers a rule with a smaller atol")
 _ODD_ADVICE = said('; compare these tensors element by element, with dump_data="tensor" and golden_tensors')
-_NAN = STATISTICS.index("nan")
+_NAN, _POSITIVE = STATISTICS.index("nan"), STATISTICS.index("pos_inf")
+_COUNTS = slice(_NAN, len(STATISTICS))
 
 
 def doubts_of(
@@ -183,10 +184,6 @@ def describe_blind(keys: Sequence[str]) -> str:
         "measured bounds so wide that a tensor of zeros would pass: {count} tensors (first: {first}); judge "
         "these layers by a rule, or leave them out"
     ).format(count=len(keys), first=keys[0])
-
-
-_NAN, _POSITIVE = STATISTICS.index("nan"), STATISTICS.index("pos_inf")
-_COUNTS = slice(_NAN, len(STATISTICS))
 
 
 def describe_not_finite(table: StatsTable) -> str:
