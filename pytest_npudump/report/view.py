@@ -13,11 +13,12 @@ from pytest_npudump.compare.stats.alignment import ABSENT
 from pytest_npudump.compare.stats.allowances import shares_of_allowed
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, PASS
 from pytest_npudump.compare.tensors.picture import BINS, SIDE, Picture
+from pytest_npudump.dump.table import STATISTICS
 from pytest_npudump.graph.sources import TensorGraph
 from pytest_npudump.language import mark
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.record.run_folder import read_report
-from pytest_npudump.report.verdicts import deciding_rule, worst
+from pytest_npudump.report.verdicts import deciding_rule, numbers, row
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -52,8 +53,11 @@ class TensorView:
         dtype, shape: of the golden's side, where it has the tensor.
         golden, actual: the values of :data:`~pytest_npudump.dump.table.STATISTICS`, None where a side does
             not tell one; no values where it lacks the tensor.
-        decided: the statistic that decided a failure; "" for none.
-        rule: the rule that decided it, in words.
+        decided: the statistic that decided a failure, or of a change the first that is another one; "" for
+            none.
+        pair: both sides' values of that, as text.
+        allowed: how far these may be apart, as text; "" where no number tells it, or nothing failed.
+        rule: the rule that decided a failure, in words.
     """
 
     key: TensorKey
@@ -66,6 +70,8 @@ class TensorView:
     golden: tuple[Value, ...]
     actual: tuple[Value, ...]
     decided: str = ""
+    pair: tuple[str, str] = ("", "")
+    allowed: str = ""
     rule: str = ""
 
 
@@ -92,7 +98,8 @@ def tensor_views(
             state = CHANGED
         elif state == IDENTICAL and at in unjudged:
             state = UNJUDGED
-        reason = worst(verdict)
+        both = _values(golden, here), _values(actual, there)
+        decided, pair, allowed = _decision(verdict, *both)
         found.append(
             TensorView(
                 key=verdict.key,
@@ -102,13 +109,28 @@ def tensor_views(
                 verdict=verdict.status,
                 dtype=table.dtypes[row],
                 shape=table.shapes[row],
-                golden=_values(golden, here),
-                actual=_values(actual, there),
-                decided=reason.statistic if reason is not None else "",
+                golden=both[0],
+                actual=both[1],
+                decided=decided,
+                pair=pair,
+                allowed=allowed,
                 rule=deciding_rule(verdict),
             )
         )
     return tuple(found)
+
+
+def _decision(
+    verdict: Verdict, golden: tuple[Value, ...], actual: tuple[Value, ...]
+) -> tuple[str, tuple[str, str], str]:
+    """Return the statistic that a row is about, both its values, and how far these may be apart."""
+    if verdict.reasons:
+        name, *sides, allowed, _off = row(verdict)[3:]
+        return name, (sides[0], sides[1]), allowed
+    for name, before, now in zip(STATISTICS, golden, actual, strict=False):
+        if verdict.status == PASS and before is not None and now is not None and before != now:
+            return name, numbers(before, now), ""
+    return "", ("", ""), ""
 
 
 def _state(verdict: Verdict, sources: Collection[TensorKey]) -> str:
@@ -290,18 +312,19 @@ def _around(
     return Neighbourhood(source, tuple(operators), arrows, left_out)
 
 
-_MEASURES = (
-    "max_abs",
-    "max_rel",
-    "relative_l2",
-    "cosine",
-    "max_ulp",
-    "outside",
-    "count",
-    "rtol",
-    "atol",
-    "special_different",
-)
+_MEASURES = {
+    "max_abs": mark("largest difference"),
+    "max_rel": mark("largest relative difference"),
+    "relative_l2": mark("relative L2 distance"),
+    "cosine": mark("cosine similarity"),
+    "max_ulp": mark("largest difference in units of the last place"),
+    "outside": mark("elements outside"),
+    "count": mark("elements"),
+    "rtol": mark("relative tolerance"),
+    "atol": mark("absolute tolerance"),
+    "special_different": mark("places where only one side has NaN or Inf"),
+}
+"""Distances of elements, as report.json names them, and their names for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +344,7 @@ class ElementsView:
     Attributes:
         key: which tensor.
         reproduced: whether the second run did the same; None where it lacks the tensor.
-        measures: names and values of distances; none where no golden tensor was kept.
+        measures: names, to be translated, and values of distances; none where no golden tensor was kept.
         pattern: what explains the difference, in words; "" for nothing.
         worst: the elements farthest off.
         picture: what can be drawn.
@@ -369,7 +392,7 @@ def read_elements(report: Path, test: str) -> tuple[tuple[ElementsView, ...], st
 
 def _view(finding: Mapping[str, Any]) -> ElementsView:
     elements, pattern = finding["elements"] or {}, finding["pattern"] or {}
-    measures = [(name, elements[name]) for name in _MEASURES if elements.get(name) is not None]
+    measures = [(word, elements[name]) for name, word in _MEASURES.items() if elements.get(name) is not None]
     picture = finding.get("picture")
     return ElementsView(
         key=str(finding["key"]),
@@ -421,7 +444,9 @@ class TestView:
         status: in the plugin's words.
         runtime: what ran the model.
         headline: a failure in one line; "" for none.
+        why: what the second run, the operator alone and patterns say of the cause, a sentence each.
         ways_out: what to do next; commands among it.
+        hand_over: the command that makes a folder of its own of the failure; "" where there is none.
         text: the failure as a terminal shows it, in full.
         counts: numbers of tensors by what came of them.
         tensors: in order of execution; none where nothing was compared.
@@ -442,7 +467,9 @@ class TestView:
     status: str
     runtime: str
     headline: str = ""
+    why: tuple[str, ...] = ()
     ways_out: tuple[str, ...] = ()
+    hand_over: str = ""
     text: tuple[str, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     tensors: tuple[TensorView, ...] = ()

@@ -139,7 +139,7 @@ def _elements(entry: Entry) -> tuple[Any, str]:
     if not details:
         return (), ""
     found, problem = read_elements(Path(str(details)).with_name("report.json"), entry.test)
-    telling = tuple(one for one in found if one.picture or one.measures or one.reproduced is False)
+    telling = tuple(one for one in found if one.measures or one.pattern or one.reproduced is False)
     return telling, problem.replace(str(details), shown(Path(str(details))))
 
 

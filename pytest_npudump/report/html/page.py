@@ -30,7 +30,17 @@ from pytest_npudump.report.charts import (
     values_svg,
 )
 from pytest_npudump.report.verdicts import number, numbers, plain
-from pytest_npudump.report.view import BAD, GOOD, IDENTICAL, LEFT_OUT, OPEN, STATES
+from pytest_npudump.report.view import (
+    BAD,
+    GOOD,
+    IDENTICAL,
+    LEFT_OUT,
+    OPEN,
+    OUTSIDE,
+    SOURCE,
+    STATES,
+    UNPAIRED,
+)
 from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
@@ -73,6 +83,8 @@ def payload(tensors: Sequence[TensorView], most_statistics: int) -> str:
         "type": [words.number(one.op_type) for one in tensors],
         "kind": [words.number(f"{one.dtype} {one.shape}") for one in tensors],
         "decided": [words.number(one.decided) for one in tensors],
+        "pair": [words.number(side) for one in tensors for side in one.pair],
+        "allowed": [words.number(one.allowed) for one in tensors],
         "rule": [words.number(one.rule) for one in tensors],
         "statistics": {str(at): _statistics(tensors[at]) for at in _told(tensors, most_statistics)},
     }
@@ -206,10 +218,17 @@ def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str,
         "elements": [_elements(one) for one in test.elements[:pictures]],
         "elements_left": max(0, len(test.elements) - pictures),
         "data": payload(test.tensors, statistics) if test.tensors else "",
+        "worst": _worst(test),
         "commands": [line.partition(": ") for line in test.ways_out],
         "text": "\n".join(map(plain, test.text[:_LINES])),
         "lines_left": max(0, len(test.text) - _LINES),
     }
+
+
+def _worst(test: TestView) -> TensorView | None:
+    """Return the tensor that the first screen is about: the first source, else the first that fails."""
+    told = [one for one in test.tensors if one.state in (SOURCE, OUTSIDE, UNPAIRED)]
+    return min(told, key=lambda one: one.state != SOURCE, default=None)
 
 
 def _elements(view: ElementsView) -> dict[str, Any]:

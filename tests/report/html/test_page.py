@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import zlib
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,8 @@ def test_the_table_has_every_tensor_in_order_and_both_sides_of_what_differs(sess
     assert [STATES[state] for state in data["state"]] == [one.state for one in tensors]
     assert data["share"][9] == -1
     assert data["statistics"]["10"][0][0] == "1.5"
+    row = [data["words"][at] for at in (data["decided"][10], *data["pair"][20:22], data["allowed"][10])]
+    assert row == ["max", "1.5", "11.5", "± 1e-05"]
     assert set(data["statistics"]) == {str(at) for at, one in enumerate(tensors) if one.state != IDENTICAL}
 
 
@@ -132,3 +135,13 @@ def test_without_jinja2_the_extra_is_named(session: SessionView, monkeypatch: py
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(MissingExtraError, match=r"pytest-npudump\[report\]"):
         page(session)
+
+
+def test_the_first_screen_says_where_how_much_why_and_what_next(session: SessionView) -> None:
+    failed = session.tests[0]
+    told = replace(failed, why=("its kernel did it",), hand_over="npudump repro dumps/one -o DIR")
+    text = page(SessionView((told,)))
+    answers = text[text.index('class="answers"') : text.index('class="strip-frame"')]
+    for words in ("its kernel did it", "npudump repro dumps/one -o DIR", "#test-0-elements"):
+        assert words in answers
+    assert "Why" not in page(SessionView((replace(failed, why=()),)))

@@ -49,8 +49,11 @@
     [t("Tensor"), (data, at) => data.key[at], ""],
     [t("Type"), (data, at) => data.words[data.type[at]], "wide"],
     [t("State"), (data, at) => data.state[at], ""],
-    [t("Error / tolerance"), (data, at) => -shareRank(data.share[at]), ""],
-    [t("Decided by"), (data, at) => data.words[data.decided[at]], "wide"],
+    [t("Statistic"), (data, at) => data.words[data.decided[at]], "wide"],
+    [t("Golden"), (data, at) => Number(data.words[data.pair[2 * at]]), ""],
+    [t("This run"), (data, at) => Number(data.words[data.pair[2 * at + 1]]), ""],
+    [t("Allowed"), (data, at) => Number(data.words[data.allowed[at]].slice(2)), "wide"],
+    [t("Off by"), (data, at) => -shareRank(data.share[at]), ""],
   ];
 
   class Table {
@@ -111,7 +114,8 @@
       const value = COLUMNS[this.column][1], sign = this.down ? -1 : 1;
       return found.sort((one, other) => {
         const a = value(data, one), b = value(data, other);
-        return (a < b ? -sign : a > b ? sign : 0) || one - other;
+        const gone = Number.isNaN(a) - Number.isNaN(b);  // what is no number stands last, either way
+        return gone || (a < b ? -sign : a > b ? sign : 0) || one - other;
       });
     }
 
@@ -145,8 +149,11 @@
         make("td", { textContent: at + 1 }), make("td", {}, key),
         make("td", { className: "wide", textContent: data.words[data.type[at]] }),
         make("td", { className: "state" }, make("i", { className: state }), ` ${t(state)}`),
-        make("td", { className: "number", textContent: shareText(data.share[at]) }),
-        make("td", { className: "wide", textContent: data.words[data.decided[at]] }));
+        make("td", { className: "wide", textContent: data.words[data.decided[at]] }),
+        make("td", { className: "number", textContent: data.words[data.pair[2 * at]] }),
+        make("td", { className: "number", textContent: data.words[data.pair[2 * at + 1]] }),
+        make("td", { className: "number wide", textContent: data.words[data.allowed[at]] }),
+        make("td", { className: "number", textContent: shareText(data.share[at]) }));
       row.dataset.at = at;
       return row;
     }
