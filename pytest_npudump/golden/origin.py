@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_npudump.record.record import RECORDED
 from pytest_npudump.record.rows import by_name, common_columns, lines_by_key, render_projections
@@ -140,7 +140,14 @@ def stamped(golden: Record, previous: Record | None, stamp: Stamp) -> Record:
     before = previous.extra.get(RECORDED)
     changed = changed_tensors(golden.table, previous.table)
     whole = changed and len(changed) == len(golden.table)
-    if whole or golden.facts != previous.facts or (not golden.table.keys and _differs(rest, previous)):
+    if (
+        whole
+        or golden.facts != previous.facts
+        or (
+            not golden.table.keys
+            and (rest != {name: value for name, value in previous.extra.items() if name != RECORDED})
+        )
+    ):
         before = str(stamp)
     told = {} if whole else {**previous.changed, **dict.fromkeys(changed, str(stamp))}
     extra = rest if before is None else {RECORDED: before, **rest}
@@ -166,7 +173,3 @@ def changed_tensors(table: StatsTable, previous: StatsTable) -> list[str]:
         for key, line in now.items()
         if before.get(key) != line or (key in sums and key in summed and sums[key] != summed[key])
     ]
-
-
-def _differs(rest: dict[str, Any], previous: Record) -> bool:
-    return rest != {name: value for name, value in previous.extra.items() if name != RECORDED}

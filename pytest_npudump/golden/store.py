@@ -295,7 +295,8 @@ class Recording:
             beside = tensors_path(self.path)
             target = stack.enter_context(locked(beside)) if self.tensors else beside
             golden = stack.enter_context(locked(self.path)) if self.staged is not None else self.path
-            if self._is_lost(target):
+            staged = has_digest(self.path, self.digest) if self.staged is None else self.staged.exists()
+            if not staged or bool(self.tensors and _recording_if_any(waiting_path(target)) != self.tensors):
                 if self._counts(target):
                     return
                 raise GoldenError(
@@ -310,10 +311,6 @@ class Recording:
                 move_file(self.staged, golden)
             if self.tensors:
                 self._place_tensors(target)
-
-    def _is_lost(self, target: Path) -> bool:
-        staged = has_digest(self.path, self.digest) if self.staged is None else self.staged.exists()
-        return not staged or bool(self.tensors and _recording_if_any(waiting_path(target)) != self.tensors)
 
     def _counts(self, target: Path) -> bool:
         """Whether another run has recorded the same."""

@@ -534,7 +534,14 @@ def read_pointers(block: str) -> dict[str, Pointer]:
     found: dict[str, Pointer] = {}
     lines = block.splitlines()
     for number, line in enumerate(lines):
-        pointer = _pointer(line, number)
+        told = _LINE.fullmatch(line)
+        if told is None:
+            raise RowError(number, f"{line[:120]!r} is no stored tensor, expected: {EXPECTED}")
+        shape = shape_of(told["shape"]) or ()
+        size = int(told["size"])
+        if math.prod(shape) and size % math.prod(shape):
+            raise RowError(number, f"{size} bytes are no tensor of shape {told['shape']}: {line[:120]!r}")
+        pointer = Pointer(told["key"], told["dtype"], shape, told["digest"], size, told["row"])
         if pointer.key in found:
             raise RowError(
                 number, f"the stored tensor {pointer.key} stands here a second time, remove one line"
@@ -543,17 +550,6 @@ def read_pointers(block: str) -> dict[str, Pointer]:
     if block and not block.endswith("\n"):
         raise RowError(len(lines) - 1, "the file ends within this line")
     return found
-
-
-def _pointer(line: str, number: int) -> Pointer:
-    told = _LINE.fullmatch(line)
-    if told is None:
-        raise RowError(number, f"{line[:120]!r} is no stored tensor, expected: {EXPECTED}")
-    shape = shape_of(told["shape"]) or ()
-    size = int(told["size"])
-    if math.prod(shape) and size % math.prod(shape):
-        raise RowError(number, f"{size} bytes are no tensor of shape {told['shape']}: {line[:120]!r}")
-    return Pointer(told["key"], told["dtype"], shape, told["digest"], size, told["row"])
 
 
 def row_hash(table: StatsTable, row: int) -> str:

@@ -75,7 +75,23 @@ def compare_tables(
     tolerances = tolerances.for_layers_of(golden.keys, actual.keys)
     alignment = align(golden.keys, actual.keys)
     both, pairs = alignment.both, Pairs.of(golden, actual, alignment)
-    judged, lost, gained, notes = _judgeable(pairs, approved=approved)
+    here, there = pairs.known()
+    computed = np.asarray(pairs.actual.known.any(axis=0))
+    left_out: NDArray[np.bool_] = np.logical_not(computed) & bool(computed[:NEEDED].all())
+    notes = []
+    dropped = np.asarray(left_out & here.any(axis=0))
+    if dropped.any():
+        names = ", ".join(_names(dropped))
+        notes.append(
+            said("not compared, as no tensor of this dump has it but the golden does: {names}", names=names)
+        )
+    gained: NDArray[np.bool_] = ~here & there
+    new = gained.copy()
+    if approved:
+        new[:, :NEEDED] = False
+    if note := _not_approved(pairs, new):
+        notes.append(note)
+    judged, lost, gained = here & there, here & ~there & ~left_out, gained & ~new
     hidden = hidden_by_print(pairs)
     judged[:, :EXTREMES] &= ~hidden[:, np.newaxis]
     digests = compare_digests(pairs, judged, tolerances)
@@ -157,29 +173,6 @@ def _unsteady(pairs: Pairs, tolerances: Tolerances) -> NDArray[np.bool_]:
     if measured is None or not measured.noise:
         return np.zeros(len(pairs.here), dtype=np.bool_)
     return np.fromiter((measured.varies(pairs.key(row)) for row in range(len(pairs.here))), np.bool_)
-
-
-def _judgeable(
-    pairs: Pairs, *, approved: bool
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_], list[str]]:
-    """Cells both sides tell; those that fail as only the golden or only the dump tells them; notes."""
-    here, there = pairs.known()
-    computed = np.asarray(pairs.actual.known.any(axis=0))
-    left_out: NDArray[np.bool_] = np.logical_not(computed) & bool(computed[:NEEDED].all())
-    notes = []
-    dropped = np.asarray(left_out & here.any(axis=0))
-    if dropped.any():
-        names = ", ".join(_names(dropped))
-        notes.append(
-            said("not compared, as no tensor of this dump has it but the golden does: {names}", names=names)
-        )
-    gained: NDArray[np.bool_] = ~here & there
-    new = gained.copy()
-    if approved:
-        new[:, :NEEDED] = False
-    if note := _not_approved(pairs, new):
-        notes.append(note)
-    return here & there, here & ~there & ~left_out, gained & ~new, notes
 
 
 def _not_approved(pairs: Pairs, new: NDArray[np.bool_]) -> str:

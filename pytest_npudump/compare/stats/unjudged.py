@@ -65,7 +65,16 @@ def doubts_of(
     empty = np.array([count == 0 for count in pairs.golden.counts], dtype=np.bool_)[pairs.here]
     settled = empty | digests.equal | projected
     bare = agree & ~judged.any(axis=1) & ~settled
-    odd, blind = _not_finite(pairs)
+    # NaN or infinity among max, min and avg decides these three: a change of others does not show.
+    # There are no others where all are NaN or infinite, or max and min are one infinity: all elements are.
+    cells, known = pairs.golden.values[pairs.here], pairs.golden.known[pairs.here]
+    finite = known & np.isfinite(cells)
+    odd: NDArray[np.bool_] = np.asarray((known & ~finite)[:, :NEEDED].any(axis=1))
+    odd &= ~(known[:, :EXTREMES].all(axis=1) & np.isinf(cells[:, 0]) & (cells[:, 0] == cells[:, 1]))
+    for row in np.flatnonzero(odd).tolist():
+        count = pairs.golden.counts[int(pairs.here[row])]
+        odd[row] = count is None or cells[row, MEASURED:][known[row, MEASURED:]].sum() < count
+    blind = odd & ~np.asarray(finite[:, :NEEDED].any(axis=1))
     seen = empty | digests.equal | (projected & _any_projection(pairs))
     none = np.zeros_like(bare)
     found = (
@@ -94,23 +103,6 @@ def _any_projection(pairs: Pairs) -> NDArray[np.bool_]:
     if sums is None:
         return np.zeros(len(pairs.here), dtype=np.bool_)
     return np.asarray((sums[pairs.here] != 0).any(axis=1))
-
-
-def _not_finite(pairs: Pairs) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Pairs, (m,), with NaN or infinity among the golden's max, min and avg; those with none finite, (m,).
-
-    One such element decides these three, whatever the others are: a change of theirs does not show. Where
-    all elements are NaN or infinite there are no others, nor where max and min are one infinity, which is
-    what all elements are then.
-    """
-    cells, known = pairs.golden.values[pairs.here], pairs.golden.known[pairs.here]
-    finite = known & np.isfinite(cells)
-    odd: NDArray[np.bool_] = np.asarray((known & ~finite)[:, :NEEDED].any(axis=1))
-    odd &= ~(known[:, :EXTREMES].all(axis=1) & np.isinf(cells[:, 0]) & (cells[:, 0] == cells[:, 1]))
-    for row in np.flatnonzero(odd).tolist():
-        count = pairs.golden.counts[int(pairs.here[row])]
-        odd[row] = count is None or cells[row, MEASURED:][known[row, MEASURED:]].sum() < count
-    return odd, odd & ~np.asarray(finite[:, :NEEDED].any(axis=1))
 
 
 def hidden_by_print(pairs: Pairs) -> NDArray[np.bool_]:

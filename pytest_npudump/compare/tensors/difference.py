@@ -196,63 +196,71 @@ def examine_tensors(
         return examine_small([small], [golden.shape], [(rtol, atol)], worst=worst)[0]
     results = Measures(), Worst(worst, golden.shape)
     with np.errstate(all="ignore"):
-        totals = _add_chunks(golden, actual, results, (rtol, atol))
+        tolerance = (rtol, atol)
+        measures, one, other = results[0], _native(golden.dtype), _native(actual.dtype)
+        names, bits, packed = (dtype_name(one), dtype_name(other)), 8 * one.itemsize, False
+        if isinstance(golden, _PACKED) and isinstance(actual, _PACKED) and golden.name == actual.name:
+            packed = BY_NAME[golden.name].bits <= _BYTE or golden.name == "complex32"
+            if packed:
+                names, bits = (golden.name, actual.name), BY_NAME[golden.name].bits
+        halves = packed and names[0] == "complex32"
+        counted = not halves and (
+            packed or (one.itemsize == other.itemsize == 1 and {*names} <= BY_NAME.keys())
+        )
+        sides = [
+            raw_accumulator(names[0], None) if halves else array_accumulator(side) for side in (one, other)
+        ]
+        equal = raw_accumulator(names[0], None) if packed else array_accumulator(one)
+        special = np.zeros(2, np.int64)
+        codes, offset, tolerances = CodePairs(names, results) if counted else None, 0, np.array([tolerance])
+        for first, second, count in (
+            _paired_octets(golden, actual) if packed else _paired_chunks(golden, actual)
+        ):
+            begin = 0
+            if (
+                one == other
+                and (not packed or first.size * _BYTE == count * bits)
+                and _is_same(first, second)
+            ):
+                if one.kind == "c":
+                    part = np.dtype(np.float16 if halves else f"f{one.itemsize // 2}")
+                    special += _add_same_complex(first, part, equal, measures)
+                else:
+                    equal.add(first)
+                begin = count
+            elif codes is not None and count >= WORTH_COUNTING:
+                octets = count * bits // _BYTE
+                codes.add(first[:octets].view(np.uint8), second[:octets].view(np.uint8), offset)
+                begin = octets * _BYTE // bits
+            if begin < count:
+                read = pair = [side[begin * bits // _BYTE if packed else begin :] for side in (first, second)]
+                if packed and not halves:
+                    read = pair = [decode(side, names[0], count - begin) for side in pair]
+                known = [_add_finite(*side, counted=counted) for side in zip(sides, read, strict=True)]
+                finite = all(known)
+                if halves:
+                    pair = [_decoded_halves(side, finite=finite) for side in read]
+                for start in range(0, count - begin, BLOCK):
+                    block, other_block = (values[np.newaxis, start : start + BLOCK] for values in pair)
+                    measure(
+                        block,
+                        other_block,
+                        [results],
+                        tolerances,
+                        finite=finite,
+                        offset=offset + begin + start,
+                    )
+            offset += count
+        totals, same = (sides[0].totals(), sides[1].totals()), equal.totals()
+        if same.count:
+            measures.take_equal(same)
+        same.zero -= int(special.sum())
+        same.add_special(int(special[0]), 0, int(special[1]))
+        equals = (same, same) if same.count or special.any() else ()  # nothing equal says nothing of the type
+        for more in (equals, () if codes is None else codes.finish(tolerance)):
+            for running, found in zip(totals, more, strict=False):
+                running.merge(found)
         return _examined((golden.dtype, actual.dtype), totals, results, (rtol, atol))
-
-
-def _add_chunks(
-    golden: Values, actual: Values, results: tuple[Measures, Worst], tolerance: tuple[float, float]
-) -> tuple[Totals, Totals]:
-    """Compare all chunks, equal ones by their bytes; return what the statistics of both sides add up to."""
-    measures, one, other = results[0], _native(golden.dtype), _native(actual.dtype)
-    names, bits, packed = (dtype_name(one), dtype_name(other)), 8 * one.itemsize, False
-    if isinstance(golden, _PACKED) and isinstance(actual, _PACKED) and golden.name == actual.name:
-        packed = BY_NAME[golden.name].bits <= _BYTE or golden.name == "complex32"
-        if packed:
-            names, bits = (golden.name, actual.name), BY_NAME[golden.name].bits
-    halves = packed and names[0] == "complex32"
-    counted = not halves and (packed or (one.itemsize == other.itemsize == 1 and {*names} <= BY_NAME.keys()))
-    sides = [raw_accumulator(names[0], None) if halves else array_accumulator(side) for side in (one, other)]
-    equal = raw_accumulator(names[0], None) if packed else array_accumulator(one)
-    special = np.zeros(2, np.int64)
-    codes, offset, tolerances = CodePairs(names, results) if counted else None, 0, np.array([tolerance])
-    for first, second, count in _paired_octets(golden, actual) if packed else _paired_chunks(golden, actual):
-        begin = 0
-        if one == other and (not packed or first.size * _BYTE == count * bits) and _is_same(first, second):
-            if one.kind == "c":
-                part = np.dtype(np.float16 if halves else f"f{one.itemsize // 2}")
-                special += _add_same_complex(first, part, equal, measures)
-            else:
-                equal.add(first)
-            begin = count
-        elif codes is not None and count >= WORTH_COUNTING:
-            octets = count * bits // _BYTE
-            codes.add(first[:octets].view(np.uint8), second[:octets].view(np.uint8), offset)
-            begin = octets * _BYTE // bits
-        if begin < count:
-            read = pair = [side[begin * bits // _BYTE if packed else begin :] for side in (first, second)]
-            if packed and not halves:
-                read = pair = [decode(side, names[0], count - begin) for side in pair]
-            known = [_add_finite(*side, counted=counted) for side in zip(sides, read, strict=True)]
-            finite = all(known)
-            if halves:
-                pair = [_decoded_halves(side, finite=finite) for side in read]
-            for start in range(0, count - begin, BLOCK):
-                block, other_block = (values[np.newaxis, start : start + BLOCK] for values in pair)
-                measure(
-                    block, other_block, [results], tolerances, finite=finite, offset=offset + begin + start
-                )
-        offset += count
-    totals, same = (sides[0].totals(), sides[1].totals()), equal.totals()
-    if same.count:
-        measures.take_equal(same)
-    same.zero -= int(special.sum())
-    same.add_special(int(special[0]), 0, int(special[1]))
-    equals = (same, same) if same.count or special.any() else ()  # nothing equal says nothing of the type
-    for more in (equals, () if codes is None else codes.finish(tolerance)):
-        for running, found in zip(totals, more, strict=False):
-            running.merge(found)
-    return totals
 
 
 def _add_finite(statistics: Accumulator, values: np.ndarray, *, counted: bool) -> bool:

@@ -15,8 +15,8 @@ import csv
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.names import parse_name
-from pytest_npudump.dump.textfile import read_small
 from pytest_npudump.errors import FormatError
+from pytest_npudump.storage.regular_file import read_small
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -48,8 +48,8 @@ from pytest_npudump.dump.files.stats_cells import (
     written_by_host,
 )
 from pytest_npudump.dump.records import Stats
-from pytest_npudump.dump.textfile import read_small
 from pytest_npudump.errors import FormatError
+from pytest_npudump.storage.regular_file import read_small
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -27,8 +27,8 @@ from pytest_npudump.dump.files.stats_cells import (
     repaired,
     unread,
 )
-from pytest_npudump.dump.textfile import read_small
 from pytest_npudump.errors import FormatError
+from pytest_npudump.storage.regular_file import read_small
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

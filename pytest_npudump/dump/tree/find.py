@@ -195,7 +195,37 @@ def find_files(root: Path, *, tables: bool = False) -> Tree:
         if folder is not None:
             tree.tables.append(folder)
             continue
-        _add_files(tree, directory, "".join(f"{part}/" for part in parts), place, names)
+        relative = "".join(f"{part}/" for part in parts)
+        mapping: dict[str, str] = {}
+        if MAPPING in names:
+            try:
+                mapping = read_mapping(directory / MAPPING)
+            except FormatError as error:
+                tree.problems.append(error)
+        for file_name in names:
+            if file_name == MAPPING:
+                continue
+            path, long, where = directory / file_name, mapping.get(file_name, file_name), place
+            name = name_of(long)
+            if "." in place.model and place.model_id < 0:
+                captured = name_of(f"{place.model}/{long}")
+                is_plain = name is None or name.kind in {"operator", "capture", CONVERTED}
+                if is_plain and captured is not None and captured.dump_number is not None:
+                    name, where = captured, place._replace(model="")
+            format_ = format_of_name(long, name)
+            if format_ is None:
+                found = format_by_content(path, start_of(path))
+                if isinstance(found, FormatError):
+                    tree.problems.append(found)
+                    continue
+                format_, name = found, None
+            if format_ is None:
+                tree.other.append(relative + file_name)
+            else:
+                tree.add(DumpFile(path, where, name, format_.name), format_)
+        present = frozenset(names)
+        missing = [long for short, long in mapping.items() if short not in present and parse_name(long)]
+        tree.notes.extend(f"{directory / MAPPING} names a file that is not there: {long}" for long in missing)
         if tables and (tree.files or tree.statistics):
             tree.files[:0] = chain(*(found.files() for found in tree.tables))
             tree.tables, tables = [], False
@@ -226,40 +256,3 @@ def _walk(root: Path, tree: Tree) -> Iterator[tuple[tuple[str, ...], list[str]]]
             tree.problems.append(FormatError(path, f"the directory cannot be listed: {error.strerror}"))
         pending.extend((*parts, name) for name in sorted(directories, reverse=True))
         yield parts, sorted(names)
-
-
-def _add_files(tree: Tree, directory: Path, relative: str, place: Place, names: Sequence[str]) -> None:
-    """Put the files of a directory into the tree.
-
-    A capture's name may have slashes that became directories: ``Type.scope/name.0.1.2.time``.
-    """
-    mapping: dict[str, str] = {}
-    if MAPPING in names:
-        try:
-            mapping = read_mapping(directory / MAPPING)
-        except FormatError as error:
-            tree.problems.append(error)
-    for file_name in names:
-        if file_name == MAPPING:
-            continue
-        path, long, where = directory / file_name, mapping.get(file_name, file_name), place
-        name = name_of(long)
-        if "." in place.model and place.model_id < 0:
-            captured = name_of(f"{place.model}/{long}")
-            is_plain = name is None or name.kind in {"operator", "capture", CONVERTED}
-            if is_plain and captured is not None and captured.dump_number is not None:
-                name, where = captured, place._replace(model="")
-        format_ = format_of_name(long, name)
-        if format_ is None:
-            found = format_by_content(path, start_of(path))
-            if isinstance(found, FormatError):
-                tree.problems.append(found)
-                continue
-            format_, name = found, None
-        if format_ is None:
-            tree.other.append(relative + file_name)
-        else:
-            tree.add(DumpFile(path, where, name, format_.name), format_)
-    present = frozenset(names)
-    missing = [long for short, long in mapping.items() if short not in present and parse_name(long)]
-    tree.notes.extend(f"{directory / MAPPING} names a file that is not there: {long}" for long in missing)

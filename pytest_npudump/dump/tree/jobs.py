@@ -27,7 +27,14 @@ def jobs_of(files: Sequence[DumpFile]) -> list[Job]:
     A tensor file and a CSV that share name, ids and time are one job, and so are the tensors converted from
     one record of a dump file.
     """
-    files, converted = _by_record(_flat_slots(files))
+    slots: defaultdict[object, set[tuple[int, int]]] = defaultdict(set)
+    for file in files:
+        if file.name is not None and file.name.kind == "torchair":
+            slots[_direction(file, file.name)].add(_position(file.name))
+    listed = {
+        direction: sorted(found) for direction, found in slots.items() if any(part >= 0 for _, part in found)
+    }
+    files, converted = _by_record([_with_slot(file, listed) for file in files] if listed else list(files))
     tables = (
         {} if not converted else {_source_of(file): file for file in files if file.format == "operator_csv"}
     )
@@ -117,22 +124,6 @@ def _source_of(file: DumpFile) -> object:
 
 def _is_converted(file: DumpFile) -> bool:
     return file.name is not None and file.name.kind == CONVERTED
-
-
-def _flat_slots(files: Sequence[DumpFile]) -> list[DumpFile]:
-    """Return ``files`` with one slot for each tensor.
-
-    A node with a list among its inputs (or outputs) has them numbered through in order, as CANN numbers
-    the inputs of such an operator; other nodes keep their numbers.
-    """
-    slots: defaultdict[object, set[tuple[int, int]]] = defaultdict(set)
-    for file in files:
-        if file.name is not None and file.name.kind == "torchair":
-            slots[_direction(file, file.name)].add(_position(file.name))
-    listed = {
-        direction: sorted(found) for direction, found in slots.items() if any(part >= 0 for _, part in found)
-    }
-    return [_with_slot(file, listed) for file in files] if listed else list(files)
 
 
 def _with_slot(file: DumpFile, listed: dict[object, list[tuple[int, int]]]) -> DumpFile:
