@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.judge import judge, judge_tables
 from pytest_npudump.compare.stats.allowances import bounds_by_measurement, told_by_both
-from pytest_npudump.compare.stats.unjudged import describe_not_finite
+from pytest_npudump.compare.stats.tables import describe_not_finite
 from pytest_npudump.compare.stats.verdict import FAIL, key_at
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import GOLDEN as AGAINST_GOLDEN

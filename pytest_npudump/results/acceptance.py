@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.judge import seen_by
 from pytest_npudump.compare.stats.alignment import ABSENT, align
-from pytest_npudump.compare.stats.unjudged import describe_not_finite
+from pytest_npudump.compare.stats.tables import describe_not_finite
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, NpudumpError, StoreError, said

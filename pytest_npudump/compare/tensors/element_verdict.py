@@ -20,7 +20,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.unjudged import ATOL_ADVICE, BELOW_ATOL
+from pytest_npudump.compare.stats.tables import ATOL_ADVICE, BELOW_ATOL
 from pytest_npudump.compare.stats.verdict import (
     FAIL,
     Comparison,

@@ -34,7 +34,7 @@ from pytest_npudump.dump.columns import Execution, TensorPart, with_projections_
 from pytest_npudump.dump.dtypes import BY_GE, BY_NAME, BY_PROTO, format_name, sub_format
 from pytest_npudump.dump.filebytes import RawFile, open_raw
 from pytest_npudump.dump.files.formats import TLV_MAGIC
-from pytest_npudump.dump.files.mapping import alias, nameless
+from pytest_npudump.dump.names import alias, nameless
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats.tensor import file_stats, with_stats
 from pytest_npudump.errors import FormatError, joined

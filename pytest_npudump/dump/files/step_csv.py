@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.columns import Execution, TensorPart
-from pytest_npudump.dump.files.stats_cells import (
+from pytest_npudump.dump.files.operator_csv import (
     DIGESTS,
     NO_VALUE,
     STATISTICS,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.compare.stats.tables import compare_tables
-from pytest_npudump.compare.tolerances.calibrated import Calibrated, calibrated_of
 from pytest_npudump.compare.tolerances.numerics import Numerics, numerics_of
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
+from pytest_npudump.record.noise import Calibrated, calibrated_of
 from pytest_npudump.record.record import Record
 
 if TYPE_CHECKING:

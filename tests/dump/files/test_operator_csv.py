@@ -15,8 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pytest_npudump.dump.columns import TensorColumns
-from pytest_npudump.dump.files.operator_csv import parse_operator_csv, read_operator_csv
-from pytest_npudump.dump.files.stats_cells import DIGITS
+from pytest_npudump.dump.files.operator_csv import DIGITS, parse_operator_csv, read_operator_csv
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.errors import FormatError
 
