@@ -15,7 +15,7 @@ from pytest_npudump.dump.table import PROJECTIONS, STATISTICS
 from pytest_npudump.golden.store import KEY
 from pytest_npudump.record.noise import CALIBRATION, REPEATS
 from pytest_npudump.record.record import POINTERS, REASON, RECORDED
-from pytest_npudump.record.rows import by_name, common_columns, lines_by_key, render_projections
+from pytest_npudump.record.rows import differing_keys, render_projections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,15 +169,8 @@ def in_words(stamp: object) -> str:
 
 def changed_tensors(table: StatsTable, previous: StatsTable) -> list[str]:
     """Return the tensors whose values are not those of before, noise apart."""
-    tables = [replace(one, noise=()) for one in (previous, table)]
-    columns = common_columns(tables)
-    before, now = (lines_by_key(table, columns) for table in tables)
-    sums, summed = (by_name(render_projections(table)) for table in tables)
-    return [
-        key
-        for key, line in now.items()
-        if before.get(key) != line or (key in sums and key in summed and sums[key] != summed[key])
-    ]
+    before, now = (replace(one, noise=()) for one in (previous, table))
+    return differing_keys(before, now, summed_by_both=True)
 
 
 _BY_TENSOR = (PROJECTIONS, POINTERS)

@@ -20,7 +20,7 @@ from pytest_npudump.errors import GoldenError, GoldenMissingError, MisplacedTens
 from pytest_npudump.golden.tensors import read_metadata, save_tensors, tensors_digest
 from pytest_npudump.record.noise import CALIBRATION
 from pytest_npudump.record.record import EDGES, Record, rows_of
-from pytest_npudump.record.rows import by_name, common_columns, lines_by_key, render_projections
+from pytest_npudump.record.rows import differing_keys
 from pytest_npudump.record.text import parse, render
 from pytest_npudump.storage.atomic import locked, move_file, refuse_link, replace_file, stage_file
 from pytest_npudump.storage.regular_file import open_regular, read_regular
@@ -103,12 +103,7 @@ def as_written(golden: Record) -> Record:
 def differing(golden: Record, base: Record) -> list[str]:
     """Return the keys of a golden's tensors that are other ones than in the base, or not in it."""
     seen = _with_noise_of(base, golden.extra.get(CALIBRATION))
-    columns = common_columns([golden.table, seen])
-    before, now = lines_by_key(seen, columns), lines_by_key(golden.table, columns)
-    sums = [by_name(render_projections(table)) for table in (seen, golden.table)]
-    return [
-        key for key, line in now.items() if before.get(key) != line or sums[0].get(key) != sums[1].get(key)
-    ]
+    return differing_keys(seen, golden.table, summed_by_both=False)
 
 
 def _difference(golden: Record, base: Record) -> Record:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -228,23 +228,6 @@ def _view(chunk: Tensor, entry: Mapping[str, Any], kept: Any, what: str) -> Tens
     if isinstance(kept, list) and len(kept) == len(("name", "shape")):
         name, shape = kept
     return viewed(chunk, name, shape, what)
-
-
-class GoldenTensor(Protocol):
-    """A tensor that a golden keeps, wherever it lies."""
-
-    @property
-    def path(self) -> Path:
-        """The file that its bytes are read from."""
-        ...
-
-    def array(self) -> Tensor:
-        """Map the tensor, read-only.
-
-        Raises:
-            GoldenError: it cannot be read, or be had.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

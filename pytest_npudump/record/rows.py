@@ -387,6 +387,25 @@ def lines_by_key(table: StatsTable, columns: Sequence[str]) -> dict[str, str]:
     return dict(zip(table.keys, render_rows(full, columns), strict=True))
 
 
+def differing_keys(before: StatsTable, now: StatsTable, *, summed_by_both: bool) -> list[str]:
+    """Return the keys of the tensors whose lines are not those of before.
+
+    Args:
+        before: the earlier table.
+        now: whose tensors they are.
+        summed_by_both: whether projections that one of the two does not have are no difference.
+    """
+    columns = common_columns([before, now])
+    lines = lines_by_key(before, columns)
+    sums, summed = (by_name(render_projections(table)) for table in (before, now))
+    return [
+        key
+        for key, line in lines_by_key(now, columns).items()
+        if lines.get(key) != line
+        or (sums.get(key) != summed.get(key) and (not summed_by_both or (key in sums and key in summed)))
+    ]
+
+
 def same_lines(one: StatsTable, other: StatsTable) -> bool:
     """Whether two tables would be the same lines of a file."""
     columns = columns_for(one)

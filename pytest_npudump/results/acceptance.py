@@ -51,8 +51,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.stored_tensors import TensorStore
-    from pytest_npudump.golden.tensors import GoldenTensor
+    from pytest_npudump.golden.stored_tensors import GoldenTensor, TensorStore
     from pytest_npudump.golden.variants import Goldens
     from pytest_npudump.record.record import Record
     from pytest_npudump.results.folder import Results, ResultsFolder

@@ -218,8 +218,6 @@ def _expand(array: np.ndarray, extents: Mapping[str, int], batches: int, n: int,
     return array.reshape(batches, depth, c1, height, width, n1, n0, c0)
 
 
-__all__ = ["JoinedTensor", "LayoutError", "in_host_layout"]
-
 HOST_AXES = {
     name: tuple(name)
     for name in ("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN", "DHWNC", "NCL", "CN", "NC")
