@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ from pytest_npudump.compare.stats.alignment import (
     inverse,
     longest_common,
     number_calls,
+    slide,
     under_golden_keys,
 )
 from pytest_npudump.compare.stats.tables import compare_tables
@@ -140,6 +142,18 @@ def test_gaps_hold_just_what_has_no_partner(one: list[str], other: list[str]) ->
     assert [at for left, _ in runs for at in left] == [at for at, p in enumerate(partners) if p == ABSENT]
     turned = inverse(partners, len(other))
     assert [at for _, right in runs for at in right] == [at for at, p in enumerate(turned) if p == ABSENT]
+
+
+def test_a_lost_element_slides_any_way_to_where_its_neighbours_agree() -> None:
+    def lost(place: int) -> list[int]:
+        return [ABSENT if at == place else at - (at > place) for at in range(5)]
+
+    for found, wanted in itertools.product(range(5), repeat=2):
+        partners, right = lost(found), lost(wanted)
+        slide(
+            "aaaaa", partners, range(found, found + 1), lambda here, there, right=right: right[here] == there
+        )
+        assert partners == right
 
 
 def test_sequences_that_have_little_in_common_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
