@@ -23,7 +23,7 @@ from pytest_npudump.cli.common.source import read_source, report_problems
 from pytest_npudump.dump.arrays.decode import VIEWED, coded_tensor, is_of_numpy, load, packed_tensor
 from pytest_npudump.dump.arrays.layouts import JoinedTensor, LayoutError, host_array, host_values
 from pytest_npudump.dump.filebytes import c_order_chunks, file_pieces, raw_bytes
-from pytest_npudump.dump.files.mapping import MAPPING, read_mapping
+from pytest_npudump.dump.names import MAPPING, read_mapping
 from pytest_npudump.errors import DumpError, FormatError, NpudumpError
 from pytest_npudump.language.text import byte_size
 from pytest_npudump.storage.atomic import write_whole

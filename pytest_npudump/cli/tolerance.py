@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.output import columns, present
 from pytest_npudump.cli.common.tolerance_options import chosen_tolerances
 from pytest_npudump.compare.stats.allowances import allowances
-from pytest_npudump.compare.stats.unjudged import blind_keys, describe_blind
-from pytest_npudump.compare.tolerances.calibrated import calibrated_of
+from pytest_npudump.compare.stats.tables import blind_keys, describe_blind
 from pytest_npudump.compare.tolerances.tolerance import ANY
 from pytest_npudump.dump.selection import layers_meant, suggest
 from pytest_npudump.dump.table import is_count, layer_of, sanitised_key
@@ -17,6 +16,7 @@ from pytest_npudump.errors import RequestError
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.language import mark
 from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.record.noise import calibrated_of
 from pytest_npudump.report.verdicts import number
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.rejudge import read_record

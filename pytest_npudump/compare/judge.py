@@ -110,7 +110,7 @@ def judge(
     if numerics is not None:
         tolerances = tolerances.under(numerics.bounds)
     if terms.against == GOLDEN and (golden.extra or golden.table.noise):
-        from pytest_npudump.compare.tolerances.calibrated import calibrated_of  # noqa: PLC0415 - of goldens only
+        from pytest_npudump.record.noise import calibrated_of  # noqa: PLC0415 - of goldens only
 
         tolerances = tolerances.with_measured(calibrated_of(golden) or tolerances.measured)
     run, left_out = seen_by(golden, run, terms)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 import mmap
 import os
-import stat
 import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from pytest_npudump.errors import FormatError
+from pytest_npudump.storage.regular_file import regular_descriptor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Payload
 
 
-_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _HEAD = 4096
 """Bytes that are read at once from a file's beginning."""
 _SMALL = 1 << 14
@@ -156,15 +155,9 @@ def open_raw(path: Path) -> RawFile:
         FormatError: it is not a regular file, or the system refuses to open it.
     """
     try:
-        # A pipe would never open without O_NONBLOCK.
-        descriptor = os.open(path, _FLAGS)
+        return RawFile(path, *regular_descriptor(path))
     except OSError as error:
         raise FormatError(path, f"cannot be opened: {error.strerror or error}") from error
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(descriptor)
-        raise FormatError(path, "not a regular file")
-    return RawFile(path, descriptor, status.st_size)
 
 
 def raw_bytes(payload: Payload) -> np.ndarray:
@@ -173,27 +166,8 @@ def raw_bytes(payload: Payload) -> np.ndarray:
     Raises:
         FormatError: the file cannot be read or no longer has the bytes.
     """
-    if 0 < payload.nbytes <= _SMALL:
-        found = _small_bytes(payload)
-        if found is not None and len(found) == payload.nbytes:
-            return np.frombuffer(found, np.uint8)
     with open_raw(payload.path) as file:
         return file.map(payload.offset, payload.nbytes, "the tensor")
-
-
-def _small_bytes(payload: Payload) -> bytes | None:
-    """What one read gives of a payload, maybe too little; None where the file has to be looked at."""
-    try:
-        descriptor = os.open(payload.path, _FLAGS)
-    except OSError:
-        return None
-    try:
-        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        return os.pread(descriptor, payload.nbytes, payload.offset) if regular else None
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
 
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)

@@ -12,8 +12,7 @@ from pytest_npudump.dump.files.formats import BY_NAME, Job
 from pytest_npudump.dump.files.operator_csv import read_files, read_operator_csv
 from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.tree import mindspore
-from pytest_npudump.dump.tree.find import find_files
-from pytest_npudump.dump.tree.jobs import jobs_of, select_run
+from pytest_npudump.dump.tree.find import find_files, jobs_of, select_run
 from pytest_npudump.dump.tree.keys import files_of, keyed, records_of
 from pytest_npudump.errors import EmptyDumpError, FormatError
 from pytest_npudump.language.text import first_of, typed

@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.dump.records import Dump, TensorKey, sanitise
-from pytest_npudump.dump.textfile import read_small
 from pytest_npudump.errors import DumpError, FormatError
 from pytest_npudump.language.text import first_of
 from pytest_npudump.request import KnownNames, is_glob
-from pytest_npudump.storage.regular_file import open_regular
+from pytest_npudump.storage.regular_file import open_regular, read_small
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -132,15 +131,11 @@ def resolve_raw_names(
         missing = wanted - found.keys()
         if not missing:
             break
-        for name, raw in _in_model(missing, path).items():
+        beside = path.with_suffix(".onnx")
+        files = [file for file in dict.fromkeys((path, beside)) if file.is_file()]
+        for name, raw in (find_raw_names(missing, files[0]) if files else {}).items():
             found.setdefault(name, {}).update(dict.fromkeys(raw))
     return {name: tuple(raw) for name, raw in found.items()}
-
-
-def _in_model(wanted: Collection[str], path: Path) -> Mapping[str, tuple[str, ...]]:
-    beside = path.with_suffix(".onnx")
-    files = [file for file in dict.fromkeys((path, beside)) if file.is_file()]
-    return find_raw_names(wanted, files[0]) if files else {}
 
 
 def with_raw_names(dump: Dump, raw: Mapping[str, tuple[str, ...]]) -> Dump:

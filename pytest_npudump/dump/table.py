@@ -141,6 +141,11 @@ class StatsTable:
         )
         known, values, wide = _numbers([columns.stats[FIELDS.index(name)] for name in STATISTICS], dtypes)
         told = columns.stats[0] or [None] * len(shapes)
+        digits = np.maximum(np.array(columns.digits, np.int8), 0)
+        telling = known.any(axis=1)
+        found = digits[telling]
+        if found.size and (found == found[0]).all():
+            digits[~telling] = found[0]
         return cls(
             keys=keys,
             op_types=tuple(op_types),
@@ -151,7 +156,7 @@ class StatsTable:
             ),
             values=values,
             known=known,
-            digits=_digits(np.maximum(np.array(columns.digits, np.int8), 0), known),
+            digits=digits,
             wide=wide,
             digests=tuple(columns.digest) if any(columns.digest) else (),
             **_projection_columns(columns.projections, len(shapes)),
@@ -257,12 +262,3 @@ def _numbers(
                 wide[row, at] = int(column[row])
     values[np.isnan(values)] = np.nan
     return known, values, wide
-
-
-def _digits(digits: NDArray[np.int8], known: NDArray[np.bool_]) -> NDArray[np.int8]:
-    """Digits of each row; rows that say nothing follow the others where those agree."""
-    telling = known.any(axis=1)
-    found = digits[telling]
-    if found.size and (found == found[0]).all():
-        digits[~telling] = found[0]
-    return digits

@@ -18,7 +18,7 @@ from pytest_npudump.compare.tensors.tensor_pair import PairElements
 from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.arrays.layouts import LayoutError, host_array, is_private
 from pytest_npudump.dump.dtypes import BY_NAME, UNKNOWN
-from pytest_npudump.dump.files.stats_cells import GARBLED
+from pytest_npudump.dump.files.operator_csv import GARBLED
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import MEASURED, StatsTable, squeezed

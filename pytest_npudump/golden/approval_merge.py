@@ -384,7 +384,7 @@ def joined_repeats(
     if all(repeats is None for repeats, _ in told):
         return None
     known = [(repeats, lines) for repeats, lines in told if repeats is not None and repeats.runs > 1]
-    compared = sum(_is_known(key, row, known) for key, row in rows.items())
+    compared = sum(any(lines.get(key) == row for _, lines in known) for key, row in rows.items())
     unknown = sum(len(lines) - repeats.compared for repeats, lines in known if repeats.compared is not None)
     if compared <= unknown:
         return Repeats(1).to_head()
@@ -396,10 +396,6 @@ def joined_repeats(
         tuple(layer for layer in named if layer in layers),
         None if count == len(rows) else count,
     ).to_head()
-
-
-def _is_known(key: str, row: object, known: Sequence[tuple[Repeats, Mapping[str, str]]]) -> bool:
-    return any(lines.get(key) == row for _, lines in known)
 
 
 def _measured_as(golden: Record, leading: Record) -> Record:

@@ -245,7 +245,25 @@ class ObjectStore:
     def __init__(self, url: str) -> None:
         self.url = check_url(url)
         self._protocol = self.url.partition("://")[0]
-        self._files, self._root = _filesystem(self.url, self._protocol)
+        try:
+            from fsspec.config import conf  # noqa: PLC0415 - an extra
+            from fsspec.core import url_to_fs  # noqa: PLC0415 - the same
+        except ImportError:
+            raise MissingExtraError(f"the tensor store {self.url}", "fsspec", "store") from None
+        options: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
+        if self._protocol in _S3 and "config_kwargs" not in conf.get("s3", {}):
+            options["config_kwargs"] = _PATIENCE
+        try:
+            files, root = url_to_fs(self.url, **options)
+        except ImportError as error:
+            if self._protocol in _S3:
+                raise MissingExtraError(f"the tensor store {self.url}", "s3fs", "s3") from error
+            raise RequestError(f"npudump_tensor_store is {self.url!r}: {_words(error)}") from error
+        except ValueError as error:
+            raise RequestError(f"npudump_tensor_store is {self.url!r}: {_words(error)}") from error
+        if "config_kwargs" in options:
+            files.retries = 1  # s3fs would do all attempts five times, which takes minutes
+        self._files, self._root = files, str(root).rstrip("/")
         self._down = (0.0, "")
 
     def look(self) -> None:
@@ -345,28 +363,6 @@ class ObjectStore:
             why = f"{self.url}: cannot be read or written now: {_words(error)}"
             self._down = (time.monotonic(), why)
             raise UnreachableError(why) from error
-
-
-def _filesystem(url: str, protocol: str) -> tuple[Any, str]:
-    try:
-        from fsspec.config import conf  # noqa: PLC0415 - an extra
-        from fsspec.core import url_to_fs  # noqa: PLC0415 - the same
-    except ImportError:
-        raise MissingExtraError(f"the tensor store {url}", "fsspec", "store") from None
-    options: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
-    if protocol in _S3 and "config_kwargs" not in conf.get("s3", {}):
-        options["config_kwargs"] = _PATIENCE
-    try:
-        files, root = url_to_fs(url, **options)
-    except ImportError as error:
-        if protocol in _S3:
-            raise MissingExtraError(f"the tensor store {url}", "s3fs", "s3") from error
-        raise RequestError(f"npudump_tensor_store is {url!r}: {_words(error)}") from error
-    except ValueError as error:
-        raise RequestError(f"npudump_tensor_store is {url!r}: {_words(error)}") from error
-    if "config_kwargs" in options:
-        files.retries = 1  # s3fs would do all attempts five times, which takes minutes
-    return files, str(root).rstrip("/")
 
 
 def _words(error: Exception) -> str:

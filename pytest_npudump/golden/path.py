@@ -55,7 +55,10 @@ def golden_path(
         variant: name of a variant (SoC, runtime); "" for the file that counts where there is none.
     """
     *folders, file = test_file.parts or ("",)
-    directory = root.joinpath(*map(_folder, folders), _test_file(file))
+    stem = file.removesuffix(".py")
+    directory = root.joinpath(
+        *map(_folder, folders), _part(stem, file, plain=stem != file and _PLAIN.fullmatch(stem) is not None)
+    )
     part = _test(classes, name, param_id) + (f"@{_variant(variant)}" if variant else "")
     return directory / f"{part}{_SUFFIX}"
 
@@ -77,11 +80,6 @@ def is_variant(spelled: str, name: str) -> bool:
 
 def _folder(raw: str) -> str:
     return _part(raw, raw, plain=_PLAIN.fullmatch(raw) is not None)
-
-
-def _test_file(raw: str) -> str:
-    stem = raw.removesuffix(".py")
-    return _part(stem, raw, plain=stem != raw and _PLAIN.fullmatch(stem) is not None)
 
 
 def _test(classes: Sequence[str], name: str, param_id: str | None) -> str:

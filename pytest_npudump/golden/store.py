@@ -20,7 +20,7 @@ from pytest_npudump.errors import GoldenError, GoldenMissingError, MisplacedTens
 from pytest_npudump.golden.tensors import read_metadata, save_tensors, tensors_digest
 from pytest_npudump.record.noise import CALIBRATION
 from pytest_npudump.record.record import EDGES, Record, rows_of
-from pytest_npudump.record.rows import by_name, common_columns, lines_by_key, render_projections
+from pytest_npudump.record.rows import differing_keys
 from pytest_npudump.record.text import parse, render
 from pytest_npudump.storage.atomic import locked, move_file, refuse_link, replace_file, stage_file
 from pytest_npudump.storage.regular_file import open_regular, read_regular
@@ -103,12 +103,7 @@ def as_written(golden: Record) -> Record:
 def differing(golden: Record, base: Record) -> list[str]:
     """Return the keys of a golden's tensors that are other ones than in the base, or not in it."""
     seen = _with_noise_of(base, golden.extra.get(CALIBRATION))
-    columns = common_columns([golden.table, seen])
-    before, now = lines_by_key(seen, columns), lines_by_key(golden.table, columns)
-    sums = [by_name(render_projections(table)) for table in (seen, golden.table)]
-    return [
-        key for key, line in now.items() if before.get(key) != line or sums[0].get(key) != sums[1].get(key)
-    ]
+    return differing_keys(seen, golden.table, summed_by_both=False)
 
 
 def _difference(golden: Record, base: Record) -> Record:
@@ -295,7 +290,8 @@ class Recording:
             beside = tensors_path(self.path)
             target = stack.enter_context(locked(beside)) if self.tensors else beside
             golden = stack.enter_context(locked(self.path)) if self.staged is not None else self.path
-            if self._is_lost(target):
+            staged = has_digest(self.path, self.digest) if self.staged is None else self.staged.exists()
+            if not staged or bool(self.tensors and _recording_if_any(waiting_path(target)) != self.tensors):
                 if self._counts(target):
                     return
                 raise GoldenError(
@@ -310,10 +306,6 @@ class Recording:
                 move_file(self.staged, golden)
             if self.tensors:
                 self._place_tensors(target)
-
-    def _is_lost(self, target: Path) -> bool:
-        staged = has_digest(self.path, self.digest) if self.staged is None else self.staged.exists()
-        return not staged or bool(self.tensors and _recording_if_any(waiting_path(target)) != self.tensors)
 
     def _counts(self, target: Path) -> bool:
         """Whether another run has recorded the same."""

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.golden.objects import ObjectStore
-    from pytest_npudump.golden.tensors import GoldenTensor, Tensor
+    from pytest_npudump.golden.tensors import Tensor
     from pytest_npudump.record.record import Record
     from pytest_npudump.settings import Settings
 
@@ -216,6 +216,10 @@ class PointedTensor:
             GoldenError: what the golden says of it does not go together.
         """
         return self.store.array(self.pointer)
+
+
+GoldenTensor = StoredTensor | PointedTensor
+"""A tensor that a golden keeps, wherever it lies: its file, and how it is mapped."""
 
 
 def stage_stored(

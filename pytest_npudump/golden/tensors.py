@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -112,8 +112,9 @@ class TensorFile:
         """
         try:
             _refuse_others(path)
-            with safe_open(path, framework="numpy"):
-                header, start = _read_header(path)
+            with safe_open(path, framework="numpy"), path.open("rb") as file:
+                (length,) = struct.unpack("<Q", file.read(8))
+                header: dict[str, Any] = json.loads(file.read(length))
         except (SafetensorError, OSError, ValueError) as error:
             raise _unreadable(path, error) from error
         metadata = header.pop("__metadata__", {})
@@ -125,7 +126,7 @@ class TensorFile:
                     f"with the tensors that are there; restore the file from version control"
                 )
             header[copy], foreign[copy] = header[original], foreign.get(original)
-        return cls(path, start, header, foreign)
+        return cls(path, 8 + length, header, foreign)
 
     def tensor(self, key: str) -> Tensor:
         """Map one tensor, read-only; its memory goes with the array.
@@ -209,14 +210,6 @@ def _header(arrays: Mapping[str, Tensor], dtypes: Mapping[str, str], metadata: M
     return text + b" " * (-len(text) % _ALIGNMENT)
 
 
-def _read_header(path: Path) -> tuple[dict[str, Any], int]:
-    """The header of a file that safetensors has found sound, and where the data begins."""
-    with path.open("rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        header: dict[str, Any] = json.loads(file.read(length))
-    return header, 8 + length
-
-
 def _json_metadata(metadata: Mapping[str, str], name: str, path: Path) -> dict[str, Any]:
     try:
         found = json.loads(metadata.get(name, "{}"))
@@ -235,23 +228,6 @@ def _view(chunk: Tensor, entry: Mapping[str, Any], kept: Any, what: str) -> Tens
     if isinstance(kept, list) and len(kept) == len(("name", "shape")):
         name, shape = kept
     return viewed(chunk, name, shape, what)
-
-
-class GoldenTensor(Protocol):
-    """A tensor that a golden keeps, wherever it lies."""
-
-    @property
-    def path(self) -> Path:
-        """The file that its bytes are read from."""
-        ...
-
-    def array(self) -> Tensor:
-        """Map the tensor, read-only.
-
-        Raises:
-            GoldenError: it cannot be read, or be had.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

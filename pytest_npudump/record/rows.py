@@ -387,6 +387,25 @@ def lines_by_key(table: StatsTable, columns: Sequence[str]) -> dict[str, str]:
     return dict(zip(table.keys, render_rows(full, columns), strict=True))
 
 
+def differing_keys(before: StatsTable, now: StatsTable, *, summed_by_both: bool) -> list[str]:
+    """Return the keys of the tensors whose lines are not those of before.
+
+    Args:
+        before: the earlier table.
+        now: whose tensors they are.
+        summed_by_both: whether projections that one of the two does not have are no difference.
+    """
+    columns = common_columns([before, now])
+    lines = lines_by_key(before, columns)
+    sums, summed = (by_name(render_projections(table)) for table in (before, now))
+    return [
+        key
+        for key, line in lines_by_key(now, columns).items()
+        if lines.get(key) != line
+        or (sums.get(key) != summed.get(key) and (not summed_by_both or (key in sums and key in summed)))
+    ]
+
+
 def same_lines(one: StatsTable, other: StatsTable) -> bool:
     """Whether two tables would be the same lines of a file."""
     columns = columns_for(one)
@@ -534,7 +553,14 @@ def read_pointers(block: str) -> dict[str, Pointer]:
     found: dict[str, Pointer] = {}
     lines = block.splitlines()
     for number, line in enumerate(lines):
-        pointer = _pointer(line, number)
+        told = _LINE.fullmatch(line)
+        if told is None:
+            raise RowError(number, f"{line[:120]!r} is no stored tensor, expected: {EXPECTED}")
+        shape = shape_of(told["shape"]) or ()
+        size = int(told["size"])
+        if math.prod(shape) and size % math.prod(shape):
+            raise RowError(number, f"{size} bytes are no tensor of shape {told['shape']}: {line[:120]!r}")
+        pointer = Pointer(told["key"], told["dtype"], shape, told["digest"], size, told["row"])
         if pointer.key in found:
             raise RowError(
                 number, f"the stored tensor {pointer.key} stands here a second time, remove one line"
@@ -543,17 +569,6 @@ def read_pointers(block: str) -> dict[str, Pointer]:
     if block and not block.endswith("\n"):
         raise RowError(len(lines) - 1, "the file ends within this line")
     return found
-
-
-def _pointer(line: str, number: int) -> Pointer:
-    told = _LINE.fullmatch(line)
-    if told is None:
-        raise RowError(number, f"{line[:120]!r} is no stored tensor, expected: {EXPECTED}")
-    shape = shape_of(told["shape"]) or ()
-    size = int(told["size"])
-    if math.prod(shape) and size % math.prod(shape):
-        raise RowError(number, f"{size} bytes are no tensor of shape {told['shape']}: {line[:120]!r}")
-    return Pointer(told["key"], told["dtype"], shape, told["digest"], size, told["row"])
 
 
 def row_hash(table: StatsTable, row: int) -> str:

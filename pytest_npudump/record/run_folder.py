@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import ConfigError, RequestError
-from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
+from pytest_npudump.storage.atomic import dump_bytes, load_bytes
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:

@@ -114,12 +114,21 @@ def parse(text: str, path: Path) -> Record:
     """
     try:
         head, blocks = _parted(text)
-        document = safeyaml.load_mapping(head if _key_once(blocks, head) else text)
+        document = safeyaml.load_mapping(
+            head if (not any(f"\n{head}".count(f"\n{name}:") > 1 for name in blocks)) else text
+        )
     except safeyaml.YamlError as error:
         raise _bad_golden(path, error.line, error.reason) from error
     data = {**document.data, **{name: block.lines for name, block in blocks.items()}}
     places = {**document.lines, **{name: block.line for name, block in blocks.items()}}
-    _check_version(data.get("npudump-golden"), path)
+    version = data.get("npudump-golden")
+    if version is None:
+        raise GoldenError(f"{path}: not a golden file, expected the key 'npudump-golden: {VERSION}'")
+    if type(version) is not int or version != VERSION:
+        raise GoldenError(
+            f"{path}: written in version {version!r} of the golden format, this pytest-npudump reads "
+            f"version {VERSION}: install the one that wrote it, or approve anew with --npudump-update-golden"
+        )
     for key in (*_RESERVED, *(name for name in BLOCKS if name in data)):
         expected: type = dict if key == "producer" else str
         if key != "npudump-golden" and not isinstance(data.get(key), expected):
@@ -127,11 +136,6 @@ def parse(text: str, path: Path) -> Record:
             found = f"{key!r} is missing" if key not in data else f"{key!r} holds {type(data[key]).__name__}"
             raise _bad_golden(path, line, f"{found}, expected {'a mapping' if expected is dict else 'text'}")
     return _golden(data, places, path)
-
-
-def _key_once(blocks: Mapping[str, object], head: str) -> bool:
-    """Whether no block's key stands in the head as well: YAML tells its line in the whole file only."""
-    return not any(f"\n{head}".count(f"\n{name}:") > 1 for name in blocks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,16 +210,6 @@ def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Re
     except rows.RowError as error:
         raise _bad_golden(path, lines[name] + 1 + error.row, error.reason) from error
     return Record(data["test"], producer, table, path, extra, blocks, changed=changed)
-
-
-def _check_version(version: object, path: Path) -> None:
-    if version is None:
-        raise GoldenError(f"{path}: not a golden file, expected the key 'npudump-golden: {VERSION}'")
-    if type(version) is not int or version != VERSION:
-        raise GoldenError(
-            f"{path}: written in version {version!r} of the golden format, this pytest-npudump reads "
-            f"version {VERSION}: install the one that wrote it, or approve anew with --npudump-update-golden"
-        )
 
 
 def _bad_golden(path: Path, line: int, reason: str) -> GoldenError:

@@ -14,14 +14,13 @@ import numpy as np
 
 from pytest_npudump.compare.judge import RUN, judge_tables
 from pytest_npudump.compare.stats.allowances import Deviations, deviations, structural_difference
-from pytest_npudump.compare.stats.unjudged import blind_keys, describe_blind
+from pytest_npudump.compare.stats.tables import blind_keys, describe_blind
 from pytest_npudump.compare.stats.verdict import EXTRA, GRAPH_INPUT
-from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, StatsTable, sanitised_key
 from pytest_npudump.errors import DumpError, GoldenError, joined
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, PLAIN, THREADS, Variation
-from pytest_npudump.record.noise import CALIBRATION, FACTOR, LARGEST_FACTOR, MEASURABLE
+from pytest_npudump.record.noise import CALIBRATION, FACTOR, LARGEST_FACTOR, MEASURABLE, Calibrated
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.judgement import with_reference
 from pytest_npudump.regression.measured_noise import calibrated, further_runs, once, repeated

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.judge import judge, judge_tables
 from pytest_npudump.compare.stats.allowances import bounds_by_measurement, told_by_both
-from pytest_npudump.compare.stats.unjudged import describe_not_finite
+from pytest_npudump.compare.stats.tables import describe_not_finite
 from pytest_npudump.compare.stats.verdict import FAIL, key_at
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import GOLDEN as AGAINST_GOLDEN
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.explain.reference import ReferenceResult
-    from pytest_npudump.golden.stored_tensors import TensorStore
-    from pytest_npudump.golden.tensors import GoldenTensor
+    from pytest_npudump.golden.stored_tensors import GoldenTensor, TensorStore
     from pytest_npudump.graph.edges import Edges
     from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case

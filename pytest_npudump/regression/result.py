@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Comparison, Verdict
     from pytest_npudump.compare.tensors.difference import TensorDifference
     from pytest_npudump.compare.tensors.picture import Picture, TensorDescription
-    from pytest_npudump.compare.tolerances.calibrated import Calibrated
     from pytest_npudump.compare.tolerances.numerics import Numerics
     from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
     from pytest_npudump.explain.operator_alone import JudgedOperator
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_npudump.golden.store import Recording
     from pytest_npudump.graph.sources import Sources
     from pytest_npudump.ranks.rank import Rank
+    from pytest_npudump.record.noise import Calibrated
     from pytest_npudump.record.record import Record
 
 

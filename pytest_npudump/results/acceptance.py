@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.judge import seen_by
 from pytest_npudump.compare.stats.alignment import ABSENT, align
-from pytest_npudump.compare.stats.unjudged import describe_not_finite
+from pytest_npudump.compare.stats.tables import describe_not_finite
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, NpudumpError, StoreError, said
@@ -51,8 +51,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.stored_tensors import TensorStore
-    from pytest_npudump.golden.tensors import GoldenTensor
+    from pytest_npudump.golden.stored_tensors import GoldenTensor, TensorStore
     from pytest_npudump.golden.variants import Goldens
     from pytest_npudump.record.record import Record
     from pytest_npudump.results.folder import Results, ResultsFolder

@@ -115,7 +115,12 @@ def load_mapping(text: str) -> Document:
         YamlError: the text is not YAML, not a mapping, larger or deeper than anything that is read here, or
             uses tags, anchors, aliases, directives, merge keys or a key twice.
     """
-    _refuse_conflicts(text)
+    found = _MARKER.search(text)
+    if found:
+        raise YamlError(
+            _line_of(text, found.start()),
+            "the conflict markers of a git merge are still in the file, resolve them",
+        )
     _refuse_breaks(text)
     try:
         events: Iterable[Any] = yaml.parse(text, Loader=_LOADER)
@@ -228,7 +233,10 @@ class _Builder:
     def _value(self, event: Any) -> Any:
         self._plain(event)
         if isinstance(event, yaml.ScalarEvent):
-            return _scalar(event)
+            try:
+                return plain_value(event.value) if event.implicit[0] else event.value
+            except ValueError as error:
+                raise YamlError(_line(event), str(error)) from None
         if isinstance(event, yaml.MappingStartEvent):
             return self._mapping(event)
         return [self._value(item) for item in self._until(yaml.SequenceEndEvent)]
@@ -303,25 +311,8 @@ def too_large(line: int) -> YamlError:
     return YamlError(line, f"more than {SIZE:,} characters, which no file that is read here has")
 
 
-def _scalar(event: Any) -> Any:
-    try:
-        return plain_value(event.value) if event.implicit[0] else event.value
-    except ValueError as error:
-        raise YamlError(_line(event), str(error)) from None
-
-
 def _line(event: Any) -> int:
     return int(event.start_mark.line) + 1
-
-
-def _refuse_conflicts(text: str) -> None:
-    """Name the first marker that a merge of git has left: no plain key and no line of a block begins so."""
-    found = _MARKER.search(text)
-    if found:
-        raise YamlError(
-            _line_of(text, found.start()),
-            "the conflict markers of a git merge are still in the file, resolve them",
-        )
 
 
 def _line_of(text: str, position: int) -> int:

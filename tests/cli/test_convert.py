@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from pytest_npudump.cli import convert as command
-from pytest_npudump.dump.files.mapping import read_mapping
+from pytest_npudump.dump.names import read_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

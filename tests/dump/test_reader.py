@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_npudump.dump.files.container import dump_data_class
-from pytest_npudump.dump.files.mapping import libstdcxx_hash
+from pytest_npudump.dump.names import libstdcxx_hash
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.errors import DumpError, FormatError

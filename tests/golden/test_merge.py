@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.approval_merge import Conflict, joined_order, merge
 from pytest_npudump.golden.approval_merge import joined as joined_value
-from pytest_npudump.record.noise import calibration_of, repeats_of
+from pytest_npudump.record.noise import calibrated_of, calibration_of, repeats_of
 from pytest_npudump.record.text import parse, render
 
 if TYPE_CHECKING:

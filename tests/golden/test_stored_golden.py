@@ -14,7 +14,7 @@ from pytest_npudump.errors import GoldenError, StoreError
 from pytest_npudump.golden.approval_merge import merge
 from pytest_npudump.golden.census import faults
 from pytest_npudump.golden.objects import ObjectStore
-from pytest_npudump.golden.revisions import Change, changes
+from pytest_npudump.golden.origin import Change, changes
 from pytest_npudump.golden.store import read_golden, source_layers
 from pytest_npudump.golden.stored_tensors import (
     TensorStore,

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.compare.stats.tables import compare_tables
-from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.graph.edges import UNKNOWN, Edges, Port
@@ -27,6 +26,7 @@ from pytest_npudump.graph.sources import (
     sources_upstream,
     walked_back,
 )
+from pytest_npudump.record.noise import Calibrated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.storage.mailbox import dump_bytes, load_bytes, messages, post
+from pytest_npudump.storage.atomic import dump_bytes, load_bytes, messages, post
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,15 +9,14 @@ import numpy as np
 import onnx
 
 from pytest_npudump.compare.stats.allowances import deviations
-from pytest_npudump.compare.stats.tables import compare_tables
-from pytest_npudump.compare.stats.unjudged import blind_keys
-from pytest_npudump.compare.tolerances.calibrated import Calibrated
+from pytest_npudump.compare.stats.tables import blind_keys, compare_tables
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.sessions import exposed_session
 from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, THREADS, Variation, Varying
+from pytest_npudump.record.noise import Calibrated
 from pytest_npudump.regression.calibration import hold_out, variation_of
 from pytest_npudump.regression.measured_noise import calibrated
 from verdicts.numerics import Numerics

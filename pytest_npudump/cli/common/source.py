@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.common.output import to_stderr
 from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.dump.files.formats import BY_NAME, START_BYTES, Job, format_of_name
-from pytest_npudump.dump.files.mapping import MAPPING, read_mapping
-from pytest_npudump.dump.names import DumpFile, context, name_of, read_place
+from pytest_npudump.dump.names import MAPPING, DumpFile, context, name_of, read_mapping, read_place
 from pytest_npudump.dump.reader import read_dump, read_job
 from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.tree.find import format_by_content

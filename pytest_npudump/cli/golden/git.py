@@ -16,7 +16,7 @@ from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenError, RequestError
 from pytest_npudump.golden.approval_merge import merge
-from pytest_npudump.golden.revisions import Change, changes
+from pytest_npudump.golden.origin import Change, changes
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.record.record import REASON

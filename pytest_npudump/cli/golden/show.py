@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import columns, present
 from pytest_npudump.compare.stats.allowances import allowances
-from pytest_npudump.compare.stats.unjudged import blind_keys, describe_blind, describe_not_finite
-from pytest_npudump.compare.tolerances.calibrated import calibrated_of
+from pytest_npudump.compare.stats.tables import blind_keys, describe_blind, describe_not_finite
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.table import layer_of
@@ -22,7 +21,7 @@ from pytest_npudump.language import mark
 from pytest_npudump.language.text import byte_size
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
-from pytest_npudump.record.noise import MEASURABLE, calibration_of, repeats_of
+from pytest_npudump.record.noise import MEASURABLE, calibrated_of, calibration_of, repeats_of
 from pytest_npudump.record.record import REASON, RECORDED
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_npudump.compare.stats.allowances import Allowance
-    from pytest_npudump.compare.tolerances.calibrated import Calibrated
+    from pytest_npudump.record.noise import Calibrated
     from pytest_npudump.record.record import Record
 
 

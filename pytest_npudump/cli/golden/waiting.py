@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import columns, complain, emit, end_output, present, to_stderr
-from pytest_npudump.compare.stats.unjudged import describe_not_finite
+from pytest_npudump.compare.stats.tables import describe_not_finite
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import first_of

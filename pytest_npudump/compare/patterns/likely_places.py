@@ -324,7 +324,23 @@ def place_words(place: LikelyPlace, layout: str) -> str:
     if place.everywhere:
         return said("every element")
     if place.run is not None:
-        return _run_words(place.run, place.shape)
+        start, stop = place.run
+        total = math.prod(place.shape)
+        if stop - start == 1:
+            at: list[int] = []
+            rest = start
+            for length in place.shape[::-1]:
+                rest, along = divmod(rest, length)
+                at.insert(0, along)
+            return _one_element(at, place.shape)
+        number, begin, end = stop - start, start, stop - 1
+        words = (
+            said("the last {number} of {total}", number=number, total=total)
+            if stop == total
+            else said("{begin} to {end} of {total}", begin=begin, end=end, total=total)
+        )
+        part = _of_cores(words, range(start, stop), total)
+        return said("elements in memory order: {part}", part=part)
     if place.count == 1:
         coordinates = dict(place.lines)
         at = [next(iter(coordinates.get(axis, (0,)))) for axis in range(len(place.shape))]
@@ -335,26 +351,6 @@ def place_words(place: LikelyPlace, layout: str) -> str:
 
 def _one_element(at: list[int], shape: tuple[int, ...]) -> str:
     return said("one element of {count}, at {at}", count=math.prod(shape), at=at)
-
-
-def _run_words(run: tuple[int, int], shape: tuple[int, ...]) -> str:
-    start, stop = run
-    total = math.prod(shape)
-    if stop - start == 1:
-        at: list[int] = []
-        rest = start
-        for length in shape[::-1]:
-            rest, along = divmod(rest, length)
-            at.insert(0, along)
-        return _one_element(at, shape)
-    number, begin, end = stop - start, start, stop - 1
-    words = (
-        said("the last {number} of {total}", number=number, total=total)
-        if stop == total
-        else said("{begin} to {end} of {total}", begin=begin, end=end, total=total)
-    )
-    part = _of_cores(words, range(start, stop), total)
-    return said("elements in memory order: {part}", part=part)
 
 
 def _lines_words(place: LikelyPlace, axis: int, indices: Indices, layout: str) -> str:
@@ -371,9 +367,12 @@ def _lines_words(place: LikelyPlace, axis: int, indices: Indices, layout: str) -
             of=name.of(length),
         )
     if indices.step > 1:
+        ending = {1: "st", 2: "nd", 3: "rd"}.get(
+            indices.step % 10 if indices.step % 100 not in (11, 12, 13) else 0, "th"
+        )
         return said(
             "every {ordinal} of {length} {lines}, {begin} to {end}",
-            ordinal=_ordinal(indices.step),
+            ordinal=(f"{indices.step}{ending}"),
             length=length,
             lines=name.lines_along,
             begin=begin,
@@ -401,11 +400,6 @@ def _lines_words(place: LikelyPlace, axis: int, indices: Indices, layout: str) -
             end=end,
             of=name.of(length),
         )
-    return _of_tiles(words, indices, length)
-
-
-def _of_tiles(words: str, indices: range, length: int) -> str:
-    """Return a place in words, with how it lies in tiles or on cores where it does."""
     for tile in _TILES:
         if indices.start % tile == 0 and indices.stop == length and length % tile == len(indices):
             return said("{words} (tail of a {tile}-tile)", words=words, tile=tile)
@@ -422,8 +416,3 @@ def _of_cores(words: str, indices: range, length: int) -> str:
             "{words} (the last of {parts} equal parts, as of {parts} cores)", words=words, parts=parts
         )
     return words
-
-
-def _ordinal(number: int) -> str:
-    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 if number % 100 not in (11, 12, 13) else 0, "th")
-    return f"{number}{ending}"

@@ -76,7 +76,29 @@ def align(golden: Sequence[str], actual: Sequence[str]) -> Alignment:
     pairs = {row: position[key] for row, key in enumerate(golden) if key in position}
     notes: tuple[str, ...] = ()
     if len(pairs) < min(len(golden), len(actual)):
-        notes = _pair_sanitised(golden, actual, pairs)
+        taken = set(pairs.values())
+        open_groups = {_group(key) for row, key in enumerate(golden) if row not in pairs}
+        open_groups &= {_group(key) for row, key in enumerate(actual) if row not in taken}
+        here, there = _members(golden, open_groups), _members(actual, open_groups)
+        guessed: list[str] = []
+        given_up: list[str] = []
+        for group in sorted(open_groups):
+            found, doubt = _pair_group(here[group], there[group])
+            if found is not None:
+                for row in here[group]:
+                    pairs.pop(row, None)
+                pairs.update(found)
+            if doubt:
+                (guessed if found else given_up).append(group.layer)
+        notes = tuple(
+            said(
+                "several layers share the file name {names}: {outcome}",
+                names=", ".join(map(repr, dict.fromkeys(names))),
+                outcome=outcome,
+            )
+            for names, outcome in ((guessed, _GUESSED), (given_up, _GIVEN_UP))
+            if names
+        )
     return Alignment(*_merge(len(golden), len(actual), pairs), notes)
 
 
@@ -96,33 +118,6 @@ def _merge(golden: int, actual: int, pairs: Mapping[int, int]) -> tuple[NDArray[
             order.extend((row, ABSENT) for row in missing[there])
     both = np.array(order, dtype=np.intp).reshape(-1, 2)
     return both[:, 0], both[:, 1]
-
-
-def _pair_sanitised(golden: Sequence[str], actual: Sequence[str], pairs: dict[int, int]) -> tuple[str, ...]:
-    """Add pairs of a raw and a sanitised name to ``pairs``, and undo those that only look alike."""
-    taken = set(pairs.values())
-    open_groups = {_group(key) for row, key in enumerate(golden) if row not in pairs}
-    open_groups &= {_group(key) for row, key in enumerate(actual) if row not in taken}
-    here, there = _members(golden, open_groups), _members(actual, open_groups)
-    guessed: list[str] = []
-    given_up: list[str] = []
-    for group in sorted(open_groups):
-        found, doubt = _pair_group(here[group], there[group])
-        if found is not None:
-            for row in here[group]:
-                pairs.pop(row, None)
-            pairs.update(found)
-        if doubt:
-            (guessed if found else given_up).append(group.layer)
-    return tuple(
-        said(
-            "several layers share the file name {names}: {outcome}",
-            names=", ".join(map(repr, dict.fromkeys(names))),
-            outcome=outcome,
-        )
-        for names, outcome in ((guessed, _GUESSED), (given_up, _GIVEN_UP))
-        if names
-    )
 
 
 def _group(key: str) -> TensorKey:
@@ -424,7 +419,16 @@ def _place_gaps(golden: _Sequence, actual: _Sequence, partners: list[int]) -> No
     """Have the values decide which of several calls alike was inserted or lost."""
 
     def agree(left: int, right: int) -> bool:
-        return _agree(golden, left, actual, right)
+        here, there = golden.calls[left].rows, actual.calls[right].rows
+        return all(
+            math.isclose(before, now, rel_tol=_LIKELY) or before != before  # noqa: PLR0124 - NaN: not known
+            for name in here.keys() & there.keys()
+            for before, now in zip(
+                golden.table.values[here[name], :_EXTREMES_AND_MEAN].tolist(),
+                actual.table.values[there[name], :_EXTREMES_AND_MEAN].tolist(),
+                strict=True,
+            )
+        )
 
     for left, right in gaps(partners, len(actual.calls)):
         if left and not right:
@@ -438,20 +442,6 @@ def _place_gaps(golden: _Sequence, actual: _Sequence, partners: list[int]) -> No
 def _token(table: StatsTable, call: _Call) -> tuple[object, ...]:
     tensors = tuple((name, table.dtypes[row], table.shapes[row]) for name, row in sorted(call.rows.items()))
     return (call.layer, tensors)
-
-
-def _agree(golden: _Sequence, left: int, actual: _Sequence, right: int) -> bool:
-    """Whether two calls look alike in value: a hint where to look, no judgement."""
-    here, there = golden.calls[left].rows, actual.calls[right].rows
-    return all(
-        math.isclose(before, now, rel_tol=_LIKELY) or before != before  # noqa: PLR0124 - NaN: not known
-        for name in here.keys() & there.keys()
-        for before, now in zip(
-            golden.table.values[here[name], :_EXTREMES_AND_MEAN].tolist(),
-            actual.table.values[there[name], :_EXTREMES_AND_MEAN].tolist(),
-            strict=True,
-        )
-    )
 
 
 def _renumber(

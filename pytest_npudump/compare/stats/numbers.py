@@ -302,19 +302,14 @@ def _unequal(pairs: Pairs, judged: NDArray[np.bool_]) -> tuple[NDArray[np.bool_]
     """
     here, there = pairs.golden.values[pairs.here], pairs.actual.values[pairs.there]
     unequal = judged & ~((here == there) | (np.isnan(here) & np.isnan(there)))
-    wide = _wide_cells(pairs, judged)
+    cells: set[tuple[int, int]] = set()  # integers of 2**53 or more on either side
+    for exact, rows in ((pairs.golden.wide, pairs.here), (pairs.actual.wide, pairs.there)):
+        position = {row: index for index, row in enumerate(rows.tolist())} if exact else {}
+        cells |= {(position[row], column) for row, column in exact if row in position}
+    wide = sorted(cell for cell in cells if judged[cell])
     for row, column in wide:
         unequal[row, column] = False
     return unequal, wide
-
-
-def _wide_cells(pairs: Pairs, judged: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Judged cells that hold an integer of 2**53 or more on either side."""
-    cells: set[tuple[int, int]] = set()
-    for wide, rows in ((pairs.golden.wide, pairs.here), (pairs.actual.wide, pairs.there)):
-        position = {row: index for index, row in enumerate(rows.tolist())} if wide else {}
-        cells |= {(position[row], column) for row, column in wide if row in position}
-    return sorted(cell for cell in cells if judged[cell])
 
 
 def _judge_integers(

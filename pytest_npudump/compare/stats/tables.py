@@ -18,13 +18,20 @@ import numpy as np
 
 from pytest_npudump.compare.stats.alignment import ABSENT, align
 from pytest_npudump.compare.stats.fingerprints import compare_digests, compare_projections
-from pytest_npudump.compare.stats.numbers import EXACT, Pairs, below_atol, changed, differing
-from pytest_npudump.compare.stats.unjudged import blind_bounds, doubts_of, hidden_by_print
+from pytest_npudump.compare.stats.numbers import (
+    EXACT,
+    Pairs,
+    allowed_differences,
+    below_atol,
+    changed,
+    differing,
+)
 from pytest_npudump.compare.stats.verdict import (
     EXTRA,
     FAIL,
     MISSING,
     Comparison,
+    Doubt,
     Reason,
     Verdict,
     first_divergence,
@@ -33,8 +40,9 @@ from pytest_npudump.compare.stats.verdict import (
     type_at,
 )
 from pytest_npudump.dump.dtypes import UNKNOWN
-from pytest_npudump.dump.table import EXTREMES, NEEDED, PROJECTIONS, STATISTICS, UNKNOWN_SHAPE
+from pytest_npudump.dump.table import EXTREMES, MEASURED, NEEDED, PROJECTIONS, STATISTICS, UNKNOWN_SHAPE
 from pytest_npudump.errors import said
+from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,6 +55,9 @@ if TYPE_CHECKING:
 
     _Cells = Sequence[str | int | None]
     _Property = tuple[str, _Cells, _Cells, str | None]
+    from collections.abc import Sequence
+
+    from pytest_npudump.compare.stats.fingerprints import Digests
 
 
 _LOST = said("the golden has a value, the dump has none")
@@ -75,7 +86,23 @@ def compare_tables(
     tolerances = tolerances.for_layers_of(golden.keys, actual.keys)
     alignment = align(golden.keys, actual.keys)
     both, pairs = alignment.both, Pairs.of(golden, actual, alignment)
-    judged, lost, gained, notes = _judgeable(pairs, approved=approved)
+    here, there = pairs.known()
+    computed = np.asarray(pairs.actual.known.any(axis=0))
+    left_out: NDArray[np.bool_] = np.logical_not(computed) & bool(computed[:NEEDED].all())
+    notes = []
+    dropped = np.asarray(left_out & here.any(axis=0))
+    if dropped.any():
+        names = ", ".join(_names(dropped))
+        notes.append(
+            said("not compared, as no tensor of this dump has it but the golden does: {names}", names=names)
+        )
+    gained: NDArray[np.bool_] = ~here & there
+    new = gained.copy()
+    if approved:
+        new[:, :NEEDED] = False
+    if note := _not_approved(pairs, new):
+        notes.append(note)
+    judged, lost, gained = here & there, here & ~there & ~left_out, gained & ~new
     hidden = hidden_by_print(pairs)
     judged[:, :EXTREMES] &= ~hidden[:, np.newaxis]
     digests = compare_digests(pairs, judged, tolerances)
@@ -159,29 +186,6 @@ def _unsteady(pairs: Pairs, tolerances: Tolerances) -> NDArray[np.bool_]:
     return np.fromiter((measured.varies(pairs.key(row)) for row in range(len(pairs.here))), np.bool_)
 
 
-def _judgeable(
-    pairs: Pairs, *, approved: bool
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_], list[str]]:
-    """Cells both sides tell; those that fail as only the golden or only the dump tells them; notes."""
-    here, there = pairs.known()
-    computed = np.asarray(pairs.actual.known.any(axis=0))
-    left_out: NDArray[np.bool_] = np.logical_not(computed) & bool(computed[:NEEDED].all())
-    notes = []
-    dropped = np.asarray(left_out & here.any(axis=0))
-    if dropped.any():
-        names = ", ".join(_names(dropped))
-        notes.append(
-            said("not compared, as no tensor of this dump has it but the golden does: {names}", names=names)
-        )
-    gained: NDArray[np.bool_] = ~here & there
-    new = gained.copy()
-    if approved:
-        new[:, :NEEDED] = False
-    if note := _not_approved(pairs, new):
-        notes.append(note)
-    return here & there, here & ~there & ~left_out, gained & ~new, notes
-
-
 def _not_approved(pairs: Pairs, new: NDArray[np.bool_]) -> str:
     """Say what the golden leaves open that the dump tells, "" for nothing.
 
@@ -235,7 +239,7 @@ def _reasons(
     for (row, column, allowed, rule), golden, actual in zip(found, *_values(pairs, found), strict=True):
         heard = words.get(id(rule)) or words.setdefault(id(rule), (rule, rule.describe()))
         cells.append((row, column, Reason(STATISTICS[column], golden, actual, allowed, heard[1])))
-    for row, _, reason in sorted(cells, key=itemgetter(0, 1)):
+    for row, _column, reason in sorted(cells, key=itemgetter(0, 1)):
         reasons.setdefault(row, []).append(reason)
     return reasons
 
@@ -292,3 +296,178 @@ def _failing(
             yield Verdict(key, op_type, MISSING)
         else:
             yield Verdict(key, op_type, FAIL, tuple(reasons[int(position[index])]))
+
+
+_BARE = said("no statistic on both sides, so that only dtype and shape were compared")
+_ODD = said("NaN or Inf in the golden's max, min or avg, which then say little of all other elements")
+_HIDDEN = said(
+    "max and min not compared: CANN prints NaN for both where the first element is NaN, "
+    "and the other side was computed from the tensors"
+)
+_DIGEST = said("hashes differ, so that not all bits are equal, while the statistics agree within tolerance")
+BELOW_ATOL = said("all values are below the absolute tolerance, so that any others of that size would pass")
+ATOL_ADVICE = said("; give these layers a rule with a smaller atol")
+_ODD_ADVICE = said('; compare these tensors element by element, with dump_data="tensor" and golden_tensors')
+_NAN, _POSITIVE = STATISTICS.index("nan"), STATISTICS.index("pos_inf")
+_COUNTS = slice(_NAN, len(STATISTICS))
+
+
+def doubts_of(
+    pairs: Pairs,
+    judged: NDArray[np.bool_],
+    agree: NDArray[np.bool_],
+    *,
+    hidden: NDArray[np.bool_],
+    digests: Digests,
+    projected: NDArray[np.bool_],
+    small: NDArray[np.bool_],
+    unseen: NDArray[np.bool_],
+    positions: NDArray[np.intp],
+) -> tuple[Doubt, ...]:
+    """Return the doubts about the tensors that both sides have.
+
+    Args:
+        pairs: the n tensors.
+        judged: (n, 7), the statistics that were compared.
+        agree: (n,), the tensors that pass.
+        hidden: (n,), those of which :func:`hidden_by_print` holds.
+        digests: what their hashes say: where they are equal there is no doubt.
+        projected: (n,), those whose projections were judged, which see all elements that are finite, and not
+            0: of a mask of 0 and -Inf they see nothing.
+        small: (n,), those that differ, and have no value beyond the absolute tolerance.
+        unseen: (n,), those that differ, agree, and of which measured bounds see nothing.
+        positions: (n,), where the tensors are in the comparison's alignment.
+    """
+    empty = np.array([count == 0 for count in pairs.golden.counts], dtype=np.bool_)[pairs.here]
+    settled = empty | digests.equal | projected
+    bare = agree & ~judged.any(axis=1) & ~settled
+    # NaN or infinity among max, min and avg decides these three: a change of others does not show.
+    # There are no others where all are NaN or infinite, or max and min are one infinity: all elements are.
+    cells, known = pairs.golden.values[pairs.here], pairs.golden.known[pairs.here]
+    finite = known & np.isfinite(cells)
+    odd: NDArray[np.bool_] = np.asarray((known & ~finite)[:, :NEEDED].any(axis=1))
+    odd &= ~(known[:, :EXTREMES].all(axis=1) & np.isinf(cells[:, 0]) & (cells[:, 0] == cells[:, 1]))
+    for row in np.flatnonzero(odd).tolist():
+        count = pairs.golden.counts[int(pairs.here[row])]
+        odd[row] = count is None or cells[row, MEASURED:][known[row, MEASURED:]].sum() < count
+    blind = odd & ~np.asarray(finite[:, :NEEDED].any(axis=1))
+    seen = empty | digests.equal | (projected & _any_projection(pairs))
+    none = np.zeros_like(bare)
+    found = (
+        (bare, bare, _BARE, ""),
+        (odd & ~seen, agree & blind, _ODD, _ODD_ADVICE),
+        (hidden & ~settled, agree, _HIDDEN, ""),
+        (digests.differ & agree, none, _DIGEST, ""),
+        (small & agree, none, BELOW_ATOL, ATOL_ADVICE),
+        (unseen, none, BLIND, BLIND_ADVICE),
+    )
+    return tuple(
+        Doubt(
+            text,
+            {int(positions[row]): pairs.key(row) for row in np.flatnonzero(rows).tolist()},
+            frozenset(positions[rows & passing].tolist()),
+            advice,
+        )
+        for rows, passing, text, advice in found
+        if rows.any()
+    )
+
+
+def _any_projection(pairs: Pairs) -> NDArray[np.bool_]:
+    """Pairs, (m,), of which the golden has a projection that is not 0."""
+    sums = pairs.golden.projections
+    if sums is None:
+        return np.zeros(len(pairs.here), dtype=np.bool_)
+    return np.asarray((sums[pairs.here] != 0).any(axis=1))
+
+
+def hidden_by_print(pairs: Pairs) -> NDArray[np.bool_]:
+    """Pairs, (m,), of which one side is CANN's print with NaN for max and min, which the other side computed.
+
+    CANN's writer prints that where the first element is NaN, whatever the others are. Both sides have to have
+    the same number of NaN: where there are more, or not known to be as many, a NaN is a difference.
+    """
+    golden, actual = pairs.golden.values[pairs.here], pairs.actual.values[pairs.there]
+    here, there = pairs.known()
+    known = (here & there)[:, [*range(EXTREMES), _NAN]].all(axis=1)
+    same = known & (golden[:, _NAN] == actual[:, _NAN]) & (golden[:, _NAN] > 0)
+    printed = [pairs.golden.digits[pairs.here] > 0, pairs.actual.digits[pairs.there] > 0]
+    nan = [np.isnan(values[:, :EXTREMES]) for values in (golden, actual)]
+    hidden = [
+        printed[side] & nan[side].all(axis=1) & ~printed[1 - side] & ~nan[1 - side].any(axis=1)
+        for side in (0, 1)
+    ]
+    return np.asarray(same & (hidden[0] | hidden[1]))
+
+
+BLIND = said("measured bounds so wide that a tensor of zeros would pass")
+BLIND_ADVICE = said("; judge these layers by a rule, or leave them out")
+
+
+def blind_bounds(
+    pairs: Pairs, judged: NDArray[np.bool_], projected: NDArray[np.bool_], tolerances: Tolerances
+) -> NDArray[np.bool_]:
+    """Pairs, (m,), whose measured bounds see nothing: zeros would pass in all that is judged of the values.
+
+    Counts of NaN and infinities are judged nevertheless. A tensor of zeros has nothing that could be lost.
+
+    Args:
+        pairs: the m tensors.
+        judged: (m, 7), the statistics that are compared.
+        projected: (m,), those whose projections are compared.
+        tolerances: what they may differ by.
+    """
+    found = np.zeros(len(pairs.here), dtype=np.bool_)
+    measured = tolerances.measured
+    if measured is None or not measured.noise:
+        return found
+    golden = pairs.golden.values[pairs.here, :MEASURED]
+    cells = judged[:, :MEASURED] & np.isfinite(golden) & (golden != 0)
+    asked = np.flatnonzero(cells.any(axis=1)).tolist()
+    cells[[row for row in asked if pairs.key(row) not in measured.noise]] = False
+    rows, columns = np.nonzero(cells)
+    allowed, rules = allowed_differences(pairs, rows, columns, tolerances)
+    seen = np.abs(golden[rows, columns]) > allowed
+    of_noise = [tolerances.is_measured(rule) for rule in rules]
+    found[rows[of_noise]] = True
+    found[rows[seen]] = False
+    for row in np.flatnonzero(found & projected).tolist():
+        found[row] = pairs.rule(row, PROJECTIONS, tolerances).rtol >= 1
+    return found
+
+
+def blind_keys(table: StatsTable, tolerances: Tolerances) -> Sequence[str]:
+    """Return the keys of a golden's tensors of which :func:`blind_bounds` see nothing, in its order."""
+    every = np.arange(len(table), dtype=np.intp)
+    pairs = Pairs(table, table, every, every)
+    found = blind_bounds(pairs, table.known, table.tells(PROJECTIONS), tolerances.for_layers_of(table.keys))
+    return [table.keys[row] for row in np.flatnonzero(found).tolist()]
+
+
+def describe_blind(keys: Sequence[str]) -> str:
+    """Name the tensors of :func:`blind_keys` in one line; "" where there are none."""
+    if not keys:
+        return ""
+    return _(
+        "measured bounds so wide that a tensor of zeros would pass: {count} tensors (first: {first}); judge "
+        "these layers by a rule, or leave them out"
+    ).format(count=len(keys), first=keys[0])
+
+
+def describe_not_finite(table: StatsTable) -> str:
+    """Name tensors that hold nothing but NaN and infinities in one line; "" where there are none.
+
+    Those that hold nothing but -Inf are none of them: masks are filled with it.
+    """
+    special = np.nansum(table.values[:, _COUNTS], axis=1).tolist()
+    rows = np.flatnonzero((table.values[:, [_NAN, _POSITIVE]] > 0).any(axis=1)).tolist()
+    found = [table.keys[row] for row in rows if special[row] == table.counts[row]]
+    if not found:
+        return ""
+    return said(
+        "{count} of {total} tensors contain only NaN or infinities (first: {first}): check "
+        "the model and its inputs",
+        count=len(found),
+        total=len(table),
+        first=found[0],
+    )

@@ -3,6 +3,10 @@
 An element pair with NaN or an infinity on either side is *special*: equal if both are NaN or both the same
 infinity, otherwise different and outside any tolerance. All measures of distance are over the other
 pairs. Whether an element is within tolerance is decided as in float64. Integers are compared exactly.
+
+Of types of at most 8 bits, how often each pair of bytes occurs gives every measure, exactly. A byte holds
+an element, or several of 1, 2 or 4 bits. Pairs of bytes are counted while chunks go by; at the end each
+pair of elements is measured once, with the number of times it occurred.
 """
 
 from __future__ import annotations
@@ -10,11 +14,10 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pytest_npudump.compare.tensors.code_pairs import WORTH_COUNTING, CodePairs
 from pytest_npudump.compare.tensors.kernel import (
     BLOCK,
     ROW,
@@ -30,9 +33,145 @@ from pytest_npudump.compare.tensors.kernel import (
 from pytest_npudump.dump.arrays.decode import CodedTensor, PackedTensor, decode
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.filebytes import pieces_of
-from pytest_npudump.dump.stats.sums import row_totals
+from pytest_npudump.dump.stats.kernels import add_histogram, count_codes
+from pytest_npudump.dump.stats.sums import Totals, row_totals
 from pytest_npudump.dump.stats.tensor import array_accumulator, dtype_name, raw_accumulator
 from pytest_npudump.errors import RequestError
+
+WORTH_COUNTING = 1 << 17
+"""Elements from which on counting is faster than decoding."""
+
+_OCTETS = 256
+_PAIRS = _OCTETS * _OCTETS
+_BLOCK = 1 << 19
+
+
+class _Tables(NamedTuple):
+    """What all pairs of two types have in common.
+
+    Attributes:
+        golden, actual: the n elements of each byte, of shape (256, n).
+        reach: the largest distance of the elements of each pair of bytes, float64 of shape (65536,).
+        special: the pairs with NaN or an infinity that are not equal.
+    """
+
+    golden: np.ndarray
+    actual: np.ndarray
+    reach: np.ndarray
+    special: np.ndarray
+
+
+@lru_cache(maxsize=8)
+def _tables(golden: str, actual: str) -> _Tables:
+    octets = np.arange(_OCTETS, dtype=np.uint8)
+    sides = [
+        (octets if name == "bool" else decode(octets, name, _OCTETS * 8 // BY_NAME[name].bits)).reshape(
+            _OCTETS, -1
+        )
+        for name in (golden, actual)
+    ]
+    one, other = widened(sides[0], np.float64)[:, np.newaxis], widened(sides[1], np.float64)
+    with np.errstate(all="ignore"):
+        finite = np.isfinite(one) & np.isfinite(other)
+        reach = np.where(finite, np.abs(other - one), 0.0).max(axis=2)
+        same = (np.isnan(one) & np.isnan(other)) | (one == other)
+    special = np.flatnonzero((~finite & ~same).any(axis=2))
+    return _Tables(sides[0], sides[1], reach.reshape(-1), special)
+
+
+class CodePairs:
+    """Counts pairs of bytes, and lists the elements farthest apart.
+
+    Args:
+        names: types of the golden and of the actual tensor, as a dump calls them.
+        results: what the pairs are added to.
+    """
+
+    def __init__(self, names: tuple[str, str], results: tuple[Measures, Worst]) -> None:
+        self._names, (self._measures, self._worst) = names, results
+        self._counts = np.zeros(_PAIRS, np.int64)
+
+    def add(self, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
+        """Add bytes, uint8 of shape (n,), the first of which holds element ``offset`` of the tensors."""
+        for start in range(0, golden.size, _BLOCK):
+            part = slice(start, start + _BLOCK)
+            joint = golden[part].astype(np.uint16)
+            joint <<= 8
+            joint |= actual[part]
+            counts = np.zeros(_PAIRS, np.int64)
+            count_codes(joint, counts)
+            self._counts += counts
+            self._list(joint, counts, offset + start * 8 // BY_NAME[self._names[0]].bits)
+
+    def _list(self, joint: np.ndarray, counts: np.ndarray, offset: int) -> None:
+        """Give the elements to the lists that belong there, which most chunks do not have."""
+        worst, (golden, actual, reach, special) = self._worst, _tables(*self._names)
+        if worst.wants_special and counts[special].any():
+            places = _places(joint, special)[: worst.limit]
+            pairs = joint[places]
+            worst.take_special(
+                places + offset,
+                *(widened(side, np.float64) for side in (golden[pairs >> 8, 0], actual[pairs & 255, 0])),
+            )
+        far = np.flatnonzero(reach > worst.threshold)
+        far = far[counts[far] > 0]
+        if not far.size:
+            return
+        far = far[np.argsort(-reach[far], kind="stable")]
+        enough = int(np.searchsorted(np.cumsum(counts[far]), worst.limit))
+        least = reach[far[min(enough, far.size - 1)]]
+        farther, equal = far[reach[far] > least], far[reach[far] == least]
+        places = np.concatenate([_places(joint, farther), _places(joint, equal)[: worst.limit]])
+        pairs, count = joint[places], golden.shape[1]
+        sides = golden[pairs >> 8].reshape(-1), actual[pairs & 255].reshape(-1)
+        wide = [widened(side, np.float64) for side in sides]
+        with np.errstate(invalid="ignore"):
+            gap = np.abs(wide[1] - wide[0])
+        if golden.dtype.kind in "iu":
+            gap, *wide = (side.astype(np.int64) for side in (gap, *wide))
+        indices = (places[:, np.newaxis] * count + np.arange(count)).reshape(-1) + offset
+        found = np.isfinite(gap) & (gap > 0)
+        worst.insert(zip(*(side[found].tolist() for side in (gap, indices, *wide)), strict=True))
+
+    def finish(self, tolerance: tuple[float, float]) -> tuple[Totals, Totals]:
+        """Add all that was counted to the measures; return the statistics of both sides."""
+        if not self._counts.any():
+            return Totals(), Totals()
+        tables = _tables(*self._names)[:2]
+        distinct = [
+            np.unique(widened(side, np.float64), return_index=True, return_inverse=True) for side in tables
+        ]
+        sizes, shape = [values.size for values, *_ in distinct], tables[0].shape
+        first, second = (inverse.reshape(shape) for *_, inverse in distinct)
+        times = np.zeros(math.prod(sizes))
+        for place in range(shape[1]):
+            pairs = first[:, np.newaxis, place] * sizes[1] + second[np.newaxis, :, place]
+            times += np.bincount(pairs.reshape(-1), self._counts, times.size)
+        found = np.flatnonzero(times)
+        sides = [table.reshape(-1)[indices] for table, (_, indices, _) in zip(tables, distinct, strict=True)]
+        golden, actual = sides[0][found // sizes[1]], sides[1][found % sizes[1]]
+        results, tolerances = [(self._measures, self._worst)], np.array([tolerance])
+        measure(
+            golden[np.newaxis],
+            actual[np.newaxis],
+            results,
+            tolerances,
+            finite=is_finite(golden) and is_finite(actual),
+            times=times[found],
+        )
+        totals, counts = (Totals(), Totals()), times.reshape(sizes).astype(np.int64)
+        for axis, (values, *_) in enumerate(distinct):
+            occurred = counts.sum(axis=1 - axis).tolist()
+            add_histogram(totals[axis], values, occurred, integer=sides[axis].dtype.kind in "iu")
+        return totals
+
+
+def _places(joint: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Return where one of the pairs ``wanted`` is."""
+    chosen = np.zeros(_PAIRS, np.bool_)
+    chosen[wanted] = True
+    return np.flatnonzero(chosen[joint])
+
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,7 +180,6 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.kernel import WorstElement
     from pytest_npudump.dump.arrays.layouts import JoinedTensor
     from pytest_npudump.dump.records import Stats
-    from pytest_npudump.dump.stats.sums import Totals
     from pytest_npudump.dump.stats.tensor import Accumulator
 
     Values = np.ndarray | PackedTensor | CodedTensor | JoinedTensor
@@ -196,63 +334,71 @@ def examine_tensors(
         return examine_small([small], [golden.shape], [(rtol, atol)], worst=worst)[0]
     results = Measures(), Worst(worst, golden.shape)
     with np.errstate(all="ignore"):
-        totals = _add_chunks(golden, actual, results, (rtol, atol))
+        tolerance = (rtol, atol)
+        measures, one, other = results[0], _native(golden.dtype), _native(actual.dtype)
+        names, bits, packed = (dtype_name(one), dtype_name(other)), 8 * one.itemsize, False
+        if isinstance(golden, _PACKED) and isinstance(actual, _PACKED) and golden.name == actual.name:
+            packed = BY_NAME[golden.name].bits <= _BYTE or golden.name == "complex32"
+            if packed:
+                names, bits = (golden.name, actual.name), BY_NAME[golden.name].bits
+        halves = packed and names[0] == "complex32"
+        counted = not halves and (
+            packed or (one.itemsize == other.itemsize == 1 and {*names} <= BY_NAME.keys())
+        )
+        sides = [
+            raw_accumulator(names[0], None) if halves else array_accumulator(side) for side in (one, other)
+        ]
+        equal = raw_accumulator(names[0], None) if packed else array_accumulator(one)
+        special = np.zeros(2, np.int64)
+        codes, offset, tolerances = CodePairs(names, results) if counted else None, 0, np.array([tolerance])
+        for first, second, count in (
+            _paired_octets(golden, actual) if packed else _paired_chunks(golden, actual)
+        ):
+            begin = 0
+            if (
+                one == other
+                and (not packed or first.size * _BYTE == count * bits)
+                and _is_same(first, second)
+            ):
+                if one.kind == "c":
+                    part = np.dtype(np.float16 if halves else f"f{one.itemsize // 2}")
+                    special += _add_same_complex(first, part, equal, measures)
+                else:
+                    equal.add(first)
+                begin = count
+            elif codes is not None and count >= WORTH_COUNTING:
+                octets = count * bits // _BYTE
+                codes.add(first[:octets].view(np.uint8), second[:octets].view(np.uint8), offset)
+                begin = octets * _BYTE // bits
+            if begin < count:
+                read = pair = [side[begin * bits // _BYTE if packed else begin :] for side in (first, second)]
+                if packed and not halves:
+                    read = pair = [decode(side, names[0], count - begin) for side in pair]
+                known = [_add_finite(*side, counted=counted) for side in zip(sides, read, strict=True)]
+                finite = all(known)
+                if halves:
+                    pair = [_decoded_halves(side, finite=finite) for side in read]
+                for start in range(0, count - begin, BLOCK):
+                    block, other_block = (values[np.newaxis, start : start + BLOCK] for values in pair)
+                    measure(
+                        block,
+                        other_block,
+                        [results],
+                        tolerances,
+                        finite=finite,
+                        offset=offset + begin + start,
+                    )
+            offset += count
+        totals, same = (sides[0].totals(), sides[1].totals()), equal.totals()
+        if same.count:
+            measures.take_equal(same)
+        same.zero -= int(special.sum())
+        same.add_special(int(special[0]), 0, int(special[1]))
+        equals = (same, same) if same.count or special.any() else ()  # nothing equal says nothing of the type
+        for more in (equals, () if codes is None else codes.finish(tolerance)):
+            for running, found in zip(totals, more, strict=False):
+                running.merge(found)
         return _examined((golden.dtype, actual.dtype), totals, results, (rtol, atol))
-
-
-def _add_chunks(
-    golden: Values, actual: Values, results: tuple[Measures, Worst], tolerance: tuple[float, float]
-) -> tuple[Totals, Totals]:
-    """Compare all chunks, equal ones by their bytes; return what the statistics of both sides add up to."""
-    measures, one, other = results[0], _native(golden.dtype), _native(actual.dtype)
-    names, bits, packed = (dtype_name(one), dtype_name(other)), 8 * one.itemsize, False
-    if isinstance(golden, _PACKED) and isinstance(actual, _PACKED) and golden.name == actual.name:
-        packed = BY_NAME[golden.name].bits <= _BYTE or golden.name == "complex32"
-        if packed:
-            names, bits = (golden.name, actual.name), BY_NAME[golden.name].bits
-    halves = packed and names[0] == "complex32"
-    counted = not halves and (packed or (one.itemsize == other.itemsize == 1 and {*names} <= BY_NAME.keys()))
-    sides = [raw_accumulator(names[0], None) if halves else array_accumulator(side) for side in (one, other)]
-    equal = raw_accumulator(names[0], None) if packed else array_accumulator(one)
-    special = np.zeros(2, np.int64)
-    codes, offset, tolerances = CodePairs(names, results) if counted else None, 0, np.array([tolerance])
-    for first, second, count in _paired_octets(golden, actual) if packed else _paired_chunks(golden, actual):
-        begin = 0
-        if one == other and (not packed or first.size * _BYTE == count * bits) and _is_same(first, second):
-            if one.kind == "c":
-                part = np.dtype(np.float16 if halves else f"f{one.itemsize // 2}")
-                special += _add_same_complex(first, part, equal, measures)
-            else:
-                equal.add(first)
-            begin = count
-        elif codes is not None and count >= WORTH_COUNTING:
-            octets = count * bits // _BYTE
-            codes.add(first[:octets].view(np.uint8), second[:octets].view(np.uint8), offset)
-            begin = octets * _BYTE // bits
-        if begin < count:
-            read = pair = [side[begin * bits // _BYTE if packed else begin :] for side in (first, second)]
-            if packed and not halves:
-                read = pair = [decode(side, names[0], count - begin) for side in pair]
-            known = [_add_finite(*side, counted=counted) for side in zip(sides, read, strict=True)]
-            finite = all(known)
-            if halves:
-                pair = [_decoded_halves(side, finite=finite) for side in read]
-            for start in range(0, count - begin, BLOCK):
-                block, other_block = (values[np.newaxis, start : start + BLOCK] for values in pair)
-                measure(
-                    block, other_block, [results], tolerances, finite=finite, offset=offset + begin + start
-                )
-        offset += count
-    totals, same = (sides[0].totals(), sides[1].totals()), equal.totals()
-    if same.count:
-        measures.take_equal(same)
-    same.zero -= int(special.sum())
-    same.add_special(int(special[0]), 0, int(special[1]))
-    equals = (same, same) if same.count or special.any() else ()  # nothing equal says nothing of the type
-    for more in (equals, () if codes is None else codes.finish(tolerance)):
-        for running, found in zip(totals, more, strict=False):
-            running.merge(found)
-    return totals
 
 
 def _add_finite(statistics: Accumulator, values: np.ndarray, *, counted: bool) -> bool:

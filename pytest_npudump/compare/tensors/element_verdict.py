@@ -20,7 +20,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.unjudged import ATOL_ADVICE, BELOW_ATOL
+from pytest_npudump.compare.stats.tables import ATOL_ADVICE, BELOW_ATOL
 from pytest_npudump.compare.stats.verdict import (
     FAIL,
     Comparison,
@@ -92,9 +92,9 @@ def with_elements(
             if reasons or (_differ(found) and position not in comparison.unsteady):
                 differing.add(position)
             if not reasons and found.difference is not None:
-                if _is_below_atol(found.difference, rule):
+                if found.difference.max_abs > 0 and 0 < found.difference.magnitude <= rule.atol:
                     small[position] = str(key)
-                elif _is_loose(found.difference):
+                elif bool(found.difference.rtol or found.difference.atol) and found.difference.within < _MOST:
                     loose[position] = str(key)
         if reasons and verdict is None:
             newly += 1
@@ -121,16 +121,6 @@ def _differ(found: PairElements) -> bool:
     """Whether any element is not the golden's; a zero is one of either sign."""
     difference = found.difference
     return bool(found.unequal_bytes) or (difference is not None and difference.max_abs > 0)
-
-
-def _is_below_atol(difference: TensorDifference, rule: Rule) -> bool:
-    """Whether two different tensors pass for being small, whatever they hold."""
-    return difference.max_abs > 0 and 0 < difference.magnitude <= rule.atol
-
-
-def _is_loose(difference: TensorDifference) -> bool:
-    """Whether most elements are farther off than the tolerance allows for their own magnitude."""
-    return bool(difference.rtol or difference.atol) and difference.within < _MOST
 
 
 def _in_order(statistics: tuple[Reason, ...], elements: tuple[Reason, ...]) -> tuple[Reason, ...]:

@@ -181,7 +181,9 @@ def draw(golden: NDArray[Any], actual: NDArray[Any], *, rtol: float, atol: float
             counts[row] += _histogram(values[np.isfinite(values)], low, high)
         same = (here == there) | (np.isnan(here) & np.isnan(there))
         finite = np.isfinite(here) & np.isfinite(there)
-        decades = _decades(here, there, rtol, atol)
+        with np.errstate(all="ignore"):
+            share = np.abs(there - here) / (atol + rtol * np.abs(here))
+            decades: Wide = np.clip(np.nan_to_num(np.log10(share), nan=LOWEST), LOWEST, HIGHEST)
         counts[2] += _histogram(decades[finite & ~same], LOWEST, HIGHEST)
         equal += int(np.count_nonzero(same))
         special += int(np.count_nonzero(~finite & ~same))
@@ -208,13 +210,6 @@ def draw_pair(pair: Pair) -> Picture | None:
     if not isinstance(golden, np.ndarray) or not isinstance(actual, np.ndarray):
         return None
     return draw(golden, actual, rtol=pair.rtol, atol=pair.atol) if golden.shape == actual.shape else None
-
-
-def _decades(golden: Wide, actual: Wide, rtol: float, atol: float) -> Wide:
-    with np.errstate(all="ignore"):
-        share = np.abs(actual - golden) / (atol + rtol * np.abs(golden))
-        decades: Wide = np.clip(np.nan_to_num(np.log10(share), nan=LOWEST), LOWEST, HIGHEST)
-    return decades
 
 
 def _range(*tensors: NDArray[Any]) -> tuple[float, float]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.tensors.difference import TensorDifference, Values
     from pytest_npudump.dump.records import Payload
-    from pytest_npudump.golden.tensors import GoldenTensor
+    from pytest_npudump.golden.stored_tensors import GoldenTensor
 
     Array = np.ndarray[Any, np.dtype[Any]]
     _Small = tuple[int, "_Open", tuple[np.ndarray, np.ndarray]]

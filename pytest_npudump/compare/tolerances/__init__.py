@@ -1,4 +1,4 @@
 """What may differ: ``presets`` by data type, ``rules`` as people write them, a ``tolerance`` as judges ask.
 
-``numerics`` says which preset holds between a golden and a run, ``calibrated`` are bounds that were measured.
+``numerics`` says which preset holds between a golden and a run.
 """

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.compare.tolerances.calibrated import Calibrated
     from pytest_npudump.dump.table import StatsTable
+    from pytest_npudump.record.noise import Calibrated
 
 ANY = "*"
 _WILD = ("*", "?", "[")

@@ -124,26 +124,19 @@ def join(
     extents = dict(zip(names, array.shape, strict=True))
     padded = tuple(math.prod(extents[part] for part in parts[name]) for name in axes)
     if shape is not None:
-        _check_extents(
-            axes, shape, padded, {name: extents[parts[name][-1]] for name in axes if len(parts[name]) > 1}
-        )
+        blocks = {name: extents[parts[name][-1]] for name in axes if len(parts[name]) > 1}
+        if len(shape) != len(padded):
+            raise LayoutError(f"host shape {shape} has {len(shape)} axes, {', '.join(axes)} has {len(axes)}")
+        for name, extent, whole in zip(axes, shape, padded, strict=True):
+            block = blocks.get(name, 1) or 1
+            if -(-extent // block) * block != whole:
+                raise LayoutError(
+                    f"host shape {shape}: {name} = {extent} does not fit {whole} in blocks of {block}: "
+                    "is the host's axis order right?"
+                )
     order = [names.index(part) for name in axes for part in parts[name]]
     cut = padded if shape is None else shape
     return JoinedTensor(array.transpose(order), tuple(len(parts[name]) for name in axes), cut, cut)
-
-
-def _check_extents(
-    axes: Sequence[str], shape: tuple[int, ...], padded: tuple[int, ...], blocks: Mapping[str, int]
-) -> None:
-    if len(shape) != len(padded):
-        raise LayoutError(f"host shape {shape} has {len(shape)} axes, {', '.join(axes)} has {len(axes)}")
-    for name, extent, whole in zip(axes, shape, padded, strict=True):
-        block = blocks.get(name, 1) or 1
-        if -(-extent // block) * block != whole:
-            raise LayoutError(
-                f"host shape {shape}: {name} = {extent} does not fit {whole} in blocks of {block}: "
-                "is the host's axis order right?"
-            )
 
 
 _CUBE = 16
@@ -225,8 +218,6 @@ def _expand(array: np.ndarray, extents: Mapping[str, int], batches: int, n: int,
     return array.reshape(batches, depth, c1, height, width, n1, n0, c0)
 
 
-__all__ = ["JoinedTensor", "LayoutError", "in_host_layout"]
-
 HOST_AXES = {
     name: tuple(name)
     for name in ("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN", "DHWNC", "NCL", "CN", "NC")
@@ -290,7 +281,19 @@ def _in_host_layout(
     # CANN writes an empty original shape where it has none; a scalar is never in a device layout.
     shape = tuple(original_shape) if original_shape else None
     if device_format == "FRACTAL_NZ" or device_format.startswith("FRACTAL_NZ_C0_"):
-        return _from_nz(array, shape)
+        if array.ndim < 4:  # noqa: PLR2004 - the four axes of a fractal
+            raise LayoutError(f"FRACTAL_NZ of shape {array.shape}, expected at least 4 axes")
+        if shape is not None and math.prod(shape[:-2]) != math.prod(array.shape[:-4]):
+            raise LayoutError(f"FRACTAL_NZ of shape {array.shape} cannot be of host shape {shape}")
+        if shape is not None:
+            array = array.reshape(*shape[:-2], *array.shape[-4:])
+        batch = tuple(f"B{i}" for i in range(array.ndim - 4))
+        matrix = None if shape is None else (1, *shape)[-2:] if len(shape) == 1 else shape[-2:]
+        axes = (*batch, "H", "W")
+        parts = {**{name: (name,) for name in batch}, "H": ("H1", "H0"), "W": ("W1", "W0")}
+        target = None if matrix is None else array.shape[:-4] + matrix
+        found = join(array, (*batch, "W1", "H1", "H0", "W0"), parts, axes, target)
+        return found if shape is None else found.reshaped(shape)
     if device_format == host_format or device_format in _ND:
         if shape is None or array.shape == shape:
             return array
@@ -329,23 +332,6 @@ def _axes(host_format: str, rank: int) -> tuple[str, ...]:
             f"{', '.join(HOST_AXES)}"
         )
     return axes
-
-
-def _from_nz(array: np.ndarray, shape: tuple[int, ...] | None) -> JoinedTensor:
-    """(..., W1, H1, H0, W0) to (..., H, W); a host tensor of one axis counts as (1, W)."""
-    if array.ndim < 4:  # noqa: PLR2004 - the four axes of a fractal
-        raise LayoutError(f"FRACTAL_NZ of shape {array.shape}, expected at least 4 axes")
-    if shape is not None and math.prod(shape[:-2]) != math.prod(array.shape[:-4]):
-        raise LayoutError(f"FRACTAL_NZ of shape {array.shape} cannot be of host shape {shape}")
-    if shape is not None:
-        array = array.reshape(*shape[:-2], *array.shape[-4:])
-    batch = tuple(f"B{i}" for i in range(array.ndim - 4))
-    matrix = None if shape is None else (1, *shape)[-2:] if len(shape) == 1 else shape[-2:]
-    axes = (*batch, "H", "W")
-    parts = {**{name: (name,) for name in batch}, "H": ("H1", "H0"), "W": ("W1", "W0")}
-    target = None if matrix is None else array.shape[:-4] + matrix
-    found = join(array, (*batch, "W1", "H1", "H0", "W0"), parts, axes, target)
-    return found if shape is None else found.reshaped(shape)
 
 
 def _from_fractal_z(

@@ -2,6 +2,5 @@
 
 Tensors: ``container`` and ``npy``. Statistics: ``operator_csv`` of one operator (ACL dump), ``step_csv`` of
 a step (``statistic.csv``). No tensors of the model: ``overflow`` records and ``core`` files. What other
-packages read: ``offered``. Beside them: ``formats``, the table of all, ``mapping`` of long names,
-``stats_cells`` of both tables.
+packages read: ``offered``. Beside them: ``formats``, the table of all.
 """

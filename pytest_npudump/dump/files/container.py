@@ -34,7 +34,7 @@ from pytest_npudump.dump.columns import Execution, TensorPart, with_projections_
 from pytest_npudump.dump.dtypes import BY_GE, BY_NAME, BY_PROTO, format_name, sub_format
 from pytest_npudump.dump.filebytes import RawFile, open_raw
 from pytest_npudump.dump.files.formats import TLV_MAGIC
-from pytest_npudump.dump.files.mapping import alias, nameless
+from pytest_npudump.dump.names import alias, nameless
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats.tensor import file_stats, with_stats
 from pytest_npudump.errors import FormatError, joined
@@ -230,7 +230,21 @@ def _head(file: RawFile, offset: int) -> tuple[ContainerRecord, int]:
         FormatError: there is no header, or it is damaged.
     """
     if offset == 0 and file.size >= _TLV_HEAD.size and file.read(8, 4, "the magic") == TLV_MAGIC:
-        return _tlv_head(file)
+        length, _, version = _TLV_HEAD.unpack(file.read(0, _TLV_HEAD.size, "the header"))
+        if length < _AFTER_LENGTH:
+            raise file.error(0, f"header length {length}, expected at least {_AFTER_LENGTH}")
+        data = file.read(_TLV_HEAD.size, length - _AFTER_LENGTH, "the header")
+        cursor = _Cursor(file, data, _TLV_HEAD.size)
+        found: dict[int, tuple[ContainerTensor, ...]] = {}
+        while not cursor.done:
+            kind, nbytes = cursor.take(_TLV, "a TLV")
+            if kind not in _PREFIXES or kind in found:
+                raise cursor.error(
+                    f"TLV type {kind}, expected {_INPUTS} (inputs) or {_OUTPUTS} (outputs), each once"
+                )
+            found[kind] = tuple(_tlv_tensors(cursor.part(nbytes, "a TLV's value"), kind))
+        tensors = found.get(_INPUTS, ()) + found.get(_OUTPUTS, ())
+        return ContainerRecord("", 0, str(version), "", "tlv", tensors), _TLV_HEAD.size + len(data)
     (length,) = _LENGTH.unpack(file.read(offset, _LENGTH.size, "the header's length"))
     if not 1 <= length <= _HEADER_LIMIT:
         raise file.error(
@@ -344,29 +358,6 @@ class _Cursor:
     @property
     def done(self) -> bool:
         return self.position == len(self.data)
-
-
-def _tlv_head(file: RawFile) -> tuple[ContainerRecord, int]:
-    """Read the header of a TLV container.
-
-    Raises:
-        FormatError: a length leaves the part it belongs to, or a TLV has an unknown type.
-    """
-    length, _, version = _TLV_HEAD.unpack(file.read(0, _TLV_HEAD.size, "the header"))
-    if length < _AFTER_LENGTH:
-        raise file.error(0, f"header length {length}, expected at least {_AFTER_LENGTH}")
-    data = file.read(_TLV_HEAD.size, length - _AFTER_LENGTH, "the header")
-    cursor = _Cursor(file, data, _TLV_HEAD.size)
-    found: dict[int, tuple[ContainerTensor, ...]] = {}
-    while not cursor.done:
-        kind, nbytes = cursor.take(_TLV, "a TLV")
-        if kind not in _PREFIXES or kind in found:
-            raise cursor.error(
-                f"TLV type {kind}, expected {_INPUTS} (inputs) or {_OUTPUTS} (outputs), each once"
-            )
-        found[kind] = tuple(_tlv_tensors(cursor.part(nbytes, "a TLV's value"), kind))
-    tensors = found.get(_INPUTS, ()) + found.get(_OUTPUTS, ())
-    return ContainerRecord("", 0, str(version), "", "tlv", tensors), _TLV_HEAD.size + len(data)
 
 
 def _tlv_tensors(cursor: _Cursor, kind: int) -> Iterator[ContainerTensor]:

@@ -20,7 +20,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
-from pytest_npudump.dump.files.mapping import is_short_name
+from pytest_npudump.dump.names import is_short_name
 from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:

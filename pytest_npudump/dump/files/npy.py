@@ -19,7 +19,6 @@ from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.files.formats import Job
-    from pytest_npudump.dump.names import DumpFile, DumpName
 
 
 def read_file(
@@ -36,7 +35,24 @@ def read_file(
         if file.name is None:
             continue
         try:
-            part = _npy_part(file, file.name, stats=stats, acl=acl, projections=projections)
+            path = file.path
+            header = read_npy_header(path, may_be_float32=file.place.mindspore)
+            dtype, said = dtype_name(header.dtype.name), dtype_name(header.said.name)
+            called = dtype_name(file.name.dtype) if file.name.dtype else said
+            note = "" if called == dtype else f"stored as {dtype}, called {called} in the file's name"
+            if said != dtype:
+                note = f"{COMPUTED_IN_FLOAT32}, called {said} in the file's header"
+            part = TensorPart(
+                file.name.io,
+                file.name.slot,
+                dtype,
+                header.shape,
+                format=file.name.format,
+                size=header.nbytes,
+                stats=npy_stats(path, header, acl=acl, projections=projections) if stats else None,
+                note=note,
+                payload=Payload(path, header.offset, header.nbytes, "npy"),
+            )
         except FormatError as error:
             problems.append(error)
             continue
@@ -50,25 +66,3 @@ def read_file(
     name = job.file.name
     found = [named_execution(job.file, name, tuple(parts.values()))] if parts and name is not None else []
     return found, problems
-
-
-def _npy_part(file: DumpFile, name: DumpName, *, stats: bool, acl: bool, projections: bool) -> TensorPart:
-    """Return the tensor of a file; its type is that of the header, which is what the bytes are."""
-    path = file.path
-    header = read_npy_header(path, may_be_float32=file.place.mindspore)
-    dtype, said = dtype_name(header.dtype.name), dtype_name(header.said.name)
-    called = dtype_name(name.dtype) if name.dtype else said
-    note = "" if called == dtype else f"stored as {dtype}, called {called} in the file's name"
-    if said != dtype:
-        note = f"{COMPUTED_IN_FLOAT32}, called {said} in the file's header"
-    return TensorPart(
-        name.io,
-        name.slot,
-        dtype,
-        header.shape,
-        format=name.format,
-        size=header.nbytes,
-        stats=npy_stats(path, header, acl=acl, projections=projections) if stats else None,
-        note=note,
-        payload=Payload(path, header.offset, header.nbytes, "npy"),
-    )

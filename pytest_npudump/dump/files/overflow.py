@@ -154,10 +154,6 @@ def parse_overflow(data: bytes, path: Path | str, offset: int = 0) -> OverflowRe
         raise FormatError(
             path, f"no overflow record: {len(data)} bytes, expected {_OLD_SIZE} or a magic", offset=offset
         )
-    return _old(data, path, offset)
-
-
-def _old(data: bytes, path: Path | str, offset: int) -> OverflowRecord:
     if not any(data):
         raise FormatError(
             path,

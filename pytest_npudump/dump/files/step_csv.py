@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.columns import Execution, TensorPart
-from pytest_npudump.dump.files.stats_cells import (
+from pytest_npudump.dump.files.operator_csv import (
     DIGESTS,
     NO_VALUE,
     STATISTICS,
@@ -27,8 +27,8 @@ from pytest_npudump.dump.files.stats_cells import (
     repaired,
     unread,
 )
-from pytest_npudump.dump.textfile import read_small
 from pytest_npudump.errors import FormatError
+from pytest_npudump.storage.regular_file import read_small
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -333,15 +333,11 @@ def to_float32(chunk: np.ndarray, kind: HalfType, out: np.ndarray) -> np.ndarray
     pairs = chunk.size // 2
     if chunk.size % 2:
         out[-1] = chunk[-1]
-    kind.split(_int32_pairs(chunk, pairs), out[: 2 * pairs])
-    return out
-
-
-def _int32_pairs(chunk: np.ndarray, pairs: int) -> np.ndarray:
     found: np.ndarray = chunk[: 2 * pairs].view(np.int32)
     if not found.flags.aligned:
         found = found.copy()
-    return found
+    kind.split(found, out[: 2 * pairs])
+    return out
 
 
 _WORTH_PAIRS = 1 << 16

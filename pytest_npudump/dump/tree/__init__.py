@@ -1,4 +1,4 @@
-"""From a directory to what ran: ``find`` its files, ``jobs`` to read, ``keys`` for every tensor.
+"""From a directory to what ran: ``find`` its files and which are read together, ``keys`` for every tensor.
 
 ``mindspore`` tells the runs in one directory apart.
 """

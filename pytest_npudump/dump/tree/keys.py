@@ -310,7 +310,14 @@ def _number_places(places: Collection[Place]) -> dict[Place, Qualifiers]:
         if step >= 0:
             first[_counter(place)] = min(step, first.get(_counter(place), step))
     many_devices = any(len(found) > 1 for found in devices.values())
-    names = {place: _model_name(place, graphs[place.rank, place.model]) for place in places}
+    names = {
+        place: (
+            f"{place.model}/{place.model_id}"
+            if place.mindspore and len(graphs[place.rank, place.model]) > 1
+            else place.model
+        )
+        for place in places
+    }
     many_models = len(set(names.values())) > 1
     return {
         place: Qualifiers(
@@ -333,8 +340,3 @@ def _counter(place: Place) -> object:
     if place.step < 0:
         return (*_model(place), place.model_id)
     return (place.rank, place.run if place.mindspore else place.device)
-
-
-def _model_name(place: Place, graphs: Collection[int]) -> str:
-    """A net of MindSpore holds several graphs, whose operators may share names."""
-    return f"{place.model}/{place.model_id}" if place.mindspore and len(graphs) > 1 else place.model

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from pytest_npudump.dump.columns import COMPUTED_IN_FLOAT32, with_projections_of
 from pytest_npudump.dump.names import Place, read_place
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.textfile import read_small
 from pytest_npudump.errors import DumpError, FormatError, joined
+from pytest_npudump.storage.regular_file import read_small
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

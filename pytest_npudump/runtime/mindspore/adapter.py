@@ -28,7 +28,6 @@ import numpy as np
 
 from pytest_npudump.config.acl_json import dump_section, write_acl_json
 from pytest_npudump.config.data_dump import check_request, data_dump_settings, version_of, write_data_dump
-from pytest_npudump.dump.textfile import read_small
 from pytest_npudump.errors import FormatError, RuntimeUnavailableError, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.variation import Varying
@@ -37,6 +36,7 @@ from pytest_npudump.runtime.base import Evidence, ModelSession
 from pytest_npudump.runtime.perturbed_inputs import VariedRuntime
 from pytest_npudump.runtime.replaced import Replaced
 from pytest_npudump.scene import SCENES
+from pytest_npudump.storage.regular_file import read_small
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

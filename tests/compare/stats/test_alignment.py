@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ from pytest_npudump.compare.stats.alignment import (
     inverse,
     longest_common,
     number_calls,
+    slide,
     under_golden_keys,
 )
 from pytest_npudump.compare.stats.tables import compare_tables
@@ -44,64 +46,35 @@ def out(*layers: Any) -> Any:
     return tuple(f"{layer}:output.0" for layer in layers)
 
 
-def test_equal_keys_pair_one_to_one() -> None:
-    keys = out("a", "b")
-    assert pairs(keys, keys) == [(key, key) for key in keys]
+PAIRED = [
+    # layers of the golden and of the dump, the pairs in order by their numbers, and a note
+    ("a b", "a b", "00 11", ""),
+    ("a b c", "c d a", "20 -1 02 1-", ""),  # in the dump's order, what is lost behind its predecessor
+    ("a b", "b", "0- 10", ""),
+    ("net/conv.1 net/fc%20x", "net_conv_1 net_fc_x", "00 11", ""),
+    ("net_conv_1 net_fc_x", "net/conv.1 net/fc%20x", "00 11", ""),
+    (
+        "a/b#step=1 a/b#step=1,turn=1 a/b#model=m",
+        "a_b#step=1 a_b#step=1,turn=1 a_b#model=n",
+        "00 11 2- -2",
+        "",
+    ),
+    ("a/b a.b a_b", "a_b a_b#turn=1 a_b#turn=2", "00 11 22", "several layers share the file name 'a_b'"),
+    ("a/b a.b c/d", "a_b c_d", "0- 1- -0 21", "none was compared"),
+    ("a/b", "a.b", "0- -0", ""),
+    ("a/b", "a_b a_b#turn=1", "00 -1", ""),
+]
 
 
-def test_the_dumps_order_counts_and_missing_tensors_follow_their_predecessor() -> None:
-    a, b, c, d = out("a", "b", "c", "d")
-    assert pairs((a, b, c), (c, d, a)) == [(c, c), (None, d), (a, a), (b, None)]
-
-
-def test_a_missing_first_tensor_stands_first() -> None:
-    a, b = out("a", "b")
-    assert pairs((a, b), (b,)) == [(a, None), (b, b)]
-
-
-def test_raw_names_pair_with_sanitised_ones() -> None:
-    golden, actual = out("net/conv.1", "net/fc%20x"), out("net_conv_1", "net_fc_x")
-    assert pairs(golden, actual) == list(zip(golden, actual, strict=True))
-    assert pairs(actual, golden) == list(zip(actual, golden, strict=True))
-    assert align(golden, actual).notes == ()
-
-
-def test_turns_and_other_qualifiers_pair_through_sanitising() -> None:
-    golden = ("a/b#step=1:output.0", "a/b#step=1,turn=1:output.0", "a/b#model=m:output.0")
-    actual = ("a_b#step=1:output.0", "a_b#step=1,turn=1:output.0", "a_b#model=n:output.0")
-    assert pairs(golden, actual) == [
-        (golden[0], actual[0]),
-        (golden[1], actual[1]),
-        (golden[2], None),
-        (None, actual[2]),
-    ]
-
-
-def test_colliding_names_pair_by_order_of_execution() -> None:
-    golden = out("a/b", "a.b", "a_b")
-    actual = ("a_b:output.0", "a_b#turn=1:output.0", "a_b#turn=2:output.0")
-    assert pairs(golden, actual) == list(zip(golden, actual, strict=True))
-    assert "several layers share the file name 'a_b'" in align(golden, actual).notes[0]
-
-
-def test_colliding_names_are_not_paired_where_one_is_lost() -> None:
-    golden, actual = out("a/b", "a.b", "c/d"), out("a_b", "c_d")
-    assert pairs(golden, actual) == [
-        (golden[0], None),
-        (golden[1], None),
-        (None, actual[0]),
-        (golden[2], actual[1]),
-    ]
-    assert "none was compared" in align(golden, actual).notes[0]
-
-
-def test_two_different_raw_names_never_pair() -> None:
-    assert pairs(out("a/b"), out("a.b")) == [("a/b:output.0", None), (None, "a.b:output.0")]
-
-
-def test_an_added_execution_is_extra_and_the_first_still_pairs() -> None:
-    actual = ("a_b:output.0", "a_b#turn=1:output.0")
-    assert pairs(out("a/b"), actual) == [("a/b:output.0", actual[0]), (None, actual[1])]
+@pytest.mark.each(("golden", "actual", "expected", "note"), PAIRED)
+def test_tensors_are_paired_by_name_raw_or_as_files_have_it(
+    golden: str, actual: str, expected: str, note: str
+) -> None:
+    found = align(out(*golden.split()), out(*actual.split()))
+    rows = zip(found.golden.tolist(), found.actual.tolist(), strict=True)
+    assert [tuple(-1 if at == "-" else int(at) for at in pair) for pair in expected.split()] == [*rows]
+    assert note in "".join(found.notes)
+    assert bool(note) is bool(found.notes)
 
 
 layers = st.sampled_from(["a", "b", "a/b", "a.b", "a_b", "c d", "c_d"])
@@ -171,6 +144,18 @@ def test_gaps_hold_just_what_has_no_partner(one: list[str], other: list[str]) ->
     assert [at for _, right in runs for at in right] == [at for at, p in enumerate(turned) if p == ABSENT]
 
 
+def test_a_lost_element_slides_any_way_to_where_its_neighbours_agree() -> None:
+    def lost(place: int) -> list[int]:
+        return [ABSENT if at == place else at - (at > place) for at in range(5)]
+
+    for found, wanted in itertools.product(range(5), repeat=2):
+        partners, right = lost(found), lost(wanted)
+        slide(
+            "aaaaa", partners, range(found, found + 1), lambda here, there, right=right: right[here] == there
+        )
+        assert partners == right
+
+
 def test_sequences_that_have_little_in_common_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alignment, "LIMIT", 50)
     assert longest_common(["a"] * 50, ["b"]) is None
@@ -215,70 +200,81 @@ def found(comparison: Comparison) -> list[tuple[str, str]]:
 GOLDEN: list[Call] = [("aclnnAdd", 1), ("aclnnMul", 2), ("aclnnAdd", 3), ("aclnnMul", 4), ("aclnnAdd", 5)]
 
 
-def test_an_inserted_call_is_extra_and_the_others_pass(runs: Any) -> None:
-    comparison = runs(GOLDEN, [*GOLDEN[:2], ("aclnnMul", 9), *GOLDEN[2:]])
-    assert found(comparison) == [("extra", "aclnnMul#turn=2:output.0")]
-    assert comparison.passed == len(GOLDEN)
-    assert "1 only in the dump, of 6: aclnnMul (call 3)" in comparison.notes[0]
+SAME: list[Call] = [("aclnnAdd", value) for value in range(1, 9)]
+SHAPED: list[Call] = [("aclnnAdd", 1, (2, 2)), ("aclnnAdd", 1, (3,)), ("aclnnAdd", 1, (2, 2))]
+BLOCKS: list[Call] = [
+    (name, 10 * block + at)
+    for block in range(1, 7)
+    for at, name in enumerate(("aclnnMm", "aclnnAdd", "aclnnMul"))
+]
 
 
-def test_a_lost_call_is_missing_and_the_others_pass(runs: Any) -> None:
-    comparison = runs(GOLDEN, [GOLDEN[0], *GOLDEN[2:]])
-    assert found(comparison) == [("missing", "aclnnMul:output.0")]
-    assert comparison.passed == len(GOLDEN) - 1
-    assert "1 only in the golden, of 5: aclnnMul (call 2)" in comparison.notes[0]
+@pytest.mark.each(
+    ("golden", "actual", "expected", "note"),
+    [
+        (
+            GOLDEN,
+            [*GOLDEN[:2], ("aclnnMul", 9), *GOLDEN[2:]],
+            "extra aclnnMul#turn=2",
+            "1 only in the dump, of 6: aclnnMul (call 3)",
+        ),
+        (
+            GOLDEN,
+            [GOLDEN[0], *GOLDEN[2:]],
+            "missing aclnnMul",
+            "1 only in the golden, of 5: aclnnMul (call 2)",
+        ),
+        # values tell which of several alike it was
+        (SAME, [*SAME[:3], ("aclnnAdd", 99), *SAME[3:]], "extra aclnnAdd#turn=8", ""),
+        *(
+            (
+                SAME,
+                [*SAME[:lost], *SAME[lost + 1 :]],
+                f"missing aclnnAdd{f'#turn={lost}' if lost else ''}",
+                "",
+            )
+            for lost in range(8)
+        ),
+        (
+            BLOCKS,
+            [*BLOCKS[:6], *BLOCKS[9:]],
+            "missing aclnnMm#turn=2 missing aclnnAdd#turn=2 missing aclnnMul#turn=2",
+            "",
+        ),
+        (SHAPED, [SHAPED[0], SHAPED[2]], "missing aclnnAdd#turn=1", ""),
+        (
+            GOLDEN,
+            [*GOLDEN[:1], ("aclnnMul", 2, (3,)), *GOLDEN[2:], ("aclnnExp", 1)],
+            "fail aclnnMul extra aclnnExp",
+            "",
+        ),
+        # both sides hold the same calls, which streams may dump in any order: nothing is aligned
+        (GOLDEN, [GOLDEN[1], GOLDEN[0], *GOLDEN[2:]], "", ""),
+        # layers of a model are none
+        (
+            [("conv", 1), ("conv", 2)],
+            [("conv", 0), ("conv", 1), ("conv", 2)],
+            "fail conv fail conv#turn=1 extra conv#turn=2",
+            "",
+        ),
+    ],
+)
+def test_calls_that_only_one_side_has_shift_no_others(
+    runs: Any, golden: list[Call], actual: list[Call], expected: str, note: str
+) -> None:
+    comparison = runs(golden, actual)
+    assert (
+        " ".join(f"{status} {key.removesuffix(':output.0')}" for status, key in found(comparison)) == expected
+    )
+    assert comparison.passed == len(actual) - comparison.count("extra") - comparison.count("fail")
+    assert note in "".join(comparison.notes)
+    assert bool(comparison.own_keys) <= golden[0][0].startswith("aclnn")
 
 
 def test_a_changed_value_behind_an_inserted_call_still_fails_under_the_goldens_key(runs: Any) -> None:
     comparison = runs(GOLDEN, [("aclnnAdd", 0), *GOLDEN[:4], ("aclnnAdd", 5.5)])
     assert found(comparison) == [("extra", "aclnnAdd#turn=3:output.0"), ("fail", "aclnnAdd#turn=2:output.0")]
     assert comparison.own_keys[TensorKey("aclnnAdd", "output", 0, turn=2)].turn == 3
-
-
-def test_values_tell_which_of_several_calls_alike_was_inserted(runs: Any) -> None:
-    same = [("aclnnAdd", value) for value in range(1, 9)]
-    assert found(runs(same, [*same[:3], ("aclnnAdd", 99), *same[3:]])) == [
-        ("extra", "aclnnAdd#turn=8:output.0")
-    ]
-    for lost in range(8):
-        name = f"aclnnAdd#turn={lost}:output.0" if lost else "aclnnAdd:output.0"
-        assert found(runs(same, [*same[:lost], *same[lost + 1 :]])) == [("missing", name)]
-
-
-def test_values_tell_which_of_several_blocks_alike_was_lost(runs: Any) -> None:
-    blocks: list[Call] = [
-        (name, 10 * block + at)
-        for block in range(1, 7)
-        for at, name in enumerate(("aclnnMm", "aclnnAdd", "aclnnMul"))
-    ]
-    comparison = runs(blocks, [*blocks[:6], *blocks[9:]])
-    assert found(comparison) == [
-        ("missing", "aclnnMm#turn=2:output.0"),
-        ("missing", "aclnnAdd#turn=2:output.0"),
-        ("missing", "aclnnMul#turn=2:output.0"),
-    ]
-
-
-def test_shapes_tell_calls_apart(runs: Any) -> None:
-    golden = [("aclnnAdd", 1, (2, 2)), ("aclnnAdd", 1, (3,)), ("aclnnAdd", 1, (2, 2))]
-    assert found(runs(golden, [golden[0], golden[2]])) == [("missing", "aclnnAdd#turn=1:output.0")]
-
-
-def test_a_changed_shape_fails_as_such_beside_an_inserted_call(runs: Any) -> None:
-    comparison = runs(GOLDEN, [*GOLDEN[:1], ("aclnnMul", 2, (3,)), *GOLDEN[2:], ("aclnnExp", 1)])
-    assert found(comparison) == [("fail", "aclnnMul:output.0"), ("extra", "aclnnExp:output.0")]
-
-
-def test_calls_in_another_order_are_compared_by_their_occurrence(runs: Any) -> None:
-    """Where both sides hold the same calls, nothing is aligned: streams may be dumped in any order."""
-    assert runs(GOLDEN, [GOLDEN[1], GOLDEN[0], *GOLDEN[2:]]).ok
-
-
-def test_layers_of_a_model_are_left_alone(runs: Any) -> None:
-    golden, actual = [("conv", 1), ("conv", 2)], [("conv", 0), ("conv", 1), ("conv", 2)]
-    comparison = runs(golden, actual)
-    assert [status for status, _ in found(comparison)] == ["fail", "fail", "extra"]
-    assert comparison.own_keys == {}
 
 
 def test_runs_that_share_hardly_a_call_are_compared_by_number_and_say_so(

@@ -21,10 +21,10 @@ from pytest_npudump.compare.stats.allowances import (
     told_by_both,
 )
 from pytest_npudump.compare.stats.tables import compare_tables
-from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable, layer_of
+from pytest_npudump.record.noise import Calibrated
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,6 +26,8 @@ from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import parse, render
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from pytest_npudump.compare.stats.verdict import Comparison
 
 
@@ -265,124 +267,84 @@ def test_a_mask_of_a_golden_that_knows_no_places_is_not_compared_and_a_note_says
 STATS = Stats(max=2.0, min=1.0, avg=1.5)
 
 
-def _table(digest: str, stats: Stats | None, dtype: str = "float16") -> StatsTable:
-    key = TensorKey("conv", "output", 0)
-    record = TensorRecord(key, "Conv2D", dtype, (3,), Path("statistic.csv"), stats=stats, digest=digest)
-    return StatsTable.from_records([record])
+def _table(*digests: str, stats: Stats | None = None, dtype: str = "int32") -> StatsTable:
+    return StatsTable.from_records(
+        TensorRecord(
+            TensorKey(f"conv{at}", "output", 0), "", dtype, (3,), Path("x"), stats=stats, digest=digest
+        )
+        for at, digest in enumerate(digests)
+    )
 
 
 def _compare(
-    golden: str,
-    actual: str,
-    stats: Stats | None = None,
-    dtype: str = "float16",
-    tolerances: Tolerances | None = None,
+    golden: str, actual: str, stats: Stats | None = None, dtypes: str = "float16", *rules: Rule
 ) -> Comparison:
-    sides = _table(golden, stats, dtype), _table(actual, stats, dtype)
-    return compare_tables(*sides, tolerances or Tolerances())
+    first, _, second = dtypes.partition(" ")
+    sides = (
+        _table(golden, stats=stats, dtype=first),
+        _table(actual, stats=stats, dtype=second or first),
+    )
+    return compare_tables(*sides, Tolerances(rules=rules))
 
 
-def test_a_hash_that_differs_fails_a_tensor_of_which_nothing_else_is_known() -> None:
-    found = _compare("md5:aa", "md5:bb")
-    (verdict,) = found.failing
-    (reason,) = verdict.reasons
+NANS = [Stats(max=math.nan, min=math.nan, avg=math.nan, nan=number) for number in (1, 3)]
+
+
+@pytest.mark.each(
+    ("given", "failing", "unjudged"),
+    [
+        (("md5:aa", "md5:bb"), ["md5"], 0),
+        (("sha1:aa", "sha1:aa"), [], 0),
+        (("md5:aa", "sha1:bb"), [], 1),  # of different kinds: nothing is said
+        (("md5:aa sha1:cc", "md5:aa sha1:dd"), ["sha1"], 0),
+        (("md5:aa sha1:cc", "sha1:cc"), [], 0),
+        (("md5:aa", "md5:bb", STATS, "int32"), ["md5"], 0),
+        (("md5:aa", "md5:bb", STATS, "float16", Rule(0, 0, layer="conv0")), ["md5"], 0),
+        (("md5:aa", "md5:bb", STATS, "- float16"), [], 0),  # the type is the dump's
+        (("md5:aa", "md5:bb", NANS[0]), ["md5"], 0),
+        (("md5:aa", "md5:aa", NANS[0]), [], 0),
+        (("", "", NANS[0]), [], 1),
+        (("md5:aa", "md5:aa", NANS[1]), [], 0),
+        (("", "", NANS[1]), [], 0),  # all are NaN
+    ],
+)
+def test_what_hashes_say_beside_statistics_and_alone(given: Any, failing: list[str], unjudged: int) -> None:
+    found = _compare(*given)
+    assert [reason.statistic for verdict in found.failing for reason in verdict.reasons] == failing
+    assert found.unjudged == unjudged
+
+
+def test_the_reason_has_both_hashes() -> None:
+    (reason,) = _compare("md5:aa", "md5:bb").failing[0].reasons
     assert (reason.statistic, reason.golden, reason.actual) == ("md5", "aa", "bb")
 
 
-def test_equal_hashes_judge_a_tensor() -> None:
-    found = _compare("sha1:aa", "sha1:aa")
-    assert (found.failing, found.unjudged, found.notes) == ((), 0, ())
+def test_a_hash_that_only_one_side_has_is_lost_or_noted() -> None:
+    def compared(golden: tuple[str, str], actual: tuple[str, str]) -> Comparison:
+        return compare_tables(
+            *(_table(*side, stats=Stats(max=3, min=1, avg=2.0)) for side in (golden, actual)), Tolerances()
+        )
 
-
-def test_equal_hashes_leave_no_doubt_about_a_tensor_with_nan() -> None:
-    stats = Stats(max=float("nan"), min=float("nan"), avg=float("nan"), nan=3)
-    assert _compare("md5:aa", "md5:aa", stats).unjudged == 0
-    assert _compare("", "", stats).unjudged == 0
-    stats = Stats(max=float("nan"), min=float("nan"), avg=float("nan"), nan=1)
-    assert _compare("md5:aa", "md5:aa", stats).unjudged == 0
-    assert _compare("", "", stats).unjudged == 1
+    both = ("md5:aa", "md5:bb")
+    (verdict,) = compared(both, ("md5:aa", "")).failing
+    reason = verdict.reasons[0]
+    assert (verdict.key.layer, reason.statistic, reason.actual) == ("conv1", "md5", None)
+    lost = "not compared, as no tensor of this dump has it but the golden does: md5"
+    for golden, actual, notes in (
+        (both, ("", ""), (lost,)),
+        (both, ("sha1:aa", "sha1:bb"), (lost, "not compared, as no tensor of the golden has it: sha1")),
+        (
+            ("md5:aa", ""),
+            both,
+            ("hash not compared, as the golden does not have it (1 tensors, first: conv1:output.0)",),
+        ),
+    ):
+        found = compared(golden, actual)
+        assert (found.failing, found.notes[: len(notes)]) == ((), notes)
 
 
 def test_bits_may_differ_where_the_statistics_agree_within_tolerance_and_a_note_says_so() -> None:
     found = _compare("md5:aa", "md5:bb", STATS)
     assert found.failing == ()
     assert "hashes differ, so that not all bits are equal" in found.notes[0]
-    assert "1 of 1 tensors (first: conv:output.0)" in found.notes[0]
-
-
-@pytest.mark.each(
-    ("dtype", "tolerances"),
-    [
-        ("int32", Tolerances()),
-        ("float16", Tolerances("exact")),
-        ("float16", Tolerances(rules=(Rule(0, 0, layer="conv"),))),
-    ],
-)
-def test_bits_may_not_differ_where_the_rule_asks_for_equality(dtype: str, tolerances: Tolerances) -> None:
-    (verdict,) = _compare("md5:aa", "md5:bb", STATS, dtype, tolerances).failing
-    assert verdict.reasons[0].statistic == "md5"
-
-
-def test_hashes_of_different_kinds_say_nothing() -> None:
-    found = _compare("md5:aa", "sha1:bb")
-    assert (found.failing, found.unjudged) == ((), 1)
-
-
-def test_one_of_two_hashes_that_differs_is_a_difference() -> None:
-    assert len(_compare("md5:aa sha1:cc", "md5:aa sha1:dd").failing) == 1
-    assert not _compare("md5:aa sha1:cc", "sha1:cc").failing
-
-
-def test_a_hash_that_only_the_golden_has_is_lost_where_other_tensors_of_the_dump_have_one() -> None:
-    def table(*digests: str) -> StatsTable:
-        return StatsTable.from_records(
-            TensorRecord(
-                TensorKey(f"conv{number}", "output", 0),
-                "Conv2D",
-                "int32",
-                (3,),
-                Path("statistic.csv"),
-                stats=Stats(max=3, min=1, avg=2.0),
-                digest=digest,
-            )
-            for number, digest in enumerate(digests)
-        )
-
-    (verdict,) = compare_tables(table("md5:aa", "md5:bb"), table("md5:aa", ""), Tolerances()).failing
-    assert (verdict.key.layer, verdict.reasons[0].statistic, verdict.reasons[0].actual) == (
-        "conv1",
-        "md5",
-        None,
-    )
-    none = compare_tables(table("md5:aa", "md5:bb"), table("", ""), Tolerances())
-    assert none.failing == ()
-    assert none.notes == ("not compared, as no tensor of this dump has it but the golden does: md5",)
-    other = compare_tables(table("md5:aa", "md5:bb"), table("sha1:aa", "sha1:bb"), Tolerances())
-    assert other.notes[1] == "not compared, as no tensor of the golden has it: sha1"
-
-
-def test_statistics_that_are_all_nan_are_nothing_beside_a_hash() -> None:
-    stats = Stats(max=float("nan"), min=float("nan"), avg=float("nan"), nan=1)
-    (verdict,) = _compare("md5:aa", "md5:bb", stats).failing
-    assert verdict.reasons[0].statistic == "md5"
-
-
-def test_a_type_that_the_golden_does_not_know_is_the_dumps() -> None:
-    sides = _table("md5:aa", STATS, "-"), _table("md5:bb", STATS)
-    assert compare_tables(*sides, Tolerances()).failing == ()
-
-
-def test_a_hash_that_one_row_of_the_golden_lacks_is_noted() -> None:
-    def table(*digests: str) -> StatsTable:
-        return StatsTable.from_records(
-            TensorRecord(
-                TensorKey(name, "output", 0), "", "int8", (3,), Path("x"), stats=STATS, digest=digest
-            )
-            for name, digest in zip("ab", digests, strict=True)
-        )
-
-    found = compare_tables(table("md5:aa", ""), table("md5:aa", "md5:bb"), Tolerances())
-    assert found.failing == ()
-    assert found.notes == (
-        "hash not compared, as the golden does not have it (1 tensors, first: b:output.0)",
-    )
+    assert "1 of 1 tensors (first: conv0:output.0)" in found.notes[0]

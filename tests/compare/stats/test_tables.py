@@ -260,21 +260,49 @@ def test_a_statistic_that_one_tensor_lost_fails(make_table: Callable[..., StatsT
     assert str(verdict.reasons[0]).startswith("l2norm: 2.0 -> unknown [the golden has a value")
 
 
-def test_a_statistic_that_no_tensor_has_any_more_is_a_note(judge: Callable[..., Comparison]) -> None:
-    golden = GOOD | {"l2norm": 2.0}
-    comparison = judge(golden, GOOD)
-    assert comparison.ok
-    assert comparison.notes == ("not compared, as no tensor of this dump has it but the golden does: l2norm",)
+FLOAT = ("float32", (2,), GOOD)
+LACKED = "not compared, as the golden does not have it"
 
 
-def test_a_statistic_the_golden_lacks_is_noted_once(make_table: Callable[..., StatsTable]) -> None:
-    rows = [(f"{name}:output.0", "float16", (2,), GOOD) for name in "ab"]
-    more = [(*row[:3], GOOD | {"l2norm": 3.0}) for row in rows]
-    comparison = compare_tables(make_table(*rows), make_table(*more), Tolerances())
-    assert comparison.ok
-    assert comparison.notes == (
-        "not compared, as the golden does not have it (2 tensors, first: a:output.0): l2norm",
-    )
+@pytest.mark.each(
+    ("golden", "dump", "note"),
+    [
+        # dtype, shape and statistics of each tensor of both, and what is said of them
+        (
+            [("float32", (2,), NORM)],
+            [FLOAT],
+            "not compared, as no tensor of this dump has it but the golden does: l2norm",
+        ),
+        ([FLOAT] * 2, [("float32", (2,), NORM)] * 2, f"{LACKED} (2 tensors, first: layer0:output.0): l2norm"),
+        *(
+            (
+                [("float32", (2,), GOOD | {name: None})],
+                [("float32", (2,), GOOD | {name: 5})],
+                f"{LACKED} (1 tensors, first: layer0:output.0): {name}",
+            )
+            for name in (*COUNTS, "l2norm")
+        ),
+        *(
+            (
+                [FLOAT, (dtype, shape, GOOD)],
+                [FLOAT] * 2,
+                f"{LACKED} (1 tensors, first: layer1:output.0): {named}",
+            )
+            for dtype, shape, named in (
+                ("-", (2,), "dtype"),
+                ("float32", None, "shape"),
+                ("-", None, "dtype, shape"),
+            )
+        ),
+    ],
+)
+def test_what_one_side_lacks_is_noted_once(make_table: Make, golden: Any, dump: Any, note: str) -> None:
+    tables = [
+        make_table(*((f"layer{at}:output.0", *row) for at, row in enumerate(rows))) for rows in (golden, dump)
+    ]
+    comparison = compare_tables(*tables, Tolerances())
+    assert (comparison.ok, comparison.notes) == (True, (note,))
+    assert compare_tables(tables[0], tables[0], Tolerances()).notes == ()
 
 
 @pytest.mark.each("lacking", [("max",), ("min",), ("avg",), ("max", "min", "avg")])
@@ -290,30 +318,6 @@ def test_a_golden_without_a_value_the_dump_has_fails(
         (name, None, GOOD[name], None, rule) for name in lacking
     ]
     assert (comparison.passed, comparison.notes) == (1, ())
-
-
-@pytest.mark.each("name", ["nan", "neg_inf", "pos_inf", "l2norm"])
-def test_a_count_or_norm_the_golden_lacks_is_noted(judge: Callable[..., Comparison], name: str) -> None:
-    comparison = judge(GOOD | {name: None}, GOOD | {name: 5})
-    assert comparison.ok
-    assert comparison.notes == (
-        f"not compared, as the golden does not have it (1 tensors, first: {KEY}): {name}",
-    )
-
-
-@pytest.mark.each(
-    ("dtype", "shape", "named"),
-    [("-", (2,), "dtype"), ("float32", None, "shape"), ("-", None, "dtype, shape")],
-)
-def test_a_dtype_or_shape_the_golden_lacks_is_noted_with_an_example(
-    make_table: Callable[..., StatsTable], dtype: str, shape: tuple[int, ...] | None, named: str
-) -> None:
-    good = ("conv0:output.0", "float32", (2,), GOOD)
-    golden = make_table(good, (KEY, dtype, shape, GOOD))
-    dump = make_table(good, (KEY, "float32", (2,), GOOD))
-    note = f"not compared, as the golden does not have it (1 tensors, first: {KEY}): {named}"
-    assert compare_tables(golden, dump, Tolerances()).notes == (note,)
-    assert compare_tables(golden, golden, Tolerances()).notes == ()
 
 
 def test_a_run_that_is_no_golden_may_tell_less_than_another(make_table: Callable[..., StatsTable]) -> None:
@@ -360,48 +364,45 @@ def test_a_nan_that_takes_every_statistic_leaves_the_tensor_unjudged(
     )
 
 
+ALL_NAN = {"max": NAN, "min": NAN, "avg": NAN}
+LARGE = {"shape": (8,)}
+
+
 @pytest.mark.each(
-    ("stats", "unjudged"),
+    ("golden", "run", "given", "failing", "unjudged", "noted"),
     [
-        ({"max": 4.0, "min": -INF, "avg": -INF, "neg_inf": 1}, 0),
-        ({"max": 4.0, "min": 4.0, "avg": NAN, "nan": 1}, 0),
-        ({"max": INF, "min": -INF, "avg": NAN, "neg_inf": 1, "pos_inf": 1}, 1),
-        ({"max": INF}, 1),
-        ({"max": INF, "min": 4.0, "avg": INF}, 0),
+        # the golden, what the run has otherwise, which statistics fail, and what is doubted
+        ({"max": 4.0, "min": -INF, "avg": -INF, "neg_inf": 1}, {}, LARGE, [], 0, 1),
+        ({"max": 4.0, "min": 4.0, "avg": NAN, "nan": 1}, {}, LARGE, [], 0, 1),
+        ({"max": INF, "min": -INF, "avg": NAN, "neg_inf": 1, "pos_inf": 1}, {}, LARGE, [], 1, 1),
+        ({"max": INF}, {}, LARGE, [], 1, 1),
+        ({"max": INF, "min": 4.0, "avg": INF}, {}, LARGE, [], 0, 1),
+        # all elements are NaN or infinite, so that there are no others
+        (ALL_NAN | {"nan": 2}, {}, {}, [], 0, 0),
+        ({"max": INF, "avg": NAN, "nan": 1, "pos_inf": 1}, {}, {}, [], 0, 0),
+        (ALL_NAN | {"nan": 2}, {}, {"shape": None}, [], 1, 1),
+        (ALL_NAN | {"nan": 1}, {"nan": 2}, LARGE, ["nan"], 0, 1),  # what fails is not doubted
+        *(({"max": value, "min": value, "avg": value}, {}, LARGE, [], 0, 0) for value in (INF, -INF)),
+        *(
+            ({"max": value, "min": value, "avg": value}, {"max": -value}, LARGE, ["max"], 0, 0)
+            for value in (INF, -INF)
+        ),
     ],
 )
-def test_a_tensor_is_judged_by_the_statistics_that_stay_finite(
-    judge: Callable[..., Comparison], stats: Any, unjudged: int
+def test_what_nan_and_infinities_hide_is_doubted(
+    judge: Callable[..., Comparison],
+    *,
+    golden: Any,
+    run: Any,
+    given: Any,
+    failing: list[str],
+    unjudged: int,
+    noted: int,
 ) -> None:
-    comparison = judge(stats, stats, shape=(8,))
-    assert (comparison.ok, comparison.unjudged, len(blind_spots(comparison))) == (True, unjudged, 1)
-
-
-def test_elements_that_are_all_nan_or_infinite_hide_none(judge: Callable[..., Comparison]) -> None:
-    for stats in (
-        {"max": NAN, "min": NAN, "avg": NAN, "nan": 2},
-        {"max": INF, "avg": NAN, "nan": 1, "pos_inf": 1},
-    ):
-        comparison = judge(stats, stats)
-        assert (comparison.unjudged, comparison.notes) == (0, ())
-    unknown = {"max": NAN, "min": NAN, "avg": NAN, "nan": 2}
-    assert judge(unknown, unknown, shape=None).unjudged == 1
-
-
-def test_a_tensor_that_fails_is_not_counted_as_unjudged(judge: Callable[..., Comparison]) -> None:
-    golden = {"max": NAN, "min": NAN, "avg": NAN, "nan": 1}
-    comparison = judge(golden, golden | {"nan": 2}, shape=(8,))
-    assert (failed(comparison), comparison.unjudged, len(blind_spots(comparison))) == (["nan"], 0, 1)
-
-
-def test_statistics_of_numpy_show_the_nan_that_blinds_them(make_table: Callable[..., StatsTable]) -> None:
-    first, second = (np.array([NAN, 1.0, middle, 2.0], np.float32) for middle in (1.5, -700.0))
-    tables = [
-        make_table((KEY, "float32", (4,), {"max": a.max(), "min": a.min(), "avg": a.mean(), "nan": 1}))
-        for a in (first, second)
-    ]
-    comparison = compare_tables(*tables, Tolerances())
-    assert (comparison.ok, comparison.unjudged, len(blind_spots(comparison))) == (True, 1, 1)
+    comparison = judge(golden, golden | run, **given)
+    assert (failed(comparison), comparison.unjudged) == (failing, unjudged)
+    assert (len(blind_spots(comparison)), len(comparison.notes)) == (noted, noted)
+    assert not comparison.nothing_judged or unjudged
 
 
 def test_missing_and_extra_tensors_fail(make_table: Callable[..., StatsTable]) -> None:
@@ -466,16 +467,6 @@ def test_they_hide_no_other_difference(
     assert not compare_tables(golden, actual, Tolerances()).ok
 
 
-@pytest.mark.each("value", [INF, -INF])
-def test_extremes_that_are_one_infinity_tell_all_elements(
-    judge: Callable[..., Comparison], value: float
-) -> None:
-    stats = {"max": value, "min": value, "avg": value}
-    comparison = judge(stats, stats, shape=(8,))
-    assert (comparison.ok, comparison.unjudged, comparison.nothing_judged) == (True, 0, False)
-    assert not judge(stats, {**stats, "max": -value}, shape=(8,)).ok
-
-
 BASE: dict[str, Any] = {
     "count": 4,
     "max": 2.5,
@@ -501,25 +492,40 @@ def counts(comparison: Comparison) -> tuple[int, int, int]:
     return comparison.identical, comparison.changed, len(comparison.failing)
 
 
-def test_identical_changed_and_outside_are_told_apart(make_table: Make) -> None:
-    found = compared(make_table, ({}, {}), ({}, {"max": 2.5 * (1 + 1e-6)}), ({}, {"max": 2.6}))
-    assert counts(found) == (1, 1, 1)
-    assert str(found.first_change) == "layer1:output.0"
-    assert str(found.first.key) == "layer2:output.0"
-    assert [verdict.changed for verdict in found.verdicts()] == [False, True, False]
+SLIGHT, FAR = {"max": 2.5 * (1 + 1e-6)}, {"max": 2.6}
 
 
-def test_what_fails_first_is_the_first_change_where_nothing_changed_before(make_table: Make) -> None:
-    found = compared(make_table, ({}, {}), ({}, {"max": 2.6}), ({}, {"avg": 0.5 * (1 + 1e-7)}))
-    assert str(found.first_change) == "layer1:output.0"
-    assert counts(found) == (1, 1, 1)
-
-
-def test_nothing_changed_has_no_first_change(make_table: Make) -> None:
-    found = compared(make_table, ({"avg": math.nan}, {"avg": math.nan}), ({"max": 0.0}, {"max": -0.0}))
-    assert found.first_change is None
-    assert found.to_json()["first_change"] is None
-    assert counts(found) == (2, 0, 0)
+@pytest.mark.each(
+    ("pairs", "dtype", "told", "firsts"),
+    [
+        # tensors of both; how many are identical, changed and fail; the first that changed, passes so, fails
+        ([({}, {}), ({}, SLIGHT), ({}, FAR)], "float32", (1, 1, 1), (1, 1, 2)),
+        ([({}, {}), ({}, FAR), ({}, {"avg": 0.5 * (1 + 1e-7)})], "float32", (1, 1, 1), (1, 2, 1)),
+        ([({}, {"max": 9.0}), ({}, SLIGHT)], "float32", (0, 1, 1), (0, 1, 0)),
+        ([({"avg": NAN}, {"avg": NAN}), ({"max": 0.0}, {"max": -0.0})], "float32", (2, 0, 0), ()),
+        ([({"max": 2**60}, {"max": 2**60 + 1})], "int64", (0, 0, 1), (0, None, 0)),
+        # the order in which integers were added is no change
+        ([({"avg": 0.5}, {"avg": math.nextafter(0.5, 1)})], "int64", (1, 0, 0), ()),
+        # a norm that cannot be is no scale
+        (
+            [({"l2norm": 1e30, "max": 100.0}, {"l2norm": 1e30, "max": 100.0, "avg": 50.0})],
+            "float32",
+            (0, 0, 1),
+            (0, None, 0),
+        ),
+    ],
+)
+def test_identical_changed_and_failing_are_told_apart(
+    make_table: Make, pairs: Any, dtype: str, told: tuple[int, int, int], firsts: Any
+) -> None:
+    found = compared(make_table, *pairs, dtype=dtype)
+    assert counts(found) == told
+    own = (found.first_change, found.first_within, found.first and found.first.key)
+    names = [None if at is None else f"layer{at}:output.0" for at in firsts or (None,) * 3]
+    assert [None if one is None else str(one) for one in own] == names
+    assert (found.to_json()["first_change"] is None) is (found.first_change is None)
+    within = {verdict.key for verdict in found.verdicts() if verdict.changed}
+    assert (found.first_within in within) is bool(found.changed)
 
 
 @pytest.mark.each(
@@ -539,13 +545,6 @@ def test_a_value_is_compared_with_the_digits_that_are_printed(
     found = compared(make_table, (golden, actual))
     assert found.passed == 1
     assert bool(found.changed) is changed
-
-
-def test_integers_changed_by_one_fail_and_the_order_of_their_sum_is_no_change(make_table: Make) -> None:
-    far = compared(make_table, ({"max": 2**60}, {"max": 2**60 + 1}), dtype="int64")
-    assert counts(far) == (0, 0, 1)
-    near = compared(make_table, ({"avg": 0.5}, {"avg": math.nextafter(0.5, 1)}), dtype="int64")
-    assert counts(near) == (1, 0, 0)
 
 
 finite = st.floats(-1e6, 1e6, width=32)
@@ -569,19 +568,6 @@ def test_integers_that_no_float_tells_apart_have_changed(make_table: Make) -> No
     sides = [make_table(("a:output.0", "int64", (4,), BASE | {"max": 2**53 + n})) for n in (0, 1)]
     found = compare_tables(*sides, Tolerances(rules=(rule,)))
     assert counts(found) == (0, 1, 0)
-
-
-def test_the_first_change_within_tolerance_is_none_that_fails(make_table: Make) -> None:
-    found = compared(make_table, ({}, {"max": 9.0}), ({}, {"max": 2.5 * (1 + 1e-7)}))
-    assert str(found.first_change) == "layer0:output.0"
-    assert str(found.first_within) == "layer1:output.0"
-
-
-def test_a_norm_that_cannot_be_is_no_scale(make_table: Make) -> None:
-    found = compared(
-        make_table, ({"l2norm": 1e30, "max": 100.0}, {"l2norm": 1e30, "max": 100.0, "avg": 50.0})
-    )
-    assert counts(found) == (0, 0, 1)
 
 
 TYPES = {"a": "Conv2D", "b": "MatMulV2", "c": ""}

@@ -9,13 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pytest_npudump.compare.stats.tables import compare_tables
-from pytest_npudump.compare.stats.unjudged import BLIND, blind_keys, describe_blind, describe_not_finite
-from pytest_npudump.compare.tolerances.calibrated import Calibrated
+from pytest_npudump.compare.stats.tables import (
+    BLIND,
+    blind_keys,
+    compare_tables,
+    describe_blind,
+    describe_not_finite,
+)
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import TensorKey, TensorRecord
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.record.noise import Calibrated
 
 if TYPE_CHECKING:
     from collections.abc import Callable

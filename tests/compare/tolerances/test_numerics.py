@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.compare.stats.tables import compare_tables
-from pytest_npudump.compare.tolerances.calibrated import Calibrated, calibrated_of
 from pytest_npudump.compare.tolerances.numerics import Numerics, numerics_of
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
+from pytest_npudump.record.noise import Calibrated, calibrated_of
 from pytest_npudump.record.record import Record
 
 if TYPE_CHECKING:
@@ -145,18 +145,25 @@ def test_a_scale_of_zero_gets_no_bound() -> None:
     assert measured.rtol(KEY, "max") == 0.0
 
 
+CALIBRATED = {"calibration": {"members": 9, "factor": 20, "varied": ["repeats"]}}
+
+
 @pytest.mark.each(
-    ("extra", "known"),
+    ("extra", "known", "factor"),
     [
-        ({}, None),
-        ({"repeats": {"runs": 1}}, False),
-        ({"repeats": {"runs": 2}}, True),
-        ({"repeats": {"runs": 2, "compared": 1}}, False),
+        ({}, None, None),
+        ({"repeats": {"runs": 1}}, False, 5),
+        ({"repeats": {"runs": 2}}, True, 5),
+        ({"repeats": {"runs": 2, "compared": 1}}, False, 5),
+        (CALIBRATED, False, 20),
+        (CALIBRATED | {"repeats": {"runs": 2}}, True, 20),
     ],
 )
 def test_only_a_golden_that_says_so_is_known_to_repeat(
-    make_table: Make, extra: dict[str, Any], *, known: bool | None
+    make_table: Make, extra: dict[str, Any], *, known: bool | None, factor: float | None
 ) -> None:
     golden = Record("t", {}, make_table((KEY, "float32", (4,), BASE)), Path("g.yaml"), extra)
     found = calibrated_of(golden)
-    assert (found.repeats if found is not None else None) == known
+    assert (found and (found.repeats, found.factor, found.widens)) == (
+        None if factor is None else (known, factor, "calibration" in extra)
+    )

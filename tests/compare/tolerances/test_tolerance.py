@@ -5,16 +5,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.compare.tolerances.presets import PRESETS, bound
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.dtypes import ALL
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import RequestError
+from pytest_npudump.record.noise import Calibrated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+EXACT = "integers, bools and types of no float value are exact"
 
 
 def rule(**given: Any) -> Any:
@@ -134,32 +137,37 @@ def test_an_unknown_preset_lists_those_there_are() -> None:
         Tolerances("lax")
 
 
-def test_the_last_matching_rule_decides_alone() -> None:
-    tolerances = Tolerances(rules=(rule(rtol=0.1), rule(layer="conv*", rtol=0.2, atol=0), rule(dtype="int8")))
-    assert tolerances.decide("conv1", "float16", "max").rtol == 0.2
-    assert tolerances.decide("conv1", "float16", "max").atol == 0
-    assert tolerances.decide("fc", "float16", "max").rtol == 0.1
+CONV = (rule(rtol=0.1), rule(layer="conv*", rtol=0.2, atol=0), rule(dtype="int8"))
+BLOCK = (rule(layer="block/*", op_type="Conv*"),)
 
 
-def test_what_no_rule_covers_falls_to_the_preset() -> None:
-    decided = Tolerances(rules=(rule(layer="conv*"),)).decide("fc", "float16", "max")
-    assert (decided.rtol, decided.source) == (1e-3, "preset default")
-
-
-@pytest.mark.each("dtype", ["*", "*16", "?nt8", "[iu]nt8"])
-@pytest.mark.each("exact", ["int8", "int16", "uint16", "bool", "-"])
-def test_wildcards_never_loosen_integers(dtype: str, exact: str) -> None:
-    assert Tolerances(rules=(rule(dtype=dtype),)).decide("a", exact, "max").rtol == 0
-
-
-def test_a_rule_that_names_an_integer_type_loosens_it() -> None:
-    assert Tolerances(rules=(rule(dtype="int8"),)).decide("a", "int8", "max").atol == 0.25
-    assert Tolerances(rules=(rule(dtype="int*"),)).decide("a", "int8", "max").atol == 0.25
-
-
-def test_counts_are_loosened_only_by_their_name() -> None:
-    assert Tolerances(rules=(rule(),)).decide("a", "float16", "nan").atol == 0
-    assert Tolerances(rules=(rule(statistic="nan"),)).decide("a", "float16", "nan").atol == 0.25
+@pytest.mark.each(
+    ("rules", "asked", "expected"),
+    [
+        # the last matching rule decides alone; what none covers falls to the preset
+        (CONV, ("conv1", "float16", "max"), (0.2, 0, "marker")),
+        (CONV, ("fc", "float16", "max"), (0.1, 0.25, "marker")),
+        ((rule(layer="conv*"),), ("fc", "float16", "max"), (1e-3, 2.0**-20, "preset default")),
+        # a type of integers has to be named, and a count
+        *(
+            ((rule(dtype=dtype),), ("a", exact, "max"), (0, 0, EXACT))
+            for dtype in ("*", "*16", "?nt8", "[iu]nt8")
+            for exact in ("int8", "int16", "uint16", "bool", "-")
+        ),
+        *(((rule(dtype=dtype),), ("a", "int8", "max"), (0.5, 0.25, "marker")) for dtype in ("int8", "int*")),
+        ((rule(),), ("a", "float16", "nan"), (0, 0, "counts of NaN and infinities are exact")),
+        ((rule(statistic="nan"),), ("a", "float16", "nan"), (0.5, 0.25, "marker")),
+        # layer and operator must both match
+        (BLOCK, ("block/a", "float32", "max", "", "Conv2D"), (0.5, 0.25, "marker")),
+        *(
+            (BLOCK, (layer, "float32", "max", "", op_type), (2e-5, 2.0**-30, "preset default"))
+            for layer, op_type in (("block/a", "Relu"), ("other", "Conv2D"), ("other", "Relu"))
+        ),
+    ],
+)
+def test_which_rule_decides(rules: Any, asked: Any, expected: Any) -> None:
+    found = Tolerances(rules=rules).decide(*asked)
+    assert (found.rtol, found.atol, found.source) == expected
 
 
 @pytest.mark.each(
@@ -270,16 +278,6 @@ def test_a_rule_reaches_operators_of_its_type_and_unknown_ones_by_a_star_alone(
     assert (tolerances.decide("a", "float32", "max", op_type=op_type) is own) is expected
     assert (tolerances.element_rule("a", "float32", op_type=op_type) is own) is expected
     assert (tolerances.elements("a", "float32", op_type=op_type) == (0.5, 0.25)) is expected
-
-
-def test_layer_and_operator_must_both_match() -> None:
-    tolerances = Tolerances(rules=(rule(layer="block/*", op_type="Conv*"),))
-    found = [
-        tolerances.decide(layer, "float32", "max", op_type=op_type).source
-        for layer in ("block/a", "other")
-        for op_type in ("Conv2D", "Relu")
-    ]
-    assert found == ["marker", *["preset default"] * 3]
 
 
 def test_types_of_operators_are_asked_for_only_where_a_rule_names_them() -> None:

@@ -95,68 +95,66 @@ def test_trap_5_every_type_is_named_by_the_number_of_the_header(path: Path) -> N
     assert raw_bytes(tensor.payload).tolist() == list(range(240))
 
 
-def test_trap_7_the_offset_which_loses_its_upper_half_is_not_used(tmp_path: Path) -> None:
-    tensors = [_tensor(2, offset=0), _tensor(2, offset=1), _tensor(2, offset=0xFFFFFFFFFFFFFFFF)]
-    found = read_container(_write(tmp_path, _bytes(b"aabbcc", output=tensors)))[0].tensors
-    assert [raw_bytes(t.payload).tobytes() for t in found] == [b"aa", b"bb", b"cc"]
+def _exception(size: int) -> Any:
+    return {"data_type": 4, "shape": {"dim": [size]}, "size": size, "input_type": 2}
 
 
-def test_trap_10_a_payload_may_begin_with_the_other_container_s_magic(tmp_path: Path) -> None:
-    magic = b"\x5a" * 4
-    data = _bytes(magic + magic, output=[_tensor(8)])
-    (record,) = read_container(_write(tmp_path, data))
+MAGIC = b"\x5a" * 4
+NULL = [_tensor(2), _tensor(2, address=0), _tensor(2)]
+REGION = {"size": 2, "input_type": 1}
+
+
+@pytest.mark.each(
+    ("payload", "fields", "expected"),
+    [
+        # trap 7: the offset, which loses its upper half, is not used
+        (
+            b"aabbcc",
+            {"output": [_tensor(2, offset=0), _tensor(2, offset=1), _tensor(2, offset=2**64 - 1)]},
+            "output 0 aa, output 1 bb, output 2 cc",
+        ),
+        (MAGIC, {"output": [_tensor(4)]}, "output 0 ZZZZ"),  # trap 10: it begins as the other container does
+        # trap 8: a size beyond what the shape needs is skipped
+        (b"abXXcd", {"input": [_tensor(4, dims=[2]), _tensor(2)]}, "input 0 ab, input 1 cd"),
+        # trap 2: null addresses are skipped only where the sizes do not add up
+        (b"aabbcc", {"input": NULL}, "input 0 aa, input 1 bb, input 2 cc"),
+        (b"aacc", {"input": NULL}, "input 0 aa, input 1 -, input 2 cc"),
+        # argument buffers of an exception dump come last
+        (
+            b"iioowwaa",
+            {
+                "op_name": "net/op",
+                "input": [REGION, _exception(2)],
+                "output": [_tensor(2, address=0)],
+                "space": [{"size": 2}],
+            },
+            "input 1 ii, output 0 oo, workspace 0 ww, input 0 aa",
+        ),
+        # a brief one has its inputs first whatever they look like (dump_args.cpp: SetTensorBuffer,
+        # SetWorkspaces); an input without dimensions has no shape either
+        (b"aaww", {"input": [REGION], "space": [{"size": 2}]}, "input 0 aa, workspace 0 ww"),
+        # trap 9: tensors of 4 GiB are cut
+        (b"aaabb", {"input": [_exception((1 << 32) + 3), _exception(2)]}, "input 0 -, input 1 bb"),
+    ],
+)
+def test_bytes_are_those_of_their_tensors(
+    tmp_path: Path, payload: bytes, fields: dict[str, Any], expected: str
+) -> None:
+    (record,) = read_container(_write(tmp_path, _bytes(payload, **fields)))
     assert record.kind == "protobuf"
-    assert raw_bytes(record.tensors[0].payload).tobytes() == magic + magic
-
-
-def test_trap_8_a_larger_size_than_the_shape_needs_is_skipped(tmp_path: Path) -> None:
-    data = _bytes(b"abXXcd", input=[_tensor(4, dims=[2]), _tensor(2)])
-    one, two = read_container(_write(tmp_path, data))[0].tensors
-    assert raw_bytes(one.payload).tobytes() == b"ab"
-    assert raw_bytes(two.payload).tobytes() == b"cd"
-
-
-def test_trap_2_null_addresses_are_skipped_only_where_the_sizes_do_not_add_up(tmp_path: Path) -> None:
-    tensors = [_tensor(2), _tensor(2, address=0), _tensor(2)]
-    path = _write(tmp_path, _bytes(b"aabbcc", input=tensors))
-    found = [raw_bytes(t.payload).tobytes() for t in read_container(path)[0].tensors]
-    assert found == [b"aa", b"bb", b"cc"]
-    path = _write(tmp_path, _bytes(b"aacc", input=tensors))
-    one, two, three = read_container(path)[0].tensors
-    assert two.payload is None
-    assert (raw_bytes(one.payload).tobytes(), raw_bytes(three.payload).tobytes()) == (b"aa", b"cc")
+    found = [
+        f"{t.io} {t.slot} {raw_bytes(t.payload).tobytes().decode() if t.payload else '-'}"
+        for t in record.tensors
+    ]
+    assert ", ".join(found) == expected
+    assert all(("no data: " in t.note) is (t.payload is None) for t in record.tensors)
+    assert all(("modulo 2**32" in t.note) is (t.size >= 1 << 32) for t in record.tensors)
 
 
 def test_a_truncated_exception_dump_does_not_pass_for_one_of_null_tensors(tmp_path: Path) -> None:
     tensor = {"data_type": 4, "shape": {"dim": [8]}, "size": 8, "arg_index": 1, "input_type": 2}
     with pytest.raises(FormatError, match="input 0 needs 8 bytes, but the file has 0"):
         read_container(_write(tmp_path, _bytes(input=[tensor])))
-
-
-def test_argument_buffers_of_an_exception_dump_come_last(tmp_path: Path) -> None:
-    args = {"size": 2, "input_type": 1}
-    given_input = {"data_type": 4, "shape": {"dim": [2]}, "size": 2, "input_type": 2}
-    data = _bytes(
-        b"iioowwaa",
-        op_name="net/op",
-        input=[args, given_input],
-        output=[_tensor(2, address=0)],
-        space=[{"size": 2}],
-    )
-    found = {
-        (t.io, t.slot): raw_bytes(t.payload).tobytes()
-        for t in read_container(_write(tmp_path, data))[0].tensors
-    }
-    assert found == {("input", 0): b"aa", ("input", 1): b"ii", ("output", 0): b"oo", ("workspace", 0): b"ww"}
-
-
-def test_a_brief_exception_dump_has_its_inputs_first_whatever_they_look_like(tmp_path: Path) -> None:
-    # dump_args.cpp: SetTensorBuffer and SetWorkspaces; an input without dimensions has no shape either
-    data = _bytes(b"aaww", input=[{"size": 2, "input_type": 1}], space=[{"size": 2}])
-    found = [
-        (t.io, raw_bytes(t.payload).tobytes()) for t in read_container(_write(tmp_path, data))[0].tensors
-    ]
-    assert found == [("input", b"aa"), ("workspace", b"ww")]
 
 
 def test_a_scalar_of_the_exception_writer_has_no_shape_in_the_header(tmp_path: Path) -> None:
@@ -222,15 +220,6 @@ def test_a_tensor_behind_four_gigabytes(tmp_path: Path) -> None:
     one, two = read_container(path)[0].tensors
     assert one.payload.nbytes == large
     assert raw_bytes(two.payload).tobytes() == b"zz"
-
-
-def test_trap_9_the_exception_writer_cuts_tensors_of_four_gigabytes(tmp_path: Path) -> None:
-    big = {"data_type": 4, "shape": {"dim": [(1 << 32) + 3]}, "size": (1 << 32) + 3, "input_type": 2}
-    small = {"data_type": 4, "shape": {"dim": [2]}, "size": 2, "input_type": 2}
-    one, two = read_container(_write(tmp_path, _bytes(b"aaabb", input=[big, small])))[0].tensors
-    assert one.payload is None
-    assert "modulo 2**32" in one.note
-    assert raw_bytes(two.payload).tobytes() == b"bb"
 
 
 _GOOD = _bytes(b"abcd", input=[_tensor(4)])

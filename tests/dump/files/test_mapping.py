@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_npudump.dump.files.mapping import alias, libstdcxx_hash, read_mapping
+from pytest_npudump.dump.names import alias, libstdcxx_hash, read_mapping
 from pytest_npudump.errors import FormatError
 
 DATA = Path(__file__).parents[2] / "data" / "trees"

@@ -19,7 +19,7 @@ from onnx import TensorProto, helper
 from pytest_npudump.dump.dtypes import BY_PROTO
 from pytest_npudump.dump.filebytes import raw_bytes
 from pytest_npudump.dump.files.core import read_core
-from pytest_npudump.dump.files.mapping import read_mapping
+from pytest_npudump.dump.names import read_mapping
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.emulator import install
 from pytest_npudump.emulator.dumps.exceptions import (

@@ -17,7 +17,7 @@ from pytest_npudump.plugin.marks import is_marked
 from pytest_npudump.plugin.runner import attempt, so_far, with_failed_setup
 from pytest_npudump.regression.session import CaseSession
 from pytest_npudump.runtime.base import RearrangingRuntime
-from pytest_npudump.storage.mailbox import dump_bytes, load_bytes, post
+from pytest_npudump.storage.atomic import dump_bytes, load_bytes, post
 
 if TYPE_CHECKING:
     import warnings

@@ -35,7 +35,7 @@ import pytest
 from pytest_npudump.plugin.features.isolation.task import GRACE, LINES, Task
 from pytest_npudump.plugin.reporter import CHILD
 from pytest_npudump.runtime.programs import interrupt_on_termination, last_lines, supervised
-from pytest_npudump.storage.mailbox import post
+from pytest_npudump.storage.atomic import post
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.marker import Identity, indices_of
-from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
+from pytest_npudump.storage.atomic import dump_bytes, load_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
