@@ -61,23 +61,18 @@ def write_project(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise RequestError(f"{folder} is not empty: name a folder that does not exist yet")
-        _fill(folder)
+        texts = {folder / "test_angle_classifier.py": TEST, folder / "pytest.ini": _INI}
+        try:
+            for path, text in texts.items():
+                path.write_text(text, encoding="utf-8")
+            shutil.copyfile(MODEL, folder / CHANGED)
+        except BaseException:
+            for path in (*texts, folder / CHANGED):
+                path.unlink(missing_ok=True)
+            raise
     except OSError as error:
         reason = error.strerror or error
         raise RequestError(f"{folder} cannot be written ({reason}): name a folder that can") from error
-
-
-def _fill(folder: Path) -> None:
-    """Write the files into the folder; it is left empty where one cannot be written whole."""
-    texts = {folder / "test_angle_classifier.py": TEST, folder / "pytest.ini": _INI}
-    try:
-        for path, text in texts.items():
-            path.write_text(text, encoding="utf-8")
-        shutil.copyfile(MODEL, folder / CHANGED)
-    except BaseException:
-        for path in (*texts, folder / CHANGED):
-            path.unlink(missing_ok=True)
-        raise
 
 
 def break_model(folder: Path, amount: float) -> None:

@@ -147,7 +147,10 @@ def why_not_shared(exchange: Exchange, test: str, table: StatsTable, tolerances:
     if settled is not None:
         return str(settled)
     if exchange.rank.number == _FIRST:
-        _show(exchange, test, table)
+        path = exchange.folder / f"statistics-{blake2b(test.encode(), digest_size=10).hexdigest()}.yaml"
+        write_golden(path, Record(test=test, producer={}, table=table, path=path))
+        exchange.post(f"statistics of {test}", str(path))
+        exchange.post(f"verdict on {test}", "")
         problem = ""
     else:
         problem = _compare(exchange, test, table, tolerances)
@@ -180,13 +183,6 @@ def differing(name: str, first: str, table: StatsTable, other: StatsTable, toler
 def nothing_recorded(why: str) -> str:
     """Return the problem of a shared golden that is not recorded."""
     return said("nothing was recorded: ranks='same', and {why}", why=why)
-
-
-def _show(exchange: Exchange, test: str, table: StatsTable) -> None:
-    path = exchange.folder / f"statistics-{blake2b(test.encode(), digest_size=10).hexdigest()}.yaml"
-    write_golden(path, Record(test=test, producer={}, table=table, path=path))
-    exchange.post(f"statistics of {test}", str(path))
-    exchange.post(f"verdict on {test}", "")
 
 
 def _compare(exchange: Exchange, test: str, table: StatsTable, tolerances: Tolerances) -> str:

@@ -66,7 +66,21 @@ def placed(target: Path, config: Path) -> Iterator[Placed]:
     """
     with interruptible(), _exclusive(target):
         _restore_leftover(target)
-        content = _merged(target, json.loads(config.read_text(encoding="utf-8"))["dump"])
+        root: Any = {}
+        if os.path.lexists(target):
+            file = read_config_file(target)
+            if file.reason is not None:
+                raise ConfigError(f"acl_json {file.reason}")
+            try:
+                root = parse(file.text) if file.text else {}
+            except StrictJsonError as error:
+                raise ConfigError(
+                    f"acl_json {target}: not JSON: {error}; correct it, or name another path"
+                ) from None
+            if not isinstance(root, dict):
+                raise ConfigError(f"acl_json {target}: not a JSON object; correct it, or name another path")
+        root["dump"] = json.loads(config.read_text(encoding="utf-8"))["dump"]
+        content = (json.dumps(root, indent=2, ensure_ascii=False) + "\n").encode()
         try:
             _put(target, content)
             yield Placed.watch(target)
@@ -94,25 +108,6 @@ def _exclusive(target: Path) -> Iterator[None]:
         except OSError as error:
             raise _not_put(target, error) from error
         yield
-
-
-def _merged(target: Path, dump: dict[str, Any]) -> bytes:
-    """Return the content of a file that CANN reads with another dump; an empty one configures nothing."""
-    content: Any = {}
-    if os.path.lexists(target):
-        file = read_config_file(target)
-        if file.reason is not None:
-            raise ConfigError(f"acl_json {file.reason}")
-        try:
-            content = parse(file.text) if file.text else {}
-        except StrictJsonError as error:
-            raise ConfigError(
-                f"acl_json {target}: not JSON: {error}; correct it, or name another path"
-            ) from None
-        if not isinstance(content, dict):
-            raise ConfigError(f"acl_json {target}: not a JSON object; correct it, or name another path")
-    content["dump"] = dump
-    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _put(target: Path, content: bytes) -> None:

@@ -227,7 +227,14 @@ def supervised(start: Callable[[], Running], timeout: float, grace: float) -> in
             return process.wait(timeout)
         finally:
             if process is not None:
-                _end_group(process, grace)
+                try:
+                    _signal(process.pid, signal.SIGTERM)
+                    until = time.monotonic() + grace
+                    while _lives(process) and time.monotonic() < until:
+                        time.sleep(0.02)
+                finally:
+                    _signal(process.pid, signal.SIGKILL)
+                    process.wait()
 
 
 @contextmanager
@@ -323,18 +330,6 @@ def _guard(grace: float) -> Iterator[Callable[[int], None]]:
     finally:
         guard.kill()
         guard.communicate()
-
-
-def _end_group(process: Running, grace: float) -> None:
-    """End every process of the group, and collect the program itself."""
-    try:
-        _signal(process.pid, signal.SIGTERM)
-        until = time.monotonic() + grace
-        while _lives(process) and time.monotonic() < until:
-            time.sleep(0.02)
-    finally:
-        _signal(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 def _lives(process: Running) -> bool:

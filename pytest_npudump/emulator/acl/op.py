@@ -304,7 +304,9 @@ class _Place:
     data: Bytes
 
     def read(self) -> Tensor:
-        dtype = _dtype(self.desc)
+        dtype = from_acl_type(self.desc.dtype)
+        if dtype is None:
+            raise RefusedError(codes.INVALID_PARAM, f"aclDataType {self.desc.dtype} is unknown")
         return Tensor(dtype, self.desc.shape, self.data.copy().view(storage(dtype)))
 
 
@@ -327,18 +329,15 @@ def _run(handle: OperatorHandle, inputs: Sequence[_Place], outputs: Sequence[_Pl
     try:
         # Inputs are read again: one that is an output too holds the result by now.
         after = [place.read() for place in inputs]
-        _dump(handle.operator.op_type, stream, after, results)
+        state = process()
+        call = OperatorRun(
+            handle.operator.op_type, next(state.operator_tasks), stream.id, stream.context.device
+        )
+        settings = state.dumping.settings
+        if settings is not None and settings.operators:
+            record_operator(settings, call, after, results, state.clock)
     except OSError as error:
         raise RefusedError(codes.INTERNAL_ERROR, f"the dump cannot be written: {error}") from error
-
-
-def _dump(op_type: str, stream: Stream, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-    """Write the dump of one execution, if single operators are dumped; it is a task either way."""
-    state = process()
-    call = OperatorRun(op_type, next(state.operator_tasks), stream.id, stream.context.device)
-    settings = state.dumping.settings
-    if settings is not None and settings.operators:
-        record_operator(settings, call, inputs, outputs, state.clock)
 
 
 def _failed(handle: OperatorHandle, stream: Stream, inputs: Sequence[Tensor], why: str) -> RefusedError:
@@ -357,13 +356,6 @@ def _failed(handle: OperatorHandle, stream: Stream, inputs: Sequence[Tensor], wh
     error = OperatorFailedError(FailedTask(op_type, op_type, *ids, given, outputs), why)
     dump = dumped(state.dumping.exception, error.operator, state.clock)
     return RefusedError(codes.RT_AICORE_EXCEPTION, f"{error}{dump}")
-
-
-def _dtype(desc: TensorDesc) -> DType:
-    dtype = from_acl_type(desc.dtype)
-    if dtype is None:
-        raise RefusedError(codes.INVALID_PARAM, f"aclDataType {desc.dtype} is unknown")
-    return dtype
 
 
 def _memory(handle: int, size: int) -> Bytes:

@@ -179,21 +179,16 @@ def append(path: str, chunks: Iterable[bytes | memoryview], *, hashed: str | Non
         path = f"{directory}/{short}"
         descriptor = _open(path)
     try:
-        _write(descriptor, chunks)
+        left = deque(memoryview(chunk) for chunk in chunks if len(chunk))
+        while left:
+            written = os.writev(descriptor, [*islice(left, _CHUNKS)])
+            while left and written >= len(left[0]):
+                written -= len(left.popleft())
+            if written:
+                left[0] = left[0][written:]
     finally:
         os.close(descriptor)
     return path
-
-
-def _write(descriptor: int, chunks: Iterable[bytes | memoryview]) -> None:
-    """Write all chunks, which the system may take in several parts."""
-    left = deque(memoryview(chunk) for chunk in chunks if len(chunk))
-    while left:
-        written = os.writev(descriptor, [*islice(left, _CHUNKS)])
-        while left and written >= len(left[0]):
-            written -= len(left.popleft())
-        if written:
-            left[0] = left[0][written:]
 
 
 def _open(path: str) -> int:

@@ -204,10 +204,6 @@ def as_data(value: Any, memory: Mapping[tuple[int, str], str]) -> Any:
         return {"float": str(value)}
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    return _of_torch(value)
-
-
-def _of_torch(value: Any) -> Any:
     torch = sys.modules["torch"]
     if isinstance(value, torch.device):
         return {"device": str(value)}
@@ -237,10 +233,6 @@ def from_data(data: Any, dtypes: Mapping[str, str]) -> Any:
         return View(([*dtypes].index(name), dtypes[name]), tuple(sizes), tuple(strides), offset)
     if kind == "complex":
         return complex(*(from_data(part, dtypes) for part in value))
-    return _named(kind, value)
-
-
-def _named(kind: str, value: str) -> Any:
     torch = sys.modules["torch"]
     if kind == "float":
         return float(value)

@@ -236,7 +236,7 @@ def copied(arguments: Arguments, named: Named, *, why_not: Callable[[Any], str],
             raise NotCopiedError(why)
     pieces: dict[tuple[int, str], list[Any]] = {}
     for tensor in tensors:
-        pieces.setdefault(_memory_of(tensor), []).append(tensor)
+        pieces.setdefault((int(tensor.untyped_storage().data_ptr()), str(tensor.dtype)), []).append(tensor)
     addresses = [address for address, _ in pieces if address]
     if writes and len(addresses) > len({*addresses}):
         raise NotCopiedError("it writes to memory that it reads as another type")
@@ -246,7 +246,7 @@ def copied(arguments: Arguments, named: Named, *, why_not: Callable[[Any], str],
     def viewed(value: Any) -> Any:
         if not isinstance(value, sys.modules["torch"].Tensor):
             return value
-        name = _memory_of(value)
+        name = int(value.untyped_storage().data_ptr()), str(value.dtype)
         return View(name, tuple(value.shape), value.stride(), value.storage_offset() - starts[name])
 
     viewed_names = {name: mapped(value, viewed) for name, value in named.items()}
@@ -290,10 +290,6 @@ def _unusual(tensor: Any) -> str:
     if tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
         return "one of its arguments is quantised, or a conjugate that has not been computed yet"
     return ""
-
-
-def _memory_of(tensor: Any) -> tuple[int, str]:
-    return int(tensor.untyped_storage().data_ptr()), str(tensor.dtype)
 
 
 def _extent(tensor: Any) -> int:

@@ -268,24 +268,6 @@ class MindSporeRuntime(VariedRuntime):
                 "npu_dump.capture(): MindSpore reads its dump configuration once a process and cannot switch "
                 "to another directory; make it two tests, or tell the parts apart by their layers' names"
             )
-        self._refuse_used_process()
-        settings = json.loads(config.read_text(encoding="utf-8"))
-        operators = "dump" in settings
-        section = settings["dump" if operators else "common_dump_settings"]
-        path = Path(section["dump_path" if operators else "path"])
-        self.activity = MindSporeActivity(
-            path,
-            kernels=tuple(section.get("kernels", ())),
-            iteration=section.get("iteration", "all"),
-            operators=operators,
-        )
-        self._select_device()
-        chosen = _ACL_VARIABLE if operators else _VARIABLE
-        self._before = {name: os.environ.pop(name, None) for name in (_VARIABLE, _ACL_VARIABLE)}
-        os.environ[chosen] = str(config)
-        self._dumping = True
-
-    def _refuse_used_process(self) -> None:
         if self._read:
             raise RuntimeUnavailableError(
                 f"MindSpore has read the dump configuration {self._read[0]} in this process, and never reads "
@@ -297,8 +279,16 @@ class MindSporeRuntime(VariedRuntime):
                 f"configuration after that: the test cannot be dumped here; {_WAY_OUT}, and compile no graph "
                 f"in module or session fixtures or at import"
             )
-
-    def _select_device(self) -> None:
+        settings = json.loads(config.read_text(encoding="utf-8"))
+        operators = "dump" in settings
+        section = settings["dump" if operators else "common_dump_settings"]
+        path = Path(section["dump_path" if operators else "path"])
+        self.activity = MindSporeActivity(
+            path,
+            kernels=tuple(section.get("kernels", ())),
+            iteration=section.get("iteration", "all"),
+            operators=operators,
+        )
         if self.device and not self._device_set and self.target != "CPU":
             try:
                 self.mindspore.set_device(self.target, self.device)
@@ -308,6 +298,10 @@ class MindSporeRuntime(VariedRuntime):
                     f"--npudump-device={self.device}: mindspore.set_device refuses it: {words}"
                 ) from error
         self._device_set = True
+        chosen = _ACL_VARIABLE if operators else _VARIABLE
+        self._before = {name: os.environ.pop(name, None) for name in (_VARIABLE, _ACL_VARIABLE)}
+        os.environ[chosen] = str(config)
+        self._dumping = True
 
     def stop(self) -> None:
         """Wait until all that was started has run and is written; graphs compiled later read no file of ours.

@@ -183,7 +183,10 @@ class TorchNpuRuntime(VariedRuntime, AclJson):
             raise
         self.activity.initialised = True
         self._config = config
-        self._watch()
+        if self._dump_type in _EXCEPTIONS | {_OVERFLOW}:
+            self.activity.likely_cause = _RELEASED if self.activity.released else _UNSEEN
+            self._operators = DispatchedOperators("npu", self._capturing)
+            self._operators.start()
         self._watch_graphs(config)
         self._threads.watch()
         self._calls.start()
@@ -191,13 +194,6 @@ class TorchNpuRuntime(VariedRuntime, AclJson):
     def _watch_graphs(self, config: Path, *, released: bool = False) -> None:
         rules = GraphRules.of(config, rules_version(), released=released)
         self._graphs.watch(self.torch_npu, rules, self.activity.evidence)
-
-    def _watch(self) -> None:
-        """Look for operators in the scenes whose healthy runs leave no file; looking costs time."""
-        if self._dump_type in _EXCEPTIONS | {_OVERFLOW}:
-            self.activity.likely_cause = _RELEASED if self.activity.released else _UNSEEN
-            self._operators = DispatchedOperators("npu", self._capturing)
-            self._operators.start()
 
     def _capturing(self) -> bool:
         return bool(getattr(self.torch_npu.npu, "is_current_stream_capturing", lambda: False)())

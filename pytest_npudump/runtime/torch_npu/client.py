@@ -42,24 +42,19 @@ def call(torch_npu: Any, name: str, *arguments: object) -> None:
         AclError: ACL refuses, by the code in the client's words.
         RuntimeUnavailableError: this torch_npu has no such function, or it fails in another way.
     """
-    function = _function(torch_npu, name)
+    function: Any = torch_npu
+    for part in name.split(".")[1:]:
+        function = getattr(function, part, None)
+    if function is None or getattr(function, "__module__", "") == _QUEUEING:
+        raise RuntimeUnavailableError(
+            f"torch_npu {getattr(torch_npu, '__version__', '')} has no {name} that reports errors; the dump "
+            f"functions of torch_npu.npu ignore what ACL answers and are not used in its place"
+        )
     text = f"{name}({', '.join(map(repr, arguments))})"
     try:
         function(*arguments)
     except (RuntimeError, OSError, AssertionError) as error:
         raise _refused(text, str(error)) from None
-
-
-def _function(torch_npu: Any, name: str) -> Any:
-    found: Any = torch_npu
-    for part in name.split(".")[1:]:
-        found = getattr(found, part, None)
-    if found is None or getattr(found, "__module__", "") == _QUEUEING:
-        raise RuntimeUnavailableError(
-            f"torch_npu {getattr(torch_npu, '__version__', '')} has no {name} that reports errors; the dump "
-            f"functions of torch_npu.npu ignore what ACL answers and are not used in its place"
-        )
-    return found
 
 
 def _refused(call: str, words: str) -> RuntimeUnavailableError:
