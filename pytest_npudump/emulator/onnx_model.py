@@ -22,7 +22,7 @@ from pytest_npudump.dump.dtypes import BY_GE
 from pytest_npudump.emulator.codes import NotEmulatedError
 from pytest_npudump.emulator.dumps import recorder
 from pytest_npudump.emulator.dumps.exceptions import ExceptionArgument, FailedTask
-from pytest_npudump.emulator.dumps.plan import STREAM, DumpPlan, plan
+from pytest_npudump.emulator.dumps.recorder import STREAM, DumpPlan, plan
 from pytest_npudump.emulator.faults import PLANTED, Faults
 from pytest_npudump.emulator.gears import COMPILED, SHAPE_DATA, gears_of
 from pytest_npudump.errors import MissingExtraError
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_npudump.dump.dtypes import DType
-    from pytest_npudump.emulator.dumps.plan import DumpSettings
+    from pytest_npudump.emulator.dumps.recorder import DumpSettings
     from pytest_npudump.emulator.faults import Distortion
     from pytest_npudump.emulator.gears import Gears
     from pytest_npudump.emulator.streams import DeviceContext

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from pytest_npudump.dump.dtypes import BY_NAME
-from pytest_npudump.emulator.dumps.plan import DumpSettings
+from pytest_npudump.emulator.dumps.recorder import DumpSettings
 from pytest_npudump.emulator.faults import PLANTED, distort, end, fail, trample
 from pytest_npudump.emulator.onnx_model import load
 from pytest_npudump.onnxmodels.sessions import ModelError

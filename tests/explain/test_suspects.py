@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.emulator.dumps.plan import DumpSettings
+from pytest_npudump.emulator.dumps.recorder import DumpSettings
 from pytest_npudump.emulator.faults import Distortion, Faults
 from pytest_npudump.emulator.onnx_model import distorted_model, load
 from pytest_npudump.explain.dumped_operators import ModelBench

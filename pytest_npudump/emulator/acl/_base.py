@@ -21,7 +21,7 @@ from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._calls import ACL, CODE, MDL, destroy
 from pytest_npudump.emulator.codes import RefusedError
 from pytest_npudump.emulator.dumps.exceptions import DETAIL, ExceptionDump
-from pytest_npudump.emulator.dumps.plan import DumpSettings, settings, statistics_mask
+from pytest_npudump.emulator.dumps.recorder import DumpSettings, settings, statistics_mask
 from pytest_npudump.emulator.dumps.writer import data_directory
 from pytest_npudump.emulator.process import process
 from pytest_npudump.onnxmodels.tensor_types import from_acl_type, nbytes

@@ -18,8 +18,17 @@ import numpy as np
 from pytest_npudump.dump.arrays.decode import is_of_numpy
 from pytest_npudump.errors import DumpError
 from pytest_npudump.runtime.aten.kept_calls import KeptCall
-from pytest_npudump.runtime.aten.operators import results_of, tensors_in, written_by
-from pytest_npudump.runtime.aten.recompute import HostCopy, NotCopiedError, Reading, View, array_of, computed
+from pytest_npudump.runtime.aten.recompute import (
+    HostCopy,
+    NotCopiedError,
+    Reading,
+    View,
+    array_of,
+    computed,
+    results_of,
+    tensors_in,
+    written_by,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

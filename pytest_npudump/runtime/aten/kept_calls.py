@@ -13,25 +13,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from pytest_npudump.dump.table import squeezed
-from pytest_npudump.runtime.aten.operators import (
-    is_view,
-    makes_new,
-    may_run,
-    name_of,
-    results_of,
-    why_random,
-    writes,
-    written_by,
-)
 from pytest_npudump.runtime.aten.recompute import (
     HostCopy,
     NotCopiedError,
     NotRecomputedError,
     array_of,
     copied,
+    is_view,
+    makes_new,
+    may_run,
+    name_of,
     on_host,
     recompute,
+    results_of,
     size_of,
+    why_random,
+    writes,
+    written_by,
 )
 from pytest_npudump.runtime.graphs import LowestMode, leaves_graphs_alone
 

@@ -34,8 +34,7 @@ from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.variation import Varying
 from pytest_npudump.runtime.acl import variable_facts
 from pytest_npudump.runtime.base import Evidence, ModelSession
-from pytest_npudump.runtime.perturbed_inputs import VariedRuntime
-from pytest_npudump.runtime.replaced import Replaced
+from pytest_npudump.runtime.replaced import Replaced, VariedRuntime
 from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
