@@ -200,10 +200,6 @@ def free_space(directory: Path) -> tuple[int, int | None]:
     return status.f_bavail * status.f_frsize, status.f_favail if status.f_files else None
 
 
-if __name__ == "__main__":
-    sys.stdout.write("\n" + json.dumps(asdict(_ask(sys.argv[1]))) + "\n")
-
-
 _PLACES = ("/usr/local/Ascend/cann", "/usr/local/Ascend/ascend-toolkit")
 _MANAGERS = ("davinci_manager", "devmm_svm", "hisi_hdc")
 _CONTAINER_CGROUP = re.compile(r"docker|kubepods|containerd|libpod|lxc", re.IGNORECASE)
@@ -586,3 +582,7 @@ _CHECKS: tuple[tuple[str, Callable[[_Examination], Iterable[_Line]]], ...] = (
     ("dumping", _dump_path),
     ("dumping", _written),
 )
+
+
+if __name__ == "__main__":
+    sys.stdout.write("\n" + json.dumps(asdict(_ask(sys.argv[1]))) + "\n")

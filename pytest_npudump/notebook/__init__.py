@@ -125,7 +125,7 @@ def read_results(folder: str | PathLike[str], *, root: str | PathLike[str] | Non
     return SessionResults(path, results.problems, view)
 
 
-_ROWS = 20
+_TENSORS = 20
 """Failing tensors that a notebook shows."""
 
 
@@ -174,9 +174,9 @@ class DumpComparison:
         )
         parts = [f"<p><b>{escape(self._headline())}</b></p>", strip, f"<p>{legend}</p>"]
         if failing:
-            parts.append(table(COLUMNS, [row(verdict) for verdict in failing[:_ROWS]]))
-        if len(failing) > _ROWS:
-            parts.append(f"<p>... and {len(failing) - _ROWS} more</p>")
+            parts.append(table(COLUMNS, [row(verdict) for verdict in failing[:_TENSORS]]))
+        if len(failing) > _TENSORS:
+            parts.append(f"<p>... and {len(failing) - _TENSORS} more</p>")
         parts += (f"<p>note: {escape(plain(note))}</p>" for note in self.notes)
         return framed(parts)
 

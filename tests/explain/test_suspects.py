@@ -47,7 +47,7 @@ def reference(classifier: Path) -> ReferenceModel:
 def dumped(model: Path, folder: Path, *faults: Distortion) -> tuple[TensorRecord, ...]:
     """What the emulator dumps of the model's outputs, with these faults in it."""
     settings = DumpSettings(f"{folder}/", "output", 0, (), all_models=True)
-    loaded = load(model, settings, faults=Faults(distortions=[*faults]))
+    loaded = load(model, settings, faults=Faults([*faults]))
     clock = iter(range(1795239189932086, 1795239189942086)).__next__
     loaded.run([from_array(BY_NAME["float32"], np.load(model.with_suffix(".npz"))["x"])], clock)
     return read_dump(folder).records

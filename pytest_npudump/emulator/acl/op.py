@@ -29,10 +29,6 @@ from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.onnxmodels.tensor_types import Tensor, from_acl_type, nbytes, onnx_number, storage
 
 if TYPE_CHECKING:
-    from pytest_npudump.dump.dtypes import DType
-
-
-if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_npudump.dump.dtypes import DType

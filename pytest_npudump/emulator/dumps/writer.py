@@ -80,30 +80,19 @@ def mask(names: Iterable[str]) -> int:
 def csv(inputs: Sequence[Tensor], outputs: Sequence[Tensor], items: int = DEFAULT_MASK) -> str:
     """Return the file's text: a header, the inputs, the outputs; ``items`` is the mask of statistics."""
     custom = items != DEFAULT_MASK
-    lines = [_custom_header(items) if custom else _default_header()]
+    columns = *_COLUMNS[:_COUNT_AFTER], "Count", *_COLUMNS[_COUNT_AFTER:-1]
+    if custom:
+        columns = "Count", *(name for bit, name in enumerate(_COLUMNS) if items >> bit & 1)
+    lines = [",".join((_BASE, *columns))]
     for io, tensors in (("Input", inputs), ("Output", outputs)):
         for index, tensor in enumerate(tensors):
             shape = "x".join(map(str, tensor.shape)) or "-"
-            name = _host_name(tensor.dtype) if custom else _device_name(tensor.dtype)
+            name = f"DT_{tensor.dtype.cann}"
+            if tensor.dtype.name in _UNNAMED_ON_HOST if custom else tensor.dtype.proto > _LAST_NAMED_TYPE:
+                name = "UNKNOW" if custom else "-"
             cells = _custom_cells(tensor, items) if custom else _default_cells(tensor)
             lines.append(f"{io},{index},{tensor.nbytes},{name},ND,{shape},{cells}")
     return "\n".join(lines) + "\n"
-
-
-def _default_header() -> str:
-    return ",".join((_BASE, *_COLUMNS[:_COUNT_AFTER], "Count", *_COLUMNS[_COUNT_AFTER:-1]))
-
-
-def _custom_header(items: int) -> str:
-    return ",".join((_BASE, "Count", *(name for bit, name in enumerate(_COLUMNS) if items >> bit & 1)))
-
-
-def _device_name(dtype: DType) -> str:
-    return f"DT_{dtype.cann}" if dtype.proto <= _LAST_NAMED_TYPE else "-"
-
-
-def _host_name(dtype: DType) -> str:
-    return "UNKNOW" if dtype.name in _UNNAMED_ON_HOST else f"DT_{dtype.cann}"
 
 
 def _default_cells(tensor: Tensor) -> str:

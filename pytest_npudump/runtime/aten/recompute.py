@@ -225,7 +225,11 @@ def computed(function: Any, given: HostCopy, reading: Reading) -> tuple[tuple[An
         warnings.simplefilter("ignore")
         change = _Change(reading)
         arguments, named = given.rebuilt(change.memory, change.plain)
-        arguments, named = _with_numbers(function, arguments, named, reading)
+        schema = function._schema.arguments  # noqa: SLF001 - torch's only name for it
+        by_name = {argument.name: argument for argument in schema}
+        placed = zip(schema, arguments, strict=False)
+        arguments = tuple(_number(argument, value, reading) for argument, value in placed)
+        named = {name: _number(by_name[name], value, reading) for name, value in named.items()}
         return arguments, named, function(*arguments, **named)
 
 
@@ -280,16 +284,6 @@ class _Change:
     def _wider(self, dtype: Any) -> Any:
         wide = self._wide
         return wide if wide is not None and wide.itemsize > dtype.itemsize else dtype
-
-
-def _with_numbers(
-    function: Any, arguments: tuple[Any, ...], named: dict[str, Any], reading: Reading
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments with the plain ones among them as the reading has them."""
-    schema = function._schema.arguments  # noqa: SLF001 - torch's only name for it
-    by_name = {argument.name: argument for argument in schema}
-    placed = (_number(argument, value, reading) for argument, value in zip(schema, arguments, strict=False))
-    return tuple(placed), {name: _number(by_name[name], value, reading) for name, value in named.items()}
 
 
 def _number(argument: Any, value: Any, reading: Reading) -> Any:
