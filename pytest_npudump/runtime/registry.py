@@ -241,16 +241,12 @@ class RemoteRuntime(AclJson):
 
     Attributes:
         name: as in ``--npudump-runtime``.
-        facts: what the child said of it.
+        facts: what the child of the last run said of it.
     """
 
     name: str
     facts: Mapping[str, str] = field(default_factory=dict)
     activity: RunActivity = field(default_factory=lambda: RunActivity(likely_cause=_UNKNOWN))
-
-    def learn(self, facts: Mapping[str, str]) -> None:
-        """Take over what the child of the last run said of its runtime."""
-        self.facts = facts
 
     def producer(self) -> Mapping[str, str]:
         """Return what the child said of its runtime."""

@@ -97,21 +97,22 @@ class PerturbedInputs:
 
     Attributes:
         varying: what varies at present, and which inputs that has reached.
+        executions: how many there have been since the variation began.
     """
 
     def __init__(self) -> None:
         self.varying = Varying()
-        self._executions = 0
+        self.executions = 0
 
     def begin(self, variation: Variation) -> None:
         """Vary so from now on, counting executions from 0."""
         self.varying.begin(variation)
-        self._executions = 0
+        self.executions = 0
 
     @contextmanager
     def of(self, inputs: Iterable[Input]) -> Iterator[None]:
         """Have an execution's inputs perturbed inside of the block."""
-        execution, self._executions = self._executions, self._executions + 1
+        execution, self.executions = self.executions, self.executions + 1
         put = []
         for number, each in enumerate(inputs):
             try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from pytest_npudump.dump.dtypes import BY_GE
 from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._base import DataBuffer, TensorDesc
 from pytest_npudump.emulator.acl._calls import CODE, OP, destroy, known
@@ -26,7 +27,7 @@ from pytest_npudump.emulator.process import process
 from pytest_npudump.emulator.streams import Stream, Work
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.sessions import ModelError
-from pytest_npudump.onnxmodels.tensor_types import Tensor, from_acl_type, nbytes, onnx_number, storage
+from pytest_npudump.onnxmodels.tensor_types import Tensor, nbytes, onnx_number, storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -118,7 +119,7 @@ def build(
 
 
 def _type(number: int) -> int:
-    dtype = from_acl_type(number)
+    dtype = BY_GE.get(number)
     found = None if dtype is None else onnx_number(dtype)
     if found is None:
         raise OperatorNotFoundError(f"aclDataType {number} has no counterpart in ONNX")
@@ -300,7 +301,7 @@ class _Place:
     data: Bytes
 
     def read(self) -> Tensor:
-        dtype = from_acl_type(self.desc.dtype)
+        dtype = BY_GE.get(self.desc.dtype)
         if dtype is None:
             raise RefusedError(codes.INVALID_PARAM, f"aclDataType {self.desc.dtype} is unknown")
         return Tensor(dtype, self.desc.shape, self.data.copy().view(storage(dtype)))
@@ -340,7 +341,7 @@ def _failed(handle: OperatorHandle, stream: Stream, inputs: Sequence[Tensor], wh
     """Return the failure of an operator on the device, its exception dump written."""
     state = process()
     given = [ExceptionArgument(tensor, index) for index, tensor in enumerate(inputs) if tensor.nbytes]
-    room = [(from_acl_type(desc.dtype), desc) for desc in handle.outputs]
+    room = [(BY_GE.get(desc.dtype), desc) for desc in handle.outputs]
     outputs = [
         ExceptionArgument(
             Tensor(dtype, desc.shape, np.zeros(desc.nbytes, np.uint8).view(storage(dtype))), index

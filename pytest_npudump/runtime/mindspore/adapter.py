@@ -31,16 +31,14 @@ from pytest_npudump.config.data_dump import check_request, data_dump_settings, v
 from pytest_npudump.dump.textfile import read_small
 from pytest_npudump.errors import FormatError, RuntimeUnavailableError, said
 from pytest_npudump.language.text import first_of
-from pytest_npudump.onnxmodels.variation import Varying
 from pytest_npudump.runtime.acl import variable_facts
 from pytest_npudump.runtime.base import Evidence, ModelSession
-from pytest_npudump.runtime.replaced import Replaced, VariedRuntime
+from pytest_npudump.runtime.replaced import PerturbedCalls, VariedRuntime
 from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from pytest_npudump.onnxmodels.variation import Variation
     from pytest_npudump.request import RunRequest
 
 
@@ -412,31 +410,18 @@ class MindIRSession(ModelSession):
         self.graph = None
 
 
-class VariedCells:
+class VariedCells(PerturbedCalls):
     """The cells that are called from :meth:`vary` to the next one.
-
-    Attributes:
-        varying: what varies at present, and which inputs that has reached.
 
     Args:
         mindspore: the module.
     """
 
     def __init__(self, mindspore: Any) -> None:
+        super().__init__()
         self._mindspore = mindspore
-        self.varying = Varying()
-        self._executions = 0
-        self._replaced = Replaced()
 
-    def vary(self, variation: Variation) -> None:
-        """Perturb or note what cells are fed from here on, or neither, as the variation says."""
-        self._replaced.put_back()
-        self.varying.begin(variation)
-        self._executions = 0
-        if variation.sees_inputs:
-            self._put()
-
-    def _put(self) -> None:
+    def _replace_calls(self) -> None:
         nn = getattr(self._mindspore, "nn", None)
         for name in (
             "Cell",
@@ -445,7 +430,7 @@ class VariedCells:
             self._replaced.put(getattr(nn, name, None), "__call__", self._call)
 
     def _call(self, original: Callable[..., Any], cell: Any, /, *arguments: Any, **named: Any) -> Any:
-        execution, self._executions = self._executions, self._executions + 1
+        execution, self._inputs.executions = self._inputs.executions, self._inputs.executions + 1
         given: dict[Any, Any] = {**dict(enumerate(arguments)), **named}
         fed = {
             place: self._fed(f"{place} of {type(cell).__name__}", value, (execution, number))
@@ -457,8 +442,8 @@ class VariedCells:
                 cell, *(fed[number] for number in range(len(arguments))), **{n: fed[n] for n in named}
             )
         finally:
-            if self.varying.variation.sees_inputs:
-                self._put()
+            if self.wanted:
+                self._replace_calls()
 
     def _fed(self, name: str, value: Any, place: tuple[int, int]) -> Any:
         """Return an argument as it is to be."""

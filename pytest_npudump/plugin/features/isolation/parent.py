@@ -120,7 +120,7 @@ class Isolated:
         if before is not None:
             announce_run(self.item, number, before.reports)
         run = run_child(self.item, self.test, number, self.timeout)
-        self.runtime.learn(run.producer)
+        self.runtime.facts = run.producer
         if self.item.config.getoption("capture") == "no":
             sys.stdout.write("".join(f"{text}\n" for _, text in run.output))
         return run
