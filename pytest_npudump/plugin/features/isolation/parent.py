@@ -24,8 +24,8 @@ from pytest_npudump.plugin.terminal import announce_run
 from pytest_npudump.regression.case import delete_dumps
 from pytest_npudump.regression.session import CaseSession
 from pytest_npudump.regression.unwritten import looks_for_unwritten, other_memory
+from pytest_npudump.runtime.acl import RemoteRuntime
 from pytest_npudump.runtime.programs import how_it_ended, last_lines, run_in_group
-from pytest_npudump.runtime.registry import RemoteRuntime
 from pytest_npudump.storage.mailbox import load_bytes, messages
 
 if TYPE_CHECKING:
