@@ -282,9 +282,9 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import numpy as np
     import onnx
 
-    from pytest_npudump.demo import find_model
+    from pytest_npudump.demo import MODEL
 
-    model = onnx.load(str(find_model()))
+    model = onnx.load(str(MODEL))
     for node in model.graph.node:
         if node.op_type != "Constant":
             node.name = f"net/{node.name}"

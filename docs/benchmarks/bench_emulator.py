@@ -56,7 +56,7 @@ def _chain(op_type: str, count: int, *more: str) -> list[Any]:
 
 
 def write_models(work: Path) -> dict[str, tuple[Path, tuple[int, ...]]]:
-    from pytest_npudump.demo import find_model
+    from pytest_npudump.demo import MODEL
 
     half = {"w": np.float32(0.5)}
     _model(work / "tiny.onnx", _chain("Add", 2000, "w"), [8], [FLOAT] * 2000, half)
@@ -74,7 +74,7 @@ def write_models(work: Path) -> dict[str, tuple[Path, tuple[int, ...]]]:
     ]
     _model(work / "int8.onnx", nodes, [1 << 20], [INT8, FLOAT], scale)
     return {
-        "PP-OCR cls, 258 files": (Path(find_model()), (1, 3, 48, 192)),
+        "PP-OCR cls, 258 files": (MODEL, (1, 3, 48, 192)),
         "2,000 operators of 8 numbers": (work / "tiny.onnx", (8,)),
         "4 operators of 32 MiB": (work / "large.onnx", (8 << 20,)),
         "bfloat16, 2 of 3 of 1 Mi numbers": (work / "bf16.onnx", (1 << 20,)),

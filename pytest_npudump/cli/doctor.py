@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import columns, present
-from pytest_npudump.doctor.checks import examine
-from pytest_npudump.doctor.machine import OK, System
+from pytest_npudump.doctor.checks import OK, System, examine
 from pytest_npudump.doctor.pytest_config import DumpPlace, dump_place
 from pytest_npudump.language.text import width
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from pytest_npudump.doctor.machine import Report
+    from pytest_npudump.doctor.checks import Report
 
 _HEADER = ("area", "what", "state", "found")
 

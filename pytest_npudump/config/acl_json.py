@@ -30,12 +30,8 @@ _GE_PATH = re.compile(r"[A-Za-z0-9\-=\[\];\\,./!@#$%^&*()_+{}:?]*\Z")
 
 def asks_for_statistics(run: RunRequest) -> bool:
     """Whether the device is to compute statistics, and the test does not say which."""
-    wanted = SCENES[run.test.scene].statistics and _dump_data(run) == "stats"
+    wanted = SCENES[run.test.scene].statistics and (run.dump_data or run.test.dump_data or "stats") == "stats"
     return wanted and not run.test.dump_stats
-
-
-def _dump_data(run: RunRequest) -> str:
-    return run.dump_data or run.test.dump_data or "stats"
 
 
 def dump_section(run: RunRequest, soc: str = "") -> dict[str, Any]:
@@ -50,7 +46,7 @@ def dump_section(run: RunRequest, soc: str = "") -> dict[str, Any]:
     keys = scene.acl_json(request)
     if not scene.statistics:
         return {"dump_path": dump_path, **keys}
-    data = _dump_data(run)
+    data = run.dump_data or run.test.dump_data or "stats"
     section: dict[str, Any] = {"dump_path": dump_path, "dump_mode": request.dump_mode, "dump_data": data}
     for key in _TOP_KEYS:
         value = getattr(request, key)

@@ -181,7 +181,7 @@ def validate(
         (read(_RULES, d),)
         if old
         else (
-            _wrong_types(d.dump, DUMP),
+            (_wrong_type(*found) for found in wrong_types(d.dump, DUMP)),
             chain(_unknown_values(d.dump, (*_ENUM_KEYS, "dump_kernel_data")), _statistics(d.dump)),
             read(_RULES, d),
         )
@@ -262,12 +262,8 @@ def _coded(kind: str, check: _Check) -> _Check:
 def _types(*keys: str) -> _Check:
     """Refuse values of a wrong JSON type where that breaks off an old release's conversion from JSON."""
     shape = {key: DUMP[key] for key in keys}
-    check = _coded("type", lambda d: _wrong_types(d.dump, shape))
+    check = _coded("type", lambda d: (_wrong_type(*found) for found in wrong_types(d.dump, shape)))
     return lambda d: check(d) if d.old else ()
-
-
-def _wrong_types(dump: Mapping[str, Any], shape: Mapping[str, Any]) -> Iterator[Refusal]:
-    return (_wrong_type(*found) for found in wrong_types(dump, shape))
 
 
 def _wrong_type(place: str, value: object, expected: str) -> Refusal:

@@ -88,12 +88,12 @@ def _parse(text: str, start: int, *, whole: bool, cut_off_by: StrictJsonError | 
     except RecursionError:
         raise StrictJsonError(_TOO_DEEP) from None
     except json.JSONDecodeError as error:
-        position = _offset(text, error.pos, start)
+        position = start + len(text[: error.pos].encode())
         raise cut_off_by or StrictJsonError(_place(text, error.pos, error.msg), position) from None
     rest = text[end:].lstrip(_BLANK)
     if whole and rest:
         where = len(text) - len(rest)
-        raise StrictJsonError(_place(text, where, "text after the value"), _offset(text, where, start))
+        raise StrictJsonError(_place(text, where, "text after the value"), start + len(text[:where].encode()))
     return value
 
 
@@ -145,10 +145,6 @@ def _place(text: str, position: int, problem: str) -> str:
     line = text.count("\n", 0, position) + 1
     column = position - text.rfind("\n", 0, position)
     return f"line {line}, column {column}: {problem[:1].lower()}{problem[1:]}"
-
-
-def _offset(text: str, position: int, start: int) -> int:
-    return start + len(text[:position].encode())
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,28 +57,22 @@ def write_project(folder: Path) -> None:
         MissingExtraError: a package of the extra is not installed.
     """
     check_packages()
-    source = find_model()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise RequestError(f"{folder} is not empty: name a folder that does not exist yet")
-        _fill(folder, source)
+        texts = {folder / "test_angle_classifier.py": TEST, folder / "pytest.ini": _INI}
+        try:
+            for path, text in texts.items():
+                path.write_text(text, encoding="utf-8")
+            shutil.copyfile(MODEL, folder / CHANGED)
+        except BaseException:
+            for path in (*texts, folder / CHANGED):
+                path.unlink(missing_ok=True)
+            raise
     except OSError as error:
         reason = error.strerror or error
         raise RequestError(f"{folder} cannot be written ({reason}): name a folder that can") from error
-
-
-def _fill(folder: Path, source: Path) -> None:
-    """Write the files into the folder; it is left empty where one cannot be written whole."""
-    texts = {folder / "test_angle_classifier.py": TEST, folder / "pytest.ini": _INI}
-    try:
-        for path, text in texts.items():
-            path.write_text(text, encoding="utf-8")
-        shutil.copyfile(source, folder / CHANGED)
-    except BaseException:
-        for path in (*texts, folder / CHANGED):
-            path.unlink(missing_ok=True)
-        raise
 
 
 def break_model(folder: Path, amount: float) -> None:
@@ -87,12 +81,8 @@ def break_model(folder: Path, amount: float) -> None:
     change_weights(folder / CHANGED, LAYER, amount)
 
 
-MODEL = "ch_ppocr_mobile_v2.0_cls_mobile.onnx"
-"""258 operators, 0.6 MB, Apache-2.0; part of the wheel of rapidocr."""
-
-
-_NEEDED = ("rapidocr", "onnx", "onnxruntime")
-"""What the demonstration asks of the extra: the model, the means to change it, and to run it."""
+MODEL = Path(__file__).with_name("ch_ppocr_mobile_v2.0_cls_mobile.onnx")
+"""258 operators, 0.6 MB; its licence (Apache-2.0) lies beside it."""
 
 
 def check_packages() -> None:
@@ -101,30 +91,9 @@ def check_packages() -> None:
     Raises:
         MissingExtraError: a package of the extra is missing.
     """
-    for package in _NEEDED:
+    for package in ("onnx", "onnxruntime"):
         if find_spec(package) is None:
             raise MissingExtraError("npudump demo", package, "demo")
-
-
-def find_model() -> Path:
-    """Return the model inside the installed package rapidocr, which is not imported.
-
-    Raises:
-        MissingExtraError: rapidocr is not installed.
-        RequestError: it is, but of a version without this model.
-    """
-    spec = find_spec("rapidocr")
-    if spec is None:
-        raise MissingExtraError("npudump demo", "rapidocr", "demo")
-    folders = list(spec.submodule_search_locations or ())
-    for folder in folders:
-        path = Path(folder) / "models" / MODEL
-        if path.is_file():
-            return path
-    raise RequestError(
-        f"the rapidocr in {', '.join(folders)} has no models/{MODEL}: pip install 'pytest-npudump[demo]' "
-        "installs a version that has it"
-    )
 
 
 def change_weights(path: Path, layer: str, amount: float) -> None:

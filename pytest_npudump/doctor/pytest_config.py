@@ -138,7 +138,7 @@ class PytestConfig:
 
     def option(self, flag: str) -> tuple[str, str] | None:
         """Return the value of an option, and where it stands; None where nothing gives it."""
-        given = [(value, _stands(flag, origin)) for value, origin in self.values(flag) if value is not None]
+        given = [(value, f"{flag} in {origin}") for value, origin in self.values(flag) if value is not None]
         return given[-1] if given else None
 
     def setting(self, name: str) -> tuple[str, str]:
@@ -148,7 +148,7 @@ class PytestConfig:
             for text in overrides:
                 if text.startswith(f"{name}="):
                     key, origin = text.partition("=")[2], line
-        return self.option(f"--{name.replace('_', '-')}") or (key, _stands(name, origin))
+        return self.option(f"--{name.replace('_', '-')}") or (key, f"{name} in {origin}")
 
 
 def _words(given: str | Sequence[str], origin: str) -> list[str]:
@@ -156,10 +156,6 @@ def _words(given: str | Sequence[str], origin: str) -> list[str]:
         return shlex.split(given) if isinstance(given, str) else list(map(str, given))
     except ValueError as error:
         raise ConfigError(f"{origin}: {given!r} cannot be read: {error}") from error
-
-
-def _stands(name: str, origin: str) -> str:
-    return f"{name} in {origin}"
 
 
 def golden_folder(folder: Path) -> Path:
@@ -251,12 +247,12 @@ def loading(folder: Path, environ: Mapping[str, str]) -> tuple[Path | None, str,
     config = PytestConfig(folder, environ)
     unloaded = f"{_NO_AUTOLOAD} is set" if environ.get(_NO_AUTOLOAD) else ""
     for is_off, origin in config.values(_NO_AUTOLOAD_OPTION, action="store_true"):
-        unloaded = _stands(_NO_AUTOLOAD_OPTION, origin) if is_off else unloaded
+        unloaded = f"{_NO_AUTOLOAD_OPTION} in {origin}" if is_off else unloaded
     wanted: set[str] = set()
     blocked = ""
     for plugins, origin in config.values("-p", action="append", default=[], files=False):
         wanted.update(plugins)
-        blocked = _stands("-p no:npudump", origin) if "no:npudump" in plugins else blocked
+        blocked = f"-p no:npudump in {origin}" if "no:npudump" in plugins else blocked
     if not blocked and unloaded and not wanted & {"npudump", "pytest_npudump.plugin"}:
         blocked = f"{unloaded}, and no option -p npudump"
     return config.file, required(config.ini.get("required_plugins", "")), blocked

@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.onnxmodels.tensor_types import Tensor
 
+F = TypeVar("F")
 __all__ = ["distort", "end", "fail", "trample"]
 
 
@@ -59,13 +60,11 @@ class Faults:
     """Faults, and when they strike.
 
     Attributes:
-        tramplings, failures, distortions: what is injected.
+        planted: what is injected.
         calls: how often each type of single operator was called.
     """
 
-    tramplings: list[InjectedTrampling] = field(default_factory=list)
-    failures: list[InjectedFailure] = field(default_factory=list)
-    distortions: list[Distortion] = field(default_factory=list)
+    planted: list[InjectedTrampling | InjectedFailure | Distortion] = field(default_factory=list)
     calls: Counter[str] = field(default_factory=Counter)
 
     def plant(self, fault: InjectedTrampling | InjectedFailure | Distortion) -> ExitStack:
@@ -73,32 +72,28 @@ class Faults:
 
         A distortion takes the place of an earlier one of that operator.
         """
-        if isinstance(fault, InjectedTrampling):
-            self.tramplings.append(fault)
-        elif isinstance(fault, InjectedFailure):
-            self.failures.append(fault)
-        else:
+        if isinstance(fault, Distortion):
             name = (fault.model, fault.operator)
-            self.distortions = [d for d in self.distortions if (d.model, d.operator) != name] + [fault]
+            others = self.of(Distortion)
+            self.end(*(other for other in others if (other.model, other.operator) == name))
+        self.planted.append(fault)
         planted = ExitStack()
-        planted.callback(self._end, fault)
+        planted.callback(self.end, fault)
         return planted
 
-    def _end(self, fault: InjectedTrampling | InjectedFailure | Distortion) -> None:
-        self.tramplings = [known for known in self.tramplings if known is not fault]
-        self.failures = [known for known in self.failures if known is not fault]
-        self.distortions = [known for known in self.distortions if known is not fault]
+    def end(self, *faults: InjectedTrampling | InjectedFailure | Distortion) -> None:
+        """End some faults."""
+        self.planted = [known for known in self.planted if all(known is not fault for fault in faults)]
 
-    def clear(self) -> None:
-        """End all faults."""
-        self.tramplings, self.failures, self.distortions = [], [], []
-        self.calls.clear()
+    def of(self, kind: type[F]) -> tuple[F, ...]:
+        """Return the faults of a kind."""
+        return tuple(fault for fault in self.planted if isinstance(fault, kind))
 
     def failing(self, models: Collection[str], execution: int) -> tuple[InjectedFailure, ...]:
         """Return the failures injected in this execution of a model known by the names ``models``."""
         return tuple(
             fault
-            for fault in self.failures
+            for fault in self.of(InjectedFailure)
             if execution >= fault.first and (fault.model is None or fault.model in models)
         )
 
@@ -108,20 +103,20 @@ class Faults:
         self.calls[op_type] += 1
         return any(
             fault.operator == op_type and fault.model is None and called >= fault.first
-            for fault in self.failures
+            for fault in self.of(InjectedFailure)
         )
 
     def trampling(self, models: Collection[str]) -> tuple[InjectedTrampling, ...]:
         """Return what is injected in a model known by the names ``models``."""
-        return tuple(fault for fault in self.tramplings if fault.model in models)
+        return tuple(fault for fault in self.of(InjectedTrampling) if fault.model in models)
 
     def distorting(self, models: Collection[str]) -> tuple[Distortion, ...]:
         """Return what computes wrongly in a model known by the names ``models``."""
-        return tuple(fault for fault in self.distortions if fault.model in models)
+        return tuple(fault for fault in self.of(Distortion) if fault.model in models)
 
     def distorting_operator(self, op_type: str) -> Distortion | None:
         """Return what is wrong with single operators of a type; None where nothing is."""
-        alone = (fault for fault in self.distortions if fault.model is None)
+        alone = (fault for fault in self.of(Distortion) if fault.model is None)
         return next((fault for fault in alone if fault.operator == op_type), None)
 
 
@@ -131,7 +126,8 @@ PLANTED = Faults()
 
 def end() -> None:
     """End all faults."""
-    PLANTED.clear()
+    PLANTED.planted.clear()
+    PLANTED.calls.clear()
 
 
 def trample(model: str, by: str, victim: str, *, first: int = 0, elements: int = 1) -> ExitStack:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_npudump.onnxmodels import sessions
 
@@ -95,26 +95,25 @@ def gears_of(source: Path | bytes, inputs: Mapping[str, Shape], option: GearOpti
     outputs = []
     for values in option.gears:
         shapes = dict(zip(inputs, fill(option.kind, raw, values), strict=True))
-        outputs.append(_inferred(sessions.read_model(source), shapes))
+        model = sessions.read_model(source)
+        graph = model.graph
+        for value in graph.input:
+            for dim, size in zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ()), strict=False):
+                dim.dim_value = size
+        del graph.value_info[:]
+        for value in graph.output:
+            value.type.tensor_type.ClearField("shape")
+        graph = sessions.onnx().shape_inference.infer_shapes(model, data_prop=True).graph
+        found = []
+        for value in graph.output:
+            dims = value.type.tensor_type.shape.dim
+            if not value.type.tensor_type.HasField("shape") or not all(
+                dim.HasField("dim_value") for dim in dims
+            ):
+                raise sessions.ModelError(f"a gear does not tell the shape of the output {value.name!r}")
+            found.append(tuple(dim.dim_value for dim in dims))
+        outputs.append(tuple(found))
     return Gears(option, raw, tuple(outputs))
-
-
-def _inferred(model: Any, shapes: dict[str, Shape]) -> tuple[Shape, ...]:
-    graph = model.graph
-    for value in graph.input:
-        for dim, size in zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ()), strict=False):
-            dim.dim_value = size
-    del graph.value_info[:]
-    for value in graph.output:
-        value.type.tensor_type.ClearField("shape")
-    graph = sessions.onnx().shape_inference.infer_shapes(model, data_prop=True).graph
-    found = []
-    for value in graph.output:
-        dims = value.type.tensor_type.shape.dim
-        if not value.type.tensor_type.HasField("shape") or not all(dim.HasField("dim_value") for dim in dims):
-            raise sessions.ModelError(f"a gear does not tell the shape of the output {value.name!r}")
-        found.append(tuple(dim.dim_value for dim in dims))
-    return tuple(found)
 
 
 def compile_for(

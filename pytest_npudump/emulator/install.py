@@ -6,10 +6,12 @@ import importlib
 import sys
 from typing import TYPE_CHECKING
 
-from pytest_npudump.emulator import process
+from pytest_npudump.emulator.process import reset
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+__all__ = ["install", "reset", "uninstall"]
 
 _PACKAGE = "pytest_npudump.emulator.acl"
 _EMULATED = ("rt", "mdl", "op", "util")
@@ -41,8 +43,3 @@ def uninstall() -> None:
         else:
             sys.modules[name] = module
     _replaced.clear()
-
-
-def reset() -> None:
-    """Start over with the state of a new process; handles and pointers given out before are void."""
-    process.reset()

@@ -126,7 +126,11 @@ class MachineMemory:
             self._forget(address)
             self._make_room(size)
             insort(self._borrowed_order, address)
-            self._borrowed[address] = MemoryRegion(address, _view(address, size, owner), BORROWED, owner)
+            buffer: Any = (ctypes.c_uint8 * size).from_address(address)
+            buffer.owner = owner
+            self._borrowed[address] = MemoryRegion(
+                address, np.frombuffer(buffer, np.uint8, size), BORROWED, owner
+            )
             self._borrowed_bytes += size
         return address
 
@@ -195,10 +199,3 @@ class MachineMemory:
             yield self._regions[self._owned_order[before - 1]]
         for index in range(bisect_right(self._borrowed_order, address) - 1, -1, -1):
             yield self._borrowed[self._borrowed_order[index]]
-
-
-def _view(address: int, size: int, owner: object) -> Bytes:
-    """View memory of ``owner``, which then lives as long as the view."""
-    buffer: Any = (ctypes.c_uint8 * size).from_address(address)
-    buffer.owner = owner
-    return np.frombuffer(buffer, np.uint8, size)

@@ -22,7 +22,7 @@ from pytest_npudump.dump.dtypes import BY_GE
 from pytest_npudump.emulator.codes import NotEmulatedError
 from pytest_npudump.emulator.dumps import recorder
 from pytest_npudump.emulator.dumps.exceptions import ExceptionArgument, FailedTask
-from pytest_npudump.emulator.dumps.plan import STREAM, DumpPlan, plan
+from pytest_npudump.emulator.dumps.recorder import STREAM, DumpPlan, plan
 from pytest_npudump.emulator.faults import PLANTED, Faults
 from pytest_npudump.emulator.gears import COMPILED, SHAPE_DATA, gears_of
 from pytest_npudump.errors import MissingExtraError
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_npudump.dump.dtypes import DType
-    from pytest_npudump.emulator.dumps.plan import DumpSettings
+    from pytest_npudump.emulator.dumps.recorder import DumpSettings
     from pytest_npudump.emulator.faults import Distortion
     from pytest_npudump.emulator.gears import Gears
     from pytest_npudump.emulator.streams import DeviceContext
@@ -53,35 +53,33 @@ def distorted_model(source: Path | bytes, faults: Sequence[Distortion]) -> Any:
     """Return the ``ModelProto`` of a model with faults in it: the outputs keep their names."""
     proto = sessions.read_model(source)
     for fault in faults:
-        _distort(source, proto, fault)
+        found = next((o for o in graph_module.operators(proto.graph) if o.name == fault.operator), None)
+        if found is None:
+            raise ModelError(f"distort: {fault.model} has no operator {fault.operator!r}")
+        types = {
+            port.name: from_ort_type(port.type)
+            for port in exposed_session(source, proto, found.outputs).get_outputs()
+        }
+        names = [name for name in found.outputs if types[name].name in _FLOATS]
+        if not names:
+            kinds = ", ".join(types[name].name for name in found.outputs)
+            raise ModelError(f"distort: {fault.operator} gives {kinds}, expected float16, float32 or float64")
+        at = next(place for place, node in enumerate(proto.graph.node) if found.outputs[0] in node.output)
+        node = proto.graph.node[at]
+        behind = list(proto.graph.node)[at + 1 :]
+        del proto.graph.node[at + 1 :]
+        make, tensor = onnx().helper.make_node, onnx().numpy_helper.from_array
+        for name in names:
+            healthy, scaled = f"{name}/undistorted", f"{name}/scaled"
+            node.output[list(node.output).index(name)] = healthy
+            factor, offset = (np.array(value, storage(types[name])) for value in (fault.factor, fault.offset))
+            proto.graph.initializer.extend(
+                (tensor(factor, f"{name}/factor"), tensor(offset, f"{name}/offset"))
+            )
+            proto.graph.node.append(make("Mul", [healthy, f"{name}/factor"], [scaled], name=scaled))
+            proto.graph.node.append(make("Add", [scaled, f"{name}/offset"], [name], name=f"{name}/distorted"))
+        proto.graph.node.extend(behind)
     return proto
-
-
-def _distort(source: Path | bytes, proto: Any, fault: Distortion) -> None:
-    found = next((o for o in graph_module.operators(proto.graph) if o.name == fault.operator), None)
-    if found is None:
-        raise ModelError(f"distort: {fault.model} has no operator {fault.operator!r}")
-    types = {
-        port.name: from_ort_type(port.type)
-        for port in exposed_session(source, proto, found.outputs).get_outputs()
-    }
-    names = [name for name in found.outputs if types[name].name in _FLOATS]
-    if not names:
-        kinds = ", ".join(types[name].name for name in found.outputs)
-        raise ModelError(f"distort: {fault.operator} gives {kinds}, expected float16, float32 or float64")
-    at = next(place for place, node in enumerate(proto.graph.node) if found.outputs[0] in node.output)
-    node = proto.graph.node[at]
-    behind = list(proto.graph.node)[at + 1 :]
-    del proto.graph.node[at + 1 :]
-    make, tensor = onnx().helper.make_node, onnx().numpy_helper.from_array
-    for name in names:
-        healthy, scaled = f"{name}/undistorted", f"{name}/scaled"
-        node.output[list(node.output).index(name)] = healthy
-        factor, offset = (np.array(value, storage(types[name])) for value in (fault.factor, fault.offset))
-        proto.graph.initializer.extend((tensor(factor, f"{name}/factor"), tensor(offset, f"{name}/offset")))
-        proto.graph.node.append(make("Mul", [healthy, f"{name}/factor"], [scaled], name=scaled))
-        proto.graph.node.append(make("Add", [scaled, f"{name}/offset"], [name], name=f"{name}/distorted"))
-    proto.graph.node.extend(behind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from pytest_npudump.emulator.streams import DEFAULT_STREAM, DeviceContext, Strea
 from pytest_npudump.onnxmodels.variation import Varying
 
 if TYPE_CHECKING:
-    from pytest_npudump.emulator.dumps.plan import DumpSettings
-    from pytest_npudump.emulator.dumps.recorder import DumpedExecution
+    from pytest_npudump.emulator.dumps.recorder import DumpedExecution, DumpSettings
     from pytest_npudump.emulator.onnx_model import Model
     from pytest_npudump.emulator.streams import ApplicationThread
 

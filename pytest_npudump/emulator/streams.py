@@ -120,11 +120,6 @@ class Stream:
             moved = True
         return moved
 
-    def take_failure(self) -> RefusedError | None:
-        """Return what went wrong since this was asked last."""
-        failure, self.failure = self.failure, None
-        return failure
-
 
 @dataclass(slots=True, eq=False)
 class Streams:
@@ -176,12 +171,8 @@ class Streams:
                 self.changed.wait(left)
         return True
 
-    def wait_for(self, stream: Stream, milliseconds: int) -> str:
-        """Wait until a stream is empty; why it is not after that time, or never will be, else nothing."""
-        return self.wait_until(stream, lambda: not stream.steps, milliseconds)
-
     def wait_until(self, stream: Stream, done: Callable[[], bool], milliseconds: int) -> str:
-        """Wait for what a stream brings about, as :meth:`wait_for` does."""
+        """Wait for what a stream brings about; why it has not by that time, or never will, else nothing."""
         reason = ""
 
         def ended() -> bool:

@@ -84,16 +84,17 @@ class LoadedFiles:
 
     def keeps_graph(self, path: Path) -> bool:
         """Whether each load of a path was of the graph that its file has, and the ONNX model beside it."""
-        return all(state.holds(file) for file in self._beside(path) for state in self._states.get(file, ()))
+        return all(
+            state.holds(file)
+            for file in [file for file in self._states if file.with_suffix("") == path.with_suffix("")]
+            for state in self._states.get(file, ())
+        )
 
     def keeps_weights(self, path: Path) -> bool:
         """Whether each load was of the weights that the ONNX model has, too."""
         return self.keeps_graph(path) and all(
             state.holds_weights(path) for state in self._states.get(path, ()) if path.suffix == ".onnx"
         )
-
-    def _beside(self, path: Path) -> list[Path]:
-        return [file for file in self._states if file.with_suffix("") == path.with_suffix("")]
 
 
 def weight_files(path: Path) -> tuple[Path, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from pytest_npudump.dump.dtypes import BY_GE, BY_NAME, DType
+from pytest_npudump.dump.dtypes import BY_NAME, DType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -89,11 +89,6 @@ def from_ort_type(name: str) -> DType:
         return BY_NAME["resource"]
     inner = name[len("tensor(") : -1]
     return BY_NAME.get(_ORT_NAMES.get(inner, inner), BY_NAME["undefined"])
-
-
-def from_acl_type(number: int) -> DType | None:
-    """Return the data type that ``aclDataType`` (numbered as ``ge::DataType``) calls ``number``."""
-    return BY_GE.get(number)
 
 
 def onnx_number(dtype: DType) -> int | None:

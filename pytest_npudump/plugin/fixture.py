@@ -16,8 +16,7 @@ from pytest_npudump.dump.selection import select_layers
 from pytest_npudump.errors import EmptyDumpError, NpudumpError, OperatorMismatchError, RequestError, said
 from pytest_npudump.regression.scenes.check_op import Question, arrays_of, check_operator
 from pytest_npudump.report.scenes import wrong_text
-from pytest_npudump.runtime.placed_config import placed
-from pytest_npudump.runtime.programs import TIMEOUT, ExternalRun, command_of, run_program
+from pytest_npudump.runtime.programs import TIMEOUT, ExternalRun, command_of, placed, run_program
 from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:

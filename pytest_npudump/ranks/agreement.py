@@ -50,8 +50,7 @@ def agree(exchange: Exchange, test: str, *, wants: bool) -> tuple[bool, str]:
     """
     rank = exchange.rank
     if rank.spans_machines:
-        problem = f"{_refused(exchange)}, and they are on several machines, which share no files"
-        return False, problem
+        return False, _no(exchange, "they are on several machines, which share no files")
     _refuse_sharing(exchange, test, _NO_COMPARISON)
     name = f"again {test}"
     decision = exchange.decided(name)
@@ -64,16 +63,12 @@ def agree(exchange: Exchange, test: str, *, wants: bool) -> tuple[bool, str]:
 
 def _decision(exchange: Exchange, told: dict[int, Any]) -> dict[str, Any]:
     if missing := why_missing(exchange, told):
-        return _no(exchange, missing)
+        return {"again": False, "problem": _no(exchange, missing)}
     return {"again": any(told.values()), "problem": ""}
 
 
-def _no(exchange: Exchange, why: str) -> dict[str, Any]:
-    return {"again": False, "problem": f"{_refused(exchange)}, and {why}"}
-
-
-def _refused(exchange: Exchange) -> str:
-    return f"not run: all {exchange.rank.size} ranks would have to run again together"
+def _no(exchange: Exchange, why: str) -> str:
+    return f"not run: all {exchange.rank.size} ranks would have to run again together, and {why}"
 
 
 def why_missing(exchange: Exchange, told: Collection[int], of: Iterable[int] | None = None) -> str:
@@ -115,7 +110,8 @@ def stand_aside(exchange: Exchange, test: str, why: str = _NO_COMPARISON) -> Non
     _refuse_sharing(exchange, test, why)
     name = f"again {test}"
     if exchange.decided(name) is None:
-        exchange.decide(name, _no(exchange, f"rank {exchange.rank.number} will not: {why}"))
+        problem = _no(exchange, f"rank {exchange.rank.number} will not: {why}")
+        exchange.decide(name, {"again": False, "problem": problem})
 
 
 def _refuse_sharing(exchange: Exchange, test: str, why: str) -> None:
@@ -147,7 +143,10 @@ def why_not_shared(exchange: Exchange, test: str, table: StatsTable, tolerances:
     if settled is not None:
         return str(settled)
     if exchange.rank.number == _FIRST:
-        _show(exchange, test, table)
+        path = exchange.folder / f"statistics-{blake2b(test.encode(), digest_size=10).hexdigest()}.yaml"
+        write_golden(path, Record(test=test, producer={}, table=table, path=path))
+        exchange.post(f"statistics of {test}", str(path))
+        exchange.post(f"verdict on {test}", "")
         problem = ""
     else:
         problem = _compare(exchange, test, table, tolerances)
@@ -180,13 +179,6 @@ def differing(name: str, first: str, table: StatsTable, other: StatsTable, toler
 def nothing_recorded(why: str) -> str:
     """Return the problem of a shared golden that is not recorded."""
     return said("nothing was recorded: ranks='same', and {why}", why=why)
-
-
-def _show(exchange: Exchange, test: str, table: StatsTable) -> None:
-    path = exchange.folder / f"statistics-{blake2b(test.encode(), digest_size=10).hexdigest()}.yaml"
-    write_golden(path, Record(test=test, producer={}, table=table, path=path))
-    exchange.post(f"statistics of {test}", str(path))
-    exchange.post(f"verdict on {test}", "")
 
 
 def _compare(exchange: Exchange, test: str, table: StatsTable, tolerances: Tolerances) -> str:

@@ -196,7 +196,7 @@ class Exchange:
 
     def has_ended(self, number: int, last: str | None = LAST) -> bool:
         """Whether the process of a rank has ended, or it has told the ``last`` that there is to tell."""
-        return not self.lives(number) or (last is not None and self._has(last, number))
+        return not self.lives(number) or (last is not None and self._path(last, number).exists())
 
     def post(self, name: str, content: Any) -> None:
         """Tell the others ``content``, plain JSON data, under ``name``, once for all."""
@@ -250,7 +250,7 @@ class Exchange:
         while True:
             # Looked at before the messages: what a rank says last must not be missed.
             mute = {number for number in wanted if self._is_mute(number, last)}
-            heard = {number for number in wanted - told.keys() if self._has(name, number)}
+            heard = {number for number in wanted - told.keys() if self._path(name, number).exists()}
             told |= {number: json.loads(self._path(name, number).read_text("utf-8")) for number in heard}
             if wanted - told.keys() <= mute or (unless and self.decided(unless) is not None):
                 return told
@@ -267,9 +267,6 @@ class Exchange:
         if number in self.absent:
             return True
         return has_joined(self.folder, number) and self.has_ended(number, last)
-
-    def _has(self, name: str, number: int) -> bool:
-        return self._path(name, number).exists()
 
     def _draft(self, content: Any) -> Path:
         """Write ``content`` where nobody looks, so that a message is there whole or not at all."""

@@ -1,8 +1,7 @@
 """What runs models and switches the dump on: one folder a runtime, behind one protocol.
 
 ``base`` is the protocol, ``registry`` the index of the runtimes, and the decision for one of them,
-``remote`` stands for one that lived in another process, ``concurrency`` says what ran at the same time, and
-``inventory`` which devices there are.
+``concurrency`` says what ran at the same time, and ``inventory`` which devices there are.
 
 ``pyacl/``, ``torch_npu/``, ``mindspore/``: each runtime is a folder, its provider, which knows where the
 client is and whether it can be used without importing it. Its adapter has the protocol's ``Runtime``,
@@ -11,8 +10,8 @@ client is and whether it can be used without importing it. Its adapter has the p
 ``emulator/`` is pyACL's adapter over another module ``acl``. To add a runtime, add
 such a folder and its line in ``registry``; one in another package is an entry point instead.
 
-Shared between them: ``acl`` by those over ACL, ``graphs`` by those in whose process torch may run,
-``aten/`` by those that can keep what its operators are given, ``programs`` (of their own process) and the
-``placed_config`` that these read, ``replaced`` (functions that are looked at) and ``perturbed_inputs`` (of a
-calibration) by all.
+Shared between them: ``acl`` by those over ACL (and by what stands for one that lived in another process),
+``graphs`` by those in whose process torch may run, ``aten/`` by those that can keep what its operators are
+given, ``programs`` (of their own process, and the configuration that these read) and ``replaced`` (calls
+that are looked at, inputs that a calibration perturbs) by all.
 """

@@ -7,12 +7,14 @@ Ascend910B and later, it leaves Inf or NaN in the result, and no flag.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_npudump.config.acl_json import asks_for_statistics, dump_section, write_acl_json
 from pytest_npudump.config.cann import collecting_words
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
+from pytest_npudump.runtime.base import RunActivity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -176,3 +178,48 @@ def variable_facts() -> dict[str, str]:
     """Return what a golden records of them: the value of each that is set, by the name of the fact."""
     told = {fact: os.environ.get(variable) for variable, fact in _FACTS.items()}
     return {fact: value for fact, value in told.items() if value}
+
+
+_UNKNOWN = "the process ended before its dump was complete"
+"""What a process did that did not live to say."""
+
+
+@dataclass(slots=True)
+class RemoteRuntime(AclJson):
+    """The runtime of a child process, as its parent knows it; no dump is on in this process.
+
+    Attributes:
+        name: as in ``--npudump-runtime``.
+        facts: what the child of the last run said of it.
+    """
+
+    name: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+    activity: RunActivity = field(default_factory=lambda: RunActivity(likely_cause=_UNKNOWN))
+
+    def producer(self) -> Mapping[str, str]:
+        """Return what the child said of its runtime."""
+        return self.facts or {"runtime": self.name}
+
+    def start(self, config: Path, *, resumed: bool = False) -> None:
+        """Do nothing: the dump is the child's."""
+
+    def stop(self) -> None:
+        """Do nothing: the dump ended with the child."""
+
+    def release(self) -> None:
+        """Do nothing."""
+
+    def hand_over(self, program: str, models: tuple[Path, ...] = ()) -> None:
+        """Do nothing."""
+
+    def load_model(self, path: Path) -> NoReturn:
+        """Refuse.
+
+        Raises:
+            RuntimeUnavailableError: always.
+        """
+        raise RuntimeUnavailableError(f"{path}: models of an isolated test are loaded in its own process")
+
+    def close(self) -> None:
+        """Do nothing."""

@@ -288,7 +288,36 @@ _LIKE = "_like"
 _COMMUNICATION = frozenset({"c10d", "_c10d_functional", "c10d_functional"})
 
 
-class DispatchedOperators:
+class LowestMode:
+    """A mode of the thread that calls :meth:`start`, and of the backward passes it starts.
+
+    Operators inside a graph of ``torch.compile`` are left alone.
+
+    Args:
+        name: of its class, as torch's stack of modes shows it.
+        run: is called with an operator, its arguments and its named ones; returns what the operator does.
+    """
+
+    def __init__(self, name: str, run: Run) -> None:
+        self._name = name
+        self._run = run
+        self._mode: Any = None
+
+    def start(self) -> None:
+        """Switch it on; nothing happens where it is. torch has to be imported by now."""
+        if self._mode is None:
+            self._mode = _mode(self._name, self._run)
+            # Beneath the modes of the test: each takes the uppermost mode off, whichever it is, when it ends.
+            _with_others_off(self._mode.__enter__)
+
+    def stop(self) -> None:
+        """Switch it off; nothing happens where it is not on."""
+        mode, self._mode = self._mode, None
+        if mode is not None and any(other is mode for other in _modes()):
+            _with_others_off(lambda: mode.__exit__(None, None, None), mode)
+
+
+class DispatchedOperators(LowestMode):
     """The operators that torch dispatches to one kind of device, between :meth:`start` and :meth:`stop`.
 
     Those of the thread that calls :meth:`start` are seen, and those of the backward passes it starts: torch
@@ -303,20 +332,12 @@ class DispatchedOperators:
     """
 
     def __init__(self, device: str = "npu", recording: Callable[[], bool] = lambda: False) -> None:
+        super().__init__("NpudumpOperators", self._see)
         self.first = ""
         self._device = device
         self._recording = recording
-        self._mode = LowestMode("NpudumpOperators", self._run)
 
-    def start(self) -> None:
-        """Look at the operators from now on; torch has to be imported by now."""
-        self._mode.start()
-
-    def stop(self) -> None:
-        """Look no more; nothing happens where nobody looks."""
-        self._mode.stop()
-
-    def _run(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def _see(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         result = function(*arguments, **named)
         if self.first or not self._is_operator(function):
             return result
@@ -361,35 +382,6 @@ def _schema(function: Any) -> Any:
 def _operator_name(function: Any) -> str:
     name: str = _schema(function).name.rpartition("::")[2]
     return name
-
-
-class LowestMode:
-    """A mode of the thread that calls :meth:`start`, and of the backward passes it starts.
-
-    Operators inside a graph of ``torch.compile`` are left alone.
-
-    Args:
-        name: of its class, as torch's stack of modes shows it.
-        run: is called with an operator, its arguments and its named ones; returns what the operator does.
-    """
-
-    def __init__(self, name: str, run: Run) -> None:
-        self._name = name
-        self._run = run
-        self._mode: Any = None
-
-    def start(self) -> None:
-        """Switch it on; nothing happens where it is. torch has to be imported by now."""
-        if self._mode is None:
-            self._mode = _mode(self._name, self._run)
-            # Beneath the modes of the test: each takes the uppermost mode off, whichever it is, when it ends.
-            _with_others_off(self._mode.__enter__)
-
-    def stop(self) -> None:
-        """Switch it off; nothing happens where it is not on."""
-        mode, self._mode = self._mode, None
-        if mode is not None and any(other is mode for other in _modes()):
-            _with_others_off(lambda: mode.__exit__(None, None, None), mode)
 
 
 def leaves_graphs_alone() -> bool:

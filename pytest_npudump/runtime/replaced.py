@@ -1,13 +1,26 @@
-"""Functions of a module or class with others in their place, for as long as their calls are looked at."""
+"""Calls of a client that are looked at, and inputs of its models that are perturbed for as long as they run.
+
+A calibration has its members differ by about a unit in the last place of what a model is fed. Values come and
+go by way of host memory, so that no operator of ours is in the dump. Behind the model each input has its
+values back, unless the model wrote to it.
+"""
 
 from __future__ import annotations
 
-from contextlib import suppress
+from abc import ABC, abstractmethod
+from contextlib import contextmanager, suppress
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pytest_npudump.onnxmodels.variation import INPUTS, Varying
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
+
+    import numpy as np
+
+    from pytest_npudump.onnxmodels.variation import Variation
+
 
 _MARK = "_npudump_original"
 
@@ -53,3 +66,112 @@ class Replaced:
         for owner, name, replacement in put:
             if getattr(owner, name, None) is replacement:
                 setattr(owner, name, getattr(replacement, _MARK))
+
+
+class Unreached(Exception):  # noqa: N818 - no error: the input stays as it is
+    """An input that is not perturbed, and why."""
+
+
+class Input(Protocol):
+    """One input of a model, on the device.
+
+    Attributes:
+        name: as reports call it.
+    """
+
+    name: str
+
+    def read(self) -> np.ndarray:
+        """Return a copy of its values.
+
+        Raises:
+            Unreached: it can be neither read nor written without an operator of ours in the dump.
+        """
+
+    def write(self, values: np.ndarray) -> None:
+        """Give it other values, of the same type and shape."""
+
+
+class PerturbedInputs:
+    """Perturbs what the models of one process are fed.
+
+    Attributes:
+        varying: what varies at present, and which inputs that has reached.
+        executions: how many there have been since the variation began.
+    """
+
+    def __init__(self) -> None:
+        self.varying = Varying()
+        self.executions = 0
+
+    def begin(self, variation: Variation) -> None:
+        """Vary so from now on, counting executions from 0."""
+        self.varying.begin(variation)
+        self.executions = 0
+
+    @contextmanager
+    def of(self, inputs: Iterable[Input]) -> Iterator[None]:
+        """Have an execution's inputs perturbed inside of the block."""
+        execution, self.executions = self.executions, self.executions + 1
+        put = []
+        for number, each in enumerate(inputs):
+            try:
+                before = each.read()
+            except Unreached as reason:
+                self.varying.unreached.add(f"{each.name} ({reason})")
+                continue
+            self.varying.note_fed(each.name, before, execution)
+            after = self.varying.moved(each.name, before, (execution, number))
+            if after is not None:
+                each.write(after)
+                put.append((each, before, after))
+        yield
+        for each, before, after in put:
+            if each.read().tobytes() == after.tobytes():
+                each.write(before)
+
+
+class PerturbedCalls(ABC):
+    """Calls of a client that get perturbed inputs from :meth:`vary` to the next; a subclass says which."""
+
+    def __init__(self) -> None:
+        self._inputs = PerturbedInputs()
+        self._replaced = Replaced()
+
+    @property
+    def varying(self) -> Varying:
+        """What varies, and what that has reached."""
+        return self._inputs.varying
+
+    def vary(self, variation: Variation) -> None:
+        """Perturb or note what models are fed from here on, or neither, as the variation says."""
+        self._replaced.put_back()
+        self._inputs.begin(variation)
+        if self.wanted:
+            self._replace_calls()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the variation has inputs perturbed or noted."""
+        return self.varying.variation.sees_inputs
+
+    @abstractmethod
+    def _replace_calls(self) -> None:
+        """Put functions of ours in the place of those that run models."""
+
+
+class VariedRuntime:
+    """The part of a runtime that has what its calls are fed vary, as a device allows."""
+
+    varies = frozenset({INPUTS})
+    _varied: Any
+
+    def vary(self, variation: Variation) -> None:
+        """Have what models, modules or cells are fed from here on vary so."""
+        self._varied.vary(variation)
+
+    @property
+    def varying(self) -> Varying:
+        """What varies, and which inputs the last variation has reached."""
+        varying: Varying = self._varied.varying
+        return varying

@@ -285,7 +285,12 @@ class FormatConformance:
             if found is None:
                 continue
             alike = _alike(found, whole)
-            less = self.has_lines and alike and len(found) < len(whole) and _ends_a_line(content, length)
+            less = (
+                self.has_lines
+                and alike
+                and len(found) < len(whole)
+                and (content[length - 1 : length] == b"\n" or content[length : length + 1] in {b"\n", b"\r"})
+            )
             assert less or (alike and len(found) == len(whole)), (
                 f"cut off at byte {length} of {len(content)}, and read as {len(found)} of {len(whole)} "
                 f"tensors without an error"
@@ -370,7 +375,3 @@ def _alike(found: Sequence[TensorRecord], whole: Sequence[TensorRecord]) -> bool
     """Whether each record that was found is one of the whole file, in order."""
     remaining = iter(map(repr, whole))  # by their text, in which NaN equals NaN
     return all(any(repr(record) == other for other in remaining) for record in found)
-
-
-def _ends_a_line(content: bytes, length: int) -> bool:
-    return content[length - 1 : length] == b"\n" or content[length : length + 1] in {b"\n", b"\r"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -15,7 +16,7 @@ from safetensors.numpy import load_file
 
 from pytest_npudump import demo
 from pytest_npudump.cli import main
-from pytest_npudump.demo import change_weights, find_model
+from pytest_npudump.demo import MODEL, change_weights
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def test_the_last_line_puts_the_model_back_and_the_test_passes(
     )
     copy = tmp_path / "npudump-demo"
     shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("dumps"))
-    assert (copy / "angle_classifier.original.onnx").read_bytes() == find_model().read_bytes()
+    assert (copy / "angle_classifier.original.onnx").read_bytes() == MODEL.read_bytes()
     shutil.copyfile(copy / "angle_classifier.original.onnx", copy / "angle_classifier.onnx")
     words = ["-m", "pytest", "-p", "npudump", "-p", "no:cacheprovider"]
     again = _child(words, copy, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", PYTEST_ADDOPTS="")
@@ -150,7 +151,7 @@ def test_a_file_in_the_folders_place_is_refused(tmp_path: Path, capsys: pytest.C
     assert path.read_text() == "keep"
 
 
-@pytest.mark.parametrize("package", ["rapidocr", "onnx", "onnxruntime"])
+@pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
 def test_a_missing_package_is_one_line_that_names_the_extra(
     package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,18 +165,15 @@ def test_a_missing_package_is_one_line_that_names_the_extra(
     assert not (tmp_path / "new").exists()
 
 
-def test_a_rapidocr_without_the_model_is_told_from_a_missing_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(demo, "MODEL", "another.onnx")
-    err = _refused([str(tmp_path / "new")], capsys)
-    assert "has no models/another.onnx" in err
-    assert "not installed" not in err
+def test_the_model_is_the_one_whose_licence_lies_beside_it() -> None:
+    licence = MODEL.with_suffix(".LICENSE").read_text(encoding="utf-8")
+    assert hashlib.sha256(MODEL.read_bytes()).hexdigest() in licence
+    assert "Apache License" in licence
 
 
 def test_only_an_operator_with_constant_weights_can_be_changed(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
-    shutil.copyfile(find_model(), path)
+    shutil.copyfile(MODEL, path)
     before = path.read_bytes()
     with pytest.raises(RequestError, match="no operator named 'Conv@999'"):
         change_weights(path, "Conv@999", 0.01)

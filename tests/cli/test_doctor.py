@@ -11,7 +11,7 @@ import pytest
 
 from pytest_npudump.cli import doctor, main
 from pytest_npudump.config.cann import ROOTS
-from pytest_npudump.doctor.machine import System
+from pytest_npudump.doctor.checks import System
 from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pytest_npudump.demo import find_model
+from pytest_npudump.demo import MODEL
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.sessions import exposed_session
 
@@ -136,7 +136,7 @@ def test_nodes_one_by_one_give_the_bits_of_the_emulators_model(network: Any) -> 
     from verdicts.numerics import Numerics
 
     found = Runner(network, Numerics()).run()
-    path, names = find_model(), [name for node in network.nodes for name in node.outputs]
+    path, names = MODEL, [name for node in network.nodes for name in node.outputs]
     session = exposed_session(path, sessions.read_model(path), names)
     for name, array in zip(names, session.run(names, network.feed), strict=True):
         np.testing.assert_array_equal(found[name], array, strict=True)

@@ -83,7 +83,7 @@ def test_a_regular_expression_beyond_the_plain_ones_is_neither_good_nor_refused(
     refused = ["*", "+a", "?", "a|*", "(*)", "(", "(a", "a)", "[z-a]", "(|+)"]
     unknown = ["a**", "[]", "[^]", "a{2}", "{2}", "(?:)", "(?=a)b", "(?<=a)", "(?P<n>a)", "^a", "a$"]
     unknown += [
-        *("[a", "a{", "[[:alpha:]]", "[[.a.]]", "]", "}", "a++", "[--a]", "[-a]", "(?", "(a(b)c)[", "a???"),
+        *("[a", "a{", "[[:alpha:]]", "[[.a.]]", "]", "}", "a++", "[--a]", "[-a]", "(?", "(a(b)c)[", "a???")
     ]
     for accepted, expressions in ((True, taken), (False, refused), (None, unknown)):
         for expression in expressions:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pytest_npudump.demo import find_model
+from pytest_npudump.demo import MODEL
 
 if TYPE_CHECKING:
     from pytest_npudump.plugin.fixture import NpuDump
@@ -24,7 +24,7 @@ def text_line() -> np.ndarray:
 
 @pytest.mark.npu_dump
 def test_angle_classifier_says_what_it_said(npu_dump: NpuDump) -> None:
-    with npu_dump.load_model(find_model()) as model:
+    with npu_dump.load_model(MODEL) as model:
         (probabilities,) = model.run(text_line())
     assert probabilities.shape == (1, 2)
     assert probabilities.sum() == pytest.approx(1, abs=1e-6)
@@ -32,6 +32,6 @@ def test_angle_classifier_says_what_it_said(npu_dump: NpuDump) -> None:
 
 @pytest.mark.npu_dump(layers=["Conv@0", "Conv@21", "Softmax@0"], dump_mode="all")
 def test_chosen_layers_of_the_classifier_with_their_inputs(npu_dump: NpuDump) -> None:
-    with npu_dump.load_model(find_model()) as model:
+    with npu_dump.load_model(MODEL) as model:
         model.run(text_line())
         model.run(-text_line())

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.doctor.checks import examine
-from pytest_npudump.doctor.machine import System
+from pytest_npudump.doctor.checks import System, examine
 from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_npudump.doctor.machine import DoctorFinding
+    from pytest_npudump.doctor.checks import DoctorFinding
 
 # As printed by npu-smi 24.1.rc3 on an Atlas 800T A2 (two of its eight NPUs).
 NPU_SMI = """\

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.doctor.checks import examine
-from pytest_npudump.doctor.machine import ABSENT, OK, PROBLEM, WARNING, DoctorFinding
+from pytest_npudump.doctor.checks import ABSENT, OK, PROBLEM, WARNING, DoctorFinding, examine
 from pytest_npudump.runtime.registry import Probe
 from pytest_npudump.settings import OPTIONS
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.doctor.machine import ABSENT, OK, PROBLEM, WARNING
+from pytest_npudump.doctor.checks import ABSENT, OK, PROBLEM, WARNING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from conftest import Machine
-    from pytest_npudump.doctor.machine import DoctorFinding
+    from pytest_npudump.doctor.checks import DoctorFinding
 
     Named = Callable[..., DoctorFinding]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_npudump.doctor.machine import System, free_space, installed_version, probe_runtime
+from pytest_npudump.doctor.checks import System, free_space, installed_version, probe_runtime
 from pytest_npudump.runtime.registry import Probe
 
 ACL = """

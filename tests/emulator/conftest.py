@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import json
 import sys
@@ -12,6 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from pytest_npudump.demo import MODEL
 from pytest_npudump.emulator import install
 
 if TYPE_CHECKING:
@@ -57,9 +57,8 @@ def set_dump(started: Any, tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def classifier() -> Path:
-    """The angle classifier that rapidocr ships; its input is [-1, 3, -1, -1]."""
-    name = "rapidocr/models/ch_ppocr_mobile_v2.0_cls_mobile.onnx"
-    return Path(str(importlib.metadata.distribution("rapidocr").locate_file(name)))
+    """The demonstration's model; its input is [-1, 3, -1, -1]."""
+    return MODEL
 
 
 @pytest.fixture

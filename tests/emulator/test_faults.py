@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from pytest_npudump.dump.dtypes import BY_NAME
-from pytest_npudump.emulator.dumps.plan import DumpSettings
+from pytest_npudump.emulator.dumps.recorder import DumpSettings
 from pytest_npudump.emulator.faults import PLANTED, distort, end, fail, trample
 from pytest_npudump.emulator.onnx_model import load
 from pytest_npudump.onnxmodels.sessions import ModelError
@@ -110,16 +110,16 @@ def test_a_fault_ends_with_its_block_or_with_all_others() -> None:
         lambda: fail("a"),
     ):
         with plant():
-            (fault,) = [*planted.tramplings, *planted.distortions, *planted.failures]
-        assert not [*planted.tramplings, *planted.distortions, *planted.failures], fault
+            (fault,) = planted.planted
+        assert not planted.planted, fault
     with distort("m", "a", factor=2.0):
         distort("m", "a", factor=3.0)  # in the first one's place, and not ended by its block
-    assert [fault.factor for fault in planted.distortions] == [3.0]
+    assert [fault.factor for fault in planted.planted] == [3.0]
     trample("m", by="a", victim="b")
     fail("a")
     planted.failing_operator("a")
     end()
-    assert not [*planted.tramplings, *planted.distortions, *planted.failures, *planted.calls]
+    assert not [*planted.planted, *planted.calls]
 
 
 def test_a_fault_of_nothing_is_refused() -> None:

@@ -164,10 +164,7 @@ FILES = {
 SEQUENCES = {
     "set_dump before all": "set_dump dump.json 100001",
     "set_dump of NULL before all": "set_dump 100001",
-    "init_dump before all": "init_dump 100001",
-    "finalize_dump before all": "finalize_dump 100001",
     "set_dump before init_dump": "init 0, set_dump dump.json 100045, set_dump 100045, finalize_dump 100045",
-    "set_dump of NULL": "init 0, init_dump 0, set_dump 100000",
     "files": (
         "init 0, init_dump 0, set_dump missing 100003, set_dump . 100003, set_dump objects.json 100006, "
         "set_dump arrays.json 100006, set_dump string.json 100006, set_dump malformed.json 100009, "

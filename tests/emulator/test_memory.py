@@ -210,25 +210,6 @@ def test_each_thread_has_its_own_context(started: Any) -> None:
     assert seen == [(0, 107002), (0, 0)]
 
 
-def test_threads_of_acl_get_their_arguments_as_one_list(started: Any) -> None:
-    seen: list[Any] = []
-    thread, ret = started.util.start_thread(seen.append, [1, 2])
-    assert ret == 0
-    assert started.util.stop_thread(thread) == 0
-    assert seen == [[1, 2]]
-    assert started.util.stop_thread(thread) == 100000
-
-
-def test_streams_live_until_they_are_destroyed(started: Any) -> None:
-    stream, ret = started.rt.create_stream()
-    assert ret == 0
-    assert started.rt.synchronize_stream(stream) == 0
-    assert started.rt.synchronize_stream(0) == 0
-    assert started.rt.destroy_stream(stream) == 0
-    assert started.rt.synchronize_stream(stream) == 107000
-    assert started.rt.destroy_stream(stream) == 100000
-
-
 def test_tensor_descriptions_tell_what_they_were_given(acl: Any) -> None:
     desc = acl.create_tensor_desc(1, [2, 3], 2)
     assert acl.get_tensor_desc_type(desc) == 1

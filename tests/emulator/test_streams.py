@@ -106,7 +106,8 @@ def test_a_stream_tells_whether_its_tasks_have_ended(started: Any) -> None:
     assert started.rt.stream_query(stream) == (0, 0)
     assert started.rt.synchronize_stream_with_timeout(stream, 0) == 0
     assert started.rt.synchronize_stream_with_timeout(stream, -2) == 107000
-    assert started.rt.destroy_stream(stream) == 0
+    assert [started.rt.destroy_stream(stream) for _ in range(2)] == [0, 100000]
+    assert (started.rt.synchronize_stream(stream), started.rt.synchronize_stream(0)) == (107000, 0)
     assert started.rt.stream_query(stream) == (65535, 107000)
 
 
@@ -430,6 +431,9 @@ def test_a_thread_serves_streams_of_one_device(started: Any, stream: int) -> Non
 def test_a_thread_that_raises_says_so_when_it_is_stopped(
     started: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    seen: list[Any] = []
+    thread, _ = started.util.start_thread(seen.append, [1, 2])
+    assert (started.util.stop_thread(thread), seen) == (0, [[1, 2]]), "arguments are one list"
     thread, _ = started.util.start_thread(lambda value: {}[value[0]], ["absent"])
     with pytest.raises(RuntimeError, match="exception=KeyError"):
         started.util.stop_thread(thread)

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.emulator.dumps.plan import DumpSettings
+from pytest_npudump.emulator.dumps.recorder import DumpSettings
 from pytest_npudump.emulator.faults import Distortion, Faults
 from pytest_npudump.emulator.onnx_model import distorted_model, load
 from pytest_npudump.explain.dumped_operators import ModelBench
@@ -47,7 +47,7 @@ def reference(classifier: Path) -> ReferenceModel:
 def dumped(model: Path, folder: Path, *faults: Distortion) -> tuple[TensorRecord, ...]:
     """What the emulator dumps of the model's outputs, with these faults in it."""
     settings = DumpSettings(f"{folder}/", "output", 0, (), all_models=True)
-    loaded = load(model, settings, faults=Faults(distortions=[*faults]))
+    loaded = load(model, settings, faults=Faults([*faults]))
     clock = iter(range(1795239189932086, 1795239189942086)).__next__
     loaded.run([from_array(BY_NAME["float32"], np.load(model.with_suffix(".npz"))["x"])], clock)
     return read_dump(folder).records

@@ -47,7 +47,7 @@ def test_equal_dumps_are_ok(sides: tuple[Path, Path]) -> None:
 
 
 def test_a_hostile_name_stays_text(tmp_path: Path) -> None:
-    from pytest_npudump.notebook.session_results import cells
+    from pytest_npudump.notebook import cells
 
     assert HOSTILE not in cells((HOSTILE,))
     one = dump(tmp_path / "a", **{"<b>x": np.ones(3, np.float32)})

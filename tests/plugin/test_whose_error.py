@@ -14,7 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
-from pytest_npudump.demo import find_model
+from pytest_npudump.demo import MODEL
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -138,8 +138,7 @@ def test_an_ill_conditioned_model_is_the_formats_error(project: Project) -> None
 
 @pytest.mark.e2e
 def test_the_same_of_a_real_model(project: Project) -> None:
-    source = find_model()
-    model = onnx.load(str(source))
+    model = onnx.load(str(MODEL))
     for number, node in enumerate(model.graph.node):
         node.name = node.name or f"{node.op_type}@{number}"
     onnx.save(model, str(project.path / "reference.onnx"))

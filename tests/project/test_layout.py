@@ -63,7 +63,6 @@ def test_modules_of_one_name_are_of_one_kind() -> None:
         "mindspore": "what it reads, and what it writes",
         "npy": "the format, and arrays of it",
         "overflow": "a command, a scene, and the records of it",
-        "remote": "a runtime in another process, a store elsewhere",
         "terminal": "the text of a result, and what pytest prints",
         "text": "of a record, and words for a terminal",
         "tolerance": "a command, and what it shows",

@@ -131,9 +131,6 @@ def test_rank_that_did_not_come_is_said_once_and_the_first_that_did_prints(
     monkeypatch.setattr(exchange, "PATIENCE", 0.2)
     second = Exchange(Rank(1, 2, 1, 2))
     lines = compare_notes(second, {"a.py::x": "conv1:output.0"})
-    assert lines == (
-        "a.py::x fails on 1 of 2 ranks: 1 (conv1:output.0)",
-        absence([0]),
-    )
+    assert lines == ("a.py::x fails on 1 of 2 ranks: 1 (conv1:output.0)", absence([0]))
     printed(second)
     assert second.gather("printed", of=(1,), last=None) == {1: True}

@@ -24,10 +24,7 @@ LAUNCHED = [
     ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": " "}, Rank(1, 2, 1, 2)),
     ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": socket.gethostname()}, Rank(1, 2, 1, 2)),
     ({"RANK": "9", "WORLD_SIZE": "16", "LOCAL_RANK": "1", "MASTER_ADDR": "192.0.2.7"}, Rank(9, 16, 1, 0)),
-    (
-        {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "192.0.2.7"},
-        Rank(1, 2, 1, 2),
-    ),
+    ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "192.0.2.7"}, Rank(1, 2, 1, 2)),
     ({"RANK_ID": "7", "RANK_SIZE": "8", "RANK": " 1 ", "WORLD_SIZE": "2"}, Rank(1, 2, 1, 2)),
 ]
 

@@ -163,11 +163,7 @@ def test_a_capture_that_fails_leaves_no_graph_to_replay(started: TorchNpuRuntime
 
 @pytest.mark.parametrize("version", ["8.5.0", "9.0.0"])
 def test_whether_an_older_cann_dumps_graphs_is_not_known(
-    runtime: TorchNpuRuntime,
-    torch_npu: Any,
-    tensors: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    version: str,
+    runtime: TorchNpuRuntime, torch_npu: Any, tensors: Path, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
     monkeypatch.setattr("pytest_npudump.runtime.torch_npu.adapter.rules_version", lambda: version)
     runtime.start(tensors)

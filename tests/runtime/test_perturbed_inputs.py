@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.onnxmodels.variation import Variation
-from pytest_npudump.runtime.perturbed_inputs import PerturbedInputs, Unreached
+from pytest_npudump.runtime.replaced import PerturbedInputs, Unreached
 
 
 @dataclass

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pytest_npudump.config.adump import validate
 from pytest_npudump.errors import ConfigError
-from pytest_npudump.runtime.placed_config import LeftBehindWarning, placed
+from pytest_npudump.runtime.programs import LeftBehindWarning, placed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -181,7 +181,7 @@ def test_a_second_use_at_the_same_time_is_refused(target: Path, config: Path, tm
 
 HOLD = """
 import pathlib, sys
-from pytest_npudump.runtime.placed_config import placed
+from pytest_npudump.runtime.programs import placed
 with placed(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])):
     print("in", flush=True)
     sys.stdin.read()

@@ -116,10 +116,7 @@ def test_a_name_that_nobody_offers_says_where_runtimes_come_from() -> None:
 def test_an_offer_that_is_no_provider_is_refused(site: Path) -> None:
     for text, words in (
         ("def find(option): pass\n", "numpy_provider is no provider: expected"),
-        (
-            "import absent_client\n",
-            "cannot be imported: ModuleNotFoundError: .*absent_client",
-        ),
+        ("import absent_client\n", "cannot be imported: ModuleNotFoundError: .*absent_client"),
     ):
         site.joinpath("numpy_provider.py").write_text(text)
         with pytest.raises(RuntimeUnavailableError, match=words):

@@ -1,17 +1,15 @@
-"""The models: ONNX files inside the wheel of rapidocr, and a picture of text to feed them."""
+"""The models: the demonstration's, those inside the wheel of rapidocr, and a picture of text."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 
-from pytest_npudump.demo import find_model
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pytest_npudump.demo import MODEL
 
 _GLYPHS = {
     "A": "01110 10001 10001 11111 10001 10001 10001",
@@ -68,17 +66,19 @@ def _drawn(text: str, size: int) -> np.ndarray:
 
 
 def sources(folder: Path | None = None) -> list[Source]:
-    """Every model that is there: the classifier always, detection and recognition as the wheel has them.
+    """Every model that is there: the classifier always, the others where rapidocr is installed.
 
     Args:
         folder: files of detection and recognition instead of the wheel's, and no classifier.
     """
-    classifier = find_model()
-    found = [Source("PP-OCR cls v2", classifier, (1, 3, 48, 192), 1)] if folder is None else []
+    found = [Source("PP-OCR cls v2", MODEL, (1, 3, 48, 192), 1)] if folder is None else []
+    wheel = find_spec("rapidocr")
+    if folder is None and wheel is not None:
+        folder = Path(str(wheel.origin)).with_name("models")
     for kind, shape, lines in (("det", (1, 3, 96, 192), 2), ("rec", (1, 3, 48, 192), 1)):
         found += [
             Source(f"PP-OCR {kind} {_version(path)}", path, shape, lines)
-            for path in sorted((folder or classifier.parent).glob(f"*_{kind}_*.onnx"))
+            for path in sorted(folder.glob(f"*_{kind}_*.onnx") if folder else ())
         ]
     return found
 

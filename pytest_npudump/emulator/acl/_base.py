@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pytest_npudump.config import adump, ge
 from pytest_npudump.config.acl_keys import remote_path
 from pytest_npudump.config.json_file import StrictJsonError, parse, read_config_file
+from pytest_npudump.dump.dtypes import BY_GE
 from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._calls import ACL, CODE, MDL, destroy
 from pytest_npudump.emulator.codes import RefusedError
 from pytest_npudump.emulator.dumps.exceptions import DETAIL, ExceptionDump
-from pytest_npudump.emulator.dumps.plan import DumpSettings, settings, statistics_mask
+from pytest_npudump.emulator.dumps.recorder import DumpSettings, settings, statistics_mask
 from pytest_npudump.emulator.dumps.writer import data_directory
 from pytest_npudump.emulator.process import process
-from pytest_npudump.onnxmodels.tensor_types import from_acl_type, nbytes
+from pytest_npudump.onnxmodels.tensor_types import nbytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +81,7 @@ class TensorDesc:
     @property
     def nbytes(self) -> int:
         """Bytes of the tensor; 0 where a dimension varies or the type is unknown."""
-        dtype = from_acl_type(self.dtype)
+        dtype = BY_GE.get(self.dtype)
         return 0 if dtype is None else nbytes(dtype, self.shape)
 
 
@@ -321,7 +322,7 @@ def app_log(level: int, text: str) -> None:
 @ACL("i", refused=0)
 def data_type_size(number: int) -> int:
     """``(aclDataType) -> bytes`` of an element; 0 where it has no size in whole bytes."""
-    dtype = from_acl_type(number)
+    dtype = BY_GE.get(number)
     return 0 if dtype is None or dtype.name == "undefined" else dtype.bits // 8
 
 

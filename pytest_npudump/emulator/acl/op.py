@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from pytest_npudump.dump.dtypes import BY_GE
 from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._base import DataBuffer, TensorDesc
 from pytest_npudump.emulator.acl._calls import CODE, OP, destroy, known
@@ -26,11 +27,7 @@ from pytest_npudump.emulator.process import process
 from pytest_npudump.emulator.streams import Stream, Work
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.sessions import ModelError
-from pytest_npudump.onnxmodels.tensor_types import Tensor, from_acl_type, nbytes, onnx_number, storage
-
-if TYPE_CHECKING:
-    from pytest_npudump.dump.dtypes import DType
-
+from pytest_npudump.onnxmodels.tensor_types import Tensor, nbytes, onnx_number, storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -122,7 +119,7 @@ def build(
 
 
 def _type(number: int) -> int:
-    dtype = from_acl_type(number)
+    dtype = BY_GE.get(number)
     found = None if dtype is None else onnx_number(dtype)
     if found is None:
         raise OperatorNotFoundError(f"aclDataType {number} has no counterpart in ONNX")
@@ -304,7 +301,9 @@ class _Place:
     data: Bytes
 
     def read(self) -> Tensor:
-        dtype = _dtype(self.desc)
+        dtype = BY_GE.get(self.desc.dtype)
+        if dtype is None:
+            raise RefusedError(codes.INVALID_PARAM, f"aclDataType {self.desc.dtype} is unknown")
         return Tensor(dtype, self.desc.shape, self.data.copy().view(storage(dtype)))
 
 
@@ -327,25 +326,22 @@ def _run(handle: OperatorHandle, inputs: Sequence[_Place], outputs: Sequence[_Pl
     try:
         # Inputs are read again: one that is an output too holds the result by now.
         after = [place.read() for place in inputs]
-        _dump(handle.operator.op_type, stream, after, results)
+        state = process()
+        call = OperatorRun(
+            handle.operator.op_type, next(state.operator_tasks), stream.id, stream.context.device
+        )
+        settings = state.dumping.settings
+        if settings is not None and settings.operators:
+            record_operator(settings, call, after, results, state.clock)
     except OSError as error:
         raise RefusedError(codes.INTERNAL_ERROR, f"the dump cannot be written: {error}") from error
-
-
-def _dump(op_type: str, stream: Stream, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-    """Write the dump of one execution, if single operators are dumped; it is a task either way."""
-    state = process()
-    call = OperatorRun(op_type, next(state.operator_tasks), stream.id, stream.context.device)
-    settings = state.dumping.settings
-    if settings is not None and settings.operators:
-        record_operator(settings, call, inputs, outputs, state.clock)
 
 
 def _failed(handle: OperatorHandle, stream: Stream, inputs: Sequence[Tensor], why: str) -> RefusedError:
     """Return the failure of an operator on the device, its exception dump written."""
     state = process()
     given = [ExceptionArgument(tensor, index) for index, tensor in enumerate(inputs) if tensor.nbytes]
-    room = [(from_acl_type(desc.dtype), desc) for desc in handle.outputs]
+    room = [(BY_GE.get(desc.dtype), desc) for desc in handle.outputs]
     outputs = [
         ExceptionArgument(
             Tensor(dtype, desc.shape, np.zeros(desc.nbytes, np.uint8).view(storage(dtype))), index
@@ -357,13 +353,6 @@ def _failed(handle: OperatorHandle, stream: Stream, inputs: Sequence[Tensor], wh
     error = OperatorFailedError(FailedTask(op_type, op_type, *ids, given, outputs), why)
     dump = dumped(state.dumping.exception, error.operator, state.clock)
     return RefusedError(codes.RT_AICORE_EXCEPTION, f"{error}{dump}")
-
-
-def _dtype(desc: TensorDesc) -> DType:
-    dtype = from_acl_type(desc.dtype)
-    if dtype is None:
-        raise RefusedError(codes.INVALID_PARAM, f"aclDataType {desc.dtype} is unknown")
-    return dtype
 
 
 def _memory(handle: int, size: int) -> Bytes:

@@ -80,7 +80,7 @@ def own_stream(handle: int) -> Stream:
 
 def drain(stream: Stream, milliseconds: int = FOR_EVER) -> None:
     """Wait until a stream is empty; 507046 where CANN waits for ever, as it never goes on."""
-    reason = process().streams.wait_for(stream, milliseconds)
+    reason = process().streams.wait_until(stream, lambda: not stream.steps, milliseconds)
     if reason:
         raise RefusedError(codes.RT_STREAM_SYNC_TIMEOUT, f"the stream does not go on: {reason}")
 
@@ -88,7 +88,7 @@ def drain(stream: Stream, milliseconds: int = FOR_EVER) -> None:
 def wait_for(stream: Stream, milliseconds: int = FOR_EVER) -> None:
     """Wait for a stream; 507046, or the code of what failed on it."""
     drain(stream, milliseconds)
-    failure = stream.take_failure()
+    failure, stream.failure = stream.failure, None
     if failure is not None:
         raise failure
 

@@ -1,5 +1,5 @@
 """What a run under dump leaves.
 
-``plan`` says which files an execution leaves under a configuration, ``recorder`` and ``writer`` make them,
-with ``stats_text`` inside; ``exceptions`` are the scene of operators that fail.
+``recorder`` says which files an execution leaves under a configuration, and ``writer`` makes them;
+``exceptions`` are the scene of operators that fail.
 """

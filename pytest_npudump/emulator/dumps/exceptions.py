@@ -130,12 +130,10 @@ def exception_header(
 
 def container(header: bytes, operator: FailedTask) -> list[bytes]:
     """Return the pieces of the file: length, header, inputs, outputs."""
-    payload = [_bytes(argument.tensor) for argument in (*operator.inputs, *operator.outputs)]
+    payload = [
+        argument.tensor.data.view(np.uint8).tobytes() for argument in (*operator.inputs, *operator.outputs)
+    ]
     return [struct.pack("<Q", len(header)), header, *payload]
-
-
-def _bytes(tensor: Tensor) -> bytes:
-    return tensor.data.view(np.uint8).tobytes()
 
 
 def core(kernel: str, operator: FailedTask) -> bytes:
@@ -156,7 +154,7 @@ def core(kernel: str, operator: FailedTask) -> bytes:
     for address, (kind, argument) in zip(addresses, arguments, strict=True):
         tensor = argument.tensor
         regions.append(_region(address, tensor.nbytes, len(sections), kind, tensor.shape))
-        sections.append((".ascend.global", _bytes(tensor), address))
+        sections.append((".ascend.global", tensor.data.view(np.uint8).tobytes(), address))
     name = kernel.encode()
     sections.append((".ascend.kernel_info", struct.pack("<I", len(name)) + name, 0))
     sections.append((".ascend.auxinfo.global", b"".join(regions), 0))

@@ -18,8 +18,17 @@ import numpy as np
 from pytest_npudump.dump.arrays.decode import is_of_numpy
 from pytest_npudump.errors import DumpError
 from pytest_npudump.runtime.aten.kept_calls import KeptCall
-from pytest_npudump.runtime.aten.operators import results_of, tensors_in, written_by
-from pytest_npudump.runtime.aten.recompute import HostCopy, NotCopiedError, Reading, View, array_of, computed
+from pytest_npudump.runtime.aten.recompute import (
+    HostCopy,
+    NotCopiedError,
+    Reading,
+    View,
+    array_of,
+    computed,
+    results_of,
+    tensors_in,
+    written_by,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -204,10 +213,6 @@ def as_data(value: Any, memory: Mapping[tuple[int, str], str]) -> Any:
         return {"float": str(value)}
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    return _of_torch(value)
-
-
-def _of_torch(value: Any) -> Any:
     torch = sys.modules["torch"]
     if isinstance(value, torch.device):
         return {"device": str(value)}
@@ -237,10 +242,6 @@ def from_data(data: Any, dtypes: Mapping[str, str]) -> Any:
         return View(([*dtypes].index(name), dtypes[name]), tuple(sizes), tuple(strides), offset)
     if kind == "complex":
         return complex(*(from_data(part, dtypes) for part in value))
-    return _named(kind, value)
-
-
-def _named(kind: str, value: str) -> Any:
     torch = sys.modules["torch"]
     if kind == "float":
         return float(value)

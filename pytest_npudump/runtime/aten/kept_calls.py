@@ -13,25 +13,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from pytest_npudump.dump.table import squeezed
-from pytest_npudump.runtime.aten.operators import (
-    is_view,
-    makes_new,
-    may_run,
-    name_of,
-    results_of,
-    why_random,
-    writes,
-    written_by,
-)
 from pytest_npudump.runtime.aten.recompute import (
     HostCopy,
     NotCopiedError,
     NotRecomputedError,
     array_of,
     copied,
+    is_view,
+    makes_new,
+    may_run,
+    name_of,
     on_host,
     recompute,
+    results_of,
     size_of,
+    why_random,
+    writes,
+    written_by,
 )
 from pytest_npudump.runtime.graphs import LowestMode, leaves_graphs_alone
 
@@ -255,11 +253,9 @@ class KeptCalls:
         return [
             place
             for place, tensor in enumerate(results)
-            if (_dtype_of(tensor), squeezed(tensor.shape)) in forms and self._is_there(tensor)
+            if (str(tensor.dtype).rpartition(".")[2], squeezed(tensor.shape)) in forms
+            and tensor.device.type == self._device
         ]
-
-    def _is_there(self, tensor: Any) -> bool:
-        return bool(tensor.device.type == self._device)
 
     def _copy(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Copy:
         """Copy what a call is given; what it is going to write to has to be copied before."""
@@ -276,7 +272,7 @@ class KeptCalls:
             return f"the arguments of {function} cannot be copied: {error}"
 
     def _why_not_here(self, tensor: Any) -> str:
-        return self._why_not(tensor) if self._is_there(tensor) else ""
+        return self._why_not(tensor) if tensor.device.type == self._device else ""
 
     def _seen(self, function: Any, results: Sequence[Any], fitting: Sequence[int]) -> KeptCall:
         call = KeptCall(str(function), (), function=function)
@@ -304,7 +300,3 @@ def _may_be(wanted: WantedOutput, array: Array) -> bool:
         return True  # NaN and infinities are treated differently by those who compute extremes
     pairs = zip(wanted.extremes, (values.min(), values.max()), strict=True)
     return all(abs(was - now) <= _ALIKE * max(abs(was), abs(now)) for was, now in pairs)
-
-
-def _dtype_of(tensor: Any) -> str:
-    return str(tensor.dtype).rpartition(".")[2]

@@ -30,18 +30,15 @@ from pytest_npudump.config.acl_json import dump_section, write_acl_json
 from pytest_npudump.config.data_dump import check_request, data_dump_settings, version_of, write_data_dump
 from pytest_npudump.errors import FormatError, RuntimeUnavailableError, said
 from pytest_npudump.language.text import first_of
-from pytest_npudump.onnxmodels.variation import Varying
 from pytest_npudump.runtime.acl import variable_facts
 from pytest_npudump.runtime.base import Evidence, ModelSession
-from pytest_npudump.runtime.perturbed_inputs import VariedRuntime
-from pytest_npudump.runtime.replaced import Replaced
+from pytest_npudump.runtime.replaced import PerturbedCalls, VariedRuntime
 from pytest_npudump.scene import SCENES
 from pytest_npudump.storage.regular_file import read_small
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from pytest_npudump.onnxmodels.variation import Variation
     from pytest_npudump.request import RunRequest
 
 
@@ -268,24 +265,6 @@ class MindSporeRuntime(VariedRuntime):
                 "npu_dump.capture(): MindSpore reads its dump configuration once a process and cannot switch "
                 "to another directory; make it two tests, or tell the parts apart by their layers' names"
             )
-        self._refuse_used_process()
-        settings = json.loads(config.read_text(encoding="utf-8"))
-        operators = "dump" in settings
-        section = settings["dump" if operators else "common_dump_settings"]
-        path = Path(section["dump_path" if operators else "path"])
-        self.activity = MindSporeActivity(
-            path,
-            kernels=tuple(section.get("kernels", ())),
-            iteration=section.get("iteration", "all"),
-            operators=operators,
-        )
-        self._select_device()
-        chosen = _ACL_VARIABLE if operators else _VARIABLE
-        self._before = {name: os.environ.pop(name, None) for name in (_VARIABLE, _ACL_VARIABLE)}
-        os.environ[chosen] = str(config)
-        self._dumping = True
-
-    def _refuse_used_process(self) -> None:
         if self._read:
             raise RuntimeUnavailableError(
                 f"MindSpore has read the dump configuration {self._read[0]} in this process, and never reads "
@@ -297,8 +276,16 @@ class MindSporeRuntime(VariedRuntime):
                 f"configuration after that: the test cannot be dumped here; {_WAY_OUT}, and compile no graph "
                 f"in module or session fixtures or at import"
             )
-
-    def _select_device(self) -> None:
+        settings = json.loads(config.read_text(encoding="utf-8"))
+        operators = "dump" in settings
+        section = settings["dump" if operators else "common_dump_settings"]
+        path = Path(section["dump_path" if operators else "path"])
+        self.activity = MindSporeActivity(
+            path,
+            kernels=tuple(section.get("kernels", ())),
+            iteration=section.get("iteration", "all"),
+            operators=operators,
+        )
         if self.device and not self._device_set and self.target != "CPU":
             try:
                 self.mindspore.set_device(self.target, self.device)
@@ -308,6 +295,10 @@ class MindSporeRuntime(VariedRuntime):
                     f"--npudump-device={self.device}: mindspore.set_device refuses it: {words}"
                 ) from error
         self._device_set = True
+        chosen = _ACL_VARIABLE if operators else _VARIABLE
+        self._before = {name: os.environ.pop(name, None) for name in (_VARIABLE, _ACL_VARIABLE)}
+        os.environ[chosen] = str(config)
+        self._dumping = True
 
     def stop(self) -> None:
         """Wait until all that was started has run and is written; graphs compiled later read no file of ours.
@@ -419,31 +410,18 @@ class MindIRSession(ModelSession):
         self.graph = None
 
 
-class VariedCells:
+class VariedCells(PerturbedCalls):
     """The cells that are called from :meth:`vary` to the next one.
-
-    Attributes:
-        varying: what varies at present, and which inputs that has reached.
 
     Args:
         mindspore: the module.
     """
 
     def __init__(self, mindspore: Any) -> None:
+        super().__init__()
         self._mindspore = mindspore
-        self.varying = Varying()
-        self._executions = 0
-        self._replaced = Replaced()
 
-    def vary(self, variation: Variation) -> None:
-        """Perturb or note what cells are fed from here on, or neither, as the variation says."""
-        self._replaced.put_back()
-        self.varying.begin(variation)
-        self._executions = 0
-        if variation.sees_inputs:
-            self._put()
-
-    def _put(self) -> None:
+    def _replace_calls(self) -> None:
         nn = getattr(self._mindspore, "nn", None)
         for name in (
             "Cell",
@@ -452,7 +430,7 @@ class VariedCells:
             self._replaced.put(getattr(nn, name, None), "__call__", self._call)
 
     def _call(self, original: Callable[..., Any], cell: Any, /, *arguments: Any, **named: Any) -> Any:
-        execution, self._executions = self._executions, self._executions + 1
+        execution, self._inputs.executions = self._inputs.executions, self._inputs.executions + 1
         given: dict[Any, Any] = {**dict(enumerate(arguments)), **named}
         fed = {
             place: self._fed(f"{place} of {type(cell).__name__}", value, (execution, number))
@@ -464,8 +442,8 @@ class VariedCells:
                 cell, *(fed[number] for number in range(len(arguments))), **{n: fed[n] for n in named}
             )
         finally:
-            if self.varying.variation.sees_inputs:
-                self._put()
+            if self.wanted:
+                self._replace_calls()
 
     def _fed(self, name: str, value: Any, place: tuple[int, int]) -> Any:
         """Return an argument as it is to be."""

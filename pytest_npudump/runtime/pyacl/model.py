@@ -417,15 +417,6 @@ def _check_execution(acl: Any, call: OperatorCall, code: int, *, compiled: bool)
     if code != _NOT_FOUND or not compiled:
         asked = ", ".join(f"{dtype} {list(shape)}" for dtype, shape in call.outputs)
         raise error.because(f"{error.detail or 'no reason is given'}; the reference gives {asked}")
-    raise error.because(
-        f"{error.detail or 'no such operator is loaded'}. It has to be compiled before: write "
-        f"{json.dumps([_description(call)])} to op.json, run `atc --singleop=op.json --output=op_models "
-        f"--soc_version=$SOC`, and call acl.op.set_model_dir('op_models') in the test"
-    )
-
-
-def _description(call: OperatorCall) -> dict[str, Any]:
-    """Return an operator of any shape, of as many axes as this call has, as ``atc --singleop`` reads it."""
     inputs = [(array.dtype, array.shape) for array in call.inputs]
     found: dict[str, Any] = {
         "op": call.operator,
@@ -437,7 +428,11 @@ def _description(call: OperatorCall) -> dict[str, Any]:
         found["attr"] = [
             {"name": name, "type": kind, "value": plain} for name, (kind, plain) in attributes.items()
         ]
-    return found
+    raise error.because(
+        f"{error.detail or 'no such operator is loaded'}. It has to be compiled before: write "
+        f"{json.dumps([found])} to op.json, run `atc --singleop=op.json --output=op_models "
+        f"--soc_version=$SOC`, and call acl.op.set_model_dir('op_models') in the test"
+    )
 
 
 def _described(ports: Sequence[Port]) -> Iterator[dict[str, Any]]:

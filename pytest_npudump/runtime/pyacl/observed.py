@@ -25,9 +25,8 @@ import numpy as np
 
 from pytest_npudump.errors import RuntimeUnavailableError
 from pytest_npudump.runtime.acl import REPEAT_INITIALIZE, SUCCESS, AclError
-from pytest_npudump.runtime.perturbed_inputs import PerturbedCalls, Unreached
 from pytest_npudump.runtime.pyacl.model import numpy_dtype, read, upload
-from pytest_npudump.runtime.replaced import Replaced
+from pytest_npudump.runtime.replaced import PerturbedCalls, Replaced, Unreached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

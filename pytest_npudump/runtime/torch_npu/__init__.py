@@ -1,6 +1,6 @@
 """PyTorch on the NPU: where torch_npu is, and whether it has a device, without importing torch.
 
-``adapter`` switches the dump and perturbs modules, ``client`` are torch_npu's own calls.
+``adapter`` switches the dump and perturbs modules.
 """
 
 from __future__ import annotations

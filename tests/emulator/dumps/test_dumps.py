@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.emulator.dumps.plan import DumpSettings, plan, settings
+from pytest_npudump.emulator.dumps.recorder import DumpSettings, plan, settings
 from pytest_npudump.onnxmodels.graph import Operator
 from pytest_npudump.onnxmodels.sessions import prepare
 

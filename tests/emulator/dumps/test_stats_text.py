@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pytest_npudump.dump.dtypes import BY_NAME, BY_PROTO
-from pytest_npudump.emulator.dumps import stats_text
+from pytest_npudump.emulator.dumps import writer
 from pytest_npudump.onnxmodels.tensor_types import Tensor, from_array, storage
 
 DATA = Path(__file__).parents[2] / "data" / "emulator"
@@ -27,7 +27,7 @@ def tensor(found: Any) -> Tensor:
 
 
 def text(dump: Any) -> str:
-    return stats_text.csv([tensor(t) for t in dump.inputs], [tensor(t) for t in dump.outputs])
+    return writer.csv([tensor(t) for t in dump.inputs], [tensor(t) for t in dump.outputs])
 
 
 def test_text_is_cann_s_for_every_data_type_and_for_layers_of_a_model(wire: Any) -> None:
@@ -48,7 +48,7 @@ def test_mixed_rows_are_cann_s() -> None:
     ]
     values = np.array([0, 4294967295, 0, 1, 1, 1], np.uint32)
     expected = (DATA / "mixed-dtypes.csv").read_text().splitlines()
-    lines = stats_text.csv(inputs, [Tensor(BY_NAME["uint32"], (3,), values)]).splitlines()
+    lines = writer.csv(inputs, [Tensor(BY_NAME["uint32"], (3,), values)]).splitlines()
     assert lines[:7] == expected[:7]
     assert lines[7].startswith("Output,0,24,DT_UINT32,ND,3,4294967295,0,")
     assert expected[7].startswith("Output,0,24,DT_UINT32,ND,3,4294967295,0,")
@@ -59,7 +59,7 @@ def test_a_type_that_came_from_another_process_is_numpy_s_as_any() -> None:
     sent = pickle.loads(pickle.dumps(values.dtype))  # noqa: S301 - our own, as a process would get it
     alike = values.view(sent)
     assert alike.dtype.isbuiltin != values.dtype.isbuiltin
-    texts = [stats_text.csv([Tensor(BY_NAME["int64"], (2,), one)], []) for one in (values, alike)]
+    texts = [writer.csv([Tensor(BY_NAME["int64"], (2,), one)], []) for one in (values, alike)]
     assert texts[1] == texts[0]
     assert ",16777217,-16777219," in texts[1]
 
@@ -102,7 +102,7 @@ INTS = hnp.arrays(st.sampled_from([np.int8, np.uint16, np.int64, np.uint64]), st
 @given(values=FLOATS | INTS)
 def test_text_is_that_of_the_loop_it_replaces(values: np.ndarray[Any, Any]) -> None:
     dtype = BY_NAME[values.dtype.name]
-    line = stats_text.csv([from_array(dtype, values)], []).splitlines()[1]
+    line = writer.csv([from_array(dtype, values)], []).splitlines()[1]
     assert [cell.lstrip("-") if "nan" in cell else cell for cell in line.split(",")[6:]] == by_the_book(
         values
     )
@@ -115,7 +115,7 @@ def test_mean_of_many_doubles_is_that_of_the_loop(scale: float, count: int, seed
     mean = 0.0
     for index, value in enumerate(values.tolist()):
         mean += (value - mean) / (index + 1)
-    assert format(stats_text.running_mean(values, values.max(), values.min()), "g") == format(mean, "g")
+    assert format(writer.running_mean(values, values.max(), values.min()), "g") == format(mean, "g")
 
 
 @given(
@@ -130,19 +130,19 @@ def test_bound_of_the_fast_mean_covers_the_loop(count: int, seed: int, offset: f
     for index, value in enumerate(values.tolist()):
         mean += (value - mean) / (index + 1)
     magnitude = float(np.abs(values).max())
-    fast, bound = stats_text._fast_mean(values, magnitude)
+    fast, bound = writer._fast_mean(values, magnitude)
     assert abs(mean - fast) <= bound
 
 
 def test_zero_that_comes_first_keeps_its_sign() -> None:
     zeros = from_array(BY_NAME["float32"], np.array([-0.0, 0.0], np.float32))
-    assert stats_text.csv([zeros], []).splitlines()[1].split(",")[6:9] == ["-0", "-0", "0"]
+    assert writer.csv([zeros], []).splitlines()[1].split(",")[6:9] == ["-0", "-0", "0"]
 
 
 def test_custom_statistics_have_the_layout_of_the_host_converter() -> None:
     values = from_array(BY_NAME["float32"], np.array([[1.5, -1.0], [np.nan, 0.25]], np.float32))
-    mask = stats_text.mask(["L2norm", "Max", "Nan"])
-    lines = stats_text.csv([from_array(BY_NAME["int32"], np.array([3, 4], np.int32))], [values], mask)
+    mask = writer.mask(["L2norm", "Max", "Nan"])
+    lines = writer.csv([from_array(BY_NAME["int32"], np.array([3, 4], np.int32))], [values], mask)
     assert lines.splitlines() == [
         "Input/Output,Index,Data Size,Data Type,Format,Shape,Count,Max Value,Nan Count,l2norm",
         "Input,0,8,DT_INT32,ND,2,2,4,0,5",
@@ -152,12 +152,12 @@ def test_custom_statistics_have_the_layout_of_the_host_converter() -> None:
 
 def test_custom_statistics_that_fail_have_no_count_cell() -> None:
     values = from_array(BY_NAME["complex64"], np.zeros(2, np.complex64))
-    assert stats_text.csv([values], [], stats_text.mask(["Max", "Min"])).splitlines()[1] == (
+    assert writer.csv([values], [], writer.mask(["Max", "Min"])).splitlines()[1] == (
         "Input,0,16,DT_COMPLEX64,ND,2,NA,NA"
     )
 
 
 def test_custom_statistics_print_large_unsigned_values_as_their_low_bits() -> None:
     values = from_array(BY_NAME["uint64"], np.array([5_000_000_000, 1], np.uint64))
-    row = stats_text.csv([values], [], stats_text.mask(["Max", "Min"])).splitlines()[1]
+    row = writer.csv([values], [], writer.mask(["Max", "Min"])).splitlines()[1]
     assert row == "Input,0,16,DT_UINT64,ND,2,2,705032704,1"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_npudump.runtime.aten.operators import OTHERWISE, may_run
+from pytest_npudump.runtime.aten.recompute import OTHERWISE, may_run
 
 LIBRARY = Path(os.environ.get("NPUDUMP_TORCHAIR", "")) / "torch_npu" / "lib" / "libtorch_npu.so"
 

@@ -100,7 +100,7 @@ def test_an_operator_that_is_not_compiled_says_what_atc_is_given(ready: Any) -> 
                 {"format": "ND", "shape": [], "type": "double"},
             ],
             "output_desc": [
-                {"format": "ND", "shape": [-1, -1], "type": "float16", "shape_range": [[1, -1], [1, -1]]},
+                {"format": "ND", "shape": [-1, -1], "type": "float16", "shape_range": [[1, -1], [1, -1]]}
             ],
             "attr": [{"name": "axis", "type": "int", "value": 1}],
         }

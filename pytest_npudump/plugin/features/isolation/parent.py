@@ -24,8 +24,8 @@ from pytest_npudump.plugin.terminal import announce_run
 from pytest_npudump.regression.case import delete_dumps
 from pytest_npudump.regression.session import CaseSession
 from pytest_npudump.regression.unwritten import looks_for_unwritten, other_memory
+from pytest_npudump.runtime.acl import RemoteRuntime
 from pytest_npudump.runtime.programs import how_it_ended, last_lines, run_in_group
-from pytest_npudump.runtime.remote import RemoteRuntime
 from pytest_npudump.storage.atomic import load_bytes, messages
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Isolated:
         if before is not None:
             announce_run(self.item, number, before.reports)
         run = run_child(self.item, self.test, number, self.timeout)
-        self.runtime.learn(run.producer)
+        self.runtime.facts = run.producer
         if self.item.config.getoption("capture") == "no":
             sys.stdout.write("".join(f"{text}\n" for _, text in run.output))
         return run
