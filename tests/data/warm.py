@@ -6,9 +6,15 @@ variables and streams: ``pytest ...``, ``-mpytest ...`` for ``python -m pytest .
 ``-c SOURCE ...``. So are workers of pytest-xdist and processes of isolated tests of a session that runs so.
 """
 
+from __future__ import annotations
+
 import os
 import socket
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def ask(path: str, words: list[str], streams: tuple[int, ...] = (0, 1, 2)) -> int:
@@ -133,6 +139,32 @@ def fork_children(path: str) -> None:
     server.ServerProcess._modules = property(lambda _: ("os",), lambda *_: None)  # type: ignore[assignment]
 
 
+def known_distributions() -> Callable[..., object]:
+    """Return what pytest finds plugins by; what packages bring is read once for all sessions of a process."""
+    import importlib.metadata
+
+    every, groups = importlib.metadata.distributions, ("pytest11", "pytest_npudump")
+    known: dict[tuple[str, ...], list[object]] = {}
+
+    class Known:
+        def __init__(self, distribution: object) -> None:
+            self._distribution = distribution
+
+        def __getattr__(self, name: str) -> object:
+            setattr(self, name, value := getattr(self._distribution, name))
+            return value
+
+    def distributions(**given: object) -> object:
+        if given:
+            return every(**given)
+        if (path := tuple(sys.path)) not in known:
+            bring = (one for one in every() if any(e.group.startswith(groups) for e in one.entry_points))
+            known[path] = [Known(one) for one in bring]
+        return iter(known[path])
+
+    return distributions
+
+
 BESIDE = {"testing", "strategies", "notebook"}
 OTHERS = (
     *("onnx", "onnxruntime", "rich.console", "rich.table", "filelock", "jinja2", "_pytest.stepwise"),
@@ -146,6 +178,7 @@ def warm_up(*without: str) -> None:
     import contextlib
     import gc
     import importlib
+    import importlib.metadata
     import io
     import pkgutil
     import tempfile
@@ -172,6 +205,7 @@ def warm_up(*without: str) -> None:
     ):
         words = ["--collect-only", "-c", os.devnull, "--rootdir", folder, *options, folder]
         pytest.main(words, [Imports()])
+    importlib.metadata.distributions = known_distributions()  # type: ignore[assignment]
     gc.collect()
     gc.freeze()  # what was imported is looked through in no session, and stays shared with it
 

@@ -55,7 +55,7 @@ def test_workers_lose_no_golden_no_verdict_and_no_second_run(project: Project) -
     assert _goldens(project) == alone
 
 
-@pytest.mark.parametrize("mode", ["load", "loadscope", "loadfile", "loadgroup", "each"])
+@pytest.mark.parametrize("mode", ["load", "each"])
 def test_however_tests_are_dealt_to_workers_each_has_its_golden(project: Project, mode: str) -> None:
     project.test_file(MANY.format(tests=4))
     workers = ["-p", "xdist", f"--dist={mode}", *(["--tx=2*popen"] if mode == "each" else ["-n2"])]
