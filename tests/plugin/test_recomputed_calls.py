@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 FOLDER = os.environ.get("NPUDUMP_TORCHAIR", "")
 DATA = Path(__file__).parents[1] / "data"
 
-pytestmark = pytest.mark.skipif(not FOLDER, reason="NPUDUMP_TORCHAIR names no folder with torch")
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(not FOLDER, reason="NPUDUMP_TORCHAIR names no folder with torch"),
+]
 
 TEST = """
 import pytest

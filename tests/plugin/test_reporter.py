@@ -172,23 +172,6 @@ def without_durations(path: Path) -> str:
     return text
 
 
-def test_the_failure_and_the_summary_are_chinese(chinese: pytest.Pytester) -> None:
-    result = chinese.runpytest_inprocess("--npudump-lang=zh", "-k", "0")
-    result.assert_outcomes(failed=1, deselected=2)
-    result.stdout.fnmatch_lines(
-        [
-            "npudump: * 有差异：max 为 1.5，应为 1*",
-            "首个差异:   * 是第一个不匹配的张量*",
-            "标杆:       *3 个张量中有 3 个不通过",
-            "  层 * 类型 * 张量 * 统计量 * 标杆 * 实际 * 允许 * 偏差",
-            "详情:       *report.txt",
-            "批准:       pytest --npudump-update-golden 'test_it.py::test_model[[]0]'",
-            "npudump: 1 个用例中 0 个正常*首个差异 *",
-            "FAILED test_it.py::test_model[[]0] - npudump: *有差异*",
-        ]
-    )
-
-
 def test_the_locale_decides_where_no_option_does(
     chinese: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def test_a_dask_cluster_does_every_command(
     assert [array[0] for array in written] == [-3, -2, -1, 0]
 
 
+@pytest.mark.e2e
 def test_processes_do_every_command(
     run: Run, tmp_path: Path, dump_file: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +193,7 @@ def test_results_come_in_the_order_of_the_items(weight: int, count: int) -> None
     assert steps[-1:] == ([(count, count)] if count else [])
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
 def test_a_worker_process_that_is_killed_is_an_error_with_a_way_out() -> None:
     with (

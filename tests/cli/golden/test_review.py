@@ -144,6 +144,7 @@ PRESSED = [
 ]
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(("keys", "code", "decisions"), PRESSED)
 def test_a_key_decides_on_a_terminal(
     waiting: Repository, warm: Any, keys: tuple[str, ...], code: int, decisions: list[str | None]
@@ -153,6 +154,7 @@ def test_a_key_decides_on_a_terminal(
     assert [waiting.decisions()[name] for name in NAMES] == decisions
 
 
+@pytest.mark.e2e
 def test_a_question_fits_in_80_columns_and_a_name_steers_no_terminal(
     repository: Repository, warm: Any
 ) -> None:
