@@ -205,7 +205,6 @@ def test_a_rule_for_a_statistic_has_to_be_one_that_a_golden_has(two: Project) ->
 STALE = "--npudump-fail-on=stale"
 
 
-@pytest.mark.usefixtures("collects")
 def test_a_golden_without_a_test_fails_a_session_that_asks_for_it(two: Project) -> None:
     for options in ((), ("test_small.py::test_one",)):
         assert two.run(STALE, *options).ret == 0
