@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryFile
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 TESTS = Path(__file__).parent
 DATA = TESTS / "data" / "golden"
 
-LONG = {"where_killed", "s3", "demonstration", "on_real_torch", "frozen", "stocked"}
+LONG = {"where_killed", "s3", "dask", "demonstration", "on_real_torch", "frozen", "stocked"}
 """Fixtures whose tests start processes of their own."""
 
 FIRST = ("compare/test_fault_table.py", "plugin", "frozen")
@@ -52,9 +53,19 @@ def _no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+@pytest.fixture(scope="session")
+def distributions() -> Callable[..., object]:
+    """Return what finds packages with plugins, which sessions in this process share."""
+    found: Callable[..., object] = runpy.run_path(str(TESTS / "data/warm.py"))["known_distributions"]()
+    return found
+
+
 @pytest.fixture
 def pytester(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    distributions: Callable[..., object],
 ) -> pytest.Pytester:
     """pytest's own, whose sessions have no plugins in the way of theirs; its processes are forked."""
 
@@ -62,6 +73,7 @@ def pytester(
         return (*request.getfixturevalue("warm").client, "-mpytest")
 
     monkeypatch.setattr(pytester, "_getpytestargs", command)
+    monkeypatch.setattr("importlib.metadata.distributions", distributions)
     monkeypatch.setenv("LC_ALL", "C.UTF-8")  # what is tested is English, whatever the tester speaks
     monkeypatch.setenv("PYTEST_ADDOPTS", LEAN)
     return pytester
@@ -357,6 +369,18 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
     process.stdout.close()
     process.wait()
     shutil.rmtree(place.parent)
+
+
+@pytest.fixture
+def collects(warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Collections of commands are processes of their own that are forked, and not started from nothing."""
+    from pytest_npudump.cli.common import collection
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        assert command[:3] == [sys.executable, "-m", "pytest"]
+        return subprocess.CompletedProcess(command, *warm.run("-mpytest", *command[3:]))
+
+    monkeypatch.setattr(collection, "subprocess", SimpleNamespace(run=run, DEVNULL=None))
 
 
 @pytest.fixture(scope="session")

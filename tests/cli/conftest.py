@@ -3,10 +3,7 @@ from __future__ import annotations
 import json
 import os
 import struct
-import sys
 from hashlib import sha256
-from subprocess import CompletedProcess
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ml_dtypes
@@ -14,7 +11,6 @@ import numpy as np
 import pytest
 
 from pytest_npudump.cli import main
-from pytest_npudump.cli.common import collection
 from pytest_npudump.dump.dtypes import BY_NAME, FORMATS
 from pytest_npudump.dump.files.container import dump_data_class
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
@@ -151,14 +147,3 @@ def kept(tmp_path: Path) -> Callable[..., Path]:
         return tmp_path / folder
 
     return keep
-
-
-@pytest.fixture
-def collects(warm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Collections of commands are processes of their own that are forked, and not started from nothing."""
-
-    def run(command: list[str], **_: object) -> CompletedProcess[str]:
-        assert command[:3] == [sys.executable, "-m", "pytest"]
-        return CompletedProcess(command, *warm.run("-mpytest", *command[3:]))
-
-    monkeypatch.setattr(collection, "subprocess", SimpleNamespace(run=run, DEVNULL=None))

@@ -3,16 +3,32 @@
 ``python warm.py serve SOCKET`` prints a line once it is ready, and ends with its standard input.
 ``python -IS warm.py SOCKET WORDS`` is as the words are, in a process of its own with the caller's folder,
 variables and streams: ``pytest ...``, ``-mpytest ...`` for ``python -m pytest ...``, ``npudump ...``, and
-``-c SOURCE``. So are the workers of pytest-xdist of a session that runs so.
+``-c SOURCE ...``. So are workers of pytest-xdist and processes of isolated tests of a session that runs so.
 """
+
+from __future__ import annotations
 
 import os
 import socket
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 def ask(path: str, words: list[str], streams: tuple[int, ...] = (0, 1, 2)) -> int:
     """Have a command run with these streams; return its exit code, or less than 0 by a signal."""
+    with begin(path, words, streams) as server:
+        answer = server.recv(4)
+    return int.from_bytes(answer, "big", signed=True) if answer else 255
+
+
+def begin(path: str, words: list[str], streams: tuple[int, ...]) -> socket.socket:
+    """Have a command run with these streams, and return where its exit code comes.
+
+    A descriptor behind the three streams is its too; its number there becomes its last word.
+    """
     parts = [
         os.getcwd(),  # noqa: PTH109 - pathlib is as long to import as all else
         *words,
@@ -20,12 +36,11 @@ def ask(path: str, words: list[str], streams: tuple[int, ...] = (0, 1, 2)) -> in
         *(f"{name}={value}" for name, value in os.environ.items()),
     ]
     message = "\0".join(parts).encode(errors="surrogateescape")
-    with socket.socket(socket.AF_UNIX) as server:
-        server.connect(path)
-        socket.send_fds(server, [len(message).to_bytes(4, "big")], list(streams))
-        server.sendall(message)
-        answer = server.recv(4)
-    return int.from_bytes(answer, "big", signed=True) if answer else 255
+    server = socket.socket(socket.AF_UNIX)
+    server.connect(path)
+    socket.send_fds(server, [len(message).to_bytes(4, "big")], list(streams))
+    server.sendall(message)
+    return server
 
 
 def serve(path: str) -> list[str]:
@@ -46,7 +61,7 @@ def serve(path: str) -> list[str]:
                 caller.close()
                 continue
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            head, streams, *_ = socket.recv_fds(caller, 4, 3)
+            head, streams, *_ = socket.recv_fds(caller, 4, 4)
             length, message = int.from_bytes(head, "big"), b""
             while len(message) < length:
                 message += caller.recv(length)
@@ -56,7 +71,7 @@ def serve(path: str) -> list[str]:
                 code = os.waitstatus_to_exitcode(status)
                 caller.sendall(code.to_bytes(4, "big", signed=True))
                 os._exit(0)
-            for number, stream in enumerate(streams):
+            for number, stream in enumerate(streams[:3]):
                 os.dup2(stream, number)
                 os.close(stream)
             caller.close()
@@ -68,7 +83,8 @@ def serve(path: str) -> list[str]:
     os.environ.clear()
     os.environ.update(variables)
     fork_workers(path)
-    return words[:end]
+    fork_children(path)
+    return [*words[:end], *map(str, streams[3:])]
 
 
 def fork_workers(path: str) -> None:
@@ -77,6 +93,76 @@ def fork_workers(path: str) -> None:
 
     words = [sys.executable, "-IS", __file__, path, "-c", gateway_io.popen_bootstrapline]
     gateway_io.popen_args = lambda spec: words[:]  # noqa: ARG005
+
+
+def fork_children(path: str) -> None:
+    """Have the processes of isolated tests forked from the first one on, by a process of this one's."""
+    import subprocess
+
+    from pytest_npudump.plugin.features.isolation import server
+
+    class Running:
+        def __init__(self, told: socket.socket) -> None:
+            self._told = told
+
+        def wait(self, timeout: float) -> None:
+            self._told.settimeout(timeout)
+            try:
+                self._told.recv(4)
+            except TimeoutError:
+                raise subprocess.TimeoutExpired("fork server", timeout) from None
+            self._told.close()
+
+        def poll(self) -> int | None:
+            try:
+                return 0 if self._told.recv(4, socket.MSG_DONTWAIT | socket.MSG_PEEK) else 255
+            except BlockingIOError:
+                return None
+
+        def kill(self) -> None:
+            """It ends with its connection."""
+
+    def start(self: server.ServerProcess, cwd: object) -> bool:
+        del cwd
+        ours, theirs = socket.socketpair()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        self._connection, self._inherited = ours, server._inherited()
+        code = "from pytest_npudump.plugin.features.isolation import server; "
+        words = ["-c", f"{code}server._CLIENTS = frozenset(); server.main()"]
+        with theirs:
+            running = Running(begin(path, words, (nothing, nothing, nothing, theirs.fileno())))
+        os.close(nothing)
+        self._process = running  # type: ignore[assignment]
+        return bool(server._hear(ours, "ready", 100))
+
+    server.ServerProcess._start = start  # type: ignore[method-assign]
+    server.ServerProcess._modules = property(lambda _: ("os",), lambda *_: None)  # type: ignore[assignment]
+
+
+def known_distributions() -> Callable[..., object]:
+    """Return what pytest finds plugins by; what packages bring is read once for all sessions of a process."""
+    import importlib.metadata
+
+    every, groups = importlib.metadata.distributions, ("pytest11", "pytest_npudump")
+    known: dict[tuple[str, ...], list[object]] = {}
+
+    class Known:
+        def __init__(self, distribution: object) -> None:
+            self._distribution = distribution
+
+        def __getattr__(self, name: str) -> object:
+            setattr(self, name, value := getattr(self._distribution, name))
+            return value
+
+    def distributions(**given: object) -> object:
+        if given:
+            return every(**given)
+        if (path := tuple(sys.path)) not in known:
+            bring = (one for one in every() if any(e.group.startswith(groups) for e in one.entry_points))
+            known[path] = [Known(one) for one in bring]
+        return iter(known[path])
+
+    return distributions
 
 
 BESIDE = {"testing", "strategies", "notebook"}
@@ -92,6 +178,7 @@ def warm_up(*without: str) -> None:
     import contextlib
     import gc
     import importlib
+    import importlib.metadata
     import io
     import pkgutil
     import tempfile
@@ -118,6 +205,7 @@ def warm_up(*without: str) -> None:
     ):
         words = ["--collect-only", "-c", os.devnull, "--rootdir", folder, *options, folder]
         pytest.main(words, [Imports()])
+    importlib.metadata.distributions = known_distributions()  # type: ignore[assignment]
     gc.collect()
     gc.freeze()  # what was imported is looked through in no session, and stays shared with it
 
@@ -145,6 +233,7 @@ def run(words: list[str]) -> None:
     code: object = 1
     try:
         if words[0] == "-c":
+            sys.argv = ["-c", *words[2:]]
             exec(words[1], vars(sys.modules["__main__"]))  # noqa: S102
         elif words[0].startswith("-m"):
             sys.path[0] = os.getcwd()  # noqa: PTH109

@@ -37,13 +37,14 @@ LEFT = re.compile(
 
 
 @pytest.fixture
-def frozen(warm: Any) -> Iterator[Callable[[str, Sequence[Step]], None]]:
+def frozen(warm: Any, collects: None) -> Iterator[Callable[[str, Sequence[Step]], None]]:
     """Return what holds a scenario to what it printed and left when it was written down.
 
     Its steps, in an empty folder: a command, ``export NAME=VALUE``, or a change of the folder as a function.
     With the first step ``inexact`` numbers become ``#``: those that depend on the machine's instructions.
     ``NPUDUMP_FROZEN=write`` writes down what it does now.
     """
+    del collects  # by commands of this process
     # Where lines break and are cut off depends on the length of paths: 71 characters, as below pytest-xdist.
     place = Path(tempfile.mkdtemp(prefix="frozen-", dir="/tmp"))
     folder = place / "as-long-as-the-folders-that-pytest-makes-for-tests" / "project"

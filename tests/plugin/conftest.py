@@ -42,6 +42,24 @@ TESTS = Path(__file__).parents[1]
 LAYERS = ("block/conv.1", "block/relu.1", "block/conv.2", "head/softmax")
 
 
+def onnx_model(
+    nodes: Sequence[onnx.NodeProto],
+    given: dict[str, Sequence[int | str]],
+    gives: dict[str, Sequence[int | str] | None],
+    weights: dict[str, np.ndarray] | None = None,
+    *,
+    kind: int = TensorProto.FLOAT,
+    name: str = "small",
+    opset: int = 17,
+    **more: Any,
+) -> onnx.ModelProto:
+    """Return a model of operators, ports of one type by their names, and weights."""
+    ports = ([helper.make_tensor_value_info(n, kind, s) for n, s in some.items()] for some in (given, gives))
+    arrays = [numpy_helper.from_array(array, key) for key, array in (weights or {}).items()]
+    graph = helper.make_graph(nodes, name, *ports, arrays)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8, **more)
+
+
 @functools.cache
 def small_model(
     *, change: float = 0.0, without: str = "", nan: bool = False, extra: bool = False, named: str = LAYERS[2]
@@ -53,7 +71,6 @@ def small_model(
     second[0] += np.float32(change)
     if nan:
         second[0, 0, 0, 0] = np.nan
-    weights = [numpy_helper.from_array(first, "w1"), numpy_helper.from_array(second, "w2")]
     nodes = [
         helper.make_node("Conv", ["image", "w1"], ["a"], name=LAYERS[0]),
         helper.make_node("Relu", ["a"], ["b"], name=LAYERS[1]),
@@ -66,14 +83,7 @@ def small_model(
     if extra:
         nodes[3].input[0] = "d"
         nodes.insert(3, helper.make_node("Neg", ["c"], ["d"], name="block/neg"))
-    graph = helper.make_graph(
-        nodes,
-        "small",
-        [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 1, 8, 8])],
-        [helper.make_tensor_value_info("out", TensorProto.FLOAT, [1, 2, 4, 4])],
-        weights,
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = onnx_model(nodes, {"image": [1, 1, 8, 8]}, {"out": [1, 2, 4, 4]}, {"w1": first, "w2": second})
     onnx.checker.check_model(model)
     return model.SerializeToString()
 
@@ -153,10 +163,8 @@ class Project:
 
     def overflowing(self) -> str:
         """Write a model that overflows, and return the body of a test that runs it."""
-        x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT16, [2]) for name in "xy")
         square = helper.make_node("Mul", ["x", "x"], ["y"], name="square")
-        graph = helper.make_graph([square], "square", [x], [y])
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        model = onnx_model([square], {"x": [2]}, {"y": [2]}, kind=TensorProto.FLOAT16, name="square")
         onnx.save(model, str(self.path / "square.onnx"))
         return (
             '    with npu_dump.load_model("square.onnx") as model:\n'

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 
 # pytester forgets modules that a run imports; a later run would then mix their classes with new ones.
 from pytest_npudump.emulator import install
+from tests.plugin.conftest import onnx_model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,13 +54,8 @@ def application(project: Project) -> Project:
         helper.make_node("Mul", ["x", "x"], ["a"], name="block/square"),
         helper.make_node("Cast", ["a"], ["y"], name="cast", to=TensorProto.FLOAT),
     ]
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT16, [2, 3])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])
-    model = helper.make_model(
-        helper.make_graph(nodes, "half", [x], [y]),
-        opset_imports=[helper.make_opsetid("", 17)],
-        ir_version=8,
-    )
+    model = onnx_model(nodes, {"x": [2, 3]}, {"y": [2, 3]}, name="half")
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.FLOAT16
     onnx.save(model, str(project.path / "half.onnx"))
     return project
 

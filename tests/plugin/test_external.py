@@ -79,7 +79,7 @@ finally:
 
 def test_no_operator_is_judged_by_a_model_that_the_application_wrote_in_between(application: Project) -> None:
     write_test(application)
-    application.record()
+    application.record("--npudump-repeats=1")
     right = application.path.joinpath("small.onnx").read_bytes()
     application.model(change=0.01)
     application.path.joinpath("small.onnx").rename(application.path / "wrong.onnx")
@@ -141,7 +141,7 @@ def test_two_applications_are_told_apart_by_captures(application: Project) -> No
             npu_dump.run([*COMMAND, "acl.json"], acl_json="acl.json", models=["small.onnx"])
     """
     write_test(application, body)
-    application.record()
+    application.record("--npudump-repeats=1")
     names = [row.split()[0] for row in rows(application)]
     assert len(names) == 15
     assert sum("first" in name for name in names) == sum("second" in name for name in names) == 5
@@ -183,7 +183,7 @@ def test_the_test_s_own_process_has_no_dump_while_the_application_runs(applicati
     assert acl.finalize() == 0
     """
     write_test(application, body)
-    application.record()
+    application.record("--npudump-repeats=1")
 
 
 def test_what_a_killed_run_left_is_put_back_and_reported(application: Project) -> None:
@@ -210,7 +210,7 @@ def test_what_a_killed_run_left_is_put_back_and_reported(application: Project) -
 
 def test_a_calibration_of_a_program_only_repeats_it_and_a_note_says_why(application: Project) -> None:
     write_test(application)
-    application.record()
+    application.record("--npudump-repeats=1")
     application.run(
         "--npudump-calibrate=3",
         passed=1,

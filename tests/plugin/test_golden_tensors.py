@@ -10,13 +10,13 @@ import numpy as np
 import onnx
 import pytest
 import yaml
-from onnx import TensorProto, helper
+from onnx import helper
 
 from pytest_npudump.cli import main
 from pytest_npudump.golden.store import read_golden, waiting_path
 from pytest_npudump.golden.stored_tensors import TensorStore, read_tensors
 from pytest_npudump.golden.tensors import load_tensors
-from tests.plugin.conftest import held
+from tests.plugin.conftest import held, onnx_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,9 +34,7 @@ def _alike_names(project: Project) -> None:
     nodes = [
         helper.make_node("Neg", [steps[at]], [steps[at + 1]], name=name) for at, name in enumerate(ALIKE)
     ]
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 1, 8, 8]) for name in ("image", "out")]
-    graph = helper.make_graph(nodes, "alike", ends[:1], ends[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = onnx_model(nodes, {"image": [1, 1, 8, 8]}, {"out": [1, 1, 8, 8]}, name="alike")
     onnx.save(model, str(project.path / "small.onnx"))
 
 

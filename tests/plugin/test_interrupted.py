@@ -69,7 +69,8 @@ def interrupted(project: Project, body: str, marker: str = "", before: str = "")
 
 def run(project: Project, *options: str) -> pytest.RunResult:
     """Run the project in a process of its own, as pytest's own tests do where a session is interrupted."""
-    return project.pytester.run(*PYTEST, *options)
+    forked = project.pytester._getpytestargs()[:-1]
+    return project.pytester.run(*forked, *PYTEST[1:], *options)
 
 
 def told(project: Project) -> str:

@@ -190,7 +190,7 @@ DEATHS = {
     "exit": ("", "os._exit(7)"),
     "success": ("", "os._exit(0)"),
     "crash": ("", "os.abort()"),
-    "hang": ("@pytest.mark.npu_dump(timeout=4)", "time.sleep(60)"),
+    "hang": ("@pytest.mark.npu_dump(timeout=3)", "time.sleep(60)"),
     "known": (f"@pytest.mark.xfail(reason='known', strict=True)\n{ISOLATED}", "os.abort()"),
     "other": (f"@pytest.mark.xfail(raises=ValueError, strict=True)\n{ISOLATED}", "os._exit(1)"),
 }
@@ -207,7 +207,7 @@ def test_death_in_the_body_fails_the_test_and_says_so(project: Project) -> None:
         "*End of the process's stderr*",
         "Fatal Python error: Aborted",
         '  File "*", line * in test_crash',
-        "npudump: the test's process did not end within 4 seconds and was ended, during the test's body; *",
+        "npudump: the test's process did not end within 3 seconds and was ended, during the test's body; *",
         "npudump: 0 of 7 tests good, 7 process died (emulator)",
     ]
     project.run("--npudump-dump-dir=dumps", failed=6, xfailed=1, shows=shows)
@@ -264,9 +264,9 @@ def running(name: str) -> bool:
 
 def test_time_limit_ends_programs_of_the_test_and_puts_their_configuration_back(project: Project) -> None:
     name = project.path.parent.name
-    isolated(project, PROGRAM.format(name=name).replace("\n    ", "\n"), "timeout=5")
+    isolated(project, PROGRAM.format(name=name).replace("\n    ", "\n"), "timeout=3")
     project.path.joinpath("a.json").write_text("{}")
-    project.run(failed=1, shows="npudump: the test's process did not end within 5 seconds*")
+    project.run(failed=1, shows="npudump: the test's process did not end within 3 seconds*")
     assert not running(name)
     assert [path.name for path in project.path.glob("a.json*")] == ["a.json"]
     assert project.path.joinpath("a.json").read_text() == "{}"
@@ -498,28 +498,22 @@ def until(condition: object, seconds: float = 120.0) -> bool:
     return bool(condition())
 
 
-def test_children_are_forked_from_one_process_that_ends_with_pytest(tmp_path: Path) -> None:
-    write(tmp_path, NOTE, NOTE, NOTE)
+def test_children_are_forked_from_one_process_that_ends_with_pytest_and_comes_anew_where_it_was_killed(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, NOTE, NOTE, f"{NOTE}\n    os.kill(os.getppid(), 9)", NOTE, NOTE)
     pytest_ = start(tmp_path)
     output, _ = pytest_.communicate()
-    assert "3 passed" in output, output
-    ran = noted(tmp_path, "ran")
-    parents = [int(parent) for _, parent, *_ in ran]
-    assert parents[0] == pytest_.pid
-    assert parents[1] == parents[2] != pytest_.pid
-    assert len({child for child, *_ in ran}) == 3
-    assert len({first for _, _, first, _ in ran}) == len({second for *_, second in ran}) == 3
-    assert is_gone(parents[1])
-
-
-def test_a_prepared_process_that_was_killed_is_started_again(tmp_path: Path) -> None:
-    killed = f"{NOTE}\n    os.kill(os.getppid(), 9) if NUMBER == 1 else None"
-    write(tmp_path, *(killed.replace("NUMBER", str(number)) for number in range(4)))
-    output, _ = start(tmp_path).communicate()
-    assert "1 failed, 3 passed" in output, output
+    assert "1 failed, 4 passed" in output, output
     assert "the process that forks children has ended" in output
-    parents = [parent for _, parent, *_ in noted(tmp_path, "ran")]
-    assert parents[2] == parents[3] != parents[1]
+    ran = noted(tmp_path, "ran")
+    first, *parents = (int(parent) for _, parent, *_ in ran)
+    assert first == pytest_.pid
+    assert parents[0] == parents[1] != first
+    assert parents[2] == parents[3] not in parents[:2]
+    assert len({child for child, *_ in ran}) == 5
+    assert len({drawn for _, _, drawn, _ in ran}) == len({drawn for *_, drawn in ran}) == 5
+    assert is_gone(parents[3])
 
 
 def test_nothing_is_left_when_pytest_is_killed(tmp_path: Path) -> None:

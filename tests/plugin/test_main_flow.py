@@ -9,10 +9,11 @@ import numpy as np
 import onnx
 import pytest
 import yaml
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from pytest_npudump.cli import main
 from pytest_npudump.golden.tensors import load_tensors
+from tests.plugin.conftest import onnx_model
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -20,14 +21,11 @@ if TYPE_CHECKING:
 
 def relu_and_add(project: Project, added: float) -> None:
     """Write a model of two operators, of which the name of one is a glob of the other's."""
-    image, out = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [8]) for name in "xy")
     nodes = [
         helper.make_node("Relu", ["x"], ["a"], name="blk[1]"),
         helper.make_node("Add", ["a", "w"], ["y"], name="blk1"),
     ]
-    weights = [numpy_helper.from_array(np.full(8, added, np.float32), "w")]
-    graph = helper.make_graph(nodes, "g", [image], [out], weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = onnx_model(nodes, {"x": [8]}, {"y": [8]}, {"w": np.full(8, added, np.float32)})
     onnx.save(model, str(project.path / "small.onnx"))
 
 
@@ -353,9 +351,7 @@ def _model(project: Project, kind: str, factor: float, values: str, marker: str)
         helper.make_node("Cast", ["m"], ["b"], name="to_bf16", to=TensorProto.BFLOAT16),
         helper.make_node("Cast", ["b"], ["y"], name="back", to=TensorProto.FLOAT),
     ]
-    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [len(weights)]) for name in "xy"]
-    graph = helper.make_graph(nodes, "g", ports[:1], ports[1:], [numpy_helper.from_array(weights, "w")])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = onnx_model(nodes, {"x": weights.shape}, {"y": weights.shape}, {"w": weights})
     onnx.save(model, str(project.path / "model.onnx"))
     body = f"""
     with npu_dump.load_model("model.onnx") as model:

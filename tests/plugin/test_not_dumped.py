@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 import pytest
-from onnx import GraphProto, ModelProto, TensorProto, checker, helper, numpy_helper
+from onnx import GraphProto, ModelProto, TensorProto, checker, helper
 
 from pytest_npudump.onnxmodels.graph import inside
+from tests.plugin.conftest import onnx_model
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -20,7 +21,6 @@ def empty_inside(project: Project, *shape: int, layer: bool = True) -> None:
 
     A ``shape`` that holds elements is given all rows.
     """
-    axes = [0, 1]
     nodes = [
         helper.make_node("Relu", ["image"], ["a"], name="relu"),
         helper.make_node("Slice", ["a", "zero", "zero"], ["none"], name="cut"),
@@ -32,15 +32,9 @@ def empty_inside(project: Project, *shape: int, layer: bool = True) -> None:
         nodes[1] = helper.make_node("Identity", ["a"], ["none"], name="cut")
     if not layer:
         del nodes[2]
-    weights = {"zero": [0], "shape": shape, "axes": axes}
-    graph = helper.make_graph(
-        nodes,
-        "small",
-        [helper.make_tensor_value_info("image", TensorProto.FLOAT, [4, 3])],
-        [helper.make_tensor_value_info("out", TensorProto.FLOAT, [4, 3])],
-        [numpy_helper.from_array(np.array(value, np.int64), name) for name, value in weights.items()],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    weights = {"zero": [0], "shape": shape, "axes": [0, 1]}
+    arrays = {name: np.array(value, np.int64) for name, value in weights.items()}
+    model = onnx_model(nodes, {"image": [4, 3]}, {"out": [4, 3]}, arrays)
     onnx.checker.check_model(model)
     onnx.save(model, str(project.path / "small.onnx"))
 
@@ -87,17 +81,11 @@ def test_an_empty_tensor_beside_others_has_a_row_of_its_own(project: Project) ->
 
 def two_ports(project: Project) -> None:
     """Neg of an input of any two sizes, beside Relu of one that is not empty."""
-    values = {"x": [2, 2], "y": ["a", "b"]}
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in values.items()]
-    outs = [
-        helper.make_tensor_value_info(f"{name}o", TensorProto.FLOAT, shape) for name, shape in values.items()
-    ]
     nodes = [
         helper.make_node("Relu", ["x"], ["xo"], name="relu"),
         helper.make_node("Neg", ["y"], ["yo"], name="neg"),
     ]
-    graph = helper.make_graph(nodes, "small", ends, outs)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = onnx_model(nodes, {"x": [2, 2], "y": ["a", "b"]}, {"xo": [2, 2], "yo": ["a", "b"]})
     onnx.save(model, str(project.path / "small.onnx"))
 
 
@@ -156,12 +144,8 @@ def test_a_new_operator_of_empty_tensors_fails_where_there_was_none(project: Pro
     relu = [helper.make_node("Relu", ["image"], ["out"], name="relu")]
     cut = helper.make_node("Slice", ["image", "zero", "zero"], ["none"], name="cut")
     for nodes in (relu, [*relu, cut]):
-        ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 3]) for name in ("image", "out")]
-        zero = numpy_helper.from_array(np.array([0], np.int64), "zero")
-        graph = helper.make_graph(nodes, "small", ends[:1], ends[1:], [zero])
-        if nodes is not relu:
-            graph.output.append(helper.make_tensor_value_info("none", TensorProto.FLOAT, [0, 3]))
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        gives: Any = {"out": [4, 3]} | ({} if nodes is relu else {"none": [0, 3]})
+        model = onnx_model(nodes, {"image": [4, 3]}, gives, {"zero": np.array([0], np.int64)})
         onnx.save(model, str(project.path / "small.onnx"))
         if nodes is relu:
             project.record()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,8 +11,6 @@ import pytest
 from pytest_npudump.plugin import terminal
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from conftest import Project
 
 IMPATIENT = """
@@ -22,14 +19,14 @@ terminal.PATIENCE = terminal.SILENCE = 0.0
 """
 
 
-def on_a_terminal(folder: Path, *options: str) -> str:
+def on_a_terminal(project: Project, *options: str) -> str:
     """Run pytest in a project, where its output is a terminal; what was drawn there."""
     here, there = os.openpty()
     words = ["-p", "no:cacheprovider", "--npudump-runtime=emulator", "--npudump-dump-dir=dumps", *options]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "PYTEST_ADDOPTS": ""}
     child = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *words],
-        cwd=folder,
+        [*project.pytester._getpytestargs(), *words],
+        cwd=project.path,
         stdin=there,
         stdout=there,
         stderr=there,
@@ -67,7 +64,7 @@ def test_a_terminal_shows_each_step_of_a_failing_test_in_one_line(
     failing: Project, options: tuple[str, ...]
 ) -> None:
     failing.path.joinpath("conftest.py").write_text(IMPATIENT)
-    drawn = on_a_terminal(failing.path, *options)
+    drawn = on_a_terminal(failing, *options)
     assert "\rnpudump: run 2 of test_small.py::test_small" in drawn
     if not options:
         assert "\rnpudump: reading the dump, " in drawn

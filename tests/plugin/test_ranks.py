@@ -179,7 +179,7 @@ def test_ranks_of_one_launcher_meet_without_an_address(
 
 def test_ranks_that_cannot_meet_wait_once_and_say_so_once(project: Project) -> None:
     write(project)
-    impatient(project, 2)
+    impatient(project, 1)
     assert [code for code, _ in launch(project, "--npudump-update-golden", meeting=False)] == [0, 0]
     (good, first), (bad, second) = launch(project, meeting=False, CHANGED="1")
     assert (good, bad) == (0, 1)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper
+
+from tests.plugin.conftest import onnx_model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -351,15 +353,8 @@ def with_inserted(
             read = f"i{number}"
         nodes.append(helper.make_node(kind, [read, *constants], [f"t/{name}"], name))
         read = f"t/{name}"
-    graph = helper.make_graph(
-        nodes,
-        "net",
-        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, image)],
-        [helper.make_tensor_value_info(read, onnx.TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, str(path))
+    arrays = {name: np.asarray(array) for name, array in weights.items()}
+    onnx.save(onnx_model(nodes, {"x": image}, {read: None}, arrays, name="net"), str(path))
 
 
 def test_operators_are_judged_by_what_the_device_fed_them_and_not_by_the_inputs_of_the_reference(

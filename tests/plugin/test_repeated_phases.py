@@ -85,18 +85,13 @@ def regressed(project: Project, arguments: str = "", runs: int = 1) -> None:
     project.model(change=0.01)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "options", "runs"),
-    [("escalate=False", (), 1), ("", (), 2)],
-    ids=["marker", "second run"],
-)
+@pytest.mark.parametrize(("arguments", "runs"), [("escalate=False", 1), ("", 2)])
 def test_regression_stands_where_a_plugin_repeats_it_inside_the_report(
-    project: Project, arguments: str, options: tuple[str, ...], runs: int
+    project: Project, arguments: str, runs: int
 ) -> None:
     regressed(project, arguments, runs)
     project.path.joinpath("conftest.py").write_text(INSIDE_THE_REPORT)
     project.run(
-        *options,
         "--junitxml=out.xml",
         failed=1,
         shows=["npudump: block/conv.2 (Conv output.0) differs: *", SUMMARY],
@@ -162,17 +157,13 @@ def test_body_that_failed_by_itself_is_compared_when_it_is_repeated(project: Pro
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize(
-    ("arguments", "options"),
-    [("escalate=False", ("--retries=2",)), ("escalate=False, isolation='process'", ("--retries=2",))],
-    ids=["here", "isolated"],
-)
+@pytest.mark.parametrize("arguments", ["escalate=False", "escalate=False, isolation='process'"])
 def test_pytest_retry_does_not_turn_a_regression_green(
-    project: Project, monkeypatch: pytest.MonkeyPatch, arguments: str, options: tuple[str, ...]
+    project: Project, monkeypatch: pytest.MonkeyPatch, arguments: str
 ) -> None:
     regressed(project, arguments)
     monkeypatch.setenv("PYTEST_ADDOPTS", NO_FLAKY)
-    result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", *options)
+    result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", "--retries=2")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert result.parseoutcomes()["failed"] == 1
     assert "passed" not in result.parseoutcomes()

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from onnx import TensorProto, helper
+from onnx import helper
+
+from tests.plugin.conftest import onnx_model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -384,9 +386,7 @@ def noisy(project: Project, marker: str = "", **attributes: float) -> None:
         helper.make_node("RandomNormalLike", ["i"], ["r"], name="net/noise", **attributes),
         helper.make_node("Add", ["i", "r"], ["y"], name="net/add"),
     ]
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 8]) for name in "xy")
-    graph = helper.make_graph(nodes, "noisy", [x], [y])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = onnx_model(nodes, {"x": [2, 8]}, {"y": [2, 8]}, name="noisy")
     (project.path / "small.onnx").write_bytes(model.SerializeToString())
     project.marked(marker, body=BODY)
 

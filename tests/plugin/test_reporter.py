@@ -50,7 +50,7 @@ def test_big(npu_dump):
 
 MANY = """
 @pytest.mark.npu_dump
-@pytest.mark.parametrize("number", range(60))
+@pytest.mark.parametrize("number", range(24))
 def test_small(npu_dump, number):
     write(npu_dump, 4)
 """
@@ -99,11 +99,11 @@ def test_a_thousand_failing_layers_are_a_screenful_and_a_small_junit(regressed: 
     assert data["comparison"]["summary"]["failed"] == 1_000
 
 
-def test_of_sixty_failing_tests_the_later_ones_have_two_lines_each(regressed: pytest.Pytester) -> None:
+def test_of_many_failing_tests_the_later_ones_have_two_lines_each(regressed: pytest.Pytester) -> None:
     result = run(regressed, MANY, "--npudump-escalate=off")
-    result.assert_outcomes(failed=60)
+    result.assert_outcomes(failed=24)
     texts = failures(regressed.path / "out.xml")
-    assert len(texts) == 60
+    assert len(texts) == 24
     whole = [text for text in texts if len(text) > 2]
     assert whole
     assert sum(map(len, whole)) <= 40
@@ -115,7 +115,7 @@ def test_of_sixty_failing_tests_the_later_ones_have_two_lines_each(regressed: py
 
 def test_failures_of_other_tests_are_left_as_they_are(regressed: pytest.Pytester) -> None:
     other = "\ndef test_other():\n    lines = '\\n'.join(map(str, range(100)))\n    assert False, lines\n"
-    result = run_with_failing_other(regressed, MANY.replace("range(60)", "range(5)"), other)
+    result = run_with_failing_other(regressed, MANY.replace("range(24)", "range(5)"), other)
     result.assert_outcomes(failed=6)
     last = failures(regressed.path / "out.xml")[-1]
     assert len(last) > 100
@@ -170,23 +170,6 @@ def without_durations(path: Path) -> str:
     text = re.sub(r' (time|timestamp|hostname)="[^"]*"', "", path.read_text("utf-8"))
     ET.fromstring(text)  # noqa: S314 - pytest's own file
     return text
-
-
-def test_the_failure_and_the_summary_are_chinese(chinese: pytest.Pytester) -> None:
-    result = chinese.runpytest_inprocess("--npudump-lang=zh", "-k", "0")
-    result.assert_outcomes(failed=1, deselected=2)
-    result.stdout.fnmatch_lines(
-        [
-            "npudump: * 有差异：max 为 1.5，应为 1*",
-            "首个差异:   * 是第一个不匹配的张量*",
-            "标杆:       *3 个张量中有 3 个不通过",
-            "  层 * 类型 * 张量 * 统计量 * 标杆 * 实际 * 允许 * 偏差",
-            "详情:       *report.txt",
-            "批准:       pytest --npudump-update-golden 'test_it.py::test_model[[]0]'",
-            "npudump: 1 个用例中 0 个正常*首个差异 *",
-            "FAILED test_it.py::test_model[[]0] - npudump: *有差异*",
-        ]
-    )
 
 
 def test_the_locale_decides_where_no_option_does(

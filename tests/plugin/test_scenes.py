@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import onnx
 import pytest
 import yaml
 from onnx import TensorProto, helper
+
+from tests.plugin.conftest import onnx_model
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -77,9 +79,7 @@ def half(project: Project) -> Project:
         helper.make_node("Mul", ["a", "a"], ["b"], name="block/square.2"),
         helper.make_node("Relu", ["b"], ["y"], name="block/relu"),
     ]
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT16, [2, 3]) for name in "xy")
-    graph = helper.make_graph(nodes, "half", [x], [y])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = onnx_model(nodes, {"x": [2, 3]}, {"y": [2, 3]}, kind=TensorProto.FLOAT16, name="half")
     onnx.save(model, str(project.path / "half.onnx"))
     return project
 
@@ -171,14 +171,10 @@ def test_an_operator_of_many_inputs_is_shown_within_the_budget(project: Project)
     names = [f"x{index}" for index in range(40)]
     node = helper.make_node("Concat", ["big", *names], ["y"], name="join", axis=0)
     scale = helper.make_node("Mul", ["z", "z"], ["big"], name="scale")
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, [1]) for name in ("z", *names)]
     total = helper.make_node("Sum", ["z", *names], ["s"], name="total")
-    outputs = [
-        helper.make_tensor_value_info("y", TensorProto.FLOAT16, [41]),
-        helper.make_tensor_value_info("s", TensorProto.FLOAT16, [1]),
-    ]
-    graph = helper.make_graph([total, scale, node], "wide", values, outputs)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    given: dict[str, Any] = {key: [1] for key in ("z", *names)}
+    nodes = [total, scale, node]
+    model = onnx_model(nodes, given, {"y": [41], "s": [1]}, kind=TensorProto.FLOAT16, name="wide")
     onnx.save(model, str(project.path / "wide.onnx"))
     project.marked(
         "scene='overflow'",

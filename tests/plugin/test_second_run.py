@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 from typing import TYPE_CHECKING
-from xml.etree import ElementTree as ET
 
 import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
+
+from tests.plugin.conftest import onnx_model
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -146,29 +147,6 @@ def test_the_output_shown_is_that_of_the_last_run_and_exitfirst_stops_behind_it(
     source = f"LOG = []\n{grow}" + ONE.replace("LOG = []\n", "").replace("(npu_dump)", "(npu_dump, grow)")
     failing(project, source + "\ndef test_later():\n    pass\n")
     project.run("-x", failed=1, shows=["second run: the failure reproduced*", "*", "run 2"], hides="run 1")
-
-
-@pytest.mark.e2e
-def test_xdist_workers_report_to_one_summary(project: Project) -> None:
-    source = """
-    @pytest.mark.npu_dump
-    @pytest.mark.parametrize("scale", [1, 2, 3, 4])
-    def test_small(npu_dump, scale):
-        image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8) * np.float32(scale)
-        with npu_dump.load_model("small.onnx") as model:
-            model.run(image)
-    """
-    project.test_file(source)
-    options = ("--npudump-runtime=emulator", "-n2")
-    project.pytester.runpytest_subprocess("--npudump-update-golden", *options).assert_outcomes(passed=4)
-    result = project.pytester.runpytest_subprocess(*options)
-    result.assert_outcomes(passed=4)
-    result.stdout.fnmatch_lines(["npudump: 4 of 4 tests good, 20 of 20 tensors compared (emulator)"])
-    project.model(change=0.01)
-    result = project.pytester.runpytest_subprocess(*options, "--junitxml=out.xml")
-    result.assert_outcomes(failed=4)
-    root = ET.parse(project.path / "out.xml").getroot()  # noqa: S314 - pytest's own file
-    assert len(list(root.iter("testcase"))) == len(list(root.iter("failure"))) == 4
 
 
 def test_rerunfailures_does_not_turn_a_regression_green_nor_run_it_more_often(project: Project) -> None:
@@ -374,14 +352,11 @@ def test_runs_that_print_the_same_reproduce_a_failure(project: Project) -> None:
     """A half of 16 bits may lie half way between two texts of six digits."""
 
     def scaled(factor: float) -> None:
-        kind, value = onnx.TensorProto.FLOAT16, onnx.helper.make_tensor_value_info
         node = onnx.helper.make_node("Mul", ["image", "factor"], ["out"], "mul")
-        weight = numpy_helper.from_array(np.array([factor], np.float16), "factor")
-        ports = [value("image", kind, [4])], [value("out", kind, [4])]
-        graph = onnx.helper.make_graph([node], "small", *ports, [weight])
-        opset = [onnx.helper.make_opsetid("", 17)]
-        model = onnx.helper.make_model(graph, opset_imports=opset, ir_version=8)
-        onnx.save(model, project.path / "small.onnx")
+        weights, half = {"factor": np.array([factor], np.float16)}, onnx.TensorProto.FLOAT16
+        onnx.save(
+            onnx_model([node], {"image": [4]}, {"out": [4]}, weights, kind=half), project.path / "small.onnx"
+        )
 
     scaled(1.01)
     body = """

@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from pytest_npudump.cli import main
+from tests.plugin.conftest import onnx_model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,24 +25,14 @@ FED_BY = {"left/a": ["image"], "left/b": ["left/a"], "right/a": ["image"], "righ
 
 def branches(changed: dict[str, float]) -> bytes:
     """Two branches of two additions each that meet in a third; ``changed`` is added to some of them."""
-    value = helper.make_tensor_value_info
-    weights = [
-        numpy_helper.from_array(np.full(1, 1 + changed.get(name, 0.0), np.float32), f"w/{name}")
-        for name in FED_BY
-    ]
+    weights = {f"w/{name}": np.full(1, 1 + changed.get(name, 0.0), np.float32) for name in FED_BY}
     nodes = [helper.make_node("Mul", [*fed, f"w/{name}"], [name], name) for name, fed in FED_BY.items()]
     nodes.insert(1, helper.make_node("Reshape", ["left/a", "shape"], ["flat"], "left/reshape"))
     nodes[2].input[0] = "flat"
     nodes.append(helper.make_node("Reshape", ["right/b", "shape"], ["right/flat"], "right/reshape"))
     nodes.append(helper.make_node("Add", ["left/b", "right/flat"], ["out"], "both"))
-    weights.append(numpy_helper.from_array(np.array([64], np.int64), "shape"))
-    ports = [value("image", TensorProto.FLOAT, [1, 1, 8, 8])], [value("out", TensorProto.FLOAT, [64])]
-    model = helper.make_model(
-        helper.make_graph(nodes, "small", *ports, weights),
-        opset_imports=[helper.make_opsetid("", 17)],
-        ir_version=8,
-    )
-    return model.SerializeToString()
+    weights["shape"] = np.array([64], np.int64)
+    return bytes(onnx_model(nodes, {"image": [1, 1, 8, 8]}, {"out": [64]}, weights).SerializeToString())
 
 
 def write(project: Project, **changed: float) -> None:
@@ -214,22 +205,14 @@ def test_a_tensor_that_tells_no_model_is_not_judged_by_any(project: Project) -> 
 
 
 def test_an_operator_of_several_outputs_and_executions_is_named_once(project: Project) -> None:
-    value, half = helper.make_tensor_value_info, TensorProto.FLOAT
     for weight in (1.0, 1.1):
         nodes = [
             helper.make_node("Mul", ["image", "w"], ["m"], "mul"),
             helper.make_node("Split", ["image"], ["s", "t"], "split", axis=3),
             helper.make_node("Mul", ["s", "w"], ["u"], "second"),
         ]
-        names = ("m", "u")
-        graph = helper.make_graph(
-            nodes,
-            "small",
-            [value("image", half, [1, 1, 8, 8])],
-            [value(name, half, None) for name in names],
-            [numpy_helper.from_array(np.full(1, weight, np.float32), "w")],
-        )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+        weights = {"w": np.full(1, weight, np.float32)}
+        model = onnx_model(nodes, {"image": [1, 1, 8, 8]}, {"m": None, "u": None}, weights, opset=13)
         project.path.joinpath("small.onnx").write_bytes(model.SerializeToString())
         run = "model.run(image)"
         project.marked(body=project.body.replace(run, f"{run}; {run}"))

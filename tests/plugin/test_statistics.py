@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 from pytest_npudump.emulator.acl import _base
+from tests.plugin.conftest import onnx_model
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -41,12 +42,8 @@ def chain(project: Project, *, permuted: bool = False) -> None:
         helper.make_node("MatMul", [names[at], f"w{at}"], [names[at + 1]], name=f"product{at}")
         for at in range(3)
     ]
-    inputs, outputs = (
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 16])] for name in ("x", "y2")
-    )
-    initializers = [numpy_helper.from_array(array, f"w{at}") for at, array in enumerate(weights)]
-    graph = helper.make_graph(nodes, "chain", inputs, outputs, initializers)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    arrays = {f"w{at}": array for at, array in enumerate(weights)}
+    model = onnx_model(nodes, {"x": [4, 16]}, {"y2": [4, 16]}, arrays, name="chain", opset=13)
     onnx.save(model, project.path / "chain.onnx")
 
 

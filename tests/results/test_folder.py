@@ -181,6 +181,7 @@ print("done")
 """
 
 
+@pytest.mark.e2e
 def test_eight_writers_lose_no_line_while_sessions_end(tmp_path: Path) -> None:
     here = os.path.dirname(__file__)  # noqa: PTH120 - as above
     words = [sys.executable, "-c", WRITER, str(tmp_path), here]

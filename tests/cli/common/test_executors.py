@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from distributed import LocalCluster
 
 from pytest_npudump.cli.common.executors import Workers, open_workers, run_tasks
 from pytest_npudump.errors import MissingExtraError, RequestError, RuntimeUnavailableError
@@ -28,6 +27,8 @@ TENSORS = TREES / "acl-tensor"
 @pytest.fixture(scope="module")
 def dask() -> Iterator[str]:
     """Address of a cluster of two worker processes."""
+    from distributed import LocalCluster
+
     with LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
     ) as cluster:
@@ -51,6 +52,7 @@ def test_a_dask_cluster_does_every_command(
     assert [array[0] for array in written] == [-3, -2, -1, 0]
 
 
+@pytest.mark.e2e
 def test_processes_do_every_command(
     run: Run, tmp_path: Path, dump_file: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +193,7 @@ def test_results_come_in_the_order_of_the_items(weight: int, count: int) -> None
     assert steps[-1:] == ([(count, count)] if count else [])
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
 def test_a_worker_process_that_is_killed_is_an_error_with_a_way_out() -> None:
     with (
@@ -206,14 +209,17 @@ def _die(_: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.e2e
 def test_a_cluster_that_closes_at_work_is_an_error_with_a_way_out(capfd: pytest.CaptureFixture[str]) -> None:
+    from distributed import LocalCluster
+
     cluster = LocalCluster(n_workers=1, dashboard_address=":0", silence_logs=50)
     with pytest.raises(RuntimeUnavailableError, match=r"the cluster was lost.*run it again"):
         _close_at_work(cluster)
     assert "Traceback" not in capfd.readouterr().err
 
 
-def _close_at_work(cluster: LocalCluster) -> None:
+def _close_at_work(cluster: Any) -> None:
     with cluster, open_workers(f"dask:{cluster.scheduler_address}") as workers:
         work = run_tasks(
             time.sleep, [0, 600], workers, weight=lambda _: 1 << 30, progress=lambda _done, _total: None

@@ -36,6 +36,7 @@ def _start(*words: object, **options: Any) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.e2e
 @full
 @pytest.mark.each("unbuffered", ["", "1"])
 @pytest.mark.each(

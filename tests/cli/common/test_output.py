@@ -37,6 +37,7 @@ def _cut_short(*words: str) -> tuple[int, str]:
     return child.wait(), complaint
 
 
+@pytest.mark.e2e
 @pytest.mark.each(
     ("words", "code"),
     [
@@ -164,6 +165,7 @@ def test_columns_are_as_wide_as_their_longest_cell() -> None:
     assert columns([("a", "bbb"), ("cccc", "")], ("x", "y")) == ["x     y", "a     bbb", "cccc"]
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(os.name != "posix", reason="no pseudo terminals here")
 @pytest.mark.parametrize("command", ["stats", "convert"])
 def test_one_long_tensor_has_a_bar_on_a_terminal(long_file: Run, tmp_path: Path, command: str) -> None:

@@ -136,16 +136,16 @@ def test_a_store_that_is_not_there_is_one_line(action: str, stored: Path, run: R
     )
 
 
-@pytest.mark.parametrize("action", ["status", "push", "pull"])
-def test_a_server_that_is_stopped_is_one_line(action: str, stored: Path, run: Run, s3: Any) -> None:
+def test_a_server_that_is_stopped_is_one_line(stored: Path, run: Run, s3: Any) -> None:
     assert run("golden", "remote", "push", "--store", s3.url).out == "2 put into the store, 0 there before\n"
     assert set(s3.objects().values()) == {array.tobytes() for array in ARRAYS.values()}
     assert run("golden", "remote", "status", "--store", s3.url).code == 0
     shutil.rmtree(stored / "cache")
     s3.stop()
-    done = run("golden", "remote", action, "--store", s3.url)
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith(f"npudump: {s3.url}: cannot be read or written now: ")
+    for action in ("status", "push", "pull"):
+        done = run("golden", "remote", action, "--store", s3.url)
+        assert (done.code, done.out) == (2, ""), action
+        assert done.err.startswith(f"npudump: {s3.url}: cannot be read or written now: ")
 
 
 def test_without_a_store_that_is_said(repository: Repository, run: Run) -> None:

@@ -116,17 +116,16 @@ def test_a_refusal_is_told_and_ends_with_two(waiting: Repository, review: Run) -
 QUESTIONS = ("A/R/S all left: ", "(names or globs): ", "? y: ")
 
 
-def on_a_terminal(folder: Path, *keys: str) -> tuple[int, str]:
+def on_a_terminal(folder: Path, warm: Any, *keys: str) -> tuple[int, str]:
     """Review on a dumb terminal and press a key for each question; its exit code and its text."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(folder)
-        code = "import sys; from pytest_npudump.cli import main; sys.exit(main(sys.argv[1:]))"
-        command = [sys.executable, "-c", code, "golden", "review", "--results", "kept"]
+        command = [*warm.client, "npudump", "golden", "review", "--results", "kept"]
         os.execve(sys.executable, command, {**os.environ, "TERM": "dumb"})  # noqa: S606 - ourselves
     text, left, end = "", list(keys), time.monotonic() + 60
     while time.monotonic() < end:
-        ready, _, _ = select.select([terminal], [], [], 0.2)
+        ready, _, _ = select.select([terminal], [], [], 0.1)
         try:
             text += os.read(terminal, 65536).decode() if ready else ""
         except OSError:
@@ -145,19 +144,23 @@ PRESSED = [
 ]
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(("keys", "code", "decisions"), PRESSED)
 def test_a_key_decides_on_a_terminal(
-    waiting: Repository, keys: tuple[str, ...], code: int, decisions: list[str | None]
+    waiting: Repository, warm: Any, keys: tuple[str, ...], code: int, decisions: list[str | None]
 ) -> None:
     """What is pasted is none, nor is an arrow, which sends an ``A``; what holds for all is asked twice."""
-    assert on_a_terminal(waiting.path, *keys)[0] == code
+    assert on_a_terminal(waiting.path, warm, *keys)[0] == code
     assert [waiting.decisions()[name] for name in NAMES] == decisions
 
 
-def test_a_question_fits_in_80_columns_and_a_name_steers_no_terminal(repository: Repository) -> None:
+@pytest.mark.e2e
+def test_a_question_fits_in_80_columns_and_a_name_steers_no_terminal(
+    repository: Repository, warm: Any
+) -> None:
     repository.approve("test_a", {"con\x1b[2Jv": 1.0})
     repository.keep("test_a", {"con\x1b[2Jv": 2.0})
-    _, text = on_a_terminal(repository.path, "s")
+    _, text = on_a_terminal(repository.path, warm, "s")
     assert "\x1b" not in text
     (question,) = [line for line in text.splitlines() if line.startswith("a accept")]
     assert len(question) <= 80

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -40,6 +41,7 @@ INTS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, n
 BOUND = 2e-6
 
 
+@functools.cache
 def splitmix64(seed: int, output: int) -> int:
     """As published, with Python's integers."""
     z = (seed + (output + 1) * 0x9E3779B97F4A7C15) % 2**64

@@ -130,6 +130,7 @@ def repro(report: Path) -> Repro:
 _COMMAND = "import sys; from pytest_npudump.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
+@pytest.mark.e2e
 @real
 def test_a_wrong_kernel_fails_alone_and_a_right_one_passes(repro: Repro, tmp_path: Path) -> None:
     made = tmp_path / "made"
@@ -144,6 +145,7 @@ def test_a_wrong_kernel_fails_alone_and_a_right_one_passes(repro: Repro, tmp_pat
     assert "on cpu, held against the CPU in float32" in right.stdout
 
 
+@pytest.mark.e2e
 @real
 def test_drawn_inputs_fail_too_or_leave_nothing(repro: Repro, tmp_path: Path) -> None:
     assert repro("-o", str(tmp_path / "none"), "--synthetic").returncode == 1

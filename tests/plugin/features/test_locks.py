@@ -51,6 +51,7 @@ def _kill(process: subprocess.Popen[str], group: bool = False) -> None:  # noqa:
     process.communicate()
 
 
+@pytest.mark.e2e
 def test_the_lock_of_an_owner_that_was_killed_is_free(tmp_path: Path) -> None:
     path = tmp_path / "npu0.lock"
     process = _holder(path)
@@ -66,6 +67,7 @@ def test_the_lock_of_an_owner_that_was_killed_is_free(tmp_path: Path) -> None:
     lock.give_back()
 
 
+@pytest.mark.e2e
 def test_a_lock_that_is_given_back_is_not_held_on_by_forked_children(tmp_path: Path) -> None:
     path = tmp_path / "npu0.lock"
     process = _holder(path, "fork")

@@ -124,6 +124,7 @@ def _work(folder: str, number: int, queue: multiprocessing.Queue[str]) -> None:
     queue.put("done")
 
 
+@pytest.mark.e2e
 def test_tests_that_need_one_and_tests_that_need_several_never_meet_and_never_block(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     queue: multiprocessing.Queue[str] = context.Queue()
