@@ -4,6 +4,7 @@
     other-memory.stats        statistics of a run in which memory held other values
     run1/acl.json             the configuration of a run; acl-NAME.json that of a capture in it
     run1/dump                 what it dumped; dump-NAME that of a capture, exampleN of a check of an operator
+    run2/context              what explaining a failure by the run takes besides its dump
     run2/calls                calls of torch that a second run kept, as their operators were wrong
 
 Whoever explains, keeps or reproduces a run finds it by these names, in the process of the test or a week
@@ -15,11 +16,13 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import ConfigError, RequestError
-from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
+from pytest_npudump.storage.mailbox import dump_bytes, load_bytes, load_plain
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 REPORT = "report"
 """The name of both files of a report, but for their suffixes."""
 _DUMP, _OF_CAPTURE = "dump", "dump-"
+_CONTEXT, _HEAD = "context", "pytest-npudump"
+_AGAIN = "run the test again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,20 @@ class RunFolder:
     def run(self, number: int) -> Path:
         """Return the folder of one run: 1 is the first, 0 one in other memory."""
         return self.path / f"run{number}"
+
+    def last_run(self) -> Path:
+        """Return the folder of the last run that was made to explain a failure.
+
+        Raises:
+            RequestError: there is none, or not any more.
+        """
+        runs = sorted(self.path.glob(f"run[0-9]*/{_CONTEXT}"), key=lambda file: int(file.parent.name[3:]))
+        if not runs:
+            raise RequestError(
+                f"{self.path}: no second run is there that a failure could be explained by, or not any more: "
+                f"{_AGAIN}"
+            )
+        return runs[-1].parent
 
     def keep_probe(self, table: StatsTable) -> None:
         """Keep the statistics of a run in other memory for the run that is recorded."""
@@ -110,6 +129,44 @@ def calls_folder(run: Path) -> Path:
     return run / "calls"
 
 
+def keep_context(run: Path, context: object) -> None:
+    """Keep what explaining takes besides a run's dump, for this version to read.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    (run / _CONTEXT).write_bytes(f"{_HEAD} {version('pytest-npudump')}\n".encode() + dump_bytes(context))
+
+
+def read_context(run: Path) -> Any:
+    """Return what :func:`keep_context` kept.
+
+    Raises:
+        RequestError: it is not there any more, or of another version.
+    """
+    file = run / _CONTEXT
+    try:
+        head, _, content = read_regular(file).partition(b"\n")
+        if head.decode() != f"{_HEAD} {version('pytest-npudump')}":
+            raise RequestError(f"{file}: was written by another version of pytest-npudump: {_AGAIN}")
+        return load_plain(content)
+    except (OSError, UnpicklingError, EOFError, UnicodeDecodeError) as error:
+        raise RequestError(f"{file}: cannot be read: {error}: {_AGAIN}") from error
+
+
+def refuse_deleted(folder: Path, test: str) -> None:
+    """Refuse to explain anything by a dump that was deleted.
+
+    Raises:
+        RequestError: it was.
+    """
+    if not folder.is_dir():
+        raise RequestError(
+            f"{folder}: the second run's dump is not there any more: run {test} again, with "
+            f"--npudump-dump-dir=DIR --npudump-keep-dumps=failed"
+        )
+
+
 def read_tensors(run: Path, key: TensorKey, test: str) -> tuple[list[TensorRecord], TensorKey]:
     """Return what a second run dumped where a failing tensor is, and the tensor's key there.
 
@@ -117,9 +174,5 @@ def read_tensors(run: Path, key: TensorKey, test: str) -> tuple[list[TensorRecor
         RequestError: the dump is not there any more.
     """
     folder = dump_folder(run, key.capture)
-    if not folder.is_dir():
-        raise RequestError(
-            f"{folder}: the second run's dump is not there any more: run {test} again, with "
-            f"--npudump-dump-dir=DIR --npudump-keep-dumps=failed"
-        )
+    refuse_deleted(folder, test)
     return [*read_dump(folder, stats=False).records], replace(key, capture="")

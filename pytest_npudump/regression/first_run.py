@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.judge import seen_by
@@ -19,8 +20,8 @@ from pytest_npudump.golden.variants import names_variants, not_calibrated
 from pytest_npudump.golden.variants import not_recorded as why_not_recorded
 from pytest_npudump.onnxmodels.graph import drawing_words
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.case import terms_of
-from pytest_npudump.regression.dataflow import at_hand_of, layers_to_keep, with_inherited
+from pytest_npudump.regression.case import RunModels, terms_of
+from pytest_npudump.regression.dataflow import layers_to_keep, with_inherited
 from pytest_npudump.regression.diagnose import full_words, notes_of
 from pytest_npudump.regression.judgement import (
     by_reference_alone,
@@ -148,9 +149,8 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
     elif golden is None:
         outcome = without_golden(run)
     else:
-        outcome = judge_run(
-            terms_of(case), golden, run, store=case.goldens.store, at_hand=at_hand_of(case, dump)
-        )
+        at_hand = partial(RunModels.of(case).edges, dump.root)
+        outcome = judge_run(terms_of(case), golden, run, store=case.goldens.store, at_hand=at_hand)
     comparison, dump = outcome.comparison, without_unwritten(case, dump, golden)
     if comparison is not None and (comparison.count(EXTRA) or comparison.own_keys):
         dump = told_by_raw_names(case, golden, dump)  # the golden knows no raw names for what is new
@@ -197,7 +197,8 @@ def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) ->
     if tensors or depends:
         return first
     further = further_runs(case)
-    if further and (case.settings.calibrate or not (alike := drawing_alike(case, dump))):
+    alike = () if case.isolated or not further else drawing_alike(dump, case.runtime.activity.models)
+    if further and (case.settings.calibrate or not alike):
         return first.with_run(to_measure=further)
     reason = said("{words}, alike in all runs of one process", words=drawing_words(alike)) if further else ""
     return record(case, golden, first, table, measured=once(reason))

@@ -24,7 +24,8 @@ from pytest_npudump.graph.sources import find_sources
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.record import EDGES, EMPTY, left_out_of
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.dataflow import edges_kept, edges_of_models, sources_of
+from pytest_npudump.regression.case import RunModels
+from pytest_npudump.regression.dataflow import edges_kept, sources_of
 from pytest_npudump.regression.result import Result
 from pytest_npudump.regression.run_record import changed, notes_on, problems_of
 from pytest_npudump.request import AUTO_LAYERS
@@ -303,7 +304,7 @@ def with_sources_off_reference(
         return outcome
     edges, notes = edges_kept(golden, table), tuple[str, ...]()
     if not edges.feeds:
-        edges, notes = edges_of_models(case, dump.root, table)
+        edges, notes = RunModels.of(case).edges(dump.root, table)
     found = find_sources(result.comparison, edges, result.tolerances, walks=only_wide(table.dtypes))
     return replace(outcome, sources=found, notes=outcome.notes + notes)
 
