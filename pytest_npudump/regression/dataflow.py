@@ -54,7 +54,7 @@ def edges_to_keep(
     """
     edges, notes = RunModels.of(case).edges(dump.root, table)
     if previous is not None and same_layers(previous.table, table):
-        edges = edges.completed(_told(previous))
+        edges = edges.completed(edges_of(previous))
     text = lines_of(edges, dict.fromkeys(map(layer_of, table.keys)))
     return ({EDGES: text} if text else {}), notes
 
@@ -77,7 +77,7 @@ def sources_of(
     """
     if not comparison.count(FAIL):
         return None, ()
-    edges, notes = _told(golden), tuple[str, ...]()
+    edges, notes = edges_of(golden), tuple[str, ...]()
     if at_hand is not None and (not edges.feeds or not same_layers(golden.table, comparison.actual)):
         found, notes = at_hand(comparison.actual)
         edges = found if found.feeds else edges
@@ -88,12 +88,13 @@ def sources_of(
 
 def edges_kept(golden: Record | None, table: StatsTable) -> Edges:
     """Return the edges that a golden keeps, if they are those of a run: none where that has other layers."""
-    return _told(golden) if golden is not None and same_layers(golden.table, table) else Edges()
+    return edges_of(golden) if golden is not None and same_layers(golden.table, table) else Edges()
 
 
-def _told(golden: Record | None) -> Edges:
-    text = golden.blocks.get(EDGES, "") if golden is not None else ""
-    return edges_of_lines(text, golden.path.name) if golden is not None and text else Edges()
+def edges_of(golden: Record) -> Edges:
+    """Return the edges that a golden keeps, of whatever layers."""
+    text = golden.blocks.get(EDGES, "")
+    return edges_of_lines(text, golden.path.name) if text else Edges()
 
 
 def same_layers(one: StatsTable, other: StatsTable) -> bool:

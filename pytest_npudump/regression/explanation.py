@@ -62,6 +62,7 @@ from pytest_npudump.regression.second_run import (
     read_again,
     unusable,
 )
+from pytest_npudump.request import DumpRequest
 from pytest_npudump.runtime.aten.call_files import data_of_run, run_of_data
 from pytest_npudump.runtime.aten.kept_calls import CallKeepingRuntime, WantedOutput
 
@@ -147,7 +148,7 @@ def leave_context(case: Case, first: Result, plan: Plan, attempt: Attempt) -> No
         test=case.nodeid,
         first=replace(first, recording=None),
         plan=plan,
-        attempt=attempt,
+        attempt=replace(attempt, request=DumpRequest()),  # which may hold anything, and reading needs none
         tolerances=case.tolerances,
         golden=first.run.golden if first.run.golden is not None else case.goldens.read_if_any(),
         store=case.goldens.store,

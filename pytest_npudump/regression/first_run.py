@@ -7,6 +7,7 @@ tests compares first, and records the same dump where that fails.
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -249,7 +250,9 @@ def judge_settled(case: Case, attempt: Attempt) -> tuple[Result, Settled]:
             ),
         )
     if mode == NEW:
-        mode = "" if _has_golden(case) else ALL
+        mode = ""
+        with suppress(GoldenError):  # of one that cannot be read the comparison says what is wrong with it
+            mode = ALL if case.goldens.read_if_any() is None else ""
     if problem := _unwritable(case, mode, facts):
         return _error(case, problem)
     if mode != FAILED:
@@ -276,13 +279,6 @@ def _unwritable(case: Case, mode: str, facts: Mapping[str, str]) -> str:
     if case.settings.calibrate:
         return case.goldens.unrecordable or not_calibrated(case.goldens, facts)
     return ""
-
-
-def _has_golden(case: Case) -> bool:
-    try:
-        return case.goldens.read_if_any() is not None
-    except GoldenError:
-        return True  # the comparison says what is wrong with it
 
 
 def _why(outcome: Result) -> str:

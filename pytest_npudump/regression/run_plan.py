@@ -129,8 +129,13 @@ def plan_suspects(
         edges: of the first run.
         also: layers that are wanted where all others fit.
     """
-    wanted = _nearest_first(suspects, upstream_of(edges, dump, suspects), failing)
-    wanted = tuple(dict.fromkeys((*wanted, *also)))
+    upstream = upstream_of(edges, dump, suspects)
+    suspected = [key.layer for key in suspects]
+    by_file_name: dict[str, str] = {}
+    for layer in (*failing, *suspected, *upstream):
+        by_file_name.setdefault(sanitise(layer), layer)
+    nearest = (by_file_name[sanitise(layer)] for layer in (*suspected, *upstream, *failing))
+    wanted = tuple(dict.fromkeys((*nearest, *also)))  # not all may fit
     beside = frozenset(wanted) - set(failing)
     known = edges if case.reference is None else edges_of_device(RunModels.of(case), first)
     if needs_inputs(case, known, dump, suspects):
@@ -139,17 +144,6 @@ def plan_suspects(
         if plan.raw_layers and {key.layer for key in suspects} <= set(plan.layers):
             return replace(plan, suspects=suspects, inputs=True)
     return replace(_plan(case, first, dump, wanted, beside), suspects=suspects)
-
-
-def _nearest_first(
-    suspects: tuple[TensorKey, ...], upstream: tuple[str, ...], failing: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Return the layers to dump: suspects, upstream ones, and all others that fail: not all may fit."""
-    by_file_name: dict[str, str] = {}
-    for layer in (*failing, *(key.layer for key in suspects), *upstream):
-        by_file_name.setdefault(sanitise(layer), layer)
-    nearest = (*(key.layer for key in suspects), *upstream, *failing)
-    return tuple(dict.fromkeys(by_file_name[sanitise(layer)] for layer in nearest))
 
 
 def _plan(
@@ -233,7 +227,8 @@ def _raw_layers(
     if dump.raw_names:
         return layers, lonely
     wanted = {sanitise(layer) for layer in layers}
-    keys = known_keys(first)
+    told = (first.comparison, first.reference.comparison if first.reference is not None else None)
+    keys = tuple(key for comparison in told if comparison is not None for key in comparison.golden.keys)
     models = case.runtime.activity.models
     known: Mapping[str, Any] = {"request": case.request, "golden_keys": keys, "tree": dump.root}
     try:
@@ -366,12 +361,6 @@ def suspects_of(outcome: Result) -> tuple[TensorKey, ...]:
         found += [source.key] if source.begins is None else [source.key, source.begins]
     outputs = [key for key in dict.fromkeys(found or outcome.failing_keys) if key.io == "output"]
     return tuple(outputs if found else outputs[:1])
-
-
-def known_keys(outcome: Result) -> tuple[str, ...]:
-    """Return the texts of the keys that the golden and the reference know, with the raw names of layers."""
-    found = (outcome.comparison, outcome.reference.comparison if outcome.reference is not None else None)
-    return tuple(key for comparison in found if comparison is not None for key in comparison.golden.keys)
 
 
 def failing_layers(outcome: Result) -> tuple[str, ...]:

@@ -149,14 +149,19 @@ def record_of_run(case: Case, golden: Record | None, dump: Dump, table: StatsTab
     elements = bool(case.request.golden_tensors)
     raw = raw_names(case, golden, dump)
     single = {name: names[0] for name, names in raw.items() if len(names) == 1 and names[0] != name}
-    named = table if not single else replace(table, keys=tuple([_renamed(key, single) for key in table.keys]))
+    if single:
+        renamed = (single.get(layer_of(key)) for key in table.keys)
+        keys = zip(table.keys, renamed, strict=True)
+        table = replace(
+            table, keys=tuple([str(replace(TensorKey.parse(k), layer=n)) if n else k for k, n in keys])
+        )
     empty = empty_operators(case, dump)
-    known = golden is not None and same_layers(golden.table, named)  # and edges of a run take time
-    edges = {} if known else edges_to_keep(case, golden, dump, named)[0]
+    known = golden is not None and same_layers(golden.table, table)  # and edges of a run take time
+    edges = {} if known else edges_to_keep(case, golden, dump, table)[0]
     return Record(
         case.goldens.test,
         case.goldens.facts(case.runtime.producer()),
-        named,
+        table,
         case.goldens.path,
         {} if empty is None else {EMPTY: empty},
         edges,
@@ -165,11 +170,6 @@ def record_of_run(case: Case, golden: Record | None, dump: Dump, table: StatsTab
         problems=unreadable(dump) + threads,
         notes=dump.notes,
     )
-
-
-def _renamed(text: str, names: Mapping[str, str]) -> str:
-    name = names.get(layer_of(text))
-    return text if name is None else str(replace(TensorKey.parse(text), layer=name))
 
 
 def problems_of(terms: Terms, run: Record, known: set[str] | frozenset[str] = frozenset()) -> tuple[str, ...]:

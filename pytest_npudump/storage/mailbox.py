@@ -50,6 +50,7 @@ _PLAIN = frozenset(
         ("collections", "OrderedDict"),
         ("copyreg", "_reconstructor"),
         ("pathlib", "PosixPath"),
+        ("pathlib._local", "PosixPath"),
         ("numpy", "dtype"),
         ("numpy", "ndarray"),
     }
@@ -63,7 +64,7 @@ class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         own = module.startswith(f"{__package__.partition('.')[0]}.")
         array = module.startswith("numpy.") and name in {"_reconstruct", "scalar", "_frombuffer"}
-        if not own and not array and (module, name) not in _PLAIN:
+        if not own and not array and module != "ml_dtypes" and (module, name) not in _PLAIN:
             raise pickle.UnpicklingError(f"it names {module}.{name}, which is no plain value")
         found = super().find_class(module, name)
         if own and found is not _read_only and getattr(found, "__module__", "") != module:
