@@ -17,12 +17,13 @@ import json
 import shutil
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from pickle import UnpicklingError
+from io import BytesIO
+from pickle import Unpickler, UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import ConfigError, RequestError
-from pytest_npudump.storage.mailbox import dump_bytes, load_bytes, load_plain
+from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
@@ -129,6 +130,31 @@ def calls_folder(run: Path) -> Path:
     return run / "calls"
 
 
+_VALUES = frozenset(
+    {"builtins.complex", "builtins.frozenset", "builtins.set", "builtins.slice", "collections.OrderedDict"}
+    | {"copyreg._reconstructor", "pathlib.PosixPath", "pathlib._local.PosixPath"}
+    | {"numpy.dtype", "numpy.ndarray"}
+)
+"""What names may stand in a context besides classes of this package, and numpy's own functions for arrays."""
+_OF_ARRAYS = frozenset({"_reconstruct", "scalar", "_frombuffer"})
+_MAKERS = frozenset({"_format_error", "_read_only", "_said"})
+"""This package's own functions that make values: of an error, a read-only mapping and a message."""
+
+
+class _ValuesUnpickler(Unpickler):
+    """Reads nothing but values: a folder may come from elsewhere."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        array = module == "ml_dtypes" or (module.startswith("numpy.") and name in _OF_ARRAYS)
+        own = module.partition(".")[0] == __package__.partition(".")[0]
+        if not own and not array and f"{module}.{name}" not in _VALUES:
+            raise UnpicklingError(f"it names {module}.{name}, which is no plain value")
+        found = super().find_class(module, name)
+        if own and name not in _MAKERS and not (isinstance(found, type) and found.__module__ == module):
+            raise UnpicklingError(f"it names {module}.{name}, which is no plain value")
+        return found
+
+
 def keep_context(run: Path, context: object) -> None:
     """Keep what explaining takes besides a run's dump, for this version to read.
 
@@ -149,7 +175,7 @@ def read_context(run: Path) -> Any:
         head, _, content = read_regular(file).partition(b"\n")
         if head.decode() != f"{_HEAD} {version('pytest-npudump')}":
             raise RequestError(f"{file}: was written by another version of pytest-npudump: {_AGAIN}")
-        return load_plain(content)
+        return _ValuesUnpickler(BytesIO(content)).load()
     except (OSError, UnpicklingError, EOFError, UnicodeDecodeError) as error:
         raise RequestError(f"{file}: cannot be read: {error}: {_AGAIN}") from error
 

@@ -10,6 +10,5 @@ and its ONNX model, ``recording`` writes a golden instead. ``run_plan`` decides 
 ``second_run`` is what that dumped, and ``explanation`` says why the test failed: by its run folder alone, so
 that it can be said later, too.
 
-``calibration`` and ``measured_noise`` are how far healthy runs stray. ``scenes`` have judges of their own;
-``shared_by_ranks`` says what other ranks add.
+``calibration`` and ``measured_noise`` are how far healthy runs stray. ``scenes`` have judges of their own.
 """

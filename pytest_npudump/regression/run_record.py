@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pytest_npudump.compare.judge import Terms
-    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.dump.records import Dump, TensorRecord
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.emulator.dumps.recorder import DumpedExecution
     from pytest_npudump.regression.attempt import Attempt
@@ -90,6 +90,17 @@ def collect(case: Case, attempt: Attempt, golden: Record | None) -> Dump:
     if case.settings.update_golden:
         return with_raw_names(selected, _resolved(case, golden, selected))
     return selected
+
+
+def by_rank(dump: Dump) -> dict[str, Dump]:
+    """Return a dump a rank, device or both, as ``rank 1 device 0``; one, named "", where it tells neither."""
+    parts: dict[str, list[TensorRecord]] = {}
+    for record in dump.records:
+        told = (("rank", record.key.rank), ("device", record.key.device))
+        name = " ".join(f"{word} {value}" for word, value in told if value >= 0)
+        key = replace(record.key, rank=-1, device=-1)
+        parts.setdefault(name, []).append(replace(record, key=key))
+    return {name: replace(dump, records=tuple(records)) for name, records in parts.items()}
 
 
 def without_unwritten(case: Case, dump: Dump, golden: Record | None) -> Dump:

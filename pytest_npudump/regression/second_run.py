@@ -27,7 +27,7 @@ from pytest_npudump.regression.judgement import left_out_notes, with_reference
 from pytest_npudump.regression.measured_noise import once, repeated
 from pytest_npudump.regression.recording import golden_to_start_from, record
 from pytest_npudump.regression.result import Escalation, KeptLayers
-from pytest_npudump.regression.shared_by_ranks import by_rank
+from pytest_npudump.regression.run_record import by_rank
 from pytest_npudump.regression.unwritten import find_unwritten, new_entries, without
 
 if TYPE_CHECKING:

@@ -41,46 +41,6 @@ def load_bytes(data: bytes) -> Any:
     return pickle.loads(data)  # noqa: S301 - from a folder that only this user can write to
 
 
-_PLAIN = frozenset(
-    {
-        ("builtins", "complex"),
-        ("builtins", "frozenset"),
-        ("builtins", "set"),
-        ("builtins", "slice"),
-        ("collections", "OrderedDict"),
-        ("copyreg", "_reconstructor"),
-        ("pathlib", "PosixPath"),
-        ("pathlib._local", "PosixPath"),
-        ("numpy", "dtype"),
-        ("numpy", "ndarray"),
-    }
-)
-"""What pickles of plain data name besides classes of this package."""
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    """Reads nothing but values: a file may have come from elsewhere."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        own = module.startswith(f"{__package__.partition('.')[0]}.")
-        array = module.startswith("numpy.") and name in {"_reconstruct", "scalar", "_frombuffer"}
-        if not own and not array and module != "ml_dtypes" and (module, name) not in _PLAIN:
-            raise pickle.UnpicklingError(f"it names {module}.{name}, which is no plain value")
-        found = super().find_class(module, name)
-        if own and found is not _read_only and getattr(found, "__module__", "") != module:
-            raise pickle.UnpicklingError(f"it names {module}.{name}, which is none of its own")
-        return found
-
-
-def load_plain(data: bytes) -> Any:
-    """Return what :func:`dump_bytes` was given, if it holds nothing but values.
-
-    Raises:
-        pickle.UnpicklingError: it holds something else.
-    """
-    return _PlainUnpickler(io.BytesIO(data)).load()
-
-
 def post(path: Path, kind: str, content: object) -> None:
     """Append one message; it is with the operating system when this returns, whatever ends the process."""
     data = dump_bytes((kind, content))
