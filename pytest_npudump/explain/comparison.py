@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_npudump.compare.patterns.pattern_search import Pattern
-    from pytest_npudump.compare.stats.verdict import Comparison, Reason
+    from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Stats, TensorRecord
     from pytest_npudump.explain.feeds import RunInputs
@@ -114,7 +114,7 @@ def compare(
     found = dict(_expected(matching, model, feeds, tolerances, patterns))
     kept = [m for m in matching.matches if m.record.key in found]
     gone = tuple(m.record for m in matching.matches if m.record.key not in found)
-    expected = tuple(_under_raw_name(found[m.record.key], m) for m in kept)
+    expected = tuple(found[m.record.key].under_raw_name(m) for m in kept)
     comparison, notes = _judge(expected, tolerances)
     matching = replace(matching, matches=tuple(kept), alone=(*matching.alone, *gone))
     return Compared(matching, comparison, expected, feeds, notes)
@@ -138,8 +138,9 @@ def problem_of(
             f"or cast, which are right in any model; no other tensor of the dump has a counterpart in "
             f"{_remedy(records, model)}"
         )
-    whole = len(computed) == len(compared.expected)
-    comparison = compared.comparison if whole else _judge(computed, tolerances)[0]
+    comparison = compared.comparison
+    if len(computed) < len(compared.expected):
+        comparison, _ = _judge(computed, tolerances)
     valued = comparison.actual.known[:, :MEASURED].any()
     if comparison.failing or (comparison.unjudged < comparison.compared and valued):
         return ""
@@ -181,15 +182,6 @@ def _expected(
                 expected = expect(record, array, rtol=rtol, atol=atol, search=patterns > 0)
                 patterns -= expected.differs
                 yield record.key, expected
-
-
-def _under_raw_name(expected: ExpectedTensor, found: Match) -> ExpectedTensor:
-    """Give the reference's side the raw name, where the dump has only the one of its file names."""
-    key, node = found.record.key, found.counterpart.node
-    name = node.name if node is not None else found.counterpart.tensor
-    if found.counterpart.how != NAME or sanitise(name) != key.layer:
-        return expected
-    return replace(expected, golden=replace(expected.golden, key=replace(key, layer=name)))
 
 
 def _size(record: TensorRecord) -> int:
@@ -238,12 +230,14 @@ def _tells(stats: Stats | None, name: str) -> bool:
 
 def _in_own_words(comparison: Comparison) -> Comparison:
     """Return a comparison whose reasons do not speak of a golden; its notes, which do, are made anew."""
-
-    def worded(reason: Reason) -> Reason:
-        return replace(reason, rule=reason.rule.replace("the golden", "the reference"))
-
     failing = tuple(
-        replace(verdict, reasons=tuple(worded(reason) for reason in verdict.reasons))
+        replace(
+            verdict,
+            reasons=tuple(
+                replace(reason, rule=reason.rule.replace("the golden", "the reference"))
+                for reason in verdict.reasons
+            ),
+        )
         for verdict in comparison.failing
     )
     by_key = {verdict.key: verdict for verdict in failing}
@@ -329,6 +323,14 @@ class ExpectedTensor:
         difference = self.elements.difference if self.elements is not None else None
         return difference is not None and difference.outside > 0
 
+    def under_raw_name(self, found: Match) -> ExpectedTensor:
+        """Give the reference's side the raw name, where the dump has only the one of its file names."""
+        node = found.counterpart.node
+        name = node.name if node is not None else found.counterpart.tensor
+        if found.counterpart.how != NAME or sanitise(name) != found.record.key.layer:
+            return self
+        return replace(self, golden=replace(self.golden, key=replace(found.record.key, layer=name)))
+
 
 def expect(
     record: TensorRecord, reference: Array, *, rtol: float = 0.0, atol: float = 0.0, search: bool = False
@@ -384,7 +386,8 @@ def _in_range(record: TensorRecord, reference: Array) -> tuple[Array, frozenset[
         return reference, frozenset()
     stats = record.stats
     limits = [v for v in (stats.max, stats.min) if v is not None] if stats else []
-    if limits and all(abs(v) <= largest for v in limits) and max(map(_printed, limits)) == _printed(largest):
+    printed = [f"{abs(value):.6g}" for value in limits]  # with the digits that ACL's statistics carry
+    if limits and all(abs(v) <= largest for v in limits) and max(printed) == f"{largest:.6g}":
         finite = np.isfinite(reference)
         return np.where(finite, np.clip(reference, -largest, largest), reference), frozenset({OVERFLOW})
     with np.errstate(over="ignore", invalid="ignore"):  # signalling NaNs
@@ -393,11 +396,6 @@ def _in_range(record: TensorRecord, reference: Array) -> tuple[Array, frozenset[
         if not infinite.any():
             return reference, frozenset()
         return np.where(infinite, halves.astype(reference.dtype), reference), frozenset({OVERFLOW})
-
-
-def _printed(value: float) -> str:
-    """Return a magnitude with the digits that ACL's statistics carry."""
-    return f"{abs(value):.6g}"
 
 
 def _as(record: TensorRecord, reference: Array, *, stats: Stats) -> TensorRecord:

@@ -284,11 +284,12 @@ class OperatorDump:
             return ()
         execution = ModelExecution.of(found.record)
         fed = [self._at_hand.get((execution, name)) for name in self._given(found)[0]]
-        return tuple(record.key for record in fed if record is not None and self._is_complete(record.key))
-
-    def _is_complete(self, key: TensorKey) -> bool:
-        found = self._outputs.get(str(key.sanitised))
-        return found is not None and not _why_no_operator(found, self.model) and not self._given(found)[1]
+        makers = ((one.key, self._outputs.get(str(one.key.sanitised))) for one in fed if one is not None)
+        return tuple(
+            maker
+            for maker, one in makers
+            if one is not None and not _why_no_operator(one, self.model) and not self._given(one)[1]
+        )
 
     def _given(self, found: Match) -> tuple[dict[str, TensorRecord], str]:
         """Return what the device gave an operator, by the model's names, and why that is not all of it."""

@@ -242,16 +242,11 @@ class Feeds:
     def _dumped(self, execution: ModelExecution) -> dict[str, Array] | None:
         """Return the outputs of the ``Data`` operators of one execution; None if one has no bytes."""
         held = {
-            sanitise(record.key.layer): record
+            sanitise(record.key.layer): (record.payload, record.dtype, record.shape)
             for record in self.records
             if record.op_type == GRAPH_INPUT and record.payload and ModelExecution.of(record) == execution
         }
-        records = {name: held.get(sanitise(name)) for name in self.names}
-        arrays = {
-            name: load(record.payload, record.dtype, record.shape)
-            for name, record in records.items()
-            if record is not None and record.payload is not None
-        }
+        arrays = {name: load(*held[key]) for name in self.names if (key := sanitise(name)) in held}
         return arrays if len(arrays) == len(self.names) else None
 
 

@@ -204,7 +204,7 @@ def explained(failing: Sequence[int], graph: TensorGraph, back: Callable[[int], 
     effects: defaultdict[int, list[int]] = defaultdict(list)
     free = []
     for at in failing:
-        causes = _failing_feeds(at, wrong, graph)
+        causes = {*nearest(at, graph.parents, wrong, graph.hands_on)} - {at}
         causes = causes or set([position for position in back(at)[1:] if position in wrong][:1])
         for cause in causes:
             effects[cause].append(at)
@@ -220,20 +220,6 @@ def explained(failing: Sequence[int], graph: TensorGraph, back: Callable[[int], 
             seen |= _reached([at], effects)
     doubtful = frozenset(at for at in sources if not graph.known[at])
     return Origins(tuple(sorted(sources + cycles)), doubtful, frozenset(cycles), unplaced)
-
-
-def _failing_feeds(at: int, wrong: Collection[int], graph: TensorGraph) -> set[int]:
-    """Return the failing tensors that feed one, a passing operator that only moves values looked through."""
-    found: set[int] = set()
-    waiting, seen = [at], {at}
-    while waiting:
-        for parent in graph.parents[waiting.pop()]:
-            if parent in wrong:
-                found.add(parent)
-            elif parent not in seen and (graph.moves_only(parent) or graph.keys[parent].io == "input"):
-                seen.add(parent)
-                waiting.append(parent)
-    return found - {at}
 
 
 def _reached(start: Iterable[int], effects: Mapping[int, Collection[int]]) -> frozenset[int]:
@@ -334,8 +320,13 @@ def fed_first(wanted: Iterable[int], parents: Sequence[Sequence[int]]) -> list[i
     return list(found)
 
 
-def nearest(start: int, parents: Sequence[Sequence[int]], changed: Collection[int]) -> list[int]:
-    """Return the nearest tensors upstream that changed, through any that did not.
+def nearest(
+    start: int,
+    parents: Sequence[Sequence[int]],
+    changed: Collection[int],
+    through: Callable[[int], bool] = lambda _: True,
+) -> list[int]:
+    """Return the nearest tensors upstream that changed, through any that did not, or some of these.
 
     Statistics may stay as they were where elements change places, or where few digits are printed.
     """
@@ -345,7 +336,7 @@ def nearest(start: int, parents: Sequence[Sequence[int]], changed: Collection[in
         for parent in parents[waiting.pop()]:
             if parent in changed:
                 found[parent] = None
-            elif parent not in seen:
+            elif parent not in seen and through(parent):
                 seen.add(parent)
                 waiting.append(parent)
     return list(found)
@@ -472,9 +463,10 @@ class TensorGraph:
             found[position] = (first,), True
         return cls(keys, op_types, [parents for parents, _ in found], [known for _, known in found])
 
-    def moves_only(self, position: int) -> bool:
-        """Whether the operator of a tensor computes nothing."""
-        return _LAYOUT.fullmatch(self.op_types[position]) is not None
+    def hands_on(self, position: int) -> bool:
+        """Whether a tensor has the values of another: an input, or of an operator that only moves them."""
+        moved = _LAYOUT.fullmatch(self.op_types[position])
+        return moved is not None or self.keys[position].io == "input"
 
 
 class _Places:

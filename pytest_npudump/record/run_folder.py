@@ -4,6 +4,7 @@
     other-memory.stats        statistics of a run in which memory held other values
     run1/acl.json             the configuration of a run; acl-NAME.json that of a capture in it
     run1/dump                 what it dumped; dump-NAME that of a capture, exampleN of a check of an operator
+    run2/context              what explaining a failure by the run takes besides its dump
     run2/calls                calls of torch that a second run kept, as their operators were wrong
 
 Whoever explains, keeps or reproduces a run finds it by these names, in the process of the test or a week
@@ -15,6 +16,9 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import dataclass, replace
+from importlib.metadata import version
+from io import BytesIO
+from pickle import Unpickler, UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.reader import read_dump
@@ -29,9 +33,12 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import TensorKey, TensorRecord
     from pytest_npudump.dump.table import StatsTable
 
+
 REPORT = "report"
 """The name of both files of a report, but for their suffixes."""
 _DUMP, _OF_CAPTURE = "dump", "dump-"
+_CONTEXT, _HEAD = "context", "pytest-npudump"
+_AGAIN = "run the test again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +72,20 @@ class RunFolder:
     def run(self, number: int) -> Path:
         """Return the folder of one run: 1 is the first, 0 one in other memory."""
         return self.path / f"run{number}"
+
+    def last_run(self) -> Path:
+        """Return the folder of the last run that was made to explain a failure.
+
+        Raises:
+            RequestError: there is none, or not any more.
+        """
+        runs = sorted(self.path.glob(f"run[0-9]*/{_CONTEXT}"), key=lambda file: int(file.parent.name[3:]))
+        if not runs:
+            raise RequestError(
+                f"{self.path}: no second run is there that a failure could be explained by, or not any more: "
+                f"{_AGAIN}"
+            )
+        return runs[-1].parent
 
     def keep_probe(self, table: StatsTable) -> None:
         """Keep the statistics of a run in other memory for the run that is recorded."""
@@ -110,6 +131,69 @@ def calls_folder(run: Path) -> Path:
     return run / "calls"
 
 
+_VALUES = frozenset(
+    {"builtins.complex", "builtins.frozenset", "builtins.set", "builtins.slice", "collections.OrderedDict"}
+    | {"copyreg._reconstructor", "pathlib.PosixPath", "pathlib._local.PosixPath"}
+    | {"numpy.dtype", "numpy.ndarray"}
+)
+"""What names may stand in a context besides classes of this package, and numpy's own functions for arrays."""
+_OF_ARRAYS = frozenset({"_reconstruct", "scalar", "_frombuffer"})
+_MAKERS = frozenset({"_format_error", "_read_only", "_said"})
+"""This package's own functions that make values: of an error, a read-only mapping and a message."""
+
+
+class _ValuesUnpickler(Unpickler):
+    """Reads nothing but values: a folder may come from elsewhere."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        array = module == "ml_dtypes" or (module.startswith("numpy.") and name in _OF_ARRAYS)
+        own = module.partition(".")[0] == __package__.partition(".")[0]
+        if not own and not array and f"{module}.{name}" not in _VALUES:
+            raise UnpicklingError(f"it names {module}.{name}, which is no plain value")
+        found = super().find_class(module, name)
+        if own and name not in _MAKERS and not (isinstance(found, type) and found.__module__ == module):
+            raise UnpicklingError(f"it names {module}.{name}, which is no plain value")
+        return found
+
+
+def keep_context(run: Path, context: object) -> None:
+    """Keep what explaining takes besides a run's dump, for this version to read.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    (run / _CONTEXT).write_bytes(f"{_HEAD} {version('pytest-npudump')}\n".encode() + dump_bytes(context))
+
+
+def read_context(run: Path) -> Any:
+    """Return what :func:`keep_context` kept.
+
+    Raises:
+        RequestError: it is not there any more, or of another version.
+    """
+    file = run / _CONTEXT
+    try:
+        head, _, content = read_regular(file).partition(b"\n")
+        if head.decode() != f"{_HEAD} {version('pytest-npudump')}":
+            raise RequestError(f"{file}: was written by another version of pytest-npudump: {_AGAIN}")
+        return _ValuesUnpickler(BytesIO(content)).load()
+    except (OSError, UnpicklingError, EOFError, UnicodeDecodeError) as error:
+        raise RequestError(f"{file}: cannot be read: {error}: {_AGAIN}") from error
+
+
+def refuse_deleted(folder: Path, test: str) -> None:
+    """Refuse to explain anything by a dump that was deleted.
+
+    Raises:
+        RequestError: it was.
+    """
+    if not folder.is_dir():
+        raise RequestError(
+            f"{folder}: the second run's dump is not there any more: run {test} again, with "
+            f"--npudump-dump-dir=DIR --npudump-keep-dumps=failed"
+        )
+
+
 def read_tensors(run: Path, key: TensorKey, test: str) -> tuple[list[TensorRecord], TensorKey]:
     """Return what a second run dumped where a failing tensor is, and the tensor's key there.
 
@@ -117,9 +201,5 @@ def read_tensors(run: Path, key: TensorKey, test: str) -> tuple[list[TensorRecor
         RequestError: the dump is not there any more.
     """
     folder = dump_folder(run, key.capture)
-    if not folder.is_dir():
-        raise RequestError(
-            f"{folder}: the second run's dump is not there any more: run {test} again, with "
-            f"--npudump-dump-dir=DIR --npudump-keep-dumps=failed"
-        )
+    refuse_deleted(folder, test)
     return [*read_dump(folder, stats=False).records], replace(key, capture="")

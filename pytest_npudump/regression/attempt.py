@@ -9,13 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.dump.records import Dump, TensorRecord
+from pytest_npudump.dump.records import Dump
 from pytest_npudump.errors import ConfigError, RequestError, said
 from pytest_npudump.record.run_folder import dump_folder
 from pytest_npudump.request import RunRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pytest_npudump.compare.ulps import OutputFault
@@ -130,6 +130,7 @@ class Attempt:
         request: what is dumped.
         dump_data: ``stats`` or ``tensor``, in place of the request's; None for the request's.
         layers: raw operator names to dump in place of the request's; None for the request's.
+        parts: of the test that have a dump each: "", captures, and the times behind these.
         checks: the operators that were checked in it.
     """
 
@@ -138,7 +139,7 @@ class Attempt:
     request: DumpRequest
     dump_data: str | None = None
     layers: tuple[str, ...] | None = None
-    _parts: dict[str, Path] = field(default_factory=dict)
+    parts: tuple[str, ...] = ()
     _configs: dict[str, Path] = field(default_factory=dict)
     checks: OperatorChecks = field(default_factory=OperatorChecks)
     _capture: str = ""
@@ -170,13 +171,13 @@ class Attempt:
         # What MindSpore writes in one run may look like two: it gives several executions one iteration.
         self._one_run = runtime.name == "mindspore"
         config = self._configure(runtime, "", self.dump_path)
+        self.parts = ("",)
         runtime.start(config)
         return config
 
     def _configure(self, runtime: Runtime, part: str, dump_path: Path) -> Path:
         with _prepared(self.directory):
             dump_path.mkdir(mode=0o700)
-        self._parts[part] = dump_path
         config = self.directory / runtime.config_name
         if part:
             config = config.with_stem(f"{config.stem}-{part}")
@@ -196,7 +197,7 @@ class Attempt:
         """
         if not _CAPTURE_NAME.match(name) or name.startswith(_AFTER):
             raise RequestError(f"capture({name!r}): expected up to 64 letters, digits, '-' and '_'")
-        if name in self._parts:
+        if name in self.parts:
             raise RequestError(f"capture({name!r}): this test has a capture of that name already")
         if self._capture:
             raise RequestError(f"capture({name!r}): inside capture({self._capture!r}), end that one first")
@@ -215,7 +216,7 @@ class Attempt:
         part = f"example{number}"
         directory = self.directory / part
         config = self._configure(runtime, part, directory)
-        del self._parts[part], self._configs[part]  # an example is judged by itself
+        del self._configs[part]  # an example is judged by itself
         runtime.start(config, resumed=True)
         try:
             yield directory
@@ -226,7 +227,9 @@ class Attempt:
     def _switch(self, runtime: Runtime, part: str) -> Path:
         runtime.stop()
         directory = dump_folder(self.directory, part)
-        runtime.start(self._configure(runtime, part, directory), resumed=True)
+        config = self._configure(runtime, part, directory)
+        self.parts = (*self.parts, part)
+        runtime.start(config, resumed=True)
         return directory
 
     def read(self, progress: Progress | None = None, *, acl: bool = False, projections: bool = True) -> Dump:
@@ -240,12 +243,21 @@ class Attempt:
         Raises:
             DumpError: a capture, or a test without captures, dumped nothing.
         """
-        around = [name for name in self._parts if not name or name.startswith(_AFTER)]
-        empty = [name for name in around if not any(self._parts[name].iterdir())]
-        wanted = [name for name in self._parts if name not in empty] or [""]
+        folders = {name: dump_folder(self.directory, name) for name in self.parts}
+        around = [name for name in self.parts if not name or name.startswith(_AFTER)]
+        empty = [name for name in around if not any(folders[name].iterdir())]
+        wanted = [name for name in self.parts if name not in empty] or [""]
         read = partial(read_dump, acl=acl, projections=projections, progress=progress, one_run=self._one_run)
-        parts = [_with_capture(read(self._parts[name]), name) for name in wanted]
-        return parts[0] if len(parts) == 1 else _merge(self.directory, parts)
+        dumps = [_with_capture(read(folders[name]), name) for name in wanted]
+        if len(dumps) == 1:
+            return dumps[0]
+        return Dump(
+            root=self.directory,
+            records=tuple(record for dump in dumps for record in dump.records),
+            problems=tuple(problem for dump in dumps for problem in dump.problems),
+            notes=tuple(dict.fromkeys(note for dump in dumps for note in dump.notes)),
+            raw_names=all(dump.raw_names for dump in dumps),
+        )
 
 
 @contextmanager
@@ -269,14 +281,3 @@ def _with_capture(dump: Dump, name: str) -> Dump:
         return dump
     records = tuple(replace(record, key=replace(record.key, capture=name)) for record in dump.records)
     return replace(dump, records=records)
-
-
-def _merge(root: Path, parts: Sequence[Dump]) -> Dump:
-    records: tuple[TensorRecord, ...] = tuple(record for part in parts for record in part.records)
-    return Dump(
-        root=root,
-        records=records,
-        problems=tuple(problem for part in parts for problem in part.problems),
-        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
-        raw_names=all(part.raw_names for part in parts),
-    )

@@ -25,8 +25,13 @@ from pytest_npudump.regression import result as status
 from pytest_npudump.regression.judgement import with_reference
 from pytest_npudump.regression.measured_noise import calibrated, further_runs, once, repeated
 from pytest_npudump.regression.recording import golden_to_start_from, record
-from pytest_npudump.regression.run_record import collect, told_by_raw_names, unreadable, without_unwritten
-from pytest_npudump.regression.shared_by_ranks import by_rank
+from pytest_npudump.regression.run_record import (
+    by_rank,
+    collect,
+    told_by_raw_names,
+    unreadable,
+    without_unwritten,
+)
 from pytest_npudump.runtime.base import VaryingRuntime
 
 if TYPE_CHECKING:

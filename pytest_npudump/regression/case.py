@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.judge import BY_DEFAULT, EVERY, Terms
 from pytest_npudump.compare.tolerances.numerics import AUTO
 from pytest_npudump.errors import NpudumpError
+from pytest_npudump.graph.model_files import edges_at_hand
 from pytest_npudump.record.run_folder import RunFolder
 from pytest_npudump.regression.result import Origin
 from pytest_npudump.request import AUTO_LAYERS
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
+    from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.explain.reference import Reference
     from pytest_npudump.golden.variants import Goldens
+    from pytest_npudump.graph.edges import Edges
+    from pytest_npudump.onnxmodels.loaded_files import LoadedFiles
     from pytest_npudump.ranks.exchange import Exchange
     from pytest_npudump.request import DumpRequest
     from pytest_npudump.runtime.base import Runtime
@@ -126,10 +130,47 @@ def terms_of(case: Case) -> Terms:
     )
 
 
-def onnx_files(case: Case) -> list[Path]:
-    """Return the ONNX models that ran, or lie beside what ran."""
-    files = (path.with_suffix(".onnx") for path in case.runtime.activity.models)
-    return [file for file in dict.fromkeys(files) if file.is_file()]
+@dataclass(frozen=True, slots=True)
+class RunModels:
+    """The files of what a run has loaded: what they tell of it, where they are still what they were then.
+
+    Attributes:
+        paths: of the models, in the order of loading.
+        files: what they were when they were loaded.
+        graph: the file that a person says to tell which tensor feeds which; None for none.
+    """
+
+    paths: tuple[Path, ...]
+    files: LoadedFiles
+    graph: Path | None = None
+
+    @classmethod
+    def of(cls, case: Case) -> RunModels:
+        """Return the models that a test has loaded so far."""
+        activity = case.runtime.activity
+        return cls(activity.models, activity.evidence.files, case.graph)
+
+    def onnx(self) -> list[Path]:
+        """Return the ONNX models that ran, or lie beside what ran."""
+        files = (path.with_suffix(".onnx") for path in self.paths)
+        return [file for file in dict.fromkeys(files) if file.is_file()]
+
+    def edges(self, root: Path, table: StatsTable) -> tuple[Edges, tuple[str, ...]]:
+        """Return what is known of which tensor of a run feeds which, and why of some it is not.
+
+        Args:
+            root: of the run's dump.
+            table: its statistics.
+        """
+        known = [path for path in self.paths if self.files.keeps_graph(path)]
+        edges, notes = edges_at_hand(known, root, table, self.graph)
+        again = (
+            f"which tensor feeds which is not known from {path.name}, which was written again after it was "
+            f"loaded; graph= in the marker can tell"
+            for path in dict.fromkeys(self.paths)
+            if path not in known
+        )
+        return edges, (*notes, *again)
 
 
 def delete_dumps(case: Case) -> None:
@@ -168,9 +209,9 @@ def _digests(case: Case) -> dict[str, str]:
     """Return the SHA-256 of a run's ONNX models; "" of one that was written again after it was loaded."""
     from pytest_npudump.onnxmodels.loaded_files import model_digest  # noqa: PLC0415 - only for failures
 
-    files, found = case.runtime.activity.evidence.files, {}
+    models, found = RunModels.of(case), {}
     reference = (case.reference.path,) if case.reference is not None else ()
-    for path in dict.fromkeys((*onnx_files(case), *reference)):
+    for path in dict.fromkeys((*models.onnx(), *reference)):
         with suppress(NpudumpError):  # whoever wants to run it is told
-            found[str(path)] = model_digest(path) if files.keeps_weights(path) else ""
+            found[str(path)] = model_digest(path) if models.files.keeps_weights(path) else ""
     return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.judge import judge
@@ -23,39 +24,21 @@ from pytest_npudump.golden.origin import changed_tensors
 from pytest_npudump.golden.store import source_layers
 from pytest_npudump.golden.stored_tensors import stored_tensors
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN, Edges, edges_of_lines, lines_of
-from pytest_npudump.graph.model_files import edges_at_hand, read_onnx
+from pytest_npudump.graph.model_files import read_onnx
 from pytest_npudump.graph.sources import find_sources
 from pytest_npudump.record.record import EDGES, Record
-from pytest_npudump.regression.case import terms_of
+from pytest_npudump.regression.case import RunModels, terms_of
 from pytest_npudump.regression.result import KeptLayers
 from pytest_npudump.request import AUTO_LAYERS, is_glob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.graph.sources import Sources
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.result import Result
-
-
-def edges_of_models(case: Case, root: Path, table: StatsTable) -> tuple[Edges, tuple[str, ...]]:
-    """Return what is known of which tensor of a run feeds which, and why of some it is not.
-
-    Files of models count that are what they were when they were loaded.
-    """
-    activity = case.runtime.activity
-    models = [path for path in activity.models if activity.evidence.files.keeps_graph(path)]
-    edges, notes = edges_at_hand(models, root, table, case.graph)
-    again = (
-        f"which tensor feeds which is not known from {path.name}, which was written again after it was "
-        f"loaded; graph= in the marker can tell"
-        for path in dict.fromkeys(activity.models)
-        if path not in models
-    )
-    return edges, (*notes, *again)
 
 
 def edges_to_keep(
@@ -69,9 +52,9 @@ def edges_to_keep(
         dump: of the run.
         table: what is recorded of it.
     """
-    edges, notes = edges_of_models(case, dump.root, table)
+    edges, notes = RunModels.of(case).edges(dump.root, table)
     if previous is not None and same_layers(previous.table, table):
-        edges = edges.completed(_told(previous))
+        edges = edges.completed(edges_of(previous))
     text = lines_of(edges, dict.fromkeys(map(layer_of, table.keys)))
     return ({EDGES: text} if text else {}), notes
 
@@ -94,7 +77,7 @@ def sources_of(
     """
     if not comparison.count(FAIL):
         return None, ()
-    edges, notes = _told(golden), tuple[str, ...]()
+    edges, notes = edges_of(golden), tuple[str, ...]()
     if at_hand is not None and (not edges.feeds or not same_layers(golden.table, comparison.actual)):
         found, notes = at_hand(comparison.actual)
         edges = found if found.feeds else edges
@@ -103,19 +86,15 @@ def sources_of(
     return find_sources(comparison, edges, comparison.tolerances, repeats=repeats), notes
 
 
-def at_hand_of(case: Case, dump: Dump) -> Callable[[StatsTable], tuple[Edges, tuple[str, ...]]]:
-    """Return what tells which tensor feeds which in a run."""
-    return lambda table: edges_of_models(case, dump.root, table)
-
-
 def edges_kept(golden: Record | None, table: StatsTable) -> Edges:
     """Return the edges that a golden keeps, if they are those of a run: none where that has other layers."""
-    return _told(golden) if golden is not None and same_layers(golden.table, table) else Edges()
+    return edges_of(golden) if golden is not None and same_layers(golden.table, table) else Edges()
 
 
-def _told(golden: Record | None) -> Edges:
-    text = golden.blocks.get(EDGES, "") if golden is not None else ""
-    return edges_of_lines(text, golden.path.name) if golden is not None and text else Edges()
+def edges_of(golden: Record) -> Edges:
+    """Return the edges that a golden keeps, of whatever layers."""
+    text = golden.blocks.get(EDGES, "")
+    return edges_of_lines(text, golden.path.name) if text else Edges()
 
 
 def same_layers(one: StatsTable, other: StatsTable) -> bool:
@@ -142,7 +121,7 @@ def layers_to_keep(case: Case, golden: Record | None, dump: Dump) -> KeptLayers:
     if AUTO_LAYERS not in case.request.golden_tensors:
         return KeptLayers(tuple(layer for layer in ran if layer in wanted))
     table = StatsTable.from_records(dump.records)
-    told = golden_sources(golden)
+    told = () if golden is None else source_layers(golden)
     names = (*_sources_of_change(case, golden, dump, table), *case.past_sources, *told)
     spelt = {sanitise(layer): layer for layer in ran}
     known = (spelt.get(sanitise(name)) for name in names)
@@ -174,11 +153,6 @@ def named_layers(case: Case) -> frozenset[str]:
     return frozenset(sanitise(pattern) for pattern in patterns if not is_glob(pattern))
 
 
-def golden_sources(golden: Record | None) -> tuple[str, ...]:
-    """Return the layers that a golden names as sources of past failures."""
-    return () if golden is None else source_layers(golden)
-
-
 def source_names(comparison: Comparison, sources: Sources | None) -> tuple[str, ...]:
     """Return the layers in which a failure begins; where that is not known, the first one that fails."""
     if sources is not None and sources.independent:
@@ -191,7 +165,9 @@ def _sources_of_change(case: Case, golden: Record | None, dump: Dump, table: Sta
         return ()
     run = replace(Record.of(table), producer=case.goldens.facts(case.runtime.producer()))
     comparison = judge(golden, run, terms_of(case))
-    return source_names(comparison, sources_of(golden, comparison, at_hand_of(case, dump))[0])
+    return source_names(
+        comparison, sources_of(golden, comparison, partial(RunModels.of(case).edges, dump.root))[0]
+    )
 
 
 def _outputs(
@@ -207,21 +183,22 @@ def _outputs(
     return tuple(layer for layer in ran if sanitise(layer) not in feeding)
 
 
-def edges_of_device(case: Case, first: Result, dump: Dump) -> Edges:
+def edges_of_device(models: RunModels, first: Result) -> Edges:
     """Return which tensor feeds which in the first run, by what is at hand of what ran."""
-    return edges_of_models(case, dump.root, _table_of(first, dump))[0]
+    assert first.run.dump is not None  # noqa: S101 - the caller has looked
+    return models.edges(first.run.dump.root, _table_of(first))[0]
 
 
-def edges_of_run(case: Case, first: Result, dump: Dump) -> Edges:
+def edges_of_run(case: Case, first: Result) -> Edges:
     """Return which tensor feeds which in the first run, by its golden and its reference too."""
-    edges = edges_of_device(case, first, dump)
-    edges = edges.completed(edges_kept(first.run.golden, _table_of(first, dump)))
+    edges = edges_of_device(RunModels.of(case), first)
+    edges = edges.completed(edges_kept(first.run.golden, _table_of(first)))
     if case.reference is not None:
         with suppress(NpudumpError):  # judging by it has told
             edges = edges.completed(read_onnx(case.reference.path))
     return edges
 
 
-def _table_of(first: Result, dump: Dump) -> StatsTable:
+def _table_of(first: Result) -> StatsTable:
     comparison = first.comparison
-    return StatsTable.from_records(dump.records) if comparison is None else comparison.actual
+    return StatsTable.from_records(first.run.records) if comparison is None else comparison.actual

@@ -1,13 +1,16 @@
 """The first run: which golden applies to it, and its dump recorded in that or compared with it.
 
 Only what ran can settle which golden applies, and whether that is compared or written. An update of failing
-tests compares first, and records the same dump where that fails.
+tests compares first, and records the same dump where that fails. Where ranks share a golden, each rank of a
+dump is compared with it, and what is recorded holds for all.
 """
 
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.judge import seen_by
@@ -17,10 +20,12 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError, said
 from pytest_npudump.golden.variants import names_variants, not_calibrated
 from pytest_npudump.golden.variants import not_recorded as why_not_recorded
+from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.graph import drawing_words
+from pytest_npudump.ranks.agreement import differing, nothing_recorded, stand_aside, why_not_shared
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.case import terms_of
-from pytest_npudump.regression.dataflow import at_hand_of, layers_to_keep, with_inherited
+from pytest_npudump.regression.case import RunModels, terms_of
+from pytest_npudump.regression.dataflow import layers_to_keep, with_inherited
 from pytest_npudump.regression.diagnose import full_words, notes_of
 from pytest_npudump.regression.judgement import (
     by_reference_alone,
@@ -34,6 +39,7 @@ from pytest_npudump.regression.measured_noise import further_runs, once
 from pytest_npudump.regression.recording import drawing_alike, golden_to_start_from, record
 from pytest_npudump.regression.result import Result, Run
 from pytest_npudump.regression.run_record import (
+    by_rank,
     collect,
     problems_of,
     record_of_run,
@@ -41,7 +47,6 @@ from pytest_npudump.regression.run_record import (
     without_unwritten,
 )
 from pytest_npudump.regression.scenes import JUDGES
-from pytest_npudump.regression.shared_by_ranks import by_rank, judge_parts, shared
 from pytest_npudump.regression.unwritten import NOT_LOOKED_FOR, depends_on_memory
 from pytest_npudump.settings import ALL, FAILED, NEW
 
@@ -57,6 +62,7 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.result import KeptLayers
 
 
+_FEW = 8
 _KEEPING = (status.PENDING, status.FAILED, status.MISSING_GOLDEN)
 
 
@@ -135,8 +141,76 @@ def _judge_ranks(case: Case, golden: Record | None, dump: Dump, table: StatsTabl
         )
         return Result(status.ERROR, case.goldens.path, problems=(problem,), tensors=len(table), run=Run(dump))
     if len(parts) > 1:
-        return judge_parts(case, golden, parts, _compare, _record)
+        return _judge_parts(case, golden, parts)
     return (_record if case.settings.update_golden else _compare)(case, golden, dump, table)
+
+
+def _shared(case: Case, table: StatsTable) -> Result | None:
+    """Judge an update by the golden that all ranks share, which rank 0 records if it holds for each.
+
+    Args:
+        case: the test.
+        table: what this rank would record.
+
+    Returns:
+        What came of the test on a rank that records nothing; None on the one that does.
+    """
+    exchange = case.exchange
+    if exchange is None or case.request.ranks != "same":
+        return None
+    try:
+        alone = exchange.rank.spans_machines
+        why = "" if alone else why_not_shared(exchange, case.nodeid, table, case.tolerances)
+    except GoldenError as error:
+        why = f"the statistics of the ranks cannot be compared: {error}"
+        stand_aside(exchange, case.nodeid, why)
+    if why:
+        problems = (nothing_recorded(why),)
+        return Result(status.ERROR, case.goldens.path, problems=problems, tensors=len(table))
+    if exchange.rank.number == 0:
+        return None
+    held = "it was not compared with this rank's values" if alone else "it holds for this rank"
+    note = f"{exchange.rank}: rank 0 records the golden that all ranks share; {held}"
+    return Result(status.UNCHANGED, case.goldens.path, notes=(note,), tensors=len(table))
+
+
+def _judge_parts(case: Case, golden: Record | None, parts: Mapping[str, Dump]) -> Result:
+    """Judge each rank, or device, of a dump by the golden they share; the first that fails is reported.
+
+    Args:
+        case: the test.
+        golden: the shared golden; None where there is none.
+        parts: the dump of each, by name.
+
+    Raises:
+        GoldenError: the golden's tensors cannot be read.
+    """
+    if case.settings.update_golden:
+        return _record_first(case, golden, parts)
+    runs = {
+        name: _compare(case, golden, dump, StatsTable.from_records(dump.records))
+        for name, dump in parts.items()
+    }
+    bad = [name for name, run in runs.items() if not run.good]
+    compared = {name: run.comparison for name, run in runs.items()}
+    changed = [name for name, comparison in compared.items() if comparison is not None and comparison.changed]
+    shown = (bad or changed or [*runs])[0]
+    differing_ranks = f"{first_of(bad, _FEW)} of {len(parts)} differ; shown is {shown}"
+    note = differing_ranks if bad else f"{len(parts)} ranks agree"
+    return replace(runs[shown], notes=(note, *runs[shown].notes), part=shown)
+
+
+def _record_first(case: Case, golden: Record | None, parts: Mapping[str, Dump]) -> Result:
+    """Record the first rank, if every other one passes a comparison with it."""
+    (first, dump), *others = parts.items()
+    table = StatsTable.from_records(dump.records)
+    for name, other in others:
+        why = differing(name, first, table, StatsTable.from_records(other.records), case.tolerances)
+        if why:
+            problem = nothing_recorded(why)
+            path = case.goldens.path
+            return Result(status.ERROR, path, problems=(problem,), tensors=len(table))
+    return replace(_record(case, golden, dump, table), part=first)
 
 
 def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Result:
@@ -148,9 +222,8 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
     elif golden is None:
         outcome = without_golden(run)
     else:
-        outcome = judge_run(
-            terms_of(case), golden, run, store=case.goldens.store, at_hand=at_hand_of(case, dump)
-        )
+        at_hand = partial(RunModels.of(case).edges, dump.root)
+        outcome = judge_run(terms_of(case), golden, run, store=case.goldens.store, at_hand=at_hand)
     comparison, dump = outcome.comparison, without_unwritten(case, dump, golden)
     if comparison is not None and (comparison.count(EXTRA) or comparison.own_keys):
         dump = told_by_raw_names(case, golden, dump)  # the golden knows no raw names for what is new
@@ -175,7 +248,7 @@ def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) ->
     problems = problems_of(terms_of(case), record_of_run(case, golden, dump, table))
     if problems:
         return Result(status.ERROR, path, problems=problems, tensors=count, run=Run(dump))
-    if (outcome := shared(case, table)) is not None:
+    if (outcome := _shared(case, table)) is not None:
         return outcome.with_run(dump=dump)
     depends, dump = _depends_on_memory(case, golden, dump, table)
     tensors = bool(case.request.golden_tensors)
@@ -197,7 +270,8 @@ def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) ->
     if tensors or depends:
         return first
     further = further_runs(case)
-    if further and (case.settings.calibrate or not (alike := drawing_alike(case, dump))):
+    alike = () if case.isolated or not further else drawing_alike(dump, case.runtime.activity.models)
+    if further and (case.settings.calibrate or not alike):
         return first.with_run(to_measure=further)
     reason = said("{words}, alike in all runs of one process", words=drawing_words(alike)) if further else ""
     return record(case, golden, first, table, measured=once(reason))
@@ -248,7 +322,9 @@ def judge_settled(case: Case, attempt: Attempt) -> tuple[Result, Settled]:
             ),
         )
     if mode == NEW:
-        mode = "" if _has_golden(case) else ALL
+        mode = ""
+        with suppress(GoldenError):  # of one that cannot be read the comparison says what is wrong with it
+            mode = ALL if case.goldens.read_if_any() is None else ""
     if problem := _unwritable(case, mode, facts):
         return _error(case, problem)
     if mode != FAILED:
@@ -275,13 +351,6 @@ def _unwritable(case: Case, mode: str, facts: Mapping[str, str]) -> str:
     if case.settings.calibrate:
         return case.goldens.unrecordable or not_calibrated(case.goldens, facts)
     return ""
-
-
-def _has_golden(case: Case) -> bool:
-    try:
-        return case.goldens.read_if_any() is not None
-    except GoldenError:
-        return True  # the comparison says what is wrong with it
 
 
 def _why(outcome: Result) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.judge import judge, judge_tables
@@ -19,12 +19,12 @@ from pytest_npudump.explain.rounding import only_wide
 from pytest_npudump.golden.store import left_out
 from pytest_npudump.golden.stored_tensors import fetch_tensors, missing_tensors, stored_tensors
 from pytest_npudump.golden.variants import foreign, unsaid
-from pytest_npudump.graph.edges import edges_of_lines
 from pytest_npudump.graph.sources import find_sources
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.record import EDGES, EMPTY, left_out_of
+from pytest_npudump.record.record import EMPTY, left_out_of
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.dataflow import edges_kept, edges_of_models, sources_of
+from pytest_npudump.regression.case import RunModels
+from pytest_npudump.regression.dataflow import edges_kept, edges_of, sources_of
 from pytest_npudump.regression.result import Result
 from pytest_npudump.regression.run_record import changed, notes_on, problems_of
 from pytest_npudump.request import AUTO_LAYERS
@@ -122,14 +122,14 @@ def judge_run(
     judged = replace(run, table=comparison.actual)
     known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
     known |= {sanitise(layer_of(key)) for key in left_out_of(golden, run.facts)}
-    changes = changes_of(comparison, golden) if terms.fail_on == CHANGE else Changes()
+    changes, following = changes_of(comparison, golden) if terms.fail_on == CHANGE else ((), 0)
     problems = (
         *foreign(golden, run.test, run.facts),
         *changed(golden, run.extra.get(EMPTY)),
         *problems_of(terms, judged, known),
         *_not_approved(terms, comparison),
         *lost,
-        *_changes(comparison, changes),
+        *_changes(comparison, changes, following),
     )
     if not problems and comparison.nothing_judged:
         problems = (_NOTHING_JUDGED,)
@@ -149,7 +149,7 @@ def judge_run(
         measured_bounds=bounds_by_measurement(comparison, comparison.tolerances),
         environment=golden.differences(run),
         sources=sources,
-        changes=changes.found,
+        changes=changes,
         idle_rules=_idle_rules(terms, comparison),
     )
 
@@ -178,48 +178,37 @@ def _idle_rules(terms: Terms, comparison: Comparison) -> tuple[str, ...]:
     return tuple(rule.describe() for rule in of_files.unmatched(told_by_both(comparison)[1]))
 
 
-def _changes(comparison: Comparison, changes: Changes) -> tuple[str, ...]:
+def _changes(comparison: Comparison, changes: Sequence[Verdict], following: int) -> tuple[str, ...]:
     """Return the problem that values within tolerance are, where the run is to fail for any change."""
-    if not changes.found:
+    if not changes:
         return ()
     words = said(
         "{count} of {expected} tensors changed within tolerance",
-        count=len(changes.found),
+        count=len(changes),
         expected=comparison.expected,
     )
-    if changes.following:
-        words += said(
-            ", beside {following} that follow from tensors that do not repeat", following=changes.following
-        )
+    if following:
+        words += said(", beside {following} that follow from tensors that do not repeat", following=following)
     way_out = said("--npudump-fail-on=change lets nothing pass but the golden's own digits")
-    return (said("{words}, first {key}; {way_out}", words=words, key=changes.found[0].key, way_out=way_out),)
+    return (said("{words}, first {key}; {way_out}", words=words, key=changes[0].key, way_out=way_out),)
 
 
 _EXACT = "exact"
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """Tensors that pass and are not the golden's digit for digit.
-
-    Attributes:
-        found: what differs of them, in the order of execution.
-        following: how many others follow from tensors that do not repeat, which says nothing of them.
-    """
-
-    found: tuple[Verdict, ...] = ()
-    following: int = 0
-
-
-def changes_of(comparison: Comparison, golden: Record) -> Changes:
-    """Return what has changed within tolerance, judged once more by no tolerance at all.
+def changes_of(comparison: Comparison, golden: Record) -> tuple[tuple[Verdict, ...], int]:
+    """Return what passes and is not the golden's digit for digit, judged once more by no tolerance at all.
 
     Args:
         comparison: by the tolerances of the test.
         golden: whose edges tell what follows from what does not repeat.
+
+    Returns:
+        What differs, in the order of execution, and how many other tensors follow from such as do not repeat,
+        which says nothing of them.
     """
     if not comparison.changed:
-        return Changes()
+        return (), 0
     judged = judge_tables(comparison.golden, comparison.actual, Tolerances(_EXACT))
     passing = {verdict.key for verdict in comparison.verdicts() if verdict.changed}
     changed = tuple(verdict for verdict in judged.failing if verdict.key in passing)
@@ -228,15 +217,13 @@ def changes_of(comparison: Comparison, golden: Record) -> Changes:
     wavering = {sanitise(verdict.key.layer) for at, verdict in every if at in strays}
     following = _following(golden, wavering)
     found = tuple(verdict for verdict in changed if sanitise(verdict.key.layer) not in following)
-    return Changes(found, len(changed) - len(found))
+    return found, len(changed) - len(found)
 
 
 def _following(golden: Record, layers: set[str]) -> set[str]:
     """Return the layers that some read, or read what these give, and so on."""
-    if not layers or not (block := golden.blocks.get(EDGES)):
-        return set()
     readers: dict[str, set[str]] = {}
-    for layer, ports in edges_of_lines(block, golden.path.name).feeds.items():
+    for layer, ports in edges_of(golden).feeds.items() if layers else ():
         for port in ports:
             if port is not None and port.layer:
                 readers.setdefault(sanitise(port.layer), set()).add(layer)
@@ -302,7 +289,7 @@ def with_sources_off_reference(
         return outcome
     edges, notes = edges_kept(golden, table), tuple[str, ...]()
     if not edges.feeds:
-        edges, notes = edges_of_models(case, dump.root, table)
+        edges, notes = RunModels.of(case).edges(dump.root, table)
     found = find_sources(result.comparison, edges, result.tolerances, walks=only_wide(table.dtypes))
     return replace(outcome, sources=found, notes=outcome.notes + notes)
 

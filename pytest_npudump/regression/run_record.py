@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pytest_npudump.compare.judge import Terms
-    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.dump.records import Dump, TensorRecord
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.emulator.dumps.recorder import DumpedExecution
     from pytest_npudump.regression.attempt import Attempt
@@ -90,6 +90,17 @@ def collect(case: Case, attempt: Attempt, golden: Record | None) -> Dump:
     if case.settings.update_golden:
         return with_raw_names(selected, _resolved(case, golden, selected))
     return selected
+
+
+def by_rank(dump: Dump) -> dict[str, Dump]:
+    """Return a dump a rank, device or both, as ``rank 1 device 0``; one, named "", where it tells neither."""
+    parts: dict[str, list[TensorRecord]] = {}
+    for record in dump.records:
+        told = (("rank", record.key.rank), ("device", record.key.device))
+        name = " ".join(f"{word} {value}" for word, value in told if value >= 0)
+        key = replace(record.key, rank=-1, device=-1)
+        parts.setdefault(name, []).append(replace(record, key=key))
+    return {name: replace(dump, records=tuple(records)) for name, records in parts.items()}
 
 
 def without_unwritten(case: Case, dump: Dump, golden: Record | None) -> Dump:
@@ -149,14 +160,19 @@ def record_of_run(case: Case, golden: Record | None, dump: Dump, table: StatsTab
     elements = bool(case.request.golden_tensors)
     raw = raw_names(case, golden, dump)
     single = {name: names[0] for name, names in raw.items() if len(names) == 1 and names[0] != name}
-    named = table if not single else replace(table, keys=tuple([_renamed(key, single) for key in table.keys]))
+    if single:
+        renamed = (single.get(layer_of(key)) for key in table.keys)
+        keys = zip(table.keys, renamed, strict=True)
+        table = replace(
+            table, keys=tuple([str(replace(TensorKey.parse(k), layer=n)) if n else k for k, n in keys])
+        )
     empty = empty_operators(case, dump)
-    known = golden is not None and same_layers(golden.table, named)  # and edges of a run take time
-    edges = {} if known else edges_to_keep(case, golden, dump, named)[0]
+    known = golden is not None and same_layers(golden.table, table)  # and edges of a run take time
+    edges = {} if known else edges_to_keep(case, golden, dump, table)[0]
     return Record(
         case.goldens.test,
         case.goldens.facts(case.runtime.producer()),
-        named,
+        table,
         case.goldens.path,
         {} if empty is None else {EMPTY: empty},
         edges,
@@ -165,11 +181,6 @@ def record_of_run(case: Case, golden: Record | None, dump: Dump, table: StatsTab
         problems=unreadable(dump) + threads,
         notes=dump.notes,
     )
-
-
-def _renamed(text: str, names: Mapping[str, str]) -> str:
-    name = names.get(layer_of(text))
-    return text if name is None else str(replace(TensorKey.parse(text), layer=name))
 
 
 def problems_of(terms: Terms, run: Record, known: set[str] | frozenset[str] = frozenset()) -> tuple[str, ...]:

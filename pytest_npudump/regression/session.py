@@ -29,12 +29,12 @@ from pytest_npudump.regression.attempt import Attempt
 from pytest_npudump.regression.calibration import conclude, fed, measure, unmeasured, unrecorded, vary
 from pytest_npudump.regression.case import delete_dumps, origin_of
 from pytest_npudump.regression.diagnose import full_words
+from pytest_npudump.regression.explanation import explain, keep_suspected, leave_context
 from pytest_npudump.regression.first_run import Settled, judge_settled, probe
 from pytest_npudump.regression.result import DIED, PENDING, Escalation, Result, ThirdRun
+from pytest_npudump.regression.run_plan import Plan, agreed_plan, plan_third_run
 from pytest_npudump.regression.scenes import EXAMINERS
-from pytest_npudump.regression.second_run.alone import keep_suspected
-from pytest_npudump.regression.second_run.examine import examine_second_run
-from pytest_npudump.regression.second_run.run_plan import Plan, agreed_plan, joined, plan_third_run
+from pytest_npudump.regression.second_run import record_both, unusable
 from pytest_npudump.runtime.concurrency import OtherProcesses
 from pytest_npudump.scene import SCENES
 
@@ -236,9 +236,17 @@ class CaseSession:
         self._take(result)
 
     def _explain(self, plan: Plan) -> None:
-        first, escalation = examine_second_run(self.case, self._judged, plan, self.attempt)
+        first = self._judged
+        if first.status == PENDING:
+            first, escalation = record_both(self.case, first, plan, self.attempt)
+        else:
+            try:
+                leave_context(self.case, first, plan, self.attempt)
+                escalation = explain(self.case.folder, self.case.progress)
+            except GoldenError as error:
+                escalation = unusable(self.attempt.directory, plan, error)
         if plan.earlier is not None:
-            self.judged = replace(first, escalation=joined(plan.earlier, escalation))
+            self.judged = replace(first, escalation=escalation)
             return
         third = plan_third_run(self.case, first, escalation)
         self._take(first if third is not None else replace(first, escalation=escalation))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.graph.edges import Edges, edges_of_lines
+from pytest_npudump.graph.edges import Edges
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
-from pytest_npudump.record.record import EDGES
 from pytest_npudump.regression import result as status
+from pytest_npudump.regression.dataflow import edges_of
 from pytest_npudump.report.result_json import COUNTS
 from pytest_npudump.report.terminal import full_lines, headline, ways_out
 from pytest_npudump.report.verdicts import shown
@@ -121,17 +122,11 @@ def _compared(result: Result, golden: Record | None) -> dict[str, Any]:
     if not keys and comparison.first is not None and comparison.first.status == FAIL:
         keys = [comparison.first.key]
     tensors = tensor_views(comparison, comparison.tolerances, frozenset(keys))
-    edges = _edges(golden) if keys else Edges()
+    edges = Edges()
+    with suppress(NpudumpError):  # a note of the judgement says so
+        edges = edges_of(golden) if keys and golden is not None else edges
     around = neighbourhoods(comparison, edges, tensors, keys)
     return {"tensors": tensors, "sources": tuple(map(str, keys)), "neighbourhoods": around}
-
-
-def _edges(golden: Record | None) -> Edges:
-    text = golden.blocks.get(EDGES, "") if golden is not None else ""
-    try:
-        return edges_of_lines(text, golden.path.name) if golden is not None and text else Edges()
-    except NpudumpError:
-        return Edges()  # a note of the judgement says so
 
 
 def _elements(entry: Entry) -> tuple[Any, str]:

@@ -181,7 +181,7 @@ def test_second_run_that_cannot_be_examined_leaves_the_first_run_s_failure(
     def examine(*_: object) -> None:
         pytest.fail("Timeout (>1.0s) from pytest-timeout.")
 
-    monkeypatch.setattr(session, "examine_second_run", examine)
+    monkeypatch.setattr(session, "explain", examine)
     interrupted(project, "pass")
     project.run(
         DUMPS,

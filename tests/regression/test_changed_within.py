@@ -38,8 +38,8 @@ def found(approved: Record, actual: StatsTable) -> tuple[list[str], int]:
     measured = Calibrated.of(approved.table.keys, cells, repeats=True, widens=False)
     comparison = judge_tables(approved.table, actual, Tolerances("same", measured=measured))
     assert comparison.ok
-    changes = changes_of(comparison, approved)
-    return [verdict.key.layer for verdict in changes.found], changes.following
+    changes, following = changes_of(comparison, approved)
+    return [verdict.key.layer for verdict in changes], following
 
 
 def test_nothing_has_changed_where_all_is_the_same() -> None:
@@ -49,7 +49,7 @@ def test_nothing_has_changed_where_all_is_the_same() -> None:
 def test_each_change_is_told_with_both_numbers() -> None:
     approved, actual = golden(), table(0.5, 0.5, 0.5000005)
     comparison = judge_tables(approved.table, actual, Tolerances("same"))
-    [verdict] = changes_of(comparison, approved).found
+    [verdict], _ = changes_of(comparison, approved)
     assert verdict.key == TensorKey("apart", "output", 0)
     [reason] = verdict.reasons
     assert (reason.statistic, reason.golden, reason.actual) == ("avg", 0.5, 0.5000005)

@@ -91,18 +91,25 @@ def read_failure(path: Path, layer: str = "") -> FailingTensor:
             f"{file}: there was no second run, which dumps the tensors that a reproduction consists of: run "
             f"the test again without --npudump-escalate=off"
         )
-    key = _chosen(file, data, escalation, layer)
+    key = _chosen(file, data, layer)
     origin, third = data["origin"], escalation.get("third") or {}
     again = {sanitise(layer) for layer in third.get("layers", ())}
     found: dict[str, Any] = next((one for one in escalation["findings"] if one["key"] == str(key)), {})
     saved = (_path(one.get("saved")) for one in escalation["isolated"] if one["key"] == str(key))
+    reasons = (
+        verdict["reasons"]
+        for name in ("comparison", "reference")
+        for verdict in (data.get(name) or {}).get("verdicts", [])
+        if verdict["status"] != "pass"
+        and str(key) == str(verdict.get("key") or TensorKey(verdict["layer"], verdict["io"], verdict["slot"]))
+    )
     return FailingTensor(
         report=file,
         test=str(data["test"]),
         key=key,
         run=Path((third if sanitise(key.layer) in again else escalation)["directory"]),
-        reasons=_reasons(data, key),
-        source=any(found["key"] == str(key) for found in _sources(data) if found["known"]),
+        reasons=tuple(next(reasons, ())),
+        source=any(one["key"] == str(key) for one in _sources(data) if one["known"]),
         golden=_path(data.get("golden")),
         producer=origin["producer"],
         runtime=origin["runtime"],
@@ -133,9 +140,9 @@ def _read(file: Path) -> dict[str, Any]:
     return data
 
 
-def _chosen(file: Path, data: Mapping[str, Any], escalation: Mapping[str, Any], layer: str) -> TensorKey:
-    dumped = [one["key"] for one in escalation["findings"]]
-    isolated = escalation["isolated"]
+def _chosen(file: Path, data: Mapping[str, Any], layer: str) -> TensorKey:
+    dumped = [one["key"] for one in data["escalation"]["findings"]]
+    isolated = data["escalation"]["isolated"]
     told = [one["key"] for one in isolated if one["verdict"] == CONVICTED]  # what one looks at first
     told += [*(one["key"] for one in _sources(data)), *dumped, *(one["key"] for one in isolated)]
     there = {*dumped, *(one["key"] for one in isolated)}
@@ -156,15 +163,6 @@ def _chosen(file: Path, data: Mapping[str, Any], escalation: Mapping[str, Any], 
 
 def _sources(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     return list((data.get("sources") or {}).get("found", []))
-
-
-def _reasons(data: Mapping[str, Any], key: TensorKey) -> tuple[str, ...]:
-    for name in ("comparison", "reference"):
-        for verdict in (data.get(name) or {}).get("verdicts", []):
-            own = verdict.get("key") or TensorKey(verdict["layer"], verdict["io"], verdict["slot"])
-            if verdict["status"] != "pass" and str(own) == str(key):
-                return tuple(verdict["reasons"])
-    return ()
 
 
 def _path(text: str | None) -> Path | None:

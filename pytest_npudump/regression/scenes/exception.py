@@ -295,12 +295,14 @@ class Found:
     @property
     def dumps(self) -> list[DumpFile]:
         """The exception dumps among the files, in the order of time."""
-        return sorted(filter(self._holds, [*self.tree.files, *self.tree.cores]), key=_order)
-
-    def _holds(self, file: DumpFile) -> bool:
-        by_name = file.name is not None and file.name.kind in {"exception", "core"}
-        below = file.path.relative_to(self.root).parts
-        return by_name or bool(self.outside) or _FOLDER in below
+        found = [
+            file
+            for file in (*self.tree.files, *self.tree.cores)
+            if (file.name is not None and file.name.kind in {"exception", "core"})
+            or self.outside
+            or _FOLDER in file.path.relative_to(self.root).parts
+        ]
+        return sorted(found, key=lambda file: (file.name.time if file.name else 0, file.path))
 
     def without(self, paths: Collection[Path]) -> Found:
         """Return the tree with some of its files left out."""
@@ -310,10 +312,6 @@ class Found:
     def others(self) -> Iterator[Path]:
         """Files that are no dump files: objects and descriptions of kernels."""
         return (self.root / name for name in self.tree.other)
-
-
-def _order(file: DumpFile) -> tuple[int, Path]:
-    return (file.name.time if file.name else 0, file.path)
 
 
 def find_dumps(attempt: Attempt, environ: Mapping[str, str]) -> Iterator[Found]:
@@ -326,7 +324,8 @@ def find_dumps(attempt: Attempt, environ: Mapping[str, str]) -> Iterator[Found]:
         return
     for capture, folder in dump_folders(attempt.directory):
         yield Found(folder, find_files(folder), capture)
-    since = _began(attempt.directory)
+    configs = (path.stat().st_mtime_ns for path in attempt.directory.glob("*.json"))
+    since = min(configs, default=0)  # when the first was written
     for variable, base in _bases(environ):
         root = base / _BELOW
         if root.is_dir() and not root.is_relative_to(attempt.directory.resolve()):
@@ -344,11 +343,6 @@ def _bases(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
             if base not in seen:
                 seen.add(base)
                 yield variable, base
-
-
-def _began(directory: Path) -> int:
-    """Return when the run's first configuration was written, in nanoseconds; 0 if none is left."""
-    return min((path.stat().st_mtime_ns for path in directory.glob("*.json")), default=0)
 
 
 def _since(tree: Tree, root: Path, began: int) -> Tree:

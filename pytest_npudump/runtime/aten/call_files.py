@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 import math
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pytest_npudump.dump.arrays.decode import is_of_numpy
 from pytest_npudump.errors import DumpError
-from pytest_npudump.runtime.aten.kept_calls import KeptCall
+from pytest_npudump.runtime.aten.kept_calls import KeptCall, KeptRun
 from pytest_npudump.runtime.aten.recompute import (
     HostCopy,
     NotCopiedError,
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Array = np.ndarray[Any, np.dtype[Any]]
+    CallData = tuple[dict[str, Any], dict[str, Array]]
+    RunData = tuple[str, list[tuple[KeptCall, CallData | None]]]
+    """Why calls may be missing, and each call: without torch, and what it was given as data."""
 
 
 CALL, INPUTS, OUTPUTS = "call.json", "inputs.npz", "outputs.npz"
@@ -93,19 +97,54 @@ def save_call(folder: Path, call: KeptCall, judged: JudgedCall, output: Array) -
         OSError: the files cannot be written.
     """
     assert call.given is not None  # noqa: S101 - as it can be recomputed
-    names = {memory: f"memory_{number}" for number, memory in enumerate(call.given.memory)}
     expected, source = _on_cpu(call, judged)
-    data = {
-        "operator": call.name,
-        "arguments": as_data(call.given.arguments, names),
-        "named": {name: as_data(value, names) for name, value in call.given.named.items()},
-        "memory": {names[memory]: memory[1].rpartition(".")[2] for memory in names},
-        "result": source,
-        "judged": asdict(judged),
-    }
-    arrays = {names[memory]: array_of(flat) for memory, flat in call.given.memory.items()}
+    data, arrays = _given(call.name, call.given)
     folder.mkdir(parents=True)
+    data |= {"result": source, "judged": asdict(judged)}
     write_files(folder, data, arrays, {DEVICE: output.reshape(expected.shape), CPU: expected})
+
+
+def _given(operator: str, given: HostCopy) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return what a call was given as JSON has it, and its memory by the names that it has there."""
+    names = {memory: f"memory_{number}" for number, memory in enumerate(given.memory)}
+    data = {
+        "operator": operator,
+        "arguments": as_data(given.arguments, names),
+        "named": {name: as_data(value, names) for name, value in given.named.items()},
+        "memory": {names[memory]: memory[1].rpartition(".")[2] for memory in names},
+    }
+    return data, {names[memory]: array_of(flat) for memory, flat in given.memory.items()}
+
+
+def data_of_run(run: KeptRun) -> RunData:
+    """Return the calls of a run as data that needs no torch."""
+    calls = []
+    for call in run.calls:
+        plain, data = replace(call, function=None, given=None), None
+        if call.given is not None:
+            try:
+                data = _given(call.name, call.given)
+            except NotCopiedError as error:
+                plain = replace(plain, why_not=plain.why_not or str(error))
+        calls.append((plain, data))
+    return run.why_none, calls
+
+
+def run_of_data(data: RunData) -> KeptRun:
+    """Return the calls of a run; without torch none can be computed again."""
+    why_none, calls = data
+    found = []
+    for plain, given in calls:
+        call = plain
+        if given is not None:
+            try:
+                import_module("torch")
+                told = _call_of(*given)
+                call = replace(plain, function=told.function, given=told.given)
+            except (ImportError, DumpError) as error:
+                call = replace(plain, why_not=str(error))
+        found.append(call)
+    return KeptRun(tuple(found), why_none)
 
 
 def _on_cpu(call: KeptCall, judged: JudgedCall) -> tuple[Array, dict[str, Any]]:
@@ -162,6 +201,13 @@ def call_of(data: Mapping[str, Any], inputs: Mapping[str, Array]) -> SavedCall:
     Raises:
         DumpError: they are something else, or torch has no such operator.
     """
+    try:
+        return SavedCall(_call_of(data, inputs), JudgedCall(**data["judged"]))
+    except (KeyError, TypeError) as error:
+        raise DumpError(f"{CALL}: is no call that a second run has saved: {error}") from error
+
+
+def _call_of(data: Mapping[str, Any], inputs: Mapping[str, Array]) -> KeptCall:
     torch = sys.modules["torch"]
     try:
         dtypes = data["memory"]
@@ -174,8 +220,7 @@ def call_of(data: Mapping[str, Any], inputs: Mapping[str, Array]) -> SavedCall:
         function = torch.ops
         for part in data["operator"].split("."):
             function = getattr(function, part)
-        call = KeptCall(data["operator"], (), "", function, HostCopy(arguments, named, memory))
-        return SavedCall(call, JudgedCall(**data["judged"]))
+        return KeptCall(data["operator"], (), "", function, HostCopy(arguments, named, memory))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DumpError(f"{CALL}: is no call that a second run has saved: {error}") from error
 

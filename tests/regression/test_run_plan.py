@@ -12,7 +12,7 @@ from pytest_npudump.explain.operator_alone import UPSTREAM
 from pytest_npudump.graph.edges import Edges, Port
 from pytest_npudump.graph.edges import GraphNode as Node
 from pytest_npudump.regression.dataflow import edges_of_run
-from pytest_npudump.regression.second_run.run_plan import (
+from pytest_npudump.regression.run_plan import (
     needs_inputs,
     plan_second_run,
     plan_suspects,
@@ -21,7 +21,7 @@ from pytest_npudump.regression.second_run.run_plan import (
 from tests.regression.conftest import BOTH, HEALTHY, PRINTED, REGRESSED, Flow
 
 if TYPE_CHECKING:
-    from pytest_npudump.regression.second_run.run_plan import Plan
+    from pytest_npudump.regression.run_plan import Plan
 
 MATMUL, SOFTMAX = 2 * (200 + 2), 2 * (2 + 2)
 """Bytes of the float16 inputs and outputs of the operators that differ, by their shapes."""
@@ -153,7 +153,7 @@ def test_a_golden_that_keeps_edges_tells_what_is_upstream(flow: Flow) -> None:
     first = flow.first(case, REGRESSED)
     assert first.run.dump is not None
     suspects = (TensorKey("net/Softmax@0", "output", 0),)
-    edges = edges_of_run(case, first, first.run.dump)
+    edges = edges_of_run(case, first)
     assert upstream_of(edges, first.run.dump, suspects) == ("net/MatMul@0", "net/Conv@19")
     plan = plan_suspects(case, first, first.run.dump, suspects, BOTH[3:], edges=edges)
     assert (plan.inputs, plan.layers) == (False, ("net/Softmax@0", "net/MatMul@0", "net/Conv@19"))

@@ -15,10 +15,11 @@ from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 from pytest_npudump.language.text import first_of
 from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
 from pytest_npudump.regression import result as status
+from pytest_npudump.regression.case import RunModels
 from pytest_npudump.regression.dataflow import edges_of_device, edges_of_run
 from pytest_npudump.regression.measured_noise import further_runs
 from pytest_npudump.regression.recording import needs_processes
-from pytest_npudump.regression.result import Escalation, Result, ThirdRun
+from pytest_npudump.regression.result import Escalation, Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -102,7 +103,7 @@ def _plan_explanation(case: Case, first: Result, dump: Dump) -> Plan | None:
     if not failing:
         alone = case.exchange is None and not first.part  # what ranks share is not approved by what one left
         return _plan(case, first, dump, also) if also and alone else None
-    edges = edges_of_run(case, first, dump)
+    edges = edges_of_run(case, first)
     suspects = suspects_of(first)
     return plan_suspects(case, first, dump, suspects, failing, edges=edges, also=also)
 
@@ -128,27 +129,21 @@ def plan_suspects(
         edges: of the first run.
         also: layers that are wanted where all others fit.
     """
-    wanted = _nearest_first(suspects, upstream_of(edges, dump, suspects), failing)
-    wanted = tuple(dict.fromkeys((*wanted, *also)))
+    upstream = upstream_of(edges, dump, suspects)
+    suspected = [key.layer for key in suspects]
+    by_file_name: dict[str, str] = {}
+    for layer in (*failing, *suspected, *upstream):
+        by_file_name.setdefault(sanitise(layer), layer)
+    nearest = (by_file_name[sanitise(layer)] for layer in (*suspected, *upstream, *failing))
+    wanted = tuple(dict.fromkeys((*nearest, *also)))  # not all may fit
     beside = frozenset(wanted) - set(failing)
-    known = edges if case.reference is None else edges_of_device(case, first, dump)
+    known = edges if case.reference is None else edges_of_device(RunModels.of(case), first)
     if needs_inputs(case, known, dump, suspects):
         sizes = sizes_with_inputs(edges, dump, wanted)
         plan = _plan(case, first, dump, wanted, beside, sizes=sizes)
         if plan.raw_layers and {key.layer for key in suspects} <= set(plan.layers):
             return replace(plan, suspects=suspects, inputs=True)
     return replace(_plan(case, first, dump, wanted, beside), suspects=suspects)
-
-
-def _nearest_first(
-    suspects: tuple[TensorKey, ...], upstream: tuple[str, ...], failing: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Return the layers to dump: suspects, upstream ones, and all others that fail: not all may fit."""
-    by_file_name: dict[str, str] = {}
-    for layer in (*failing, *(key.layer for key in suspects), *upstream):
-        by_file_name.setdefault(sanitise(layer), layer)
-    nearest = (*(key.layer for key in suspects), *upstream, *failing)
-    return tuple(dict.fromkeys(by_file_name[sanitise(layer)] for layer in nearest))
 
 
 def _plan(
@@ -232,7 +227,8 @@ def _raw_layers(
     if dump.raw_names:
         return layers, lonely
     wanted = {sanitise(layer) for layer in layers}
-    keys = known_keys(first)
+    told = (first.comparison, first.reference.comparison if first.reference is not None else None)
+    keys = tuple(key for comparison in told if comparison is not None for key in comparison.golden.keys)
     models = case.runtime.activity.models
     known: Mapping[str, Any] = {"request": case.request, "golden_keys": keys, "tree": dump.root}
     try:
@@ -312,7 +308,7 @@ def plan_third_run(case: Case, first: Result, escalation: Escalation) -> Plan | 
         return None
     if escalation.problem or escalation.reproduced is False:
         return None
-    edges = edges_of_run(case, first, dump)
+    edges = edges_of_run(case, first)
     suspects = _fitting(tuple(dict.fromkeys(_suspects(edges, dump, escalation))), edges, dump, case)
     if not suspects and not escalation.omitted:
         return None
@@ -355,29 +351,6 @@ def _fed_by(key: TensorKey, edges: Edges) -> Iterator[TensorKey]:
             yield replace(key, layer=port.layer, slot=port.slot)
 
 
-def joined(second: Escalation, third: Escalation) -> Escalation:
-    """Return what two runs have found together: of what both have looked at, the third one's word counts."""
-    told = ThirdRun(third.layers, third.directory, third.problem)
-    if third.problem:
-        return replace(second, third=told)
-    again = {str(finding.key.sanitised) for finding in third.findings}
-    judged = {str(one.key.sanitised) for one in third.isolated}
-    names = ", ".join(third.layers)
-    return replace(
-        second,
-        findings=(*(f for f in second.findings if str(f.key.sanitised) not in again), *third.findings),
-        isolated=(*(i for i in second.isolated if str(i.key.sanitised) not in judged), *third.isolated),
-        omitted=third.omitted,
-        alike={**second.alike, **third.alike},
-        notes=(
-            *second.notes,
-            *third.notes,
-            said("a third run (--npudump-escalate=twice) dumped {names}", names=names),
-        ),
-        third=told,
-    )
-
-
 def suspects_of(outcome: Result) -> tuple[TensorKey, ...]:
     """Return the outputs to be judged by their inputs, in order of execution.
 
@@ -388,12 +361,6 @@ def suspects_of(outcome: Result) -> tuple[TensorKey, ...]:
         found += [source.key] if source.begins is None else [source.key, source.begins]
     outputs = [key for key in dict.fromkeys(found or outcome.failing_keys) if key.io == "output"]
     return tuple(outputs if found else outputs[:1])
-
-
-def known_keys(outcome: Result) -> tuple[str, ...]:
-    """Return the texts of the keys that the golden and the reference know, with the raw names of layers."""
-    found = (outcome.comparison, outcome.reference.comparison if outcome.reference is not None else None)
-    return tuple(key for comparison in found if comparison is not None for key in comparison.golden.keys)
 
 
 def failing_layers(outcome: Result) -> tuple[str, ...]:

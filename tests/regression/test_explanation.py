@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
 from safetensors.numpy import load_file
 
+from pytest_npudump.errors import RequestError
 from pytest_npudump.regression import result as status
+from pytest_npudump.regression.explanation import explain
 from tests.regression.conftest import HEALTHY, REGRESSED, Flow, files, float16_at_end, run, unchanged
 
 if TYPE_CHECKING:
@@ -155,3 +161,53 @@ def test_a_recording_whose_second_run_does_not_bear_it_out_records_nothing(
     told = (*session.result.problems, session.result.escalation.problem)
     assert problem in " ".join(told)
     assert not flow.golden.exists()
+
+
+AGAIN = """
+import sys
+from pathlib import Path
+from pytest_npudump.record.run_folder import RunFolder
+from pytest_npudump.regression.explanation import explain
+from pytest_npudump.storage.mailbox import dump_bytes
+Path(sys.argv[2]).write_bytes(dump_bytes(explain(RunFolder(Path(sys.argv[1])))))
+"""
+
+
+def _explained_elsewhere(folder: Path, told: Path) -> Escalation:
+    """Explain a run folder in a process that has seen nothing of the runs."""
+    subprocess.run([sys.executable, "-c", AGAIN, str(folder), str(told)], check=True)
+    found: Escalation = load_bytes(told.read_bytes())
+    return found
+
+
+@pytest.mark.parametrize("kept", [{}, {"golden_tensors": ("net/MatMul@0",), "dump_data": "stats"}])
+def test_a_run_folder_is_explained_in_a_later_process_as_in_its_own(
+    flow: Flow, kept: dict[str, Any], tmp_path: Path
+) -> None:
+    flow.record(**kept)
+    session, escalation = _both(flow, REGRESSED, **kept)
+    again = _explained_elsewhere(session.case.directory, tmp_path / "told")
+    assert again.to_json() == escalation.to_json()
+    assert (again.drawing, again.alike.keys()) == (escalation.drawing, escalation.alike.keys())
+    assert escalation.findings
+
+
+def test_what_was_deleted_of_a_run_folder_is_not_explained(flow: Flow) -> None:
+    flow.record()
+    session, _ = _both(flow, REGRESSED)
+    folder = session.case.folder
+    context = folder.run(2) / "context"
+    told = context.read_bytes()
+    context.write_bytes(told.replace(b"\n", b" and another\n", 1))
+    with pytest.raises(RequestError, match="written by another version"):
+        explain(folder)
+    context.write_bytes(told.partition(b"\n")[0] + b"\n" + dump_bytes(os.getcwd))
+    with pytest.raises(RequestError, match="no plain value"):
+        explain(folder)
+    context.write_bytes(told)
+    shutil.rmtree(folder.run(2) / "dump")
+    with pytest.raises(RequestError, match=r"dump is not there any more: run test\.py::test again"):
+        explain(folder)
+    context.unlink()
+    with pytest.raises(RequestError, match="no second run is there"):
+        explain(folder)

@@ -1,0 +1,591 @@
+"""Why a test failed, as far as its run folder tells: ``explain`` reads nothing else, so that it can be later.
+
+The tensors of the failing layers that a second run dumped are held against the golden's and the reference's,
+and each operator under suspicion against what its own inputs give, by a model or by the calls of torch that
+the run has kept. What the dump does not tell is the :class:`RunContext`, which the process of the run leaves
+beside it: what came of the first run, what was loaded and fed, and which calls were kept.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from pytest_npudump.compare.judge import judge_tables
+from pytest_npudump.compare.patterns.pattern_search import SEARCHED, find_pattern
+from pytest_npudump.compare.stats.alignment import ABSENT
+from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, GRAPH_INPUT, aligned_keys
+from pytest_npudump.compare.tensors.difference import compare_tensors
+from pytest_npudump.compare.tensors.element_verdict import BYTES, ELEMENTS, SPECIAL
+from pytest_npudump.compare.tensors.picture import describe_tensor, draw, draw_alone
+from pytest_npudump.compare.tolerances.numerics import SAME
+from pytest_npudump.dump.arrays.decode import load
+from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
+from pytest_npudump.dump.table import JUDGED, StatsTable
+from pytest_npudump.dump.tree.keys import is_eager
+from pytest_npudump.errors import DumpError, GoldenError, NpudumpError, said
+from pytest_npudump.explain.called_operators import CallArchive, CallBench
+from pytest_npudump.explain.dumped_operators import ModelBench
+from pytest_npudump.explain.matches import NameMap
+from pytest_npudump.explain.operator_alone import (
+    ACQUITTED,
+    CONVICTED,
+    UNKNOWN,
+    UPSTREAM,
+    Alone,
+    JudgedOperator,
+)
+from pytest_npudump.explain.reference_model import ReferenceModel
+from pytest_npudump.golden.stored_tensors import read_tensors
+from pytest_npudump.language.text import first_of
+from pytest_npudump.record.run_folder import (
+    calls_folder,
+    dump_folder,
+    keep_context,
+    read_context,
+    refuse_deleted,
+)
+from pytest_npudump.regression import result as status
+from pytest_npudump.regression.case import RunModels
+from pytest_npudump.regression.dataflow import edges_of_device
+from pytest_npudump.regression.recording import drawing_alike
+from pytest_npudump.regression.result import Escalation, Finding, Result, ThirdRun
+from pytest_npudump.regression.second_run import (
+    SecondRun,
+    delete_others,
+    disagreements,
+    for_layers,
+    planned,
+    read_again,
+    unusable,
+)
+from pytest_npudump.request import DumpRequest
+from pytest_npudump.runtime.aten.call_files import data_of_run, run_of_data
+from pytest_npudump.runtime.aten.kept_calls import CallKeepingRuntime, WantedOutput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from pathlib import Path
+
+    import numpy as np
+
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances
+    from pytest_npudump.explain.reference import Reference
+    from pytest_npudump.golden.stored_tensors import TensorStore
+    from pytest_npudump.record.record import Record
+    from pytest_npudump.record.run_folder import RunFolder
+    from pytest_npudump.regression.attempt import Attempt
+    from pytest_npudump.regression.case import Case
+    from pytest_npudump.regression.run_plan import Plan
+    from pytest_npudump.runtime.aten.call_files import RunData
+
+    Progress = Callable[[str, int, int], None]
+
+
+_OFF = "off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """What explaining takes besides the files of a run's dump.
+
+    Attributes:
+        test: its name.
+        first: what came of the first run, with its record and its dump's.
+        plan: what the run was to find out.
+        attempt: the run.
+        tolerances: of the test.
+        golden: what decides; None without one.
+        store: where golden tensors are that do not lie beside the golden.
+        reference: with what the run fed its models; None without one.
+        runtime: what ran the models.
+        models: that it loaded.
+        undumped: what ran and is not in the dump although it reads like a dump of all that ran, in words.
+        isolated: whether each run had a process of its own.
+        recompute: in which type calls are computed again.
+        hf32: kinds of operators that may take float32 operands as HF32.
+        calls: those of torch that were kept; None where the runtime keeps none.
+        limit: most bytes of calls that are saved.
+    """
+
+    test: str
+    first: Result
+    plan: Plan
+    attempt: Attempt
+    tolerances: Tolerances
+    golden: Record | None
+    store: TensorStore
+    reference: Reference | None
+    runtime: str
+    models: RunModels
+    undumped: tuple[str, ...]
+    isolated: bool
+    recompute: str
+    hf32: frozenset[str]
+    calls: RunData | None
+    limit: int
+
+
+def leave_context(case: Case, first: Result, plan: Plan, attempt: Attempt) -> None:
+    """Leave in the folder of a run that has ended what explaining takes besides its dump.
+
+    Raises:
+        GoldenError: the golden cannot be read.
+        OSError: it cannot be written.
+    """
+    runtime, producer, reference, calls = case.runtime, case.runtime.producer(), case.reference, None
+    if reference is not None:
+        reference.settle(case.goldens.facts(producer))  # this may be another process than the first run's
+        reference = reference.without_model()
+    if isinstance(runtime, CallKeepingRuntime) and case.settings.recompute != _OFF:
+        calls = data_of_run(runtime.kept_calls())
+        runtime.keep_calls((), 0)
+    hf32 = producer.get("hf32")
+    context = RunContext(
+        test=case.nodeid,
+        first=replace(first, recording=None),
+        plan=plan,
+        attempt=replace(attempt, request=DumpRequest()),  # which may hold anything, and reading needs none
+        tolerances=case.tolerances,
+        golden=first.run.golden if first.run.golden is not None else case.goldens.read_if_any(),
+        store=case.goldens.store,
+        reference=reference,
+        runtime=runtime.name,
+        models=RunModels.of(case),
+        undumped=tuple(runtime.activity.evidence.undumped),
+        isolated=case.isolated,
+        recompute=case.settings.recompute,
+        hf32=frozenset(hf32.split("+")) if hf32 is not None else frozenset({"matmul", "conv"}),
+        calls=calls,
+        limit=case.settings.dump_limit,
+    )
+    keep_context(attempt.directory, context)
+
+
+def explain(folder: RunFolder, progress: Progress | None = None) -> Escalation:
+    """Say what the tensors of the last run show of a failure, together with the runs before it.
+
+    Files of layers that were dumped besides those that were asked for are deleted.
+
+    Args:
+        folder: of a test's runs.
+        progress: called with (what is being done, steps done, steps in all).
+
+    Raises:
+        RequestError: no run in it was made to explain a failure, or what that has left is not there any more.
+    """
+    run = folder.last_run()
+    context: RunContext = read_context(run)
+    plan = context.plan
+    for part in context.attempt.parts:
+        refuse_deleted(dump_folder(run, part), context.test)
+    if context.undumped:
+        found = unusable(run, plan, context.undumped)
+    else:
+        try:
+            found = _explained(context, run, progress)
+        except (DumpError, GoldenError) as error:
+            found = unusable(run, plan, error)
+    return found if plan.earlier is None else _joined(plan.earlier, found)
+
+
+def _joined(second: Escalation, third: Escalation) -> Escalation:
+    """Return what two runs have found together: of what both have looked at, the third one's word counts."""
+    told = ThirdRun(third.layers, third.directory, third.problem)
+    if third.problem:
+        return replace(second, third=told)
+    again = {str(finding.key.sanitised) for finding in third.findings}
+    judged = {str(one.key.sanitised) for one in third.isolated}
+    names = ", ".join(third.layers)
+    return replace(
+        second,
+        findings=(*(f for f in second.findings if str(f.key.sanitised) not in again), *third.findings),
+        isolated=(*(i for i in second.isolated if str(i.key.sanitised) not in judged), *third.isolated),
+        omitted=third.omitted,
+        alike={**second.alike, **third.alike},
+        notes=(
+            *second.notes,
+            *third.notes,
+            said("a third run (--npudump-escalate=twice) dumped {names}", names=names),
+        ),
+        third=told,
+    )
+
+
+def _explained(context: RunContext, run: Path, progress: Progress | None) -> Escalation:
+    first, plan, steps = context.first, context.plan, _steps(progress)
+    attempt = replace(context.attempt, directory=run)
+    dump = read_again(attempt, first, steps("reading the second dump"))
+    second = SecondRun.of(run, dump, plan, first)
+    delete_others(dump, plan)
+    records = second.records
+    golden = context.golden
+    tensors = read_tensors(golden, context.store) if golden is not None else {}
+    told = steps("comparing the tensors of the second run")
+    findings = _findings(context, records, tensors, told)
+    findings = with_patterns(findings, records, tensors)
+    findings, notes = _against_reference(context, findings, records)
+    lost = {str(finding.key.sanitised) for finding in findings if finding.healthy}
+    told = steps("recomputing calls on the CPU")
+    # CANN dumps an input of the graph with each operator that reads it, under one name.
+    inputs = [one for one in planned(dump, plan) if one.op_type == GRAPH_INPUT]
+    isolated, unsaved = _isolated(context, run, ([*records.values()], inputs), lost, told)
+    first_dump = first.run.dump
+    return Escalation(
+        findings,
+        tuple(dict.fromkeys(r.key.layer for r in records.values() if r.payload is not None)),
+        plan.omitted,
+        run,
+        notes=(*plan.notes, *notes, *unsaved),
+        drawing=()
+        if first_dump is None or context.isolated
+        else drawing_alike(first_dump, context.models.paths),
+        isolated=isolated,
+        alike=_alike(context, records),
+    )
+
+
+def _steps(progress: Progress | None) -> Callable[[str], Callable[[int, int], None] | None]:
+    return lambda what: None if progress is None else partial(progress, what)
+
+
+def _alike(context: RunContext, records: Mapping[str, TensorRecord]) -> Mapping[str, TensorRecord]:
+    """Return the tensors that the golden is to keep and that are those of the first run."""
+    first = context.first
+    if first.run.kept is None:
+        return {}
+    wanted = {sanitise(layer) for layer in first.run.kept.layers}
+    kept = {key: one for key, one in records.items() if one.payload and sanitise(one.key.layer) in wanted}
+    differing = disagreements(context.tolerances, first, [one.key for one in kept.values()], records)
+    return {key: one for key, one in kept.items() if key not in differing}
+
+
+def _findings(
+    context: RunContext,
+    records: Mapping[str, TensorRecord],
+    tensors: Mapping[str, np.ndarray],
+    progress: Callable[[int, int], None] | None,
+) -> tuple[Finding, ...]:
+    first = context.first
+    layers = {sanitise(layer) for layer in context.plan.layers}
+    failing = [key for key in first.failing_keys if sanitise(key.layer) in layers]
+    differing = disagreements(context.tolerances, first, failing, records)
+    numerics, tolerances = first.numerics, for_layers(context.tolerances, first)
+    tolerances = tolerances.under(numerics.bounds) if numerics is not None else tolerances
+    found = []
+    for number, key in enumerate(failing, 1):
+        found.append(_finding(tolerances, key, records.get(str(key.sanitised)), differing, tensors))
+        if progress is not None:
+            progress(number, len(failing))
+    return _against_golden(first, tolerances, found, records)
+
+
+def _against_golden(
+    first: Result, tolerances: Tolerances, findings: Sequence[Finding], records: Mapping[str, TensorRecord]
+) -> tuple[Finding, ...]:
+    """Add to the findings how the second run's tensors compare with the golden.
+
+    Where all that failed in the first run is within tolerance in the second one, that has not reproduced it.
+    """
+    before = first.comparison
+    if before is None:
+        return tuple(findings)
+    here = [records[key] for f in findings if (key := str(f.key.sanitised)) in records]
+    measured = tolerances.with_measured(first.measured)
+    after = judge_tables(before.golden, StatsTable.from_records(here), measured)
+    reasons = {str(verdict.key.sanitised): verdict.reasons for verdict in before.failing}
+    places = {str(verdict.key.sanitised): (at, verdict) for at, verdict in enumerate(after.verdicts())}
+    unjudged = frozenset[int]().union(*(doubt.unjudged for doubt in after.doubts))
+    changed = after.differing | after.within_noise
+    found = []
+    for finding in findings:
+        key, difference = str(finding.key.sanitised), finding.difference
+        at, verdict = places.get(key, (ABSENT, None))
+        known = {"dtype", "shape", "count", *((ELEMENTS, SPECIAL, BYTES) if difference is not None else ())}
+        row = int(after.alignment.actual[at]) if verdict is not None else ABSENT
+        known |= {name for name in JUDGED if row != ABSENT and after.actual.tells(name)[row]}
+        if row == ABSENT or verdict is None or verdict.status == EXTRA:
+            found.append(finding)
+        elif verdict.status == FAIL or (difference is not None and difference.outside):
+            found.append(replace(finding, now=status.OUTSIDE))
+        elif at in unjudged or not known.issuperset(reason.statistic for reason in reasons.get(key, ())):
+            found.append(finding)
+        else:
+            now = status.WITHIN if at in changed else status.AS_PRINTED
+            found.append(replace(finding, now=now, reproduced=finding.reproduced and key not in reasons))
+    return tuple(found)
+
+
+def _finding(
+    tolerances: Tolerances,
+    key: TensorKey,
+    record: TensorRecord | None,
+    disagreements: Mapping[str, Mapping[str, tuple[object, object]]],
+    tensors: Mapping[str, np.ndarray],
+) -> Finding:
+    if record is None:
+        return Finding(
+            key, None, note=said("the second run did not dump it, or its name in files is not its own")
+        )
+    differences = disagreements.get(str(key.sanitised), {})
+    finding = Finding(record.key, not differences, differences, path=record.path)
+    if record.payload is None:
+        return replace(finding, note=record.note or "the dump holds no data for it")
+    try:
+        actual = load(record.payload, record.dtype, record.shape)
+    except DumpError as error:
+        return replace(finding, note=str(error))
+    golden = tensors.get(str(key.sanitised))
+    if golden is None:
+        return replace(finding, description=describe_tensor(actual))
+    if golden.shape != actual.shape or golden.dtype != actual.dtype:
+        shapes = f"{golden.dtype} {list(golden.shape)}, this one {actual.dtype} {list(actual.shape)}"
+        return replace(finding, description=describe_tensor(actual), note=f"the golden tensor is {shapes}")
+    rtol, atol = tolerances.elements(record.key.layer, record.dtype, op_type=record.op_type)
+    return replace(finding, difference=compare_tensors(golden, actual, rtol=rtol, atol=atol))
+
+
+_AT_HAND = 16
+"""Other tensors whose values a wrong one may turn out to hold."""
+
+
+def with_patterns(
+    findings: Sequence[Finding], records: Mapping[str, TensorRecord], tensors: Mapping[str, np.ndarray]
+) -> tuple[Finding, ...]:
+    """Add to the first findings what can be drawn of them, and where elements differ what explains that.
+
+    Args:
+        findings: one a failing tensor, in execution order.
+        records: the second run's tensors by sanitised key.
+        tensors: the golden's, the same way.
+    """
+    told = list(findings)
+    differing = [at for at, f in enumerate(findings) if f.difference is not None and f.difference.outside]
+    for at in differing[:SEARCHED]:
+        name, difference = str(findings[at].key.sanitised), findings[at].difference
+        record = records[name]
+        actual = _loaded(record)
+        if actual is None or difference is None:
+            continue
+        others = _others(name, actual, records, tensors)
+        pattern = find_pattern(tensors[name], actual, difference, layout=record.format, others=others)
+        picture = draw(tensors[name], actual, rtol=difference.rtol, atol=difference.atol)
+        told[at] = replace(findings[at], pattern=pattern, picture=picture)
+    alone = [at for at, finding in enumerate(findings) if finding.description is not None]
+    for at in alone[:SEARCHED]:
+        actual = _loaded(records[str(findings[at].key.sanitised)])
+        told[at] = replace(findings[at], picture=None if actual is None else draw_alone(actual))
+    return tuple(told)
+
+
+def _others(
+    name: str, actual: np.ndarray, records: Mapping[str, TensorRecord], tensors: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Return tensors of the same type and size: those of this run, and the golden's."""
+    found: dict[str, np.ndarray] = {}
+    for key, record in records.items():
+        alike = record.dtype == records[name].dtype and math.prod(record.shape or ()) == actual.size
+        array = _loaded(record) if alike and key != name and len(found) < _AT_HAND else None
+        if array is not None:
+            found[str(record.key)] = array
+    for key, array in tensors.items():
+        same = array.dtype == actual.dtype and array.size == actual.size
+        if same and key != name and len(found) < _AT_HAND:
+            found[f"the golden's {key}"] = array
+    return found
+
+
+def _loaded(record: TensorRecord) -> np.ndarray | None:
+    if record.payload is None:
+        return None
+    try:
+        return load(record.payload, record.dtype, record.shape)
+    except DumpError:
+        return None  # a note of the finding says so
+
+
+def _against_reference(
+    context: RunContext, findings: Sequence[Finding], records: Mapping[str, TensorRecord]
+) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+    """Add to the findings what the elements are off from the reference's.
+
+    The reference runs again, on what the second run was fed, for just these layers.
+
+    Returns:
+        The findings, and a note where the reference could not be computed.
+    """
+    result = context.first.reference
+    if context.reference is None or result is None or result.comparison is None or not result.failing:
+        return tuple(findings), ()
+    failing = {str(verdict.key.sanitised) for verdict in result.comparison.failing}
+    layers = {sanitise(verdict.key.layer) for verdict in result.comparison.failing}
+    wanted = [record for record in records.values() if sanitise(record.key.layer) in layers]
+    dumped = context.first.run.records
+    try:
+        compared = context.reference.compare(wanted, dumped=dumped, patterns=SEARCHED)
+    except NpudumpError as error:
+        return tuple(findings), (f"the second run was not compared with the reference: {error}",)
+    found = {str(e.actual.key.sanitised): e for e in compared.expected}
+    added = []
+    for finding in findings:
+        key = str(finding.key.sanitised)
+        expected = found.get(key) if key in failing else None
+        if expected is not None and expected.elements is not None:
+            told = replace(finding, reference=expected.elements.difference)
+            added.append(replace(told, reference_pattern=expected.pattern))
+        else:
+            added.append(replace(finding, reference=None))
+    return tuple(added), compared.notes
+
+
+_ADVICE = said("reference= names the ONNX model by which an operator can be judged alone")
+_MOST = 8
+"""Outputs that are judged by their calls, at most: each call is computed several times."""
+
+
+def keep_suspected(case: Case, first: Result | None, plan: Plan | None) -> None:
+    """Have the next run keep the calls of the suspects, if the runtime can and it is a second run."""
+    if not isinstance(case.runtime, CallKeepingRuntime) or case.settings.recompute == _OFF:
+        return
+    wanted = []
+    if first is not None and plan is not None:
+        comparison, dump = first.comparison, first.run.dump
+        own = comparison.own_keys if comparison is not None else {}
+        records = {str(record.key.sanitised): record for record in dump.records} if dump is not None else {}
+        for key in _calls_among(first, plan.suspects):
+            record = records.get(str(own.get(key, key).sanitised))
+            if record is None or record.shape is None:
+                continue
+            stats, extremes = record.stats, None
+            if stats is not None and stats.min is not None and stats.max is not None:
+                extremes = float(stats.min), float(stats.max)
+            wanted.append(WantedOutput(key.layer.partition(">")[0], record.dtype, record.shape, extremes))
+    case.runtime.keep_calls(wanted, case.settings.dump_limit)
+
+
+def _calls_among(
+    first: Result, suspects: Sequence[TensorKey], healthy: Collection[str] = ()
+) -> tuple[TensorKey, ...]:
+    """Return the outputs of calls to judge: the suspects, and others that fail, as any may be a source."""
+    if not suspects:
+        return ()
+    failing = (key for key in first.failing_keys if key.io == "output")
+    wanted = (key for key in dict.fromkeys((*suspects, *failing)) if str(key.sanitised) not in healthy)
+    return tuple(islice((key for key in wanted if is_eager(key.layer)), _MOST))
+
+
+def _isolated(
+    context: RunContext,
+    run: Path,
+    records: tuple[Sequence[TensorRecord], Sequence[TensorRecord]],
+    healthy: Collection[str],
+    progress: Callable[[int, int], None] | None,
+) -> tuple[tuple[JudgedOperator, ...], tuple[str, ...]]:
+    """Judge the suspects by what a second run has of their inputs: by a model, else by calls of torch.
+
+    Args:
+        context: with the outputs under suspicion.
+        run: its folder, in which the calls that are convicted are saved.
+        records: its tensors, in execution order, and the inputs of the graph as often as it dumped them.
+        healthy: sanitised keys of tensors that failed in the first run only. They are not judged, nor are
+            outputs where the changes of these begin.
+        progress: called with (calls judged, calls in all).
+
+    Returns:
+        One verdict a suspect, and notes where there can be none, or a call could not be saved.
+    """
+    first, plan = context.first, context.plan
+    sources = first.sources.independent if first.sources is not None else ()
+    again = [source for source in sources if str(source.key.sanitised) not in healthy]
+    begun = {source.begins for source in sources} - {source.begins for source in again}
+    suspects = [key for key in plan.suspects if key not in begun and str(key.sanitised) not in healthy]
+    own, inputs = records
+    dumped = [*(record for record in own if record.op_type != GRAPH_INPUT), *inputs]
+    by_model, notes = _by_model(context, suspects, dumped) if suspects else ((), ())
+    by_call: tuple[JudgedOperator, ...] = ()
+    if context.calls is not None:
+        archive = CallArchive(calls_folder(run), context.limit)
+        bench = CallBench(run_of_data(context.calls), context.recompute, context.hf32, archive)
+        by_call = bench.isolate(_calls_among(first, suspects, healthy), own, progress)
+        notes = (*notes, *archive.notes)
+    calls = {one.key: one for one in by_call}
+    kept = [
+        calls.pop(one.key) if one.alone.verdict == UNKNOWN and one.key in calls else one for one in by_model
+    ]
+    known = {one.key for one in by_model}
+    isolated = (*kept, *(one for key, one in calls.items() if key not in known))
+    return tuple(one for one in isolated if str(one.key.sanitised) not in healthy), tuple(notes)
+
+
+def _by_model(
+    context: RunContext, suspects: Sequence[TensorKey], records: Sequence[TensorRecord]
+) -> tuple[Sequence[JudgedOperator], Sequence[str]]:
+    """Judge suspects by the test's reference, else by the ONNX models that ran, or lie beside what ran.
+
+    Of several models it is the one that the tensor's key names. Where the reference can judge none of the
+    suspects, others that fail are looked at.
+    """
+    first, models, reference = context.first, context.models, context.reference
+    if first.run.dump is None:
+        return (), ()
+    plain, edges = context.runtime == "emulator", edges_of_device(models, first)
+    files = models.onnx() if reference is None else [reference.path]
+    changed = _changed(first)
+
+    def file_of(key: TensorKey) -> Path | None:
+        named = [file for file in files if len(files) == 1 or sanitise(file.stem) == sanitise(key.model)]
+        return named[0] if len(named) == 1 else None
+
+    found: list[JudgedOperator] = []
+    notes = []
+    if len(files) > 1 and (untold := [key for key in suspects if file_of(key) is None]):
+        names, keys = ", ".join(file.name for file in files), first_of(untold)
+        notes.append(f"not judged alone: {keys}, as several models ran ({names}); {_ADVICE}")
+    for file in files:
+        own = [key for key in suspects if file_of(key) == file]
+        here = [record for record in records if file_of(record.key) == file]
+        layers = {record.key.layer for record in first.run.dump.records if file_of(record.key) == file}
+        if own and not models.files.keeps_weights(file):
+            why = f"{file.name} was written again after it was loaded, and may be another model"
+            alone = Alone(UNKNOWN, why=why)
+            found += [JudgedOperator(key, "", file.name, reference is None, alone) for key in own]
+            continue
+        try:
+            if not own:
+                continue
+            if reference is not None:
+                bench = reference.bench(plain=plain, edges=edges)
+            else:
+                converted = not plain and file not in models.paths
+                bench = ModelBench(
+                    ReferenceModel.read(file),
+                    NameMap(),
+                    own=True,
+                    converted=converted,
+                    plain=plain,
+                    edges=edges if converted else None,
+                )
+            judged = bench.isolate(own, here, layers, changed)
+            further: tuple[JudgedOperator, ...] = ()
+            if reference is not None and not {one.alone.verdict for one in judged} & {CONVICTED, ACQUITTED}:
+                known = {one.key for one in judged}
+                failing = first.failing_keys
+                others = [key for key in failing if key.io == "output" and key not in known]
+                further = bench.isolate(others[:UPSTREAM], here, layers, changed)
+            found += (*judged, *(one for one in further if one.alone.verdict == CONVICTED))
+        except NpudumpError as error:
+            notes.append(f"no operator was judged alone: {error}")
+    return found, notes
+
+
+def _changed(first: Result) -> frozenset[str]:
+    """Return the sanitised keys of tensors that changed, of a golden that repeats in the run's numerics."""
+    comparison, numerics = first.comparison, first.numerics
+    if comparison is None or not comparison.repeats or numerics is None or numerics.bounds != SAME:
+        return frozenset()
+    rows = aligned_keys(comparison.golden, comparison.actual, comparison.alignment)
+    differing = comparison.differing - comparison.unsteady
+    return frozenset(str(key.sanitised) for at, (key, _) in enumerate(rows) if at in differing)
