@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.cli import main
-from pytest_npudump.cli.common import collection
+from pytest_npudump.cli.common import project
 from pytest_npudump.dump.dtypes import BY_NAME, FORMATS
 from pytest_npudump.dump.files.container import dump_data_class
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
@@ -161,4 +161,4 @@ def collects(warm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         assert command[:3] == [sys.executable, "-m", "pytest"]
         return CompletedProcess(command, *warm.run("-mpytest", *command[3:]))
 
-    monkeypatch.setattr(collection, "subprocess", SimpleNamespace(run=run, DEVNULL=None))
+    monkeypatch.setattr(project, "subprocess", SimpleNamespace(run=run, DEVNULL=None))

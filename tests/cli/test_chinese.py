@@ -47,12 +47,12 @@ def folder(
 GOLDEN = "golden/test_a/test_x.yaml"
 LISTINGS = (
     ("ls", "a"),
-    ("stats", "a"),
+    ("ls", "--stats", "a"),
     ("compare", "a", "b", "--what-if", "exact"),
     ("compare", "a", "a"),
     ("compare", "one", "two"),
     ("check", "two", "--root", "."),
-    ("tolerance", "explain", GOLDEN),
+    ("golden", "show", "--tolerances=", GOLDEN),
     ("golden", "show", GOLDEN),
     ("golden", "verify", "golden"),
     ("golden", "pending", "--results", "two", "--root", "."),
