@@ -24,7 +24,6 @@ def test_a_tree_is_listed_read_compared_and_converted(frozen: Callable[..., None
     commands += [
         f"npudump ls --stats {path} --json -",
         f"npudump compare {path} {path}",
-        f"npudump ls {path}",
     ]
     commands += [f"npudump convert {path} -o made --to safetensors"]
     frozen(f"tree-{tree}", commands)

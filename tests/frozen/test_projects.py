@@ -198,7 +198,7 @@ def failing(
     """Record, pass, fail, and look at the failure by every command that shows it."""
     return [
         model(), marked(marker, body, **more), RECORD, "pytest", fault or model(change=1), FAIL, CHECK,
-        "npudump golden diff --results results", "npudump golden diff --results results",
+        "npudump golden diff --results results",
     ]  # fmt: skip
 
 
