@@ -22,7 +22,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
         found.append(os.environ.get(NAME))
         return 0
 
-    for work in ("listing.ls", "doctor.run"):
+    for work in ("ls.run", "doctor.run"):
         monkeypatch.setattr(f"pytest_npudump.cli.{work}", run)
     return found
 
