@@ -140,7 +140,19 @@ def _of_files(folder: Path) -> Iterator[tuple[str, Callable[[bool], object], int
 def _command(tree: Path, *options: str) -> float:
     """Seconds of the processor for the statistics of a dump."""
     child = subprocess.Popen(
-        [sys.executable, "-c", _START, "ls", "--stats", str(tree), "--executor", "serial", "--json", "-", *options],
+        [
+            sys.executable,
+            "-c",
+            _START,
+            "ls",
+            "--stats",
+            str(tree),
+            "--executor",
+            "serial",
+            "--json",
+            "-",
+            *options,
+        ],
         stdout=subprocess.DEVNULL,
     )
     _, status, usage = os.wait4(child.pid, 0)
