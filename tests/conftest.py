@@ -374,13 +374,13 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
 @pytest.fixture
 def collects(warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Collections of commands are processes of their own that are forked, and not started from nothing."""
-    from pytest_npudump.cli.common import collection
+    from pytest_npudump.cli.common import project
 
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         assert command[:3] == [sys.executable, "-m", "pytest"]
         return subprocess.CompletedProcess(command, *warm.run("-mpytest", *command[3:]))
 
-    monkeypatch.setattr(collection, "subprocess", SimpleNamespace(run=run, DEVNULL=None))
+    monkeypatch.setattr(project, "subprocess", SimpleNamespace(run=run, DEVNULL=None))
 
 
 @pytest.fixture(scope="session")

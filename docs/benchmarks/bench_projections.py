@@ -4,7 +4,7 @@ Ratios of processor time of both together, in the one pass that a dump is read i
 medians of paired rounds. Set OPENBLAS_NUM_THREADS=1.
 
 The first table is of tensors in files, as a dump has them, the second one of arrays in memory, the third one
-of the whole command ``npudump stats`` on a dump of many files. ``mask`` is a half of -inf, ``NaN`` one in a
+of the whole command ``npudump ls --stats`` on many files. ``mask`` is a half of -inf, ``NaN`` one in a
 hundred thousand.
 """
 
@@ -140,7 +140,19 @@ def _of_files(folder: Path) -> Iterator[tuple[str, Callable[[bool], object], int
 def _command(tree: Path, *options: str) -> float:
     """Seconds of the processor for the statistics of a dump."""
     child = subprocess.Popen(
-        [sys.executable, "-c", _START, "stats", str(tree), "--executor", "serial", "--json", "-", *options],
+        [
+            sys.executable,
+            "-c",
+            _START,
+            "ls",
+            "--stats",
+            str(tree),
+            "--executor",
+            "serial",
+            "--json",
+            "-",
+            *options,
+        ],
         stdout=subprocess.DEVNULL,
     )
     _, status, usage = os.wait4(child.pid, 0)

@@ -1,8 +1,8 @@
 """The command ``npudump``: what the plugin does, for dumps collected elsewhere, without CANN or pytest.
 
 A module is a verb, imported when it is to work: ``arguments`` has the words of all of them, ``common/`` what
-they share. ``listing`` is ls and stats; ``compare`` is told by ``compare_report``; ``compare_results`` has
-kept results, ``compare_onnx`` a model; ``init`` writes a ``first_test``. The table below is the index.
+they share. ``compare`` is told by ``compare_report``; ``compare_results`` has kept results, ``compare_onnx``
+a model; ``init`` writes a ``first_test``. The table below is the index.
 """
 
 from __future__ import annotations
@@ -27,16 +27,13 @@ _DESCRIPTION = "Do what the plugin does for dumps collected elsewhere, without C
 _LANG = "language of what people read: en, zh, or (auto, the default) Chinese where the locale is"
 
 COMMANDS = {
-    "ls": "list the tensors of a dump: layer, type, shape, layout, size and file, without reading values",
-    "stats": "print the statistics of every tensor of a dump, in execution order",
+    "ls": "list the tensors of a dump, their statistics with --stats, and its overflow records",
     "compare": "compare two dumps, or a golden file and a dump, element by element where both hold tensors",
     "check": "judge the results of a session again, by other tolerances or goldens, without running",
     "report": "write the results of a session as a page to look at, or as data of a graph viewer",
     "convert": "write the tensors of a dump as npy or safetensors, in the host's layout",
-    "tolerance": "say which tolerance each statistic of a golden has, why, and how wide it is",
-    "golden": "show, verify, merge, split and prune goldens; decide about runs that differ from them",
+    "golden": "review and accept runs that differ from their goldens; look at goldens and their history",
     "repro": "write a failing operator as a folder of its own: a model, its inputs, and a test that fails",
-    "overflow": "say what the overflow records of a dump report, and of which layer",
     "config": "check a dump configuration as CANN, GE, TorchAir or MindSpore would, or show a test's",
     "doctor": "say what is installed, which runtimes work, and whether a dump can be written here",
     "init": "write what a repository needs for its first test: keys, a test, .gitattributes, a CI job",
@@ -44,12 +41,13 @@ COMMANDS = {
 }
 """The commands and their help."""
 
-_READING = frozenset(
-    {
-        *("ls", "stats", "compare", "convert", "overflow", "tolerance"),
-        *("check", "report", "golden"),
-    }
-)
+_RENAMED = {
+    "stats": "npudump ls --stats",
+    "overflow": "npudump ls",
+    "tolerance": "npudump golden show --tolerances",
+}
+
+_READING = frozenset(("ls", "compare", "convert", "check", "report", "golden"))
 """Commands that read dumps and start no other program."""
 
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
@@ -114,6 +112,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser = SpokenParser(prog="npudump", description=_DESCRIPTION)
     parser.lang.help = _LANG
     parser.add_argument("--version", action="version", version=f"npudump {__version__}")
+    parser.renamed = _RENAMED
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary)

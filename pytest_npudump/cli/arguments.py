@@ -13,6 +13,8 @@ from pytest_npudump.report.media import MEDIA
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_npudump.cli.common.spoken_parser import SpokenParser
+
 
 class Argument(NamedTuple):
     """Names and options of an argument, as ``add_argument`` takes them."""
@@ -31,6 +33,8 @@ class Verb(NamedTuple):
         summary: its line in the help of the command it is a verb of.
         work: module and function; "" for ``run`` of the command's module.
         dest: what the verbs below it are called.
+        plumbing: whether git and scripts call it, so that a help lists it apart.
+        renamed: names of an earlier release, by what they are called now.
     """
 
     description: str
@@ -39,20 +43,32 @@ class Verb(NamedTuple):
     summary: str = ""
     work: str = ""
     dest: str = "action"
+    plumbing: bool = False
+    renamed: Mapping[str, str] = {}
 
 
-def configure(parser: argparse.ArgumentParser, verb: Verb) -> None:
+def configure(parser: SpokenParser, verb: Verb) -> None:
     """Add what a command takes, and its verbs."""
     if verb.description:
         parser.description = verb.description
     if verb.work:
         parser.set_defaults(work=verb.work)
+    parser.renamed = verb.renamed
     for names, options in verb.arguments:
         parser.add_argument(*names, **options)
-    if verb.verbs:
-        below = parser.add_subparsers(dest=verb.dest, required=True, metavar=verb.dest.upper())
-        for name, one in verb.verbs.items():
+    if not verb.verbs:
+        return
+    below = parser.add_subparsers(dest=verb.dest, required=True, metavar=verb.dest.upper())
+    apart = []
+    for name, one in verb.verbs.items():
+        if one.plumbing:
+            configure(below.add_parser(name), one)
+            apart.append(argparse.Action([], name, metavar=name, help=one.summary))
+        else:
             configure(below.add_parser(name, help=one.summary), one)
+    if apart:
+        group = parser.add_argument_group("plumbing, which git and scripts call")
+        group._group_actions += apart  # noqa: SLF001 - argparse itself lists verbs in one group only
 
 
 def _of(names: str, words: str, **options: Any) -> Argument:
@@ -90,8 +106,6 @@ LAYOUTS = (
     *("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN", "DHWNC", "NCL", "CN", "NC"),
 )
 """Host layouts, as :mod:`pytest_npudump.dump.arrays.layouts` knows them, which needs numpy."""
-NUMERICS = ("same", "other", "hf32")
-"""Bounds, as :mod:`pytest_npudump.compare.tolerances.numerics` knows them."""
 _DEVICES = ("Ascend", "CPU", "GPU")
 _JSON = _of("--json", "write the result as JSON; - for standard output", metavar="FILE", type=output_name)
 _EXECUTOR = _of(
@@ -120,28 +134,26 @@ _PLACES = (
     ),
     _path("--golden-dir", "DIR", "other goldens: a folder laid out like that of the runs"),
 )
-_TOLERANCES = (
-    _of("--preset", "tolerance preset (default, exact, torch, ...)"),
-    _of(
-        "--numerics",
-        "which bounds the preset 'default' stands for: those for two runs of the same "
-        "numerics (the default, but for kept results, whose producers decide), of other ones, "
-        "or of other ones of which one may compute in HF32",
-        choices=NUMERICS,
-    ),
-    _path("--tolerances", "FILE", "YAML file of tolerance rules"),
-    _list(
-        "--producer",
-        "FACT=VALUE",
-        "what is known of the run, such as soc=Ascend910B3, for rules that name a producer; repeatable",
-    ),
+_PRESET = _of(
+    "--preset",
+    "tolerance preset: default, same, other, hf32, exact, torch, ...; default is same, but for saved "
+    "results, where it is the one that fits what produced the two",
 )
+_FACTS = _list(
+    "--producer",
+    "FACT=VALUE",
+    "what is known of the run, such as soc=Ascend910B3, for rules that name a producer; repeatable",
+)
+_NUMERICS = {"--numerics": "--preset"}
 _WHAT_IF = _list(
     "--what-if",
     "PRESET",
     "say what other tolerances, a preset or a YAML file of rules, would have missed or "
     "caught; may be given several times, and decides nothing",
 )
+_RESULTS = "default: the last session's, in pytest's cache or npudump_output, here or in a folder above"
+_SESSION = _path("results", "RESULTS", f"a session's output folder, or its results; {_RESULTS}", nargs="?")
+_NAMED_RESULTS = _path("--results", "DIR", f"a session's output folder, or its results; {_RESULTS}")
 _GOLDENS = _path(
     "paths",
     "PATH",
@@ -158,35 +170,20 @@ _VARIANTS = _list(
 _VARIANT_FILES = _path("variants", "VARIANT", "files of variants: test@NAME.yaml", nargs="+")
 _TESTS = (
     _of("tests", "node ids, files or globs of them; default: all that wait", metavar="TEST", nargs="*"),
-    _path(
-        "--results",
-        "DIR",
-        "the folder of a session's results; default: that in pytest's cache, here or in a folder above",
-    ),
+    _NAMED_RESULTS,
     *_PLACES,
 )
 _LAYERS = _list("--layers", "PATTERN", "only these layers; may be repeated")
 _APPROVAL = (_text("--reason", "TEXT", "why, kept in the golden"), _flag("--allow-in-ci", "accept in CI"))
-_TOLERANCE = (
-    "Say which tolerance each statistic of a golden file has, where it comes from, and how wide "
-    "it is: in steps of the tensor's type, and in percent of its magnitude. Without LAYER one "
-    "line for each rule, with the tensor it is widest for. Exit 0; 2 where a file cannot be read "
-    "or a rule matches nothing."
-)
 _GOLDEN_VERBS = {
-    "pending": Verb(
-        "List the runs that differ from their goldens, or have none, and wait for a decision: the "
-        "largest change first. Exit 0: there are none; 1: there are; 2: results that cannot be read.",
-        (*_TESTS, _JSON),
-        summary="the runs that differ from their goldens and wait for a decision",
-        work="golden.waiting:pending",
-    ),
-    "diff": Verb(
-        "Show what differs between each waiting run and its golden, layer by layer, and by how much. "
-        "Exit codes as for pending.",
-        (*_TESTS, _LAYERS, _JSON),
-        summary="what differs between these runs and their goldens",
-        work="golden.waiting:diff",
+    "review": Verb(
+        "Go through the waiting runs one by one, the largest change first, and decide about each: a "
+        "accept, r reject, s skip; A, R and S for it and all that follow; l accept some layers; w why: "
+        "show all that differs; q quit. A key decides on a terminal, a line elsewhere. Exit 0: no run "
+        "waits any more; 1: some do; 2: one was refused, or results cannot be read.",
+        (*_TESTS, *_APPROVAL),
+        summary="decide about these runs one by one",
+        work="golden.waiting:review",
     ),
     "accept": Verb(
         "Write the golden of each waiting run from what was kept of it, without running again. "
@@ -197,28 +194,87 @@ _GOLDEN_VERBS = {
         summary="make these runs the goldens, without running again",
         work="golden.waiting:accept_all",
     ),
-    "review": Verb(
-        "Go through the waiting runs one by one, the largest change first, and decide about each: a "
-        "accept, r reject, s skip; A, R and S for it and all that follow; l accept some layers; d "
-        "show all that differs; q quit. A key decides on a terminal, a line elsewhere. Exit 0: no run "
-        "waits any more; 1: some do; 2: one was refused, or results cannot be read.",
-        (*_TESTS, *_APPROVAL),
-        summary="decide about these runs one by one",
-        work="golden.waiting:review",
-    ),
     "reject": Verb(
         "Take waiting runs off the list; their goldens stay, and the next runs are judged by them.",
         (*_TESTS,),
         summary="keep the goldens, and take these runs off the list",
         work="golden.waiting:reject_all",
     ),
-    "verify": Verb(
-        "Read golden files, and the tensors beside them, as a test would: whether each can be read, "
-        "has no conflict markers of git, belongs to the tensors beside it, and claims a test of its "
-        "own. Exit 0: all are sound; 1: some are not; 2: there is nothing to look at.",
-        (_GOLDENS, _JSON),
-        summary="whether golden files can be read and belong together",
-        work="golden.upkeep:verify",
+    "diff": Verb(
+        "List the runs that differ from their goldens, or have none, and wait for a decision, the "
+        "largest change first; then show of each what differs, layer by layer, and by how much. Exit 0: "
+        "there are none; 1: there are; 2: results that cannot be read.",
+        (*_TESTS, _LAYERS, _JSON),
+        summary="the runs that wait for a decision, and what differs in them",
+        work="golden.waiting:diff",
+    ),
+    "show": Verb(
+        "Say how many tensors a golden file has, which run recorded it, and whether it repeats. With "
+        "--noise: the tensors whose measured noise makes their bounds widest, and those that these "
+        "bounds let pass whatever they hold. With --tolerances: which tolerance each statistic has, where "
+        "it comes from, and how wide it is, in steps of the tensor's type and in percent of its "
+        "magnitude; without LAYER one line for each rule, with the tensor it is widest for. Exit 0; 2 "
+        "where a file cannot be read or a rule matches nothing.",
+        (
+            _path("golden", "GOLDEN", "a golden file"),
+            _text("layer", "LAYER", "with --tolerances: a layer's name or glob", nargs="?"),
+            _flag("--noise", "the widest bounds that were measured"),
+            _of("-n --limit", "most tensors shown (default 20; 0: all)", type=int, default=20),
+            _of(
+                "--tolerances",
+                "the tolerance of each statistic, by the rules of this YAML file where one is named",
+                metavar="FILE",
+                nargs="?",
+                const="",
+            ),
+            _PRESET,
+            _FACTS,
+            _path(
+                "--results",
+                "RESULTS",
+                "with --tolerances: a session's results, whose last run of the golden's test says which "
+                "operators it has, for rules that name op_type, and what produced it; without it that is "
+                "what produced the golden",
+            ),
+            _JSON,
+        ),
+        summary="what a golden says of its origin, its noise and its tolerances",
+        work="golden.show:run",
+    ),
+    "status": Verb(
+        "Say how the goldens stand: which cannot be read or do not belong to the tensors beside them, "
+        "which no test has, which runs wait for a decision, which tensors the store lacks, and which "
+        "rules of tolerances match nothing. The tests of this folder are collected for it, as pytest "
+        "does. Exit 0: all is well; 1: there is something to do; 2: something cannot be read, collected "
+        "or asked, so that it is not known.",
+        (
+            _GOLDENS,
+            _flag(
+                "--no-collect",
+                "look at the files of goldens alone: collect no test, read no results, ask no store",
+            ),
+            _VARIANTS,
+            _flag("--prune", "remove the files that no test has, goldens before their tensors"),
+            _flag("--yes", "with --prune: remove them; without it they are listed"),
+            _flag("-v --verbose", "list every golden, with the test that has it"),
+            _NAMED_RESULTS,
+            _path("--root", "DIR", "the repository's root, for results of another one"),
+            _JSON,
+        ),
+        summary="what is there, stale, broken, waiting, or not in the store; --prune removes what is stale",
+        work="golden.status:run",
+    ),
+    "log": Verb(
+        "Tell a golden's history from git, the latest first: commit, date, author, reason, and what "
+        "changed, tensor by tensor. Exit 0; 2 where git does not know the file.",
+        (
+            _path("golden", "GOLDEN", "a golden file"),
+            _of("layer", "a layer's name or glob; default: all", metavar="LAYER", nargs="?"),
+            _of("-n --limit", "most lines of a revision (default 20; 0: all)", type=int, default=20),
+            _JSON,
+        ),
+        summary="a golden's history from git, layer by layer",
+        work="golden.log:run",
     ),
     "merge": Verb(
         "Join two approvals of a golden that touch different layers, as git's merge driver: OURS "
@@ -231,7 +287,40 @@ _GOLDEN_VERBS = {
             _path("name", "NAME", "its name in messages (%%P)", nargs="?"),
         ),
         summary="join two approvals of a golden, as git's merge driver",
-        work="golden.git:merge_files",
+        plumbing=True,
+        work="golden.plumbing:merge_files",
+    ),
+    "split": Verb(
+        "Write variants as what differs from the common golden beside them, which names each for the "
+        "runs that it counts for: those of its SoC, CANN release or runtime. Exit 0; 2 where one "
+        "cannot be split.",
+        (
+            _VARIANT_FILES,
+            _of(
+                "--by",
+                "the fact by which it is chosen; may be repeated; default: the first in which it and "
+                "the common golden were produced differently",
+                action="append",
+                default=[],
+                choices=("soc", "cann", "runtime"),
+            ),
+        ),
+        summary="write a variant as what differs from the common golden",
+        plumbing=True,
+        work="golden.plumbing:split_all",
+    ),
+    "fold": Verb(
+        "Take variants back: their files are removed, and their runs are compared with the common "
+        "golden. Where tensors differ, only with --yes. With --whole a variant stays, written as a "
+        "golden of its own. Exit 0; 1 where one waits for --yes; 2 where one cannot be taken back.",
+        (
+            _VARIANT_FILES,
+            _flag("--whole", "write it whole, and keep it"),
+            _flag("--yes", "remove it although its tensors differ"),
+        ),
+        summary="take a variant back",
+        plumbing=True,
+        work="golden.plumbing:fold_all",
     ),
     "remote": Verb(
         "Golden tensors in a store (npudump_tensor_store of pytest's ini file). status: which of "
@@ -254,7 +343,8 @@ _GOLDEN_VERBS = {
             _JSON,
         ),
         summary="golden tensors in a store: status, push, pull, move, clear",
-        work="golden.remote:run",
+        plumbing=True,
+        work="golden.plumbing:remote",
     ),
     "init": Verb(
         "Tell git, in .gitattributes of this folder, that goldens are merged by npudump golden merge, "
@@ -269,107 +359,24 @@ _GOLDEN_VERBS = {
             ),
         ),
         summary="tell git how goldens are merged and kept",
-        work="golden.git:init",
-    ),
-    "split": Verb(
-        "Write variants as what differs from the common golden beside them, which names each for the "
-        "runs that it counts for: those of its SoC, CANN release or runtime. Exit 0; 2 where one "
-        "cannot be split.",
-        (
-            _VARIANT_FILES,
-            _of(
-                "--by",
-                "the fact by which it is chosen; may be repeated; default: the first in which it and "
-                "the common golden were produced differently",
-                action="append",
-                default=[],
-                choices=("soc", "cann", "runtime"),
-            ),
-        ),
-        summary="write a variant as what differs from the common golden",
-        work="golden.upkeep:split_all",
-    ),
-    "fold": Verb(
-        "Take variants back: their files are removed, and their runs are compared with the common "
-        "golden. Where tensors differ, only with --yes. With --whole a variant stays, written as a "
-        "golden of its own. Exit 0; 1 where one waits for --yes; 2 where one cannot be taken back.",
-        (
-            _VARIANT_FILES,
-            _flag("--whole", "write it whole, and keep it"),
-            _flag("--yes", "remove it although its tensors differ"),
-        ),
-        summary="take a variant back",
-        work="golden.upkeep:fold_all",
-    ),
-    "log": Verb(
-        "Tell a golden's history from git, the latest first: commit, date, author, reason, and what "
-        "changed, tensor by tensor. Exit 0; 2 where git does not know the file.",
-        (
-            _path("golden", "GOLDEN", "a golden file"),
-            _of("layer", "a layer's name or glob; default: all", metavar="LAYER", nargs="?"),
-            _of("-n --limit", "most lines of a revision (default 20; 0: all)", type=int, default=20),
-            _JSON,
-        ),
-        summary="a golden's history from git, layer by layer",
-        work="golden.git:log",
-    ),
-    "list": Verb(
-        "Collect the tests of this folder, as pytest does, and list the goldens that they have.",
-        (_JSON,),
-        summary="the goldens of the tests of this folder",
-        work="golden.upkeep:list_all",
-    ),
-    "stale": Verb(
-        "Collect the tests of this folder, as pytest does, and list the goldens that none of them "
-        "has, tensors without a golden, and what updates that were killed have left. What cannot be "
-        "judged is listed apart: goldens of test files that were not collected, or that may be "
-        "another rootdir's. Exit 0: nothing is stale; 1: something is; 2: a test file cannot be "
-        "collected, or no golden is of a variant that was named, so that nothing is known.",
-        (_VARIANTS, _JSON),
-        summary="files of goldens that no test reads",
-        work="golden.upkeep:stale",
-    ),
-    "prune": Verb(
-        "Remove the files that 'npudump golden stale' lists, goldens before their tensors; without "
-        "--yes say which. Exit 0; 1 where files wait for --yes; 2: nothing is known, or a file cannot "
-        "be removed.",
-        (_VARIANTS, _flag("--yes", "remove them")),
-        summary="remove the files that no test reads",
-        work="golden.upkeep:prune",
-    ),
-    "show": Verb(
-        "Say how many tensors a golden file has, which run recorded it, and whether it repeats. With "
-        "--noise: the tensors whose measured noise makes their bounds widest, and those that these "
-        "bounds let pass whatever they hold.",
-        (
-            _path("golden", "GOLDEN", "a golden file"),
-            _flag("--noise", "the widest bounds that were measured"),
-            _of("-n --limit", "most tensors shown (default 20; 0: all)", type=int, default=20),
-            _JSON,
-        ),
-        summary="what a golden says of its origin and of its noise",
-        work="golden.show:run",
+        plumbing=True,
+        work="golden.plumbing:init",
     ),
 }
 
 VERBS: Mapping[str, Verb] = {
     "ls": Verb(
-        "List the tensors of a dump in execution order, without reading their values. Exit 0; 2 where "
-        "a file cannot be read, after listing the others.",
-        (_path("dump", "TREE", "a dump's directory, or one file of a dump"), _LATEST, _EXECUTOR, _JSON),
-        work="listing:ls",
-    ),
-    "stats": Verb(
-        "Print the statistics of every tensor of a dump, in execution order: those its files tell, "
-        "computed from the tensors where they tell none. Exit 0; 2 where a file cannot be read, after "
-        "printing the others.",
+        "List the tensors of a dump in execution order, and its overflow records, each with the layer "
+        "whose stream and task it names. Values are read with --stats only, which prints what the files "
+        "tell of them and computes it from the tensors where they tell nothing. Exit 0; 1: an overflow; 2 "
+        "where a file cannot be read, after listing the others.",
         (
-            _path("dump", "PATH", "a dump's directory, or one file of a dump"),
+            _path("dump", "TREE", "a dump's directory, or one file of a dump"),
+            _flag("--stats", "print the statistics of each tensor"),
             _flag(
                 "--acl",
-                "compute the statistics of tensors as ACL does on the device: NaN for max and min "
-                "where the first element is NaN, and none for types that it leaves out (bf16, fp8, "
-                "int4, complex and others)",
+                "compute them as ACL does on the device: NaN for max and min where the first element is "
+                "NaN, and none for types that it leaves out (bf16, fp8, int4, complex and others)",
             ),
             _flag(
                 "--projections",
@@ -381,7 +388,6 @@ VERBS: Mapping[str, Verb] = {
             _EXECUTOR,
             _JSON,
         ),
-        work="listing:stats",
     ),
     "compare": Verb(
         "Compare two dumps, or a golden file and a dump. Statistics are always compared; where both "
@@ -394,7 +400,9 @@ VERBS: Mapping[str, Verb] = {
         (
             _path("golden", "GOLDEN", "a golden file, a dump, an ONNX model, or kept results"),
             _path("actual", "ACTUAL", "a dump's directory, one file of a dump, or kept results"),
-            *_TOLERANCES,
+            _PRESET,
+            _path("--tolerances", "FILE", "YAML file of tolerance rules"),
+            _FACTS,
             _WHAT_IF,
             _of("--rtol", "relative tolerance of floating-point values", type=float),
             _of("--atol", "absolute tolerance of floating-point values", type=float),
@@ -418,6 +426,7 @@ VERBS: Mapping[str, Verb] = {
             _EXECUTOR,
             _JSON,
         ),
+        renamed=_NUMERICS,
     ),
     "check": Verb(
         "Judge what a session kept of its tests once more: by the goldens as they are here, or by "
@@ -425,13 +434,12 @@ VERBS: Mapping[str, Verb] = {
         "tolerance; 1: a difference; 2: a test that could not be judged, or results that cannot be "
         "read, after printing the rest.",
         (
-            _path("results", "RESULTS", "the folder of a session's results"),
+            _SESSION,
             *_PLACES,
-            _of("--preset", "a tolerance preset in place of each test's", default=""),
             _of(
-                "--numerics",
-                "which bounds the preset 'default' stands for, in place of what decided in each run",
-                choices=NUMERICS,
+                "--preset",
+                "a tolerance preset in place of each test's; default is the one of same, other and hf32 that "
+                "fits what produced golden and run",
                 default="",
             ),
             _path(
@@ -449,6 +457,7 @@ VERBS: Mapping[str, Verb] = {
             _flag("-v --verbose", "show every failing tensor of each test"),
             _JSON,
         ),
+        renamed=_NUMERICS,
     ),
     "report": Verb(
         "Write what a session kept of its tests as a page: index.html in the folder DIR, one file "
@@ -456,7 +465,7 @@ VERBS: Mapping[str, Verb] = {
         "run of a failing test showed is read from the dumps, where they still are. Exit 0: written, "
         "whatever the tests came to; 2: results that cannot be read, after writing the rest.",
         (
-            _path("results", "RESULTS", "the folder of a session's results"),
+            _SESSION,
             *(_path(medium.flags, "DIR", medium.help) for medium in MEDIA),
             *_PLACES,
         ),
@@ -481,32 +490,17 @@ VERBS: Mapping[str, Verb] = {
             _EXECUTOR,
         ),
     ),
-    "tolerance": Verb(
-        _TOLERANCE,
-        verbs={
-            "explain": Verb(
-                _TOLERANCE,
-                (
-                    _path("golden", "GOLDEN", "a golden file"),
-                    _text("layer", "LAYER", "a layer's name or glob", nargs="?"),
-                    *_TOLERANCES,
-                    _path(
-                        "--results",
-                        "RESULTS",
-                        "the folder of a session's results: the last run of the golden's test says which "
-                        "operators it has, for rules that name op_type, and what produced it; without it "
-                        "that is what produced the golden",
-                    ),
-                    _JSON,
-                ),
-                summary="which bound each statistic has, and why",
-            )
-        },
-    ),
     "golden": Verb(
         "Look at golden files and at what may take their place. Exit 0; 2 where a file cannot be read.",
         verbs=_GOLDEN_VERBS,
         dest="verb",
+        renamed={
+            "pending": "npudump golden diff",
+            "list": "npudump golden status -v",
+            "stale": "npudump golden status",
+            "prune": "npudump golden status --prune",
+            "verify": "npudump golden status --no-collect",
+        },
     ),
     "repro": Verb(
         "Write a folder with the operator that fails, its inputs, and a test that fails for it alone, "
@@ -541,12 +535,6 @@ VERBS: Mapping[str, Verb] = {
             _of("--runtime", "what runs it, as --npudump-runtime has it; default: what is found", default=""),
             _JSON,
         ),
-    ),
-    "overflow": Verb(
-        "Say what the overflow records of a dump (Opdebug.Node_OpDebug..., from dump_debug) report. "
-        "The layer is found by the record's stream and task among the dump's files of the same device "
-        "and model. Exit 0: no overflow; 1: an overflow; 2: an unreadable or empty input.",
-        (_path("dump", "PATH", "a dump's directory, or one overflow record"), _EXECUTOR, _JSON),
     ),
     "config": Verb(
         "",
@@ -620,7 +608,7 @@ VERBS: Mapping[str, Verb] = {
             _path(
                 "--dump-dir",
                 "DIR",
-                "folder that dumps go to, as for --npudump-dump-dir; default where tests run here would dump",
+                "folder that dumps go to; default: where tests that run here would dump",
             ),
             _JSON,
         ),

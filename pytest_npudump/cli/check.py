@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import complain, present
+from pytest_npudump.cli.common.project import last_results
 from pytest_npudump.cli.common.tolerance_options import Alternative, other_tolerances, tolerances_of_file
+from pytest_npudump.compare.tolerances.numerics import AUTO
 from pytest_npudump.compare.tolerances.presets import PRESETS
+from pytest_npudump.compare.tolerances.tolerance import DEFAULT
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext, spoken
@@ -18,7 +21,6 @@ from pytest_npudump.report.result_json import full_json
 from pytest_npudump.report.summary import summary_line
 from pytest_npudump.report.terminal import verdict_lines
 from pytest_npudump.results.expected_tests import missing_tests, read_expected
-from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.rejudge import BAD, GOOD, LEFT_OUT, UNJUDGED, rejudge, terms_at
 from pytest_npudump.results.result_pairs import name_of
 
@@ -36,14 +38,14 @@ _EXPECT = "--expect"
 def run(arguments: argparse.Namespace) -> int:
     """Judge, print what came of it, and return 0, 1 or 2."""
     expected = 0 if arguments.expect is None else read_expected(arguments.expect, Path.cwd(), _EXPECT)
-    folder = ResultsFolder(arguments.results)
+    folder = last_results(arguments.results)
     results = folder.read()
     root = arguments.root or (Path.cwd() if arguments.golden_dir else None)
     terms = replace(
         terms_at(results.entries, root, arguments.golden_dir),
         preset=arguments.preset,
         tolerances=tolerances_of_file(arguments),
-        numerics=arguments.numerics,
+        numerics=AUTO if arguments.preset == DEFAULT else "",
     )
     judged = [rejudge(folder, entry, terms) for entry in results.entries]
     problems = [*results.problems, *_missing(expected, judged)]

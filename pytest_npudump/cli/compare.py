@@ -36,7 +36,7 @@ from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.record.record import Record
 from pytest_npudump.report.verdicts import shown
-from pytest_npudump.results.entry import LINES
+from pytest_npudump.results.entry import LINES, results_in
 from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.picture import Picture
     from pytest_npudump.compare.tensors.tensor_pair import Pair, PairElements
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
+
 
 _DRAWN = 6
 """Failing tensors that have a picture of their own."""
@@ -71,9 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.inputs or arguments.map:
         raise RequestError(_("--inputs and --map: only with an ONNX model in place of GOLDEN"))
     tolerances = chosen_tolerances(arguments).extended(typed_rules(arguments))
-    facts, numerics = told_facts(arguments), arguments.numerics or SAME
+    facts = told_facts(arguments)
     others = {
-        name: for_told_run(other, facts, f"--what-if {name}").under(numerics)
+        name: for_told_run(other, facts, f"--what-if {name}").under(SAME)
         for name, other in other_tolerances(arguments.what_if).items()
     }
     with open_workers(arguments.executor) as workers:
@@ -145,7 +146,7 @@ def are_kept_results(first: Path, second: Path) -> bool:
     Raises:
         RequestError: one of them is, and the other is not.
     """
-    kept = [(path / LINES).is_file() for path in (first, second)]
+    kept = [(results_in(path) / LINES).is_file() for path in (first, second)]
     if any(kept) and not all(kept):
         one, other = (first, second) if kept[0] else (second, first)
         raise RequestError(

@@ -59,10 +59,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _tolerances(arguments: argparse.Namespace) -> ReferenceTolerances:
     of_file = tolerances_of_file(arguments, REFERENCE)
     rules = (*(of_file.rules if of_file else ()), *typed_rules(arguments, REFERENCE))
-    preset = Tolerances(arguments.preset or REFERENCE_PRESET).preset
-    hf32 = arguments.numerics == HF32
+    hf32 = arguments.preset == HF32  # of a device that may compute in it: the three ways of judging stay
+    named = "" if hf32 else arguments.preset
+    preset = Tolerances(named or REFERENCE_PRESET).preset
     suiting = for_told_run(Tolerances(preset, rules), told_facts(arguments)).rules
-    return ReferenceTolerances(preset, suiting, three_way=not arguments.preset, hf32=hf32)
+    return ReferenceTolerances(preset, suiting, three_way=not named, hf32=hf32)
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:

@@ -11,6 +11,7 @@ from pytest_npudump.errors import RequestError
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.verdicts import COLUMNS, row
+from pytest_npudump.results.entry import results_in
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.rejudge import Overrides
 from pytest_npudump.results.result_pairs import pair_results, shared_origins
@@ -28,13 +29,12 @@ _SHOWN = 20
 def run(arguments: argparse.Namespace) -> int:
     """Compare, print what differs, and return 0, 1 or 2."""
     _refuse_others(arguments)
-    folders = [ResultsFolder(path) for path in (arguments.golden, arguments.actual)]
+    folders = [ResultsFolder(results_in(path)) for path in (arguments.golden, arguments.actual)]
     first, second = ((folder, folder.read()) for folder in folders)
     terms = Overrides(
         Path.cwd(),
         preset=arguments.preset or "",
         tolerances=tolerances_of_file(arguments),
-        numerics=arguments.numerics or "",
     )
     pairs = [*pair_results(first, second, terms, typed_rules(arguments))]
     problems = [*first[1].problems, *second[1].problems]

@@ -235,7 +235,7 @@ jobs:
         with:
           lfs: true
 {python}      - run: pip install "${{NPUDUMP_WHEEL}}{extra}"
-      - run: npudump golden verify
+      - run: npudump golden status --no-collect
       - run: pytest {options}--npudump-dump-dir=npudump-dumps --npudump-results=npudump-results
       - uses: actions/upload-artifact@v4
         if: failure()
@@ -255,7 +255,7 @@ npudump:
 {tags}  variables:
 {wheel}  script:
     - pip install "${{NPUDUMP_WHEEL}}{extra}"
-    - npudump golden verify
+    - npudump golden status --no-collect
     - pytest {options}--npudump-dump-dir=npudump-dumps --npudump-results=npudump-results
   artifacts:
     when: on_failure

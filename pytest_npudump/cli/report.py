@@ -6,13 +6,13 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import complain, emit
+from pytest_npudump.cli.common.project import last_results
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language import ENGLISH
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import speaking
 from pytest_npudump.report.media import MEDIA
 from pytest_npudump.report.verdicts import shown
-from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.rejudge import terms_at
 from pytest_npudump.results.session_view import session_view
 
@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not asked:
         options = ", ".join(medium.flags.split()[0] for medium in MEDIA)
         raise RequestError(_("nothing to write: name a folder with one of {options}").format(options=options))
-    folder = ResultsFolder(arguments.results)
+    folder = last_results(arguments.results)
     results = folder.read()
     terms = terms_at(results.entries, arguments.root, arguments.golden_dir)
     for medium, target in asked:

@@ -172,6 +172,20 @@ def golden_folder(folder: Path) -> Path:
     return found.relative_to(config.folder) if found.is_relative_to(config.folder) else found
 
 
+def output_folder(folder: Path) -> Path | None:
+    """Return the output folder that pytest's configuration names; None where it names none.
+
+    Args:
+        folder: a pytest that starts here would run the tests.
+
+    Raises:
+        ConfigError: pytest's configuration cannot be read.
+    """
+    config = PytestConfig(folder.absolute(), os.environ)
+    named = config.setting("npudump_output")[0]
+    return config.root / named if named else None
+
+
 def tensor_place(folder: Path, url: str = "", cache: str = "") -> TensorStore:
     """Return where stored tensors are.
 

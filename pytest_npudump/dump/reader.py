@@ -69,7 +69,7 @@ def read_dump(
         DumpError: ``root`` is no directory, or holds two runs.
     """
     tree = find_files(root, tables=True)
-    problems = list(tree.problems)
+    problems, overflow = list(tree.problems), tuple(file.path for file in tree.overflow)
     if tree.cores:
         from pytest_npudump.dump.files.core import core_damage  # noqa: PLC0415 - numpy only where there are cores
 
@@ -78,7 +78,8 @@ def read_dump(
     progress = progress or (lambda _done, _count: None)
     if len({folder.place.run for folder in tree.tables}) == 1:
         records, notes = _read_folders(tree.tables, run, progress, problems)
-        return Dump(root, records, tuple(problems), (*tree.notes, *notes, *_left_out(tree)))
+        told = (*tree.notes, *notes, *_left_out(tree))
+        return Dump(root, records, tuple(problems), told, overflow=overflow)
     tree, notes = tree.without_tables(), []
     if not one_run:
         kept, notes = select_run([*tree.files, *tree.statistics], root, latest=latest)
@@ -127,6 +128,7 @@ def read_dump(
         tuple(problems),
         (*tree.notes, *notes, *shared, *mindspore.float32_note(records), *_left_out(tree)),
         raw_names=bool(executions) and all(execution.raw for execution in executions),
+        overflow=overflow,
     )
 
 

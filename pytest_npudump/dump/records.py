@@ -245,6 +245,7 @@ class Dump:
         problems: files that could not be read; a dump with problems must not pass for a good one.
         notes: what a reader decided that a user may want to know.
         raw_names: whether the layers' names are raw (from headers) rather than sanitised (from file names).
+        overflow: files of overflow records, which hold no tensor of the model.
     """
 
     root: Path
@@ -252,3 +253,4 @@ class Dump:
     problems: tuple[FormatError, ...] = ()
     notes: tuple[str, ...] = field(default=())
     raw_names: bool = False
+    overflow: tuple[Path, ...] = ()

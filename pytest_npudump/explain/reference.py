@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 _HF32 = (
     'reference {name}: float32 was judged as such; where the device may compute in HF32, say numerics="hf32" '
-    "in the marker, or --numerics hf32 to npudump compare"
+    "in the marker, or --preset hf32 to npudump compare"
 )
 
 

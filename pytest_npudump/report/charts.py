@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.compare.tensors.picture import Picture
-    from pytest_npudump.report.view import Column, Neighbourhood, TensorView, ViewedOperator
+    from pytest_npudump.report.view import Column, Neighbourhood, SessionView, TensorView, ViewedOperator
 
 
 COLOURS = {
@@ -364,6 +364,22 @@ def write_figures(
             )
         ) from error
     return [*paths]
+
+
+def write(view: SessionView, folder: Path, name: str = "", /) -> list[Path]:
+    """Write the pictures of each test whose tensors were compared, as ``Writer`` of the table of media says.
+
+    Raises:
+        NpudumpError: they cannot be written.
+    """
+    written = []
+    for test in view.tests:
+        drawn = {one.key: one.picture for one in test.elements if one.picture is not None}
+        at = {str(tensor.key): place for place, tensor in enumerate(test.tensors)}
+        pictures = {at[key]: picture for key, picture in drawn.items() if key in at}
+        if test.tensors:
+            written += write_figures(folder / name / test.file_name, test.name, test.tensors, pictures)
+    return written
 
 
 def run_svg(tensors: Sequence[TensorView], title: str) -> str:

@@ -82,6 +82,13 @@ MEDIA = (
         takes=("jinja2", "report"),
     ),
     Medium(
+        "charts",
+        flags="--plots",
+        help="write pictures into this folder, a folder a test: run.svg, every tensor by error against "
+        "tolerance, and tensor-N.svg for each whose elements the second run compared",
+        written=mark("picture: {path}"),
+    ),
+    Medium(
         "model_explorer",
         flags="--node-data",
         help="write a file a test with which Model Explorer colours the ONNX model by error",

@@ -9,8 +9,6 @@ no data beside a model (its issues 1234 and 1241).
 from __future__ import annotations
 
 import math
-import re
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import NpudumpError
@@ -23,11 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pytest_npudump.report.view import SessionView, TensorView, TestView
+    from pytest_npudump.report.view import SessionView, TensorView
 
 _LIGHT = frozenset({"changed"})
 """States whose colour takes dark letters."""
-_NAME = 80
 
 
 def node_data(name: str, tensors: Sequence[TensorView]) -> dict[str, Any]:
@@ -68,7 +65,7 @@ def write(view: SessionView, folder: Path, name: str = "", /) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         for test in view.tests:
             if test.tensors:
-                path = folder / f"{prefix}{_file_name(test)}.json"
+                path = folder / f"{prefix}{test.file_name}.json"
                 write_whole(path, [json_text(node_data(test.name, test.tensors)).encode()])
                 written.append(path)
     except OSError as error:
@@ -83,9 +80,3 @@ def _badness(tensor: TensorView) -> tuple[int, float]:
 def _value(tensor: TensorView) -> float:
     most = math.pow(10, HIGHEST)
     return min(tensor.share, most) if math.isfinite(tensor.share) else most
-
-
-def _file_name(test: TestView) -> str:
-    """Return a file's name that no other test of the session has."""
-    plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", test.name.rpartition("/")[2])[:_NAME]
-    return f"{plain}-{sha256(test.name.encode('utf-8', 'backslashreplace')).hexdigest()[:6]}"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.alignment import ABSENT
@@ -434,6 +436,10 @@ GOOD, BAD, OPEN, LEFT_OUT = "good", "bad", "open", "left out"
 """What a test means: it passed, it failed, nothing can be said, or it was skipped or is expected to fail."""
 
 
+_NAME = 80
+"""Signs of a test's name in that of a file."""
+
+
 @dataclass(frozen=True, slots=True)
 class TestView:
     """One test.
@@ -481,6 +487,12 @@ class TestView:
     golden: str = ""
     preset: str = ""
     when: str = ""
+
+    @property
+    def file_name(self) -> str:
+        """A file's name that no other test of the session has."""
+        plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", self.name.rpartition("/")[2])[:_NAME]
+        return f"{plain}-{sha256(self.name.encode('utf-8', 'backslashreplace')).hexdigest()[:6]}"
 
 
 @dataclass(frozen=True, slots=True)

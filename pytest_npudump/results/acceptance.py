@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.compare.judge import seen_by
 from pytest_npudump.compare.stats.alignment import ABSENT, align
 from pytest_npudump.compare.stats.tables import describe_not_finite
+from pytest_npudump.compare.tolerances.numerics import numerics_of
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, NpudumpError, StoreError, said
@@ -104,6 +105,13 @@ class Pending:
     def incomparable(self) -> int:
         """Number of tensors that are new, missing, or of another type or shape, or that must be equal."""
         return sum(map(math.isinf, self._excesses))
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """What its golden would not know any more if all of the run were accepted, in words."""
+        if self.record is None or self.golden is None or self.refusals:
+            return ()
+        return after_all_rows(self.record, self.golden)[1]
 
     @property
     def _excesses(self) -> list[float]:
@@ -258,7 +266,9 @@ def _approved(
         rows = _chosen_rows(pending, before, record, layers)
         table = rows_of((before.table, record.table), rows)
         golden = replace(before, table=table, path=pending.path, blocks=_blocks(before, table))
-        golden, notes = after_some_rows(golden, before, [at for at, row in enumerate(rows) if row[0]])
+        taken = [at for at, row in enumerate(rows) if row[0]]
+        alike = not _changed_facts(before, record)
+        golden, notes = after_all_rows(golden, before) if alike else after_some_rows(golden, before, taken)
     else:
         golden, notes = after_all_rows(_successor(goldens, record, before), before)
     other = before is not None and before.path != pending.path
@@ -328,6 +338,9 @@ _ANEW = said("record it with --npudump-update-golden, or measure with --npudump-
 def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple[str, ...]]:
     """Return what is written in place of a golden, and a note on what it does not know any more.
 
+    Noise is a share of a statistic's scale, and of the machine that computes: a tensor of the same type and
+    shape keeps it where the numerics are the same, whatever its values are.
+
     Args:
         golden: the run, as the golden that it would be.
         before: the golden that it replaces; None without one.
@@ -336,17 +349,55 @@ def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple
         return _of_one_run(golden), ()
     if not _tells(before):
         return _without(golden), ()
+    head = {name: before.extra[name] for name in (REPEATS, CALIBRATION) if name in before.extra}
     if same_values(before.table, golden.table):
         table = replace(golden.table, noise=before.table.noise)
-        told = {name: before.extra[name] for name in (REPEATS, CALIBRATION) if name in before.extra}
-        return replace(golden, table=table, extra={**golden.extra, **told}), ()
-    lost = "calibration" if CALIBRATION in before.extra else "noise, and whether the test repeats,"
+        return replace(golden, table=table, extra={**golden.extra, **head}), ()
+    if changed := _changed_facts(before, golden):
+        return _of_one_run(golden), (_dropped(before, changed),)
+    table, anew = _with_noise(golden.table, before.table)
+    repeats = repeats_of(before.extra, before.path)
+    if repeats is not None and repeats.runs > 1 and anew:
+        kept = [key for key in table.keys if key not in anew]
+        head[REPEATS] = _of_the_rest(repeats, kept, len(before.table), len(table)).to_head()
     note = said(
-        "the run that was approved was not repeated: the golden's {lost} is dropped: {anew}",
-        lost=lost,
+        "nothing is known of the noise of what was approved ({count} of {total} tensors): {anew}",
+        count=len(anew),
+        total=len(table),
         anew=_ANEW,
     )
-    return _of_one_run(golden), (note,)
+    return replace(golden, table=table, extra={**golden.extra, **head}), (note,) if anew else ()
+
+
+def _dropped(before: Record, changed: Sequence[str]) -> str:
+    """Return a note on what is not known any more, and the facts that make it so."""
+    return said(
+        "the run that was approved was not repeated{why}: the golden's {lost} is dropped: {anew}",
+        why=said(", and {facts} changed", facts=", ".join(changed)) if changed else "",
+        lost="calibration" if CALIBRATION in before.extra else "noise, and whether the test repeats,",
+        anew=_ANEW,
+    )
+
+
+def _changed_facts(before: Record, run: Record) -> tuple[str, ...]:
+    """Return the facts by which a run may compute otherwise than the run of a golden did."""
+    found = numerics_of(before.differences(run), run.facts)
+    return (*found.differs, *found.untold)
+
+
+def _with_noise(table: StatsTable, before: StatsTable) -> tuple[StatsTable, frozenset[str]]:
+    """Return a table with the noise of the tensors that another has alike, and the keys of all others."""
+
+    def rows(of: StatsTable) -> dict[str, tuple[str, Any]]:
+        return dict(zip(of.keys, zip(of.dtypes, of.shapes, strict=True), strict=True))
+
+    old = rows(before)
+    anew = frozenset(key for key, kind in rows(table).items() if old.get(key) != kind)
+    if not before.noise:
+        return replace(table, noise=()), anew
+    cells = dict(zip(before.keys, before.noise, strict=True))
+    noise = tuple(_NOTHING if key in anew else cells[key] for key in table.keys)
+    return replace(table, noise=noise if set(noise) != {_NOTHING} else ()), anew
 
 
 def after_some_rows(golden: Record, before: Record, taken: Collection[int]) -> tuple[Record, tuple[str, ...]]:
@@ -360,8 +411,10 @@ def after_some_rows(golden: Record, before: Record, taken: Collection[int]) -> t
     Raises:
         GoldenError: what the golden says of repetition is not as it is written.
     """
-    if not _tells(before) or len(taken) == len(golden.table):
-        return after_all_rows(golden, before)
+    if not _tells(before):
+        return _without(golden), ()
+    if len(taken) == len(golden.table):
+        return _of_one_run(golden), (_dropped(before, ()),)
     own = before.table.noise
     noise = tuple([_NOTHING if at in taken else cell for at, cell in enumerate(golden.table.noise)])
     table = replace(golden.table, noise=noise if own and set(noise) != {_NOTHING} else ())

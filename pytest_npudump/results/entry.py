@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 
 LINES = "results.jsonl"
+_BELOW = "results"
+"""Where a session's output folder has its results."""
 VERSION = 1
 TEST = "test"
 SESSION = "session"
@@ -39,6 +41,12 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "null": (type(None),),
 }
 _SHA = re.compile(r"[0-9a-f]{64}")
+
+
+def results_in(folder: Path) -> Path:
+    """Return the folder of results that a folder is, or has as the output folder of a session."""
+    below = folder / _BELOW
+    return below if (below / LINES).is_file() and not (folder / LINES).is_file() else folder
 
 
 class ResultsError(NpudumpError):

@@ -22,7 +22,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
         found.append(os.environ.get(NAME))
         return 0
 
-    for work in ("listing.ls", "doctor.run"):
+    for work in ("ls.run", "doctor.run"):
         monkeypatch.setattr(f"pytest_npudump.cli.{work}", run)
     return found
 
@@ -54,5 +54,5 @@ def test_programs_that_other_commands_start_do_not_inherit_it(
 
 def test_the_variable_is_put_back_after_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv(NAME, raising=False)
-    assert main(["stats", str(tmp_path / "missing")]) == 2
+    assert main(["ls", "--stats", str(tmp_path / "missing")]) == 2
     assert NAME not in os.environ

@@ -47,15 +47,14 @@ def folder(
 GOLDEN = "golden/test_a/test_x.yaml"
 LISTINGS = (
     ("ls", "a"),
-    ("stats", "a"),
+    ("ls", "--stats", "a"),
     ("compare", "a", "b", "--what-if", "exact"),
     ("compare", "a", "a"),
     ("compare", "one", "two"),
     ("check", "two", "--root", "."),
-    ("tolerance", "explain", GOLDEN),
+    ("golden", "show", "--tolerances=", GOLDEN),
     ("golden", "show", GOLDEN),
-    ("golden", "verify", "golden"),
-    ("golden", "pending", "--results", "two", "--root", "."),
+    ("golden", "status", "--no-collect", "golden"),
     ("golden", "diff", "--results", "two", "--root", "."),
 )
 
@@ -79,7 +78,7 @@ def test_what_people_read_is_chinese_and_what_programs_read_stays(
         (("ls", "none"), "none"),
         (("compare", "none", "a"), "npudump: none 既不是标杆文件也不是 dump 目录：它不存在\n"),
         (("compare", "a", "b", "--rtol", "nan"), "npudump: --rtol nan：应为不小于 0 的有限数\n"),
-        (("golden", "verify", "none"), "npudump: none：没有这个文件或文件夹："),
+        (("golden", "status", "--no-collect", "none"), "npudump: none：没有这个文件或文件夹："),
         (("report", "one"), "npudump: 没有可写的内容："),
     ],
 )

@@ -89,7 +89,7 @@ def test_the_steps_of_mindspore_s_asynchronous_dumps_are_compared_by_number(run:
         assert re.search(r"^a +Add +output.0 \(step=1\) +missing", done.out, re.MULTILINE)
         assert re.search(r"^a +Add +output.0 \(step=4\) +new", done.out, re.MULTILINE)
         assert "step=4" in run("ls", sides[1]).out
-        assert "step=4" in run("stats", sides[1]).out
+        assert "step=4" in run("ls", "--stats", sides[1]).out
 
 
 def test_a_rule_of_the_file_that_matches_nothing_is_named(run: Run, tmp_path: Path) -> None:

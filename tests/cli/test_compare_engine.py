@@ -71,8 +71,8 @@ def test_a_table_beside_the_tensors_does_not_hide_their_projections(
 
 def test_an_explanation_of_tolerances_has_projections(run: Run, tmp_path: Path, dump_file: Run) -> None:
     golden = golden_of(tmp_path, dump_file)
-    rows = run("tolerance", "explain", golden, "--json", "-").json
+    rows = run("golden", "show", "--tolerances=", golden, "--json", "-").json["tolerances"]
     assert [row["statistic"] for row in rows] == ["max", "min", "avg", "l2norm", "projections"]
     assert rows[-1]["rule"].startswith("rtol=1.5e-05")
     assert rows[-1]["golden"] == pytest.approx(float(np.linalg.norm(VALUES)), rel=1e-6)
-    assert "projections" in run("tolerance", "explain", golden, "net/relu").out
+    assert "projections" in run("golden", "show", "--tolerances=", golden, "net/relu").out

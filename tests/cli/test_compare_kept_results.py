@@ -47,7 +47,7 @@ def test_producers_decide_which_bounds_hold_unless_the_option_does(kept: Any, ru
     assert run("compare", *alike).code == 1
     assert run("compare", *alike, "--rtol=0.01").code == 0
     assert run("compare", newer, newest).code == 0
-    assert run("compare", newer, newest, "--numerics=same").code == 1
+    assert run("compare", newer, newest, "--preset=same").code == 1
     assert run("compare", newer, newest, "--preset=exact").code == 1
 
 

@@ -316,7 +316,9 @@ def test_a_folder_of_goldens_that_is_named_is_the_one_that_git_and_ci_hear_of(
     (repository / "tox.ini").write_text("[pytest]\nnpudump_golden_dir = tests/refs\n", "utf-8")
     assert run("init").code == 0
     assert (repository / ".gitattributes").read_text("utf-8").startswith("tests/refs/**/*.yaml text ")
-    assert "npudump golden verify\n" in (repository / ".github/workflows/npudump.yml").read_text("utf-8")
+    assert "npudump golden status --no-collect\n" in (repository / ".github/workflows/npudump.yml").read_text(
+        "utf-8"
+    )
 
 
 def test_a_repository_on_gitlab_gets_a_job_to_include(repository: Path, run: Run) -> None:

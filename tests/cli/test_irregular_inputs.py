@@ -47,9 +47,8 @@ def _no_waiting() -> Iterator[None]:
         (".yaml", ("compare", TENSORS, TENSORS, "--tolerances", "ODD")),
         (".npz", ("compare", "MODEL", TENSORS, "--inputs", "ODD")),
         (".yaml", ("compare", "MODEL", TENSORS, "--inputs", "INPUTS", "--map", "ODD")),
-        ("", ("stats", "ODD")),
+        ("", ("ls", "--stats", "ODD")),
         ("", ("ls", "ODD")),
-        ("", ("overflow", "ODD")),
         ("", ("convert", "ODD", "-o", "OUT")),
     ],
     ids=lambda value: "-".join(map(str, value)).replace(str(TENSORS), "DUMP") or "file",
@@ -81,6 +80,10 @@ def test_golden_tensors_beside_a_golden(run: Run, tmp_path: Path) -> None:
 def test_a_mapping_in_a_dump(run: Run, tmp_path: Path, dump_file: Run) -> None:
     path = dump_file(tmp_path, "a", np.arange(4.0))
     os.mkfifo(tmp_path / "mapping.csv")
-    for words in (("stats", tmp_path), ("stats", path), ("convert", tmp_path, "-o", tmp_path / "out")):
+    for words in (
+        ("ls", "--stats", tmp_path),
+        ("ls", "--stats", path),
+        ("convert", tmp_path, "-o", tmp_path / "out"),
+    ):
         assert run(*words).code == 0
-    assert "neither a file nor a directory" in run("stats", tmp_path).out
+    assert "neither a file nor a directory" in run("ls", "--stats", tmp_path).out

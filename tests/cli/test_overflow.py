@@ -17,16 +17,22 @@ TREES = Path(__file__).parents[1] / "data" / "trees"
 RECORDS = Path(__file__).parents[1] / "data" / "dump" / "overflow"
 
 
+def _table(text: str) -> list[str]:
+    """Return the lines from the table of overflows on."""
+    lines = text.splitlines()
+    return lines[next(at for at, line in enumerate(lines) if line.startswith("unit ")) :]
+
+
 def test_a_real_record_is_explained(run: Run) -> None:
-    done = run("overflow", TREES / "acl-overflow")
+    done = run("ls", TREES / "acl-overflow")
     assert done.code == 1
-    assert done.out.splitlines()[1].split()[:6] == ["AIC", "floating-point", "overflow", "-", "1", "2"]
+    assert _table(done.out)[1].split()[:6] == ["AIC", "floating-point", "overflow", "-", "1", "2"]
 
 
 @pytest.mark.parametrize("name", ["old", "aic", "aic_v1", "aiv", "aicpu", "sdma"])
 def test_the_record_is_the_object_canns_tool_writes(run: Run, name: str) -> None:
-    done = run("overflow", RECORDS / name, "--json", "-")
-    (found,) = done.json
+    done = run("ls", RECORDS / name, "--json", "-")
+    (found,) = done.json["overflows"]
     assert found["record"] == json.loads((RECORDS / f"{name}.json").read_text())
     assert found["file"] == str(RECORDS / name)
     assert done.code == 1
@@ -38,22 +44,23 @@ def test_the_layer_is_that_of_the_records_stream_and_task(run: Run, tmp_path: Pa
     source = next((TREES / "acl-tensor").rglob("MatMul*"))
     for task in (3, 4):
         shutil.copy(source, tmp_path / "tree" / f"MatMul.net_fc{task}.{task}.2.1795229153283276")
-    done = run("overflow", tmp_path / "tree", "--json", "-")
-    assert done.json[0]["overflowed"] == [
+    done = run("ls", tmp_path / "tree", "--json", "-")
+    assert done.json["overflows"][0]["overflowed"] == [
         {"unit": "AIC", "reasons": ["floating-point overflow"], "layers": ["MatMul net_fc3"]}
     ]
-    assert "MatMul net_fc3" in run("overflow", tmp_path / "tree").out
+    assert "MatMul net_fc3" in run("ls", tmp_path / "tree").out
 
 
 def test_a_dump_without_overflow_is_good(run: Run) -> None:
-    assert run("overflow", TREES / "acl-stats") == (0, "no overflow records\n", "")
+    done = run("ls", TREES / "acl-stats", "--json", "-")
+    assert (done.code, done.json["overflows"]) == (0, [])
 
 
 def test_a_damaged_record_is_named(run: Run, tmp_path: Path) -> None:
     shutil.copytree(TREES / "acl-overflow", tmp_path / "tree")
     path = next((tmp_path / "tree").glob("Opdebug*[0-9]"))
     path.write_bytes(path.read_bytes()[:-8])
-    done = run("overflow", tmp_path / "tree")
+    done = run("ls", tmp_path / "tree")
     assert done.code == 2
     assert str(path) in done.err
 
@@ -62,7 +69,7 @@ def test_a_record_of_zeros_is_not_taken_for_one_without_overflow(run: Run, tmp_p
     whole = (RECORDS / "old").read_bytes()
     path = tmp_path / "Opdebug.Node_OpDebug.7.2.1795229153283276"
     path.write_bytes(whole[:-2048] + bytes(2048))
-    done = run("overflow", path)
+    done = run("ls", path)
     assert (done.code, "2048 zeros" in done.err) == (2, True)
 
 
@@ -73,7 +80,7 @@ def test_a_record_with_a_damaged_magic_is_no_record_without_overflow(run: Run, t
     at = data.index(b"\x5a" * 4)
     data[at] ^= 1
     path.write_bytes(data)
-    done = run("overflow", tmp_path / "tree")
+    done = run("ls", tmp_path / "tree")
     assert done.code == 2
     assert f"{path}, byte {at}" in done.err
     assert "report no overflow" not in done.out
@@ -82,16 +89,15 @@ def test_a_record_with_a_damaged_magic_is_no_record_without_overflow(run: Run, t
 @pytest.mark.parametrize("name", ["missing", "empty"])
 def test_nothing_to_read_is_an_error(run: Run, tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
-    done = run("overflow", tmp_path / name)
+    done = run("ls", tmp_path / name)
     assert (done.code, done.out) == (2, "")
     assert str(tmp_path / name) in done.err
 
 
-def test_a_file_that_is_no_record_is_an_error(run: Run) -> None:
+def test_a_file_that_is_no_record_has_no_overflow(run: Run) -> None:
     path = next((TREES / "acl-tensor").rglob("MatMul*"))
-    done = run("overflow", path)
-    assert done.code == 2
-    assert "no overflow record" in done.err
+    done = run("ls", path, "--json", "-")
+    assert (done.code, len(done.json["tensors"]), done.json["overflows"]) == (0, 2, [])
 
 
 REAL = TREES / "acl-overflow" / "Opdebug.Node_OpDebug.7.2.1795229153283277"
@@ -122,7 +128,12 @@ def _operator(place: str, name: str, *, stamp: int = 1795229153283276) -> str:
 
 
 def _layers(done: Any) -> list[str]:
-    return [layer for record in done.json for unit in record["overflowed"] for layer in unit["layers"]]
+    return [
+        layer
+        for record in done.json["overflows"]
+        for unit in record["overflowed"]
+        for layer in unit["layers"]
+    ]
 
 
 TIME = "20261121000000"
@@ -132,62 +143,65 @@ def test_operators_of_other_devices_and_models_are_not_blamed(run: Run, tree: Ru
     places = {"own": f"{TIME}/0/m/1/0", "device": f"{TIME}/1/m/1/0", "load": f"{TIME}/0/m/9/0"}
     places |= {"name": f"{TIME}/0/other/1/0", "run": "20261121000001/0/m/1/0"}
     root = tree(places["own"], *(_operator(place, name) for name, place in places.items()))
-    done = run("overflow", root, "--json", "-")
+    done = run("ls", root, "--json", "-")
     assert _layers(done) == ["MatMul own"]
-    assert "layers_without" not in done.json[0]
-    assert "note:" not in run("overflow", root).out
+    assert "layers_without" not in done.json["overflows"][0]
+    assert "do not tell" not in run("ls", root).out
 
 
 def test_a_layer_that_only_another_device_has_is_not_named(run: Run, tree: Run) -> None:
     root = tree(f"{TIME}/0/m/1/0", _operator(f"{TIME}/1/m/1/0", "foreign"))
-    done = run("overflow", root, "--json", "-")
+    done = run("ls", root, "--json", "-")
     assert (done.code, _layers(done)) == (1, [])
-    assert "foreign" not in run("overflow", root).out
+    assert "foreign" not in "".join(_table(run("ls", root).out))
 
 
 def test_ranks_are_told_apart(run: Run, tree: Run) -> None:
     places = [f"worldsize2_global_rank{rank}/{TIME}/0/m/1/0" for rank in (0, 1)]
     root = tree(places[1], *(_operator(place, f"rank{rank}") for rank, place in enumerate(places)))
-    assert _layers(run("overflow", root, "--json", "-")) == ["MatMul rank1"]
+    assert _layers(run("ls", root, "--json", "-")) == ["MatMul rank1"]
 
 
 def test_the_operator_of_the_records_step_comes_first(run: Run, tree: Run) -> None:
     steps = [f"{TIME}/0/m/1/{step}" for step in (0, 1)]
     root = tree(steps[1], *(_operator(place, f"step{step}") for step, place in enumerate(steps)))
-    assert _layers(run("overflow", root, "--json", "-")) == ["MatMul step1"]
+    assert _layers(run("ls", root, "--json", "-")) == ["MatMul step1"]
     root = tree(f"{TIME}/0/m/1/2")
-    assert sorted({*_layers(run("overflow", root, "--json", "-"))}) == ["MatMul step0", "MatMul step1"]
+    assert sorted({*_layers(run("ls", root, "--json", "-"))}) == ["MatMul step0", "MatMul step1"]
 
 
 def test_the_records_model_id_decides_where_its_directory_tells_none(run: Run, tree: Run) -> None:
     models = [f"{TIME}/0/m/{model}/0" for model in (1, 2)]
     root = tree(f"{TIME}/0", *(_operator(place, f"model{at}") for at, place in enumerate(models, 1)))
-    done = run("overflow", root, "--json", "-")
+    done = run("ls", root, "--json", "-")
     assert _layers(done) == ["MatMul model1"]
-    assert "layers_without" not in done.json[0]
+    assert "layers_without" not in done.json["overflows"][0]
 
 
 def test_it_is_said_where_the_dump_tells_no_model(run: Run, tree: Run) -> None:
     root = tree(f"{TIME}/0", _operator(f"{TIME}/0", "single"))
-    done = run("overflow", root, "--json", "-")
-    assert (_layers(done), done.json[0]["layers_without"]) == (["MatMul single"], ["model"])
-    (note,) = [line for line in run("overflow", root).out.splitlines() if line.startswith("note:")]
+    done = run("ls", root, "--json", "-")
+    assert (_layers(done), done.json["overflows"][0]["layers_without"]) == (["MatMul single"], ["model"])
+    (note,) = [line for line in _table(run("ls", root).out) if line.startswith("note:")]
     assert "do not tell the model for 1 records" in note
     assert str(root / TIME / "0" / REAL.name) in note
 
 
 def test_it_is_said_where_the_dump_tells_neither_device_nor_model(run: Run, tree: Run) -> None:
     root = tree("", _operator(".", "flat"))
-    done = run("overflow", root, "--json", "-")
-    assert (_layers(done), done.json[0]["layers_without"]) == (["MatMul flat"], ["device", "model"])
-    assert "do not tell the device and the model" in run("overflow", root).out
+    done = run("ls", root, "--json", "-")
+    assert (_layers(done), done.json["overflows"][0]["layers_without"]) == (
+        ["MatMul flat"],
+        ["device", "model"],
+    )
+    assert "do not tell the device and the model" in run("ls", root).out
 
 
 def test_a_part_of_a_dump_tells_what_the_directories_above_it_do(run: Run, tree: Run) -> None:
     root = tree(f"{TIME}/0/m/1/0", _operator(f"{TIME}/0/m/1/0", "own"), _operator(f"{TIME}/1/m/1/0", "other"))
-    done = run("overflow", root / TIME / "0" / "m" / "1" / "0", "--json", "-")
-    assert (_layers(done), "layers_without" in done.json[0]) == (["MatMul own"], False)
-    assert _layers(run("overflow", root / TIME, "--json", "-")) == ["MatMul own"]
+    done = run("ls", root / TIME / "0" / "m" / "1" / "0", "--json", "-")
+    assert (_layers(done), "layers_without" in done.json["overflows"][0]) == (["MatMul own"], False)
+    assert _layers(run("ls", root / TIME, "--json", "-")) == ["MatMul own"]
 
 
 @pytest.mark.parametrize("executor", ["serial", "threads:2", "processes:1"])
@@ -200,17 +214,17 @@ def test_every_executor_finds_the_same(
     def progress(_: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: told.append((done, total))
 
-    monkeypatch.setattr("pytest_npudump.cli.overflow.progress", progress)
+    monkeypatch.setattr("pytest_npudump.cli.ls.progress", progress)
     root = tree(f"{TIME}/0/m/1/0", _operator(f"{TIME}/0/m/1/0", "own"))
     source = root / TIME / "0/m/1/0" / REAL.name
     for number in range(1, 100):
         shutil.copy(source, source.with_name(f"Opdebug.Node_OpDebug.7.2.{1795229153283277 + number}"))
     damaged = source.with_name("Opdebug.Node_OpDebug.7.2.1795229153283000")
     damaged.write_bytes(source.read_bytes()[:-8])
-    done = run("overflow", root, "--json", "-", "--executor", executor)
+    done = run("ls", root, "--json", "-", "--executor", executor)
     assert done.code == 2
     assert str(damaged) in done.err
     assert _layers(done) == ["MatMul own"] * 100
-    assert len({record["file"] for record in done.json}) == 100
+    assert len({record["file"] for record in done.json["overflows"]}) == 100
     assert told[-1] == (101, 101)
     assert len(told) > 1

@@ -1,4 +1,4 @@
-"""``npudump tolerance explain``: the bound of each statistic, where it comes from, and how wide it is."""
+"""``npudump golden show --tolerances``: the bound of each statistic, its origin, and how wide it is."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ def golden(tmp_path: Path) -> Path:
 
 def test_each_statistic_of_a_layer_has_its_bound_by_its_own_scale(run: Run, golden: Path) -> None:
     rows = {
-        row["statistic"]: row for row in run("tolerance", "explain", golden, "net/conv", "--json", "-").json
+        row["statistic"]: row
+        for row in run("golden", "show", "--tolerances=", golden, "net/conv", "--json", "-").json[
+            "tolerances"
+        ]
     }
     atol = 2.0**-30
     assert rows["max"]["allowed"] == rows["min"]["allowed"] == pytest.approx(2e-5 * 2 + atol)
@@ -46,15 +49,15 @@ def test_each_statistic_of_a_layer_has_its_bound_by_its_own_scale(run: Run, gold
 
 @pytest.mark.parametrize(("numerics", "rtol"), [("same", 1e-3), ("other", 1.2e-2), ("hf32", 1.2e-2)])
 def test_the_bounds_are_those_of_the_numerics(run: Run, golden: Path, numerics: str, rtol: float) -> None:
-    done = run("tolerance", "explain", golden, "net/cast", "--numerics", numerics, "--json", "-")
-    assert done.json[0]["allowed"] == pytest.approx(1.5 * rtol + 2.0**-20)
-    assert f"(preset {numerics})" in done.json[0]["rule"]
+    done = run("golden", "show", "--tolerances=", golden, "net/cast", "--preset", numerics, "--json", "-")
+    assert done.json["tolerances"][0]["allowed"] == pytest.approx(1.5 * rtol + 2.0**-20)
+    assert f"(preset {numerics})" in done.json["tolerances"][0]["rule"]
 
 
 def test_without_a_layer_there_is_a_line_for_each_rule_with_the_tensor_it_is_widest_for(
     run: Run, golden: Path
 ) -> None:
-    done = run("tolerance", "explain", golden)
+    done = run("golden", "show", "--tolerances=", golden)
     lines = done.out.splitlines()
     assert lines[0].split()[:4] == ["tensors", "dtype", "statistic", "widest"]
     assert lines[1].split()[:4] == ["2", "float32", "max", "net/tiny:output.0"]
@@ -67,17 +70,19 @@ def test_a_rule_is_quoted_with_its_reason_and_one_that_matches_nothing_is_refuse
 ) -> None:
     rules = tmp_path / "rules.yaml"
     rules.write_text("rules: [{layer: net/conv, rtol: 0.1, atol: 0, reason: a new kernel}]\n", "utf-8")
-    (row, *_) = run("tolerance", "explain", golden, "net/conv", "--tolerances", rules, "--json", "-").json
+    (row, *_) = run(
+        "golden", "show", "--tolerances=", golden, "net/conv", "--tolerances", rules, "--json", "-"
+    ).json["tolerances"]
     assert row["allowed"] == pytest.approx(0.2)
     assert "a new kernel" in row["rule"]
     rules.write_text("rules: [{layer: net/conf, rtol: 0.1, atol: 0, reason: a new kernel}]\n", "utf-8")
-    done = run("tolerance", "explain", golden, "--tolerances", rules)
+    done = run("golden", "show", "--tolerances=", golden, "--tolerances", rules)
     assert done.code == 2
     assert "matches nothing" in done.err
 
 
 def test_a_layer_that_is_not_there_is_an_error_with_the_nearest_names(run: Run, golden: Path) -> None:
-    done = run("tolerance", "explain", golden, "net/con")
+    done = run("golden", "show", "--tolerances=", golden, "net/con")
     assert done.code == 2
     assert "net/conv" in done.err
 
@@ -88,16 +93,18 @@ def test_a_layer_that_is_there_is_meant_alone_though_its_name_is_a_glob_of_anoth
     golden.write_text(GOLDEN.replace("net/cast", "net/blk[1]").replace("net/tiny", "net/blk1"), "utf-8")
     path = tmp_path / "rules.yaml"
     for spelling in ("net/blk[1]", "net_blk[1]"):
-        rows = run("tolerance", "explain", golden, spelling, "--json", "-").json
+        rows = run("golden", "show", "--tolerances=", golden, spelling, "--json", "-").json["tolerances"]
         assert {row["key"] for row in rows} == {"net/blk[1]:output.0"}
         path.write_text(f'rules: [{{layer: "{spelling}", rtol: 0.5, atol: 0, reason: x}}]\n', "utf-8")
-        rows = run("tolerance", "explain", golden, "net/blk*", "--tolerances", path, "--json", "-").json
+        rows = run(
+            "golden", "show", "--tolerances=", golden, "net/blk*", "--tolerances", path, "--json", "-"
+        ).json["tolerances"]
         loosened = {row["key"] for row in rows if row["rule"].startswith("rtol=0.5")}
         assert loosened == {"net/blk[1]:output.0"}
 
 
 def test_integers_have_steps_of_no_float_format(run: Run, golden: Path) -> None:
-    rows = run("tolerance", "explain", golden, "net/shape", "--json", "-").json
+    rows = run("golden", "show", "--tolerances=", golden, "net/shape", "--json", "-").json["tolerances"]
     assert [(row["allowed"], row["steps"], row["printed"]) for row in rows[:2]] == [(0.0, None, 0.0)] * 2
 
 
@@ -113,7 +120,7 @@ tensors: |
 
 
 def loosened(run: Run, path: Path, *words: object) -> dict[tuple[str, str], dict[str, Any]]:
-    rows = run("tolerance", "explain", path, *words, "--json", "-").json
+    rows = run("golden", "show", "--tolerances=", path, *words, "--json", "-").json["tolerances"]
     counts = [row for row in rows if row["statistic"] in {"nan", "neg_inf", "pos_inf"}]
     return {(row["key"], row["statistic"]): row for row in counts}
 
@@ -133,12 +140,12 @@ def test_counts_that_a_rule_loosens_are_shown_as_compare_allows_them(
     assert (row["golden"], row["printed"], row["steps"], row["share"]) == (3, 0, None, 12 / 40)
     assert "a mask" in row["rule"]
     assert row["blind"]
-    done = run("tolerance", "explain", golden, "net/conv", "--tolerances", path)
+    done = run("golden", "show", "--tolerances=", golden, "net/conv", "--tolerances", path)
     lines = done.out.splitlines()
     (line,) = [line for line in lines if line.split()[2] == "nan"]
     assert line.split()[:7] == ["net/conv:output.0", "float32", "nan", "3", "12", "-", "30"]
     assert "all other counts of NaN and infinities, dtypes and shapes must be equal" in lines
-    done = run("tolerance", "explain", golden, "--tolerances", path)
+    done = run("golden", "show", "--tolerances=", golden, "--tolerances", path)
     assert any(
         line.split()[:4] == ["2", "float32", "nan", "net/none:output.0"] for line in done.out.splitlines()
     )
@@ -164,7 +171,7 @@ def test_counts_that_no_rule_loosens_must_be_equal_and_are_not_shown(
     path = tmp_path / "rules.yaml"
     path.write_text(f"rules: [{{layer: net/conv, {rule}}}]\n", "utf-8")
     assert list(loosened(run, golden, "--tolerances", path)) == shown
-    last = run("tolerance", "explain", golden, "--tolerances", path).out
+    last = run("golden", "show", "--tolerances=", golden, "--tolerances", path).out
     assert ("all other counts of NaN" in last) == bool(shown)
     assert ("\ncounts of NaN and infinities, dtypes and shapes must be equal" in last) != bool(shown)
 
@@ -183,21 +190,21 @@ def rules(tmp_path: Path) -> Path:
 def test_operators_are_those_of_a_kept_run_as_goldens_tell_none(
     run: Run, golden: Path, rules: Path, kept: Run
 ) -> None:
-    explain = ("tolerance", "explain", golden, "--tolerances", rules)
+    explain = ("golden", "show", "--tolerances=", golden, "--tolerances", rules)
     done = run(*explain)
     assert done.code == 2
     assert "op_type=Conv*" in done.err
     assert "with --results" in done.err
     golden.write_text(GOLDEN.replace("test_a.py::test_a", "test_a.py::test_x"), "utf-8")
     results = kept("results", {"net/conv": 2.0, "net/other": 1.0}, op_types=True)
-    found = run(*explain, "--results", results, "--json", "-").json
+    found = run(*explain, "--results", results, "--json", "-").json["tolerances"]
     assert {row["key"] for row in found if "a new kernel" in row["rule"]} == {"net/conv:output.0"}
 
 
 def test_results_without_the_test_or_an_operator_of_the_rule_s_type_are_errors(
     run: Run, golden: Path, rules: Path, kept: Run
 ) -> None:
-    explain = ("tolerance", "explain", golden, "--tolerances", rules)
+    explain = ("golden", "show", "--tolerances=", golden, "--tolerances", rules)
     done = run(*explain, "--results", kept("results", {"net/conv": 2.0}))
     assert done.code == 2
     assert "holds no statistics of test_a.py::test_a" in done.err
@@ -217,12 +224,12 @@ def test_the_producer_is_the_golden_s_unless_it_is_told(
     path = tmp_path / "rules.yaml"
     item = "{layer: net/conv, rtol: 0.1, atol: 0, reason: wide, producer: {runtime: emulator}}"
     path.write_text(f"rules: [{item}]\n", "utf-8")
-    done = run("tolerance", "explain", golden, "--tolerances", path, *words, "--json", "-")
+    done = run("golden", "show", "--tolerances=", golden, "--tolerances", path, *words, "--json", "-")
     assert done.code == 0
-    assert any("wide" in row["rule"] for row in done.json) is holds
+    assert any("wide" in row["rule"] for row in done.json["tolerances"]) is holds
 
 
 def test_a_producer_that_is_none_is_refused(run: Run, golden: Path) -> None:
-    done = run("tolerance", "explain", golden, "--producer", "chip=a")
+    done = run("golden", "show", "--tolerances=", golden, "--producer", "chip=a")
     assert done.code == 2
     assert "--producer chip=a: expected FACT=VALUE with one of runtime, soc" in done.err

@@ -20,11 +20,10 @@ FORMS = ("", " --json -", " -v --preset strict", " --what-if exact")
 @pytest.mark.parametrize("tree", TREES)
 def test_a_tree_is_listed_read_compared_and_converted(frozen: Callable[..., None], tree: str) -> None:
     path = f"{{tests}}/data/trees/{tree}"
-    commands = [f"npudump ls {path}", f"npudump ls {path} --json -", f"npudump stats {path}"]
+    commands = [f"npudump ls {path}", f"npudump ls {path} --json -", f"npudump ls --stats {path}"]
     commands += [
-        f"npudump stats {path} --json -",
+        f"npudump ls --stats {path} --json -",
         f"npudump compare {path} {path}",
-        f"npudump overflow {path}",
     ]
     commands += [f"npudump convert {path} -o made --to safetensors"]
     frozen(f"tree-{tree}", commands)
@@ -56,15 +55,13 @@ def test_layouts_of_a_device_become_the_host_s(frozen: Callable[..., None]) -> N
 
 
 def test_each_type_has_its_statistics(frozen: Callable[..., None]) -> None:
-    frozen("dtypes", ["npudump stats {tests}/data/dump/dtypes", "npudump ls {tests}/data/dump/dtypes"])
+    frozen("dtypes", ["npudump ls --stats {tests}/data/dump/dtypes", "npudump ls {tests}/data/dump/dtypes"])
 
 
 def test_overflow_records_are_read(frozen: Callable[..., None]) -> None:
     records = ("aic", "aic_v1", "aicpu", "aiv", "old", "sdma")
     forms = ("", " --json -")
-    frozen(
-        "overflow", [f"npudump overflow {{tests}}/data/dump/overflow/{r}{f}" for r in records for f in forms]
-    )
+    frozen("overflow", [f"npudump ls {{tests}}/data/dump/overflow/{r}{f}" for r in records for f in forms])
 
 
 def _changed(folder: Path) -> None:

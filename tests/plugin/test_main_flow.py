@@ -218,7 +218,7 @@ def test_nothing_that_steers_a_reader_s_terminal_gets_to_one(
     main(["golden", "diff", *test])
     main(["golden", "accept", *test, "--reason", f"why{steering}"])
     main(["golden", "show", "golden/test_small/test_small.yaml"])
-    main(["tolerance", "explain", "golden/test_small/test_small.yaml"])
+    main(["golden", "show", "--tolerances=", "golden/test_small/test_small.yaml"])
     main(["ls", str(next(project.path.glob("dumps/*/run1")))])
     main(["golden", "show", f"none{steering}.yaml"])
     project.golden.write_text(project.golden.read_text("utf-8").replace("test: ", f"test: a{steering[:2]}"))

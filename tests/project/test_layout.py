@@ -62,10 +62,9 @@ def test_modules_of_one_name_are_of_one_kind() -> None:
         "check": "a command, and what a reader says of a configuration",
         "mindspore": "what it reads, and what it writes",
         "npy": "the format, and arrays of it",
-        "overflow": "a command, a scene, and the records of it",
+        "overflow": "a scene, and the records of it",
         "terminal": "the text of a result, and what pytest prints",
         "text": "of a record, and words for a terminal",
-        "tolerance": "a command, and what it shows",
     }
     modules = [path.stem for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
     same = {name for name in modules if modules.count(name) > 1}

@@ -56,12 +56,25 @@ def test_values_that_stay_keep_all_that_was_measured_of_them() -> None:
 
 
 @pytest.mark.parametrize("stale", [{}, {"repeats": {"runs": 2}}])
-def test_other_values_are_of_one_run(stale: dict[str, Any]) -> None:
+def test_other_values_keep_their_noise_unless_another_machine_gave_them(stale: dict[str, Any]) -> None:
     before = golden([1.0], ["~1e-5,-,-,-"], repeats={"runs": 2})
-    found, notes = after_all_rows(golden([2.0], **stale), before)
+    after = golden([2.0], **stale)
+    found, notes = after_all_rows(after, before)
+    assert (found.table.noise, dict(found.extra), notes) == (before.table.noise, {"repeats": {"runs": 2}}, ())
+    other = replace(after, producer={**after.producer, "driver": "25.3"})
+    found, notes = after_all_rows(other, before)
     assert dict(found.extra) == {"repeats": {"runs": 1}}
     assert found.table.noise == ()
-    assert "the golden's noise, and whether the test repeats, is dropped" in notes[0]
+    assert "driver changed: the golden's noise, and whether the test repeats, is dropped" in notes[0]
+
+
+def test_a_tensor_that_is_new_or_of_another_shape_has_no_noise() -> None:
+    before = golden([1.0, 2.0], ["~1e-5,-,-,-", "1e-6,-,-,-"], repeats={"runs": 3})
+    table = replace(golden([1.5, 2.0, 3.0]).table, shapes=("9", *before.table.shapes[1:], "2"))
+    found, notes = after_all_rows(replace(golden([1.0]), table=table), before)
+    assert found.table.noise == ("-", "1e-6,-,-,-", "-")
+    assert dict(found.extra) == {"repeats": {"runs": 3, "compared": 1}}
+    assert "(2 of 3 tensors)" in notes[0]
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=6), st.data())

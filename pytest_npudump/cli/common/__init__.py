@@ -1,6 +1,6 @@
 """What the commands share, so that they read, print and end alike.
 
 ``spoken_parser`` parses in the language asked for; ``source`` and ``tolerance_options`` are what a command is
-given, ``executors`` do its work, ``progress`` shows it; ``collection`` asks pytest for the tests of a folder.
+given, ``executors`` do its work, ``progress`` shows it; ``project`` finds its tests, results and goldens.
 ``output`` is what comes of it, and how a command ends.
 """

@@ -43,7 +43,7 @@ def read_source(
         acl: compute them as ACL's device-side writer does.
         projections: compute these with them.
         latest: of several runs in the directory take the last.
-        overflow: a dump of nothing but overflow records, which its notes name, is good enough.
+        overflow: a dump of nothing but overflow records, or one of these, is good enough.
 
     Raises:
         DumpError: there is no such path, it is no dump, or it holds no tensor and nothing unreadable.
@@ -51,7 +51,7 @@ def read_source(
     path = path.absolute() if workers.remote else path
     if path.is_file():
         with progress(_("reading {path}").format(path=path)):
-            dump = _read_file(path, stats=stats, acl=acl, projections=projections)
+            dump = _read_file(path, stats=stats, acl=acl, projections=projections, overflow=overflow)
     else:
         # Headers and tables cost less to read here than to hand over: threads would wait for Python's lock.
         executor = workers.executor if stats else None
@@ -66,14 +66,18 @@ def read_source(
                 workers=workers.count,
                 progress=report,
             )
-    if not (dump.records or dump.problems or (overflow and dump.notes)):
+    if not (dump.records or dump.problems or (overflow and (dump.notes or dump.overflow))):
         raise DumpError(
             _("{path} holds no tensors").format(path=path) + "".join(f"; {note}" for note in dump.notes)
         )
     return dump
 
 
-def _read_file(path: Path, *, stats: bool, acl: bool = False, projections: bool = False) -> Dump:
+_OVERFLOW = "Node_OpDebug"
+"""What CANN calls the operator whose output an overflow record is, whatever its file is called."""
+
+
+def _read_file(path: Path, *, stats: bool, acl: bool, projections: bool, overflow: bool) -> Dump:
     """Read one file of a dump as a dump of its own; the rest as for :func:`read_source`.
 
     Raises:
@@ -81,11 +85,15 @@ def _read_file(path: Path, *, stats: bool, acl: bool = False, projections: bool 
     """
     file = locate(path)
     format_ = BY_NAME[file.format]
+    if overflow and format_.part == "overflow":
+        return Dump(path, (), overflow=(path,))
     if format_.instead:
         what = format_.instead.format(path=typed(path))
         raise DumpError(_("{path} is {what}").format(path=path, what=what))
     executions, problems = read_job(Job(file), stats=stats, acl=acl, projections=projections)
     records, notes = records_of(executions)
+    if overflow and {record.key.layer for record in records} == {_OVERFLOW}:
+        return Dump(path, (), tuple(problems), overflow=(path,))
     raw = bool(executions) and all(execution.raw for execution in executions)
     return Dump(path, records, tuple(problems), tuple(notes), raw)
 

@@ -13,7 +13,7 @@ from pytest_npudump.language import AUTO, LANGUAGES
 from pytest_npudump.language.translation import gettext, is_english, ngettext
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import TextIO
 
 _OPTION = "--lang"
@@ -47,13 +47,27 @@ class SpokenParser(argparse.ArgumentParser):
 
     Attributes:
         lang: the action of that option, which no help shows that is not told to.
+        renamed: commands and options of an earlier release, by what they are called now.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"formatter_class": SpokenFormatter, **kwargs})
+        self.renamed: Mapping[str, str] = {}
         self.lang = self.add_argument(
             _OPTION, type=_language, default=argparse.SUPPRESS, metavar="LANG", help=argparse.SUPPRESS
         )
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Parse words, unless one is a name of an earlier release: that is refused with the new one."""
+        verbs = self._subparsers._group_actions[0].choices if self._subparsers else None  # noqa: SLF001 - argparse has no other way
+        for word in args or ():
+            name = word.partition("=")[0]
+            if name in self.renamed and (verbs is None or not name.startswith("-")):
+                now = self.renamed[name]
+                self.error(gettext("{old} is called {new} now").format(old=f"{self.prog} {name}", new=now))
+            if verbs is not None and word in verbs:
+                break
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         """End with what is wrong with a call; Python 3.10 begins in English, whatever the rest is in."""

@@ -38,7 +38,7 @@ def tolerances_of_file(arguments: argparse.Namespace, against: str = GOLDEN) -> 
     Raises:
         RequestError: it cannot be read, or holds a rule that is refused.
     """
-    return _load(arguments.tolerances, against) if arguments.tolerances else None
+    return _load(Path(arguments.tolerances), against) if arguments.tolerances else None
 
 
 def chosen_tolerances(arguments: argparse.Namespace, facts: Mapping[str, str] | None = None) -> Tolerances:
@@ -48,14 +48,14 @@ def chosen_tolerances(arguments: argparse.Namespace, facts: Mapping[str, str] | 
     and stderr says so.
 
     Args:
-        arguments: with ``--preset``, ``--numerics``, ``--tolerances`` and ``--producer``.
+        arguments: with ``--preset``, ``--tolerances`` and ``--producer``.
         facts: what is known of the run's producer, where the command line tells nothing else.
 
     Raises:
         RequestError: an unknown preset, or a file that cannot be read or holds a rule that is refused.
     """
     base = tolerances_of_file(arguments) or Tolerances()
-    chosen = Tolerances(arguments.preset or base.preset, base.rules).under(arguments.numerics or SAME)
+    chosen = Tolerances(arguments.preset or base.preset, base.rules).under(SAME)
     return for_told_run(chosen, {**(facts or {}), **told_facts(arguments)})
 
 

@@ -1,18 +1,23 @@
-"""``npudump golden show``: what a golden says of its origin, of repetition, and of measured noise."""
+"""``npudump golden show``: what a golden says of its origin, repetition, noise and tolerances."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import columns, present
+from pytest_npudump.cli.common.project import last_results
+from pytest_npudump.cli.common.tolerance_options import chosen_tolerances
 from pytest_npudump.compare.stats.allowances import allowances
 from pytest_npudump.compare.stats.tables import blind_keys, describe_blind, describe_not_finite
 from pytest_npudump.compare.tolerances.numerics import SAME
-from pytest_npudump.compare.tolerances.tolerance import Tolerances
-from pytest_npudump.dump.table import layer_of
+from pytest_npudump.compare.tolerances.tolerance import ANY, Tolerances
+from pytest_npudump.dump.selection import layers_meant, suggest
+from pytest_npudump.dump.table import is_count, layer_of, sanitised_key
+from pytest_npudump.errors import RequestError
 from pytest_npudump.golden.origin import in_words
 from pytest_npudump.golden.store import differing, read_golden
 from pytest_npudump.golden.stored_tensors import pointers_of
@@ -23,12 +28,16 @@ from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.record.noise import MEASURABLE, calibrated_of, calibration_of, repeats_of
 from pytest_npudump.record.record import REASON, RECORDED
+from pytest_npudump.report.verdicts import number
+from pytest_npudump.results.rejudge import read_record
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from pytest_npudump.compare.stats.allowances import Allowance
+    from pytest_npudump.compare.tolerances.tolerance import Rule
     from pytest_npudump.record.noise import Calibrated
     from pytest_npudump.record.record import Record
 
@@ -37,15 +46,20 @@ _HEADER = (mark("tensor"), "dtype", mark("repeats"), *(f"{name} %" for name in M
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print it, or write JSON; 0."""
+    """Print it, or write JSON; 0.
+
+    Raises:
+        RequestError: a rule or a layer is of nothing in the golden.
+    """
     golden = read_golden(arguments.golden)
     measured = calibrated_of(golden)
-    limit = arguments.limit if arguments.noise else None
-    present(
-        arguments,
-        lambda: _as_json(golden, measured, noise=arguments.noise),
-        _lines(golden, measured, limit=limit),
-    )
+    bounds: list[Allowance] | None = None
+    asked = (arguments.layer, arguments.preset, arguments.producer, arguments.results)
+    if arguments.tolerances is not None or any(asked):
+        bounds, lines = _bounds(arguments, golden)
+    else:
+        lines = _lines(golden, measured, limit=arguments.limit if arguments.noise else None)
+    present(arguments, lambda: _as_json(golden, measured, bounds, noise=arguments.noise), lines)
     return 0
 
 
@@ -159,7 +173,7 @@ class _Strayed:
 
 
 def _tolerances(measured: Calibrated | None) -> Tolerances:
-    """Return what ``npudump tolerance explain`` goes by, unless it is told otherwise."""
+    """Return what ``--tolerances`` goes by, unless it is told otherwise."""
     return Tolerances().under(SAME).with_measured(measured)
 
 
@@ -213,7 +227,9 @@ def _cell(tolerances: Tolerances, allowance: Allowance | None) -> str:
     return percent if tolerances.is_measured(allowance.rule) else f"({percent})"
 
 
-def _as_json(golden: Record, measured: Calibrated | None, *, noise: bool) -> dict[str, Any]:
+def _as_json(
+    golden: Record, measured: Calibrated | None, bounds: Sequence[Allowance] | None, *, noise: bool
+) -> dict[str, Any]:
     repeats = repeats_of(golden.extra, golden.path)
     calibration = calibration_of(golden.extra, golden.path)
     told: dict[str, Any] = {
@@ -228,6 +244,8 @@ def _as_json(golden: Record, measured: Calibrated | None, *, noise: bool) -> dic
     }
     if noise:
         told["noise"] = [*_noise_json(golden, measured)] if measured is not None else []
+    if bounds is not None:
+        told["tolerances"] = [*map(_bound_json, bounds)]
     return told
 
 
@@ -255,3 +273,123 @@ def _noise_json(golden: Record, measured: Calibrated) -> Iterator[dict[str, Any]
             },
             "sees_nothing": row.key in blind,
         }
+
+
+_WIDTH = (mark("allowed"), mark("steps"), mark("% of tensor"), mark("rule"))
+_EACH = (mark("tensor"), "dtype", mark("statistic"), mark("golden"), *_WIDTH)
+_RULES = (mark("tensors"), "dtype", mark("statistic"), mark("widest for"), *_WIDTH)
+
+
+def _bounds(arguments: argparse.Namespace, golden: Record) -> tuple[list[Allowance], Iterator[str]]:
+    """Return which bound each statistic of a golden has, and lines that say so."""
+    if arguments.results:
+        golden = _as_it_ran(golden, arguments.results)
+    tolerances = _chosen(arguments, golden).with_measured(calibrated_of(golden))
+    layers = dict.fromkeys(map(layer_of, golden.table.keys))
+    found = list(allowances(golden.table, tolerances, layers_meant([arguments.layer or "*"], layers)))
+    if arguments.layer and not found:
+        hint = suggest(arguments.layer, layers)
+        raise RequestError(
+            _("{golden} has no layer {layer!r} with a finite value; {hint}").format(
+                golden=arguments.golden, layer=arguments.layer, hint=hint
+            )
+        )
+    wanted = {allowance.key for allowance in found}
+    blind = describe_blind([key for key in blind_keys(golden.table, tolerances) if key in wanted])
+    lines = _bound_lines(found, each=bool(arguments.layer))
+    return found, chain(lines, [blind] if blind else [])
+
+
+def _chosen(arguments: argparse.Namespace, golden: Record) -> Tolerances:
+    tolerances = chosen_tolerances(arguments, golden.facts)
+    typed = next((rule for rule in tolerances.rules if rule.op_type != ANY), None)
+    if typed is not None and not arguments.results:
+        raise RequestError(
+            _(
+                "tolerance rule {rule} names operators, whose types a golden does not tell: name a session's "
+                "results, which do, with --results"
+            ).format(rule=typed.describe())
+        )
+    for rule in tolerances.unmatched(golden.table):
+        raise RequestError(
+            _(
+                "tolerance rule {rule} matches nothing in {golden}: correct its layer, op_type, dtype or "
+                "statistic, or remove it"
+            ).format(rule=rule.describe(), golden=arguments.golden)
+        )
+    return tolerances
+
+
+def _bound_lines(found: list[Allowance], *, each: bool) -> Iterator[str]:
+    yield from columns([*map(_row, found)] if each else [*_by_rule(found)], _EACH if each else _RULES)
+    loosened = any(is_count(allowance.statistic) for allowance in found)
+    yield (
+        _("all other counts of NaN and infinities, dtypes and shapes must be equal")
+        if loosened
+        else _("counts of NaN and infinities, dtypes and shapes must be equal")
+    )
+    blind = list(dict.fromkeys(allowance.key for allowance in found if allowance.blind))
+    if blind:
+        yield _("zeros would pass in a statistic of {count} tensors (first: {first})").format(
+            count=len(blind), first=blind[0]
+        )
+
+
+def _by_rule(found: Iterable[Allowance]) -> Iterator[tuple[str, ...]]:
+    groups: dict[tuple[Rule, str, str], list[Allowance]] = {}
+    for allowance in found:
+        groups.setdefault((allowance.rule, allowance.dtype, allowance.statistic), []).append(allowance)
+    for (rule, dtype, statistic), members in groups.items():
+        widest = max(members, key=lambda one: one.share or 0.0)
+        yield (str(len(members)), dtype, statistic, widest.key, *_width(widest), rule.describe())
+
+
+def _row(allowance: Allowance) -> tuple[str, ...]:
+    one = allowance
+    return (one.key, one.dtype, one.statistic, number(one.value), *_width(one), one.rule.describe())
+
+
+def _width(allowance: Allowance) -> tuple[str, str, str]:
+    steps, share = allowance.steps, allowance.share
+    printed = (
+        _(" + {printed} (digits)").format(printed=number(allowance.printed)) if allowance.printed else ""
+    )
+    percent = "-" if share is None else f"{100 * share:.3g}"
+    return (number(allowance.allowed) + printed, "-" if steps is None else f"{steps:.3g}", percent)
+
+
+def _bound_json(allowance: Allowance) -> dict[str, Any]:
+    return {
+        "key": allowance.key,
+        "dtype": allowance.dtype,
+        "statistic": allowance.statistic,
+        "golden": allowance.value,
+        "allowed": allowance.allowed,
+        "printed": allowance.printed,
+        "steps": allowance.steps,
+        "share": allowance.share,
+        "rule": allowance.rule.describe(),
+        "blind": allowance.blind,
+    }
+
+
+def _as_it_ran(golden: Record, results: Path) -> Record:
+    """Return a golden with the types of operators and the producer of the last kept run of its test.
+
+    Args:
+        golden: as it was read.
+        results: the folder of a session's results.
+
+    Raises:
+        RequestError: the results hold no statistics of the test.
+        ResultsError: they, or those of the test, cannot be read.
+    """
+    folder = last_results(results)
+    entries = [entry for entry in folder.read().entries if entry.test == golden.test and entry.record_file]
+    if not entries:
+        raise RequestError(f"{results} holds no statistics of {golden.test}: run it, or name other results")
+    last = max(entries, key=lambda entry: str(entry.data["time"]))
+    run = read_record(folder, last)
+    ran = dict(zip(map(sanitised_key, run.table.keys), run.table.op_types, strict=True))
+    types = tuple(ran.get(sanitised_key(key), "") for key in golden.table.keys)
+    return replace(golden, producer=run.producer, table=replace(golden.table, op_types=types))

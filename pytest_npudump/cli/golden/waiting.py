@@ -1,4 +1,4 @@
-"""Waiting runs and decisions: ``npudump golden pending``, ``diff``, ``accept``, ``reject``, ``review``."""
+"""Waiting runs and decisions: ``npudump golden diff``, ``accept``, ``reject``, ``review``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import termios
 import tty
 from collections import Counter
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import columns, complain, emit, end_output, present, to_stderr
+from pytest_npudump.cli.common.project import last_results
 from pytest_npudump.compare.stats.tables import describe_not_finite
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.language import mark
@@ -19,11 +21,11 @@ from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.origins import source_lines
+from pytest_npudump.report.terminal import verdict_lines
 from pytest_npudump.report.verdicts import COLUMNS, row, shown
 from pytest_npudump.request import KnownNames
 from pytest_npudump.results.acceptance import Pending, approve, pending_of, refuse_idle, reject
-from pytest_npudump.results.entry import LINES, ResultsError
-from pytest_npudump.results.folder import ResultsFolder
+from pytest_npudump.results.entry import ResultsError
 from pytest_npudump.results.rejudge import terms_at
 from pytest_npudump.settings import ci_variable
 
@@ -33,11 +35,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.verdict import Verdict
     from pytest_npudump.graph.sources import Sources
-    from pytest_npudump.results.folder import Results
-
-
-_CACHED = Path(".pytest_cache/d/npudump/results")
-"""Where pytest's cache has them, unless ``cache_dir`` says otherwise."""
+    from pytest_npudump.results.folder import Results, ResultsFolder
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +65,11 @@ def read_waiting(arguments: argparse.Namespace) -> WaitingRuns:
     Raises:
         ResultsError: there are no results, or an argument names no waiting run.
     """
-    folder = ResultsFolder(arguments.results or _cached(Path.cwd()))
+    folder = last_results(arguments.results)
     results = folder.read()
     pending = pending_of(folder, results, terms_at(results.entries, arguments.root, arguments.golden_dir))
     tests = KnownNames((entry.test for entry in results.entries), choices=False)
     return WaitingRuns(folder, results, _chosen(pending, arguments.tests, tests))
-
-
-def _cached(start: Path) -> Path:
-    for folder in (start, *start.parents):
-        if (folder / _CACHED / LINES).is_file():
-            return folder / _CACHED
-    raise ResultsError(
-        _(
-            "{start}: neither here nor in a folder above are results in {cached}: run the tests, or "
-            "name the folder of results with --results"
-        ).format(start=start, cached=_CACHED)
-    )
 
 
 def _chosen(pending: Sequence[Pending], names: Sequence[str], tests: KnownNames) -> tuple[Pending, ...]:
@@ -116,19 +102,11 @@ def _code(waiting: WaitingRuns) -> int:
 _COLUMNS = (mark("test"), mark("tensors"), mark("differ"), mark("largest"), mark("first"), mark("refused"))
 
 
-def pending(arguments: argparse.Namespace) -> int:
-    """List the waiting runs; 1 where there are any."""
-    waiting = read_waiting(arguments)
-    present(arguments, lambda: [*map(as_json, waiting.chosen)], _list(waiting.chosen))
-    return _code(waiting)
-
-
-def _list(pending: Sequence[Pending]) -> Iterator[str]:
-    if not pending:
-        yield _("no run waits for a decision")
-        return
-    yield from columns([_list_row(one) for one in pending], _COLUMNS)
-    yield _("npudump golden diff TEST shows what differs; accept and reject decide")
+def waiting_table(waiting: Sequence[Pending]) -> list[str]:
+    """Return a table of waiting runs; one line where there are none."""
+    if not waiting:
+        return [_("no run waits for a decision")]
+    return columns([_list_row(one) for one in waiting], _COLUMNS)
 
 
 def _list_row(pending: Pending) -> tuple[str, ...]:
@@ -175,7 +153,7 @@ def as_json(pending: Pending) -> dict[str, Any]:
 
 
 def diff(arguments: argparse.Namespace) -> int:
-    """Show what differs in waiting runs; 1 where there are any."""
+    """List the waiting runs, then show what differs in each; 1 where there are any."""
     waiting = read_waiting(arguments)
     present(
         arguments,
@@ -183,7 +161,10 @@ def diff(arguments: argparse.Namespace) -> int:
             as_json(one) | {"verdicts": [verdict.to_json() for verdict in _failing(one, arguments.layers)]}
             for one in waiting.chosen
         ],
-        (line for one in waiting.chosen for line in difference(one, arguments.layers)),
+        chain(
+            waiting_table(waiting.chosen),
+            *(("", *difference(one, arguments.layers)) for one in waiting.chosen),
+        ),
     )
     return _code(waiting)
 
@@ -196,6 +177,8 @@ def difference(pending: Pending, layers: Sequence[str] = ()) -> Iterator[str]:
     result = pending.judged.result
     for problem in result.problems if result is not None else (pending.judged.why,):
         yield f"  {spoken(problem)}"
+    for note in pending.lost:
+        yield "  " + _("note: {note}").format(note=spoken(note))
     if pending.record is not None and (note := describe_not_finite(pending.record.table)):
         yield "  " + _("note: {note}").format(note=spoken(note))
     comparison = pending.comparison
@@ -294,10 +277,16 @@ def reject_all(arguments: argparse.Namespace) -> int:
 
 _LINES = 15
 """Lines of what differs in a run, before the rest is asked for."""
-_QUESTION = mark("a accept, r reject, s skip, l some layers, d details, q quit, A/R/S all left: ")
+_QUESTION = mark("a accept, r reject, s skip, l layers, w why, q quit, A/R/S all left: ")
 _DECISIONS = ("a", "r", "s", "A", "R", "S", "q")
 _FOR_ALL = ("A", "R", "S", "q")
 """Those that hold for all that follow: to quit is to skip these."""
+_ACCEPTED, _REJECTED, _SKIPPED, _REFUSED = (
+    mark("accepted"),
+    mark("rejected"),
+    mark("skipped"),
+    mark("refused"),
+)
 
 
 def review(arguments: argparse.Namespace) -> int:
@@ -307,32 +296,42 @@ def review(arguments: argparse.Namespace) -> int:
     if not waiting.chosen:
         emit([_("no run waits for a decision")])
         return 0 if waiting.is_readable else 2
-    counts = _review(waiting, arguments.reason)
+    decided = _review(waiting, arguments.reason)
+    emit(["", *columns([(_(word), test, layers) for test, word, layers in decided], ("", "", ""))[1:]])
+    counts = Counter(word for _test, word, _layers in decided)
     told = _("{accepted} accepted, {rejected} rejected, {left} skipped").format(
-        accepted=counts["accepted"], rejected=counts["rejected"], left=counts["skipped"]
+        accepted=counts[_ACCEPTED], rejected=counts[_REJECTED], left=counts[_SKIPPED]
     )
-    refused = counts["refused"]
+    refused = counts[_REFUSED]
     emit([told + (_(", {refused} refused").format(refused=refused) if refused else "")])
     if refused or not waiting.is_readable:
         return 2
-    return 1 if counts["skipped"] else 0
+    return 1 if counts[_SKIPPED] else 0
 
 
-def _review(waiting: WaitingRuns, reason: str) -> Counter[str]:
-    """Ask about each run in turn and do what is answered, at once; return how many were decided how."""
-    counts: Counter[str] = Counter()
+def _review(waiting: WaitingRuns, reason: str) -> list[tuple[str, str, str]]:
+    """Ask about each run in turn and do what is answered, at once.
+
+    Returns:
+        Of each test what became of it, and of which of its layers where not of all.
+    """
+    decided: list[tuple[str, str, str]] = []
     standing = ""
+    asks = not reason and _has_keys()
     for number, pending in enumerate(waiting.chosen, 1):
         if not standing:
             emit(["", _("{number} of {count}: ").format(number=number, count=len(waiting.chosen))])
             emit(_shown(pending))
-        decision = ""
+        decision, layers = "", tuple[str, ...]()
         while not decision:  # until layers are named that there are
             word, layers = (standing, ()) if standing else _answer(pending, len(waiting.chosen) - number + 1)
             standing = word if word in _FOR_ALL else ""
+            if asks and word in {"a", "A", "l"}:
+                reason, asks = _line(_("reason, kept in the goldens (empty for none): ")).strip(), False
             decision = _carry_out(word, waiting, pending, layers, reason)
-        counts[decision] += 1
-    return counts
+        some = _("only {layers}; the rest waits").format(layers=", ".join(layers)) if layers else ""
+        decided.append((pending.entry.test, decision, some))
+    return decided
 
 
 def _carry_out(word: str, waiting: WaitingRuns, pending: Pending, layers: Sequence[str], reason: str) -> str:
@@ -340,17 +339,17 @@ def _carry_out(word: str, waiting: WaitingRuns, pending: Pending, layers: Sequen
     if word in {"r", "R"}:
         waiting.folder.update([reject(pending)])
         emit([_("rejected: {test}").format(test=pending.entry.test)])
-        return "rejected"
+        return _REJECTED
     if word not in {"a", "A", "l"}:
-        return "skipped"
+        return _SKIPPED
     try:
         refuse_idle([pending], layers)
     except ResultsError as error:
         complain([spoken(str(error))])
         return ""
     if accept(waiting.folder, pending, layers, reason):
-        return "accepted"
-    return "" if layers else "refused"
+        return _ACCEPTED
+    return "" if layers else _REFUSED
 
 
 def _answer(pending: Pending, left: int) -> tuple[str, tuple[str, ...]]:
@@ -360,19 +359,33 @@ def _answer(pending: Pending, left: int) -> tuple[str, tuple[str, ...]]:
         pending: the run that is asked about.
         left: how many runs wait, this one included.
     """
-    keys = sys.stdin.isatty() and sys.stdout.isatty()
+    keys = _has_keys()
     while True:
         words = (_key(_(_QUESTION)) if keys else _line(_(_QUESTION))).split()
-        if words == ["d"]:
-            emit(difference(pending))
+        if words == ["w"]:
+            emit(_why(pending))
         elif words[:1] == ["l"]:
             layers = words[1:] or _line(_("layers to accept (names or globs): ")).split()
             if layers:
                 return "l", tuple(layers)
         elif len(words) != 1 or words[0] not in _DECISIONS:
-            emit([_("unknown answer; enter a, r, s, l, d, q, A, R or S")])
+            emit([_("unknown answer; enter a, r, s, l, w, q, A, R or S")])
         elif not (keys and words[0] in "ARS") or _line(_("all {left}? y: ").format(left=left)) == "y":
             return words[0], ()
+
+
+def _has_keys() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _why(pending: Pending) -> Iterator[str]:
+    """Yield all that differs, and what the run came to besides, where it says more."""
+    yield from difference(pending)
+    result = pending.judged.result
+    if result is not None and not result.good:
+        yield from (f"  {line}" for line in verdict_lines(result, verbose=False))
+    if details := pending.entry.data["details"]:
+        yield "  " + _("report: {path}").format(path=shown(Path(str(details))))
 
 
 def _line(question: str) -> str:
@@ -407,4 +420,4 @@ def _shown(pending: Pending) -> Iterator[str]:
     lines = list(difference(pending))
     yield from lines[:_LINES]
     if len(lines) > _LINES:
-        yield "  " + _("... and {left} more lines (d shows all)").format(left=len(lines) - _LINES)
+        yield "  " + _("... and {left} more lines (w shows all)").format(left=len(lines) - _LINES)

@@ -139,7 +139,7 @@ FORMATS = (
         "overflow",
         named=lambda kind, _suffix: kind == "opdebug",
         part="overflow",
-        instead="an overflow record, which holds no tensor: npudump overflow {path}",
+        instead="an overflow record, which holds no tensor: npudump ls {path}",
     ),
     Format(
         "core",

@@ -43,7 +43,7 @@ def test_a_dask_cluster_does_every_command(
         dump_file(tmp_path / "golden", f"layer_{number}", values + number, number=number)
         dump_file(tmp_path / "actual", f"layer_{number}", values[::-1] + number, number=number)
     monkeypatch.chdir(tmp_path)
-    for words in (("compare", "golden", "actual"), ("stats", "golden"), ("ls", "golden")):
+    for words in (("compare", "golden", "actual"), ("ls", "--stats", "golden"), ("ls", "golden")):
         here = run(*words, "--json", "-", "--executor", "serial")
         there = run(*words, "--json", "-", "--executor", dask)
         assert there == here
@@ -61,7 +61,7 @@ def test_processes_do_every_command(
         dump_file(tmp_path / "golden", f"layer_{number}", values + number, number=number)
         dump_file(tmp_path / "actual", f"layer_{number}", values[::-1] + number, number=number)
     monkeypatch.chdir(tmp_path)
-    for words in (("compare", "golden", "actual"), ("stats", "golden")):
+    for words in (("compare", "golden", "actual"), ("ls", "--stats", "golden")):
         here = run(*words, "--json", "-", "--executor", "serial")
         assert run(*words, "--json", "-", "--executor", "processes:2") == here
     with open_workers("processes:1") as workers:
@@ -100,7 +100,7 @@ def _thread(_: int) -> str:
 def test_unreadable_files_come_back_from_a_dask_worker(run: Run, tmp_path: Path, dask: str) -> None:
     source = next(TENSORS.rglob("MatMul*"))
     (tmp_path / source.name).write_bytes(source.read_bytes()[:-1])
-    done = run("stats", tmp_path, "--executor", dask)
+    done = run("ls", "--stats", tmp_path, "--executor", dask)
     assert done.code == 2
     assert f"npudump: unreadable: {tmp_path / source.name}" in done.err
 
@@ -159,7 +159,7 @@ def test_dask_that_is_not_installed_names_the_extra(monkeypatch: pytest.MonkeyPa
 def test_other_executors_are_refused(run: Run, spec: str) -> None:
     with pytest.raises(RequestError, match="expected"), open_workers(spec):
         pass
-    assert run("stats", TENSORS, f"--executor={spec}").code == 2
+    assert run("ls", "--stats", TENSORS, f"--executor={spec}").code == 2
 
 
 @pytest.mark.parametrize("spec", ["threads", "threads:2"])

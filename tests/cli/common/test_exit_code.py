@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.cli import listing, main
+from pytest_npudump.cli import ls, main
 from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ def _start(*words: object, **options: Any) -> subprocess.Popen[str]:
 @pytest.mark.each(
     "words",
     [
-        ("stats", "acl-tensor"),
+        ("ls", "acl-tensor"),
         ("ls", "acl-tensor"),
         ("compare", "acl-tensor", "acl-tensor"),
         ("compare", "acl-tensor", "acl-stats", "--json", "-"),
-        ("overflow", "acl-overflow"),
+        ("ls", "acl-overflow"),
         ("config", "check", "acl-tensor"),
         ("doctor",),
     ],
@@ -84,15 +84,13 @@ def test_files_are_converted_though_the_summary_is_lost(tmp_path: Path) -> None:
 @full
 def test_the_verdict_stands_where_nothing_can_be_said_of_it() -> None:
     with FULL.open("w") as nowhere:
-        child = _start("stats", "missing", stdout=subprocess.DEVNULL, stderr=nowhere)
+        child = _start("ls", "--stats", "missing", stdout=subprocess.DEVNULL, stderr=nowhere)
         assert child.wait() == 2
 
 
 @pytest.mark.e2e
 @pytest.mark.skipif(os.name != "posix", reason="needs a shell")
-@pytest.mark.parametrize(
-    ("closed", "words", "code"), [(">&-", "stats acl-tensor", 0), ("2>&-", "stats nix", 2)]
-)
+@pytest.mark.parametrize(("closed", "words", "code"), [(">&-", "ls acl-tensor", 0), ("2>&-", "ls nix", 2)])
 def test_streams_that_are_closed_from_the_beginning_change_no_verdict(
     closed: str, words: str, code: int
 ) -> None:
@@ -116,8 +114,8 @@ def test_no_failure_of_a_command_is_a_difference(
     def fail(_: object) -> int:
         raise error
 
-    monkeypatch.setattr(listing, "stats", fail)
-    assert main(["stats", "x"]) == 2
+    monkeypatch.setattr(ls, "run", fail)
+    assert main(["ls", "--stats", "x"]) == 2
     complaint = capsys.readouterr().err
     assert text in complaint
     assert ("Traceback" in complaint) == isinstance(error, ZeroDivisionError)

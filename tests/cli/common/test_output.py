@@ -41,12 +41,12 @@ def _cut_short(*words: str) -> tuple[int, str]:
 @pytest.mark.each(
     ("words", "code"),
     [
-        (("stats", "acl-stats"), 0),
+        (("ls", "acl-stats"), 0),
         (("ls", "acl-stats"), 0),
         (("compare", "acl-stats", "acl-stats"), 0),
         (("compare", "acl-stats", "acl-tensor"), 1),
         (("compare", "acl-stats", "acl-tensor", "--json", "-"), 1),
-        (("overflow", "acl-overflow"), 1),
+        (("ls", "acl-overflow"), 1),
     ],
 )
 def test_a_closed_pipe_changes_no_verdict_and_makes_no_noise(
@@ -86,7 +86,7 @@ def test_output_survives_a_narrow_encoding(tmp_path: Path, dump_file: Run) -> No
 
     dump_file(tmp_path, "层/relu", np.ones(4, np.float32))
     done = subprocess.run(
-        [sys.executable, "-c", START, "stats", str(tmp_path)],
+        [sys.executable, "-c", START, "ls", "--stats", str(tmp_path)],
         check=False,
         capture_output=True,
         text=True,
@@ -167,10 +167,10 @@ def test_columns_are_as_wide_as_their_longest_cell() -> None:
 
 @pytest.mark.e2e
 @pytest.mark.skipif(os.name != "posix", reason="no pseudo terminals here")
-@pytest.mark.parametrize("command", ["stats", "convert"])
+@pytest.mark.parametrize("command", ["ls", "convert"])
 def test_one_long_tensor_has_a_bar_on_a_terminal(long_file: Run, tmp_path: Path, command: str) -> None:
     path = long_file(tmp_path / "dump", "a", 1 << 28, "hifloat8")
-    words = [command, str(path), *(["-o", str(tmp_path / "out")] if command == "convert" else [])]
+    words = [command, str(path), *(["-o", str(tmp_path / "out")] if command == "convert" else ["--stats"])]
     shown = _on_a_terminal(
         "from pytest_npudump.cli.common import progress; progress.PATIENCE = 0.0; " + START, *words
     )

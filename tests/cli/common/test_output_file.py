@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 TREES = Path(__file__).parents[2] / "data" / "trees"
 TENSORS = TREES / "acl-tensor"
 COMMANDS = [
-    ("stats", TENSORS),
+    ("ls", "--stats", TENSORS),
     ("ls", TENSORS),
     ("compare", TENSORS, TENSORS),
-    ("overflow", TREES / "acl-overflow"),
+    ("ls", TREES / "acl-overflow"),
     ("doctor",),
 ]
 SMALL_FILES = """
@@ -74,10 +74,10 @@ def test_a_file_keeps_its_permissions_and_a_link_stays_one(run: Run, tmp_path: P
     real.touch()
     real.chmod(0o640)
     link.symlink_to("real.json")
-    assert run("stats", TENSORS, "--json", link).code == 0
+    assert run("ls", "--stats", TENSORS, "--json", link).code == 0
     assert os.readlink(link) == "real.json"  # noqa: PTH115 - what the link says, and not where it leads
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
-    assert len(json.loads(real.read_text())) == 4
+    assert len(json.loads(real.read_text())["tensors"]) == 4
     assert len([*tmp_path.iterdir()]) == 2
 
 
@@ -95,15 +95,15 @@ def test_a_pipe_is_written_to_and_stays_one(run: Run, tmp_path: Path) -> None:
     read: list[bytes] = []
     reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
     reader.start()
-    assert run("stats", TENSORS, "--json", pipe).code == 0
+    assert run("ls", "--stats", TENSORS, "--json", pipe).code == 0
     reader.join()
-    assert len(json.loads(read[0])) == 4
+    assert len(json.loads(read[0])["tensors"]) == 4
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
 @pytest.mark.parametrize("target", ["/dev/null", "/dev/full"])
 def test_a_device_is_written_to_and_stays_one(run: Run, target: str) -> None:
-    done = run("stats", TENSORS, "--json", target)
+    done = run("ls", "--stats", TENSORS, "--json", target)
     assert done.code == (2 if target == "/dev/full" else 0)
     assert ("No space left" in done.err) == (target == "/dev/full")
     assert stat.S_ISCHR(os.stat(target).st_mode)  # noqa: PTH116 - a device
@@ -113,14 +113,14 @@ def test_a_device_is_written_to_and_stays_one(run: Run, target: str) -> None:
 @pytest.mark.each("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "-"])
 def test_standard_output_in_a_file_holds_the_json_alone(tmp_path: Path, name: str) -> None:
     with (tmp_path / "out").open("wb") as out:
-        command = [sys.executable, "-c", START, "stats", str(TENSORS), "--json", name]
+        command = [sys.executable, "-c", START, "ls", "--stats", str(TENSORS), "--json", name]
         assert subprocess.run(command, check=False, stdout=out).returncode == 0
-    assert len(json.loads((tmp_path / "out").read_text())) == 4
+    assert len(json.loads((tmp_path / "out").read_text())["tensors"]) == 4
 
 
 @pytest.mark.e2e
 def test_a_descriptor_of_a_file_is_added_to(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", START, "stats", str(TENSORS), "--json", "/dev/stderr"]
+    command = [sys.executable, "-c", START, "ls", "--stats", str(TENSORS), "--json", "/dev/stderr"]
     with (tmp_path / "err").open("wb") as err:
         err.write(b"before\n")
         err.flush()
@@ -129,7 +129,7 @@ def test_a_descriptor_of_a_file_is_added_to(tmp_path: Path) -> None:
     assert (tmp_path / "err").stat().st_ino == inode
     first, _, rest = (tmp_path / "err").read_text().partition("\n")
     assert first == "before"
-    assert len(json.loads(rest)) == 4
+    assert len(json.loads(rest)["tensors"]) == 4
 
 
 @pytest.mark.parametrize("name", [".", "missing/result.json"])

@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from pytest_npudump.cli import listing, main
+from pytest_npudump.cli import ls, main
 from pytest_npudump.cli.common.spoken_parser import SpokenParser, asked_language
 from pytest_npudump.language.text import width
 from pytest_npudump.language.translation import is_english, speaking
@@ -73,7 +73,7 @@ def test_a_language_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[s
 
 
 def test_an_abbreviated_option_has_the_work_speak(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "ls", lambda _: 0 if is_english() else 1)
+    monkeypatch.setattr(ls, "run", lambda _: 0 if is_english() else 1)
     assert [main(words) for words in (["ls", "."], ["--lan", "zh", "ls", "."])] == [0, 1]
 
 

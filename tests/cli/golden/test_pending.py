@@ -32,13 +32,13 @@ def waiting(repository: Repository) -> Repository:
 def test_the_largest_change_comes_first_and_what_passed_is_not_there(
     waiting: Repository, golden_command: Verb
 ) -> None:
-    done = golden_command("pending")
+    done = golden_command("diff")
     assert done.code == 1
-    assert [line.split()[0] for line in done.out.splitlines()[1:-1]] == [
+    assert [line.split()[0] for line in done.out.splitlines()[1:5]] == [
         *("test_a.py::test_layer", "test_a.py::test_large"),
         *("test_a.py::test_small", "test_a.py::test_new"),
     ]
-    told = {one["test"].partition("::")[2]: one for one in golden_command("pending", "--json", "-").json}
+    told = {one["test"].partition("::")[2]: one for one in golden_command("diff", "--json", "-").json}
     assert told["test_large"]["largest"] == pytest.approx(1 / 5e-6, rel=1e-3)  # the mean decides
     assert told["test_layer"]["incomparable"] == 1
     assert told["test_new"]["has_golden"] is False
@@ -76,13 +76,13 @@ def test_diff_shows_each_layer_and_by_how_much(waiting: Repository, golden_comma
 
 @pytest.mark.parametrize("name", ["test_a.py", "test_a.py::test_s*", "test_a.py::test_small"])
 def test_tests_are_named_by_file_glob_or_id(waiting: Repository, golden_command: Verb, name: str) -> None:
-    found = golden_command("pending", name, "--json", "-").json
+    found = golden_command("diff", name, "--json", "-").json
     assert len(found) == (4 if name == "test_a.py" else 1)
     assert waiting.golden("test_small").exists()
 
 
 def test_a_name_of_no_waiting_run_is_an_error(waiting: Repository, golden_command: Verb) -> None:
-    for verb in ("pending", "diff", "accept", "reject"):
+    for verb in ("diff", "accept", "reject"):
         done = golden_command(verb, "test_a.py::test_good")
         assert (done.code, "names no run that waits for a decision" in done.err) == (2, True)
     assert waiting.values("test_good") == GOLDEN
@@ -95,9 +95,9 @@ def test_a_test_that_was_run_is_meant_alone_though_its_id_is_a_glob_of_another(
         repository.approve(name, GOLDEN)
         changed = {} if name == "test_n[2]" else {"conv": 2.0}
         repository.keep(name, GOLDEN | changed, **({} if changed else {"status": "passed"}))
-    asked = [golden_command(verb, "test_a.py::test_n[1]", "--json", "-").json for verb in ("pending", "diff")]
-    assert [[one["test"] for one in found] for found in asked] == [["test_a.py::test_n[1]"]] * 2
-    for verb in ("pending", "diff", "accept", "reject"):
+    asked = golden_command("diff", "test_a.py::test_n[1]", "--json", "-").json
+    assert [one["test"] for one in asked] == ["test_a.py::test_n[1]"]
+    for verb in ("diff", "accept", "reject"):
         done = golden_command(verb, "test_a.py::test_n[2]")  # it passed, and test_n2 is another one
         assert (done.code, "names no run that waits for a decision" in done.err) == (2, True)
     assert golden_command("reject", "test_a.py::test_n[1]").code == 0
@@ -106,7 +106,7 @@ def test_a_test_that_was_run_is_meant_alone_though_its_id_is_a_glob_of_another(
     assert golden_command("accept", "test_a.py::test_n[1]").code == 0
     assert decided(repository) == {"test_n[1]": "accepted"}
     assert (repository.values("test_n[1]")["conv"], repository.values("test_n1")["conv"]) == (2.0, 1.0)
-    assert len(golden_command("pending", "test_a.py::test_n?", "--json", "-").json) == 2  # a glob
+    assert len(golden_command("diff", "test_a.py::test_n?", "--json", "-").json) == 2  # a glob
 
 
 def decided(repository: Repository) -> dict[str, str]:
@@ -119,26 +119,26 @@ def test_reject_takes_a_run_off_the_list_and_leaves_its_golden(
     assert golden_command("reject", "test_a.py::test_large").code == 0
     assert waiting.decisions()["test_large"] == "rejected"
     assert waiting.values("test_large") == GOLDEN
-    assert len(golden_command("pending", "--json", "-").json) == 3
+    assert len(golden_command("diff", "--json", "-").json) == 3
 
 
 def test_a_golden_that_was_corrected_since_no_longer_waits(waiting: Repository, golden_command: Verb) -> None:
     waiting.approve("test_large", {"conv": 2.0, "fc": 3.0})
-    tests = [one["test"] for one in golden_command("pending", "--json", "-").json]
+    tests = [one["test"] for one in golden_command("diff", "--json", "-").json]
     assert "test_a.py::test_large" not in tests
 
 
 def test_results_lie_in_pytest_s_cache_by_default_and_are_found_from_a_folder_below(
     waiting: Repository, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "run the tests, or name the folder" in run("golden", "pending").err
+    assert "run the tests, or name the folder" in run("golden", "diff").err
     cached = waiting.path / ".pytest_cache/d/npudump"
     cached.mkdir(parents=True)
     waiting.kept.rename(cached / "results")
     below = waiting.path / "sub/folder"
     below.mkdir(parents=True)
     monkeypatch.chdir(below)
-    assert run("golden", "pending").code == 1
+    assert run("golden", "diff").code == 1
 
 
 def test_results_of_another_desk_find_this_repository_s_goldens(
@@ -155,6 +155,6 @@ def test_outside_of_a_repository_of_the_tests_it_says_so(
     waiting: Repository, run: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
-    done = run("golden", "pending", "--results", waiting.kept)
+    done = run("golden", "diff", "--results", waiting.kept)
     assert (done.code, "go to the repository of the tests" in done.err) == (2, True)
-    assert run("golden", "pending", "--results", waiting.kept, "--root", waiting.path).code == 1
+    assert run("golden", "diff", "--results", waiting.kept, "--root", waiting.path).code == 1

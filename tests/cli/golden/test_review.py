@@ -50,7 +50,7 @@ ANSWERS = [
     (("r", "R"), 0, ["rejected"] * 3),
     (("a", "S"), 1, ["accepted", None, None]),
     ((), 1, [None] * 3),
-    (("what", "", "d", "a", "R"), 0, ["accepted", "rejected", "rejected"]),
+    (("what", "", "w", "a", "R"), 0, ["accepted", "rejected", "rejected"]),
     (("r", "q"), 1, ["rejected", None, None]),
     (("l", "", "l", "conv", "R"), 0, [None, "rejected", "rejected"]),
 ]
@@ -96,11 +96,16 @@ def test_layers_that_are_misspelt_are_asked_for_again(waiting: Repository, revie
         "npudump: cnov names no layer that differs; these do: conv, fc",
         "npudump: fx names no layer that differs; these do: conv, fc",
     ]
-    assert done.out.endswith(": 1 accepted, 0 rejected, 2 skipped\n")
+    assert done.out.splitlines()[-4:] == [
+        "accepted  test_a.py::test_a  only conv; the rest waits",
+        "skipped   test_a.py::test_b",
+        "skipped   test_a.py::test_c",
+        "1 accepted, 0 rejected, 2 skipped",
+    ]
     assert done.code == 1
     assert waiting.values("test_a") == {"conv": 1.5, "fc": 3.0}
     assert [waiting.values(name) for name in NAMES[1:]] == [GOLDEN] * 2
-    assert review("l cnov").out.endswith(": 0 accepted, 0 rejected, 3 skipped\n")
+    assert review("l cnov").out.endswith("\n0 accepted, 0 rejected, 3 skipped\n")
 
 
 def test_a_refusal_is_told_and_ends_with_two(waiting: Repository, review: Run) -> None:
@@ -113,7 +118,7 @@ def test_a_refusal_is_told_and_ends_with_two(waiting: Repository, review: Run) -
     assert waiting.values("test_b") == AFTER
 
 
-QUESTIONS = ("A/R/S all left: ", "(names or globs): ", "? y: ")
+QUESTIONS = ("A/R/S all left: ", "(names or globs): ", "? y: ", "(empty for none): ")
 
 
 def on_a_terminal(folder: Path, warm: Any, *keys: str) -> tuple[int, str]:
@@ -136,11 +141,11 @@ def on_a_terminal(folder: Path, warm: Any, *keys: str) -> tuple[int, str]:
 
 
 PRESSED = [
-    (("a", "r", "s"), 1, ["accepted", "rejected", None]),
+    (("a", "because\n", "r", "s"), 1, ["accepted", "rejected", None]),
     (("r", "q"), 1, ["rejected", None, None]),
     (("r", "\x04"), 1, ["rejected", None, None]),
     (("aa", "\x1b[A", "A", "n\n", "R", "y\n"), 0, ["rejected", "rejected", "rejected"]),
-    (("x", "\n", "d", "l", "fc conv\n", "A", "y\n"), 0, [None, "accepted", "accepted"]),
+    (("x", "\n", "w", "l", "fc conv\n", "\n", "A", "y\n"), 0, [None, "accepted", "accepted"]),
 ]
 
 
@@ -152,6 +157,7 @@ def test_a_key_decides_on_a_terminal(
     """What is pasted is none, nor is an arrow, which sends an ``A``; what holds for all is asked twice."""
     assert on_a_terminal(waiting.path, warm, *keys)[0] == code
     assert [waiting.decisions()[name] for name in NAMES] == decisions
+    assert ("reason: because" in waiting.golden("test_a").read_text("utf-8")) == ("because\n" in keys)
 
 
 @pytest.mark.e2e

@@ -56,7 +56,7 @@ def test_split_and_fold_say_what_they_do(repository: Repository, variant: Path, 
     assert parse(variant.read_text("utf-8"), variant).table.keys == ("conv:output.0",)
     assert "variant:     1 of them differ from test_one.yaml" in golden_command("show", str(variant)).out
     assert "variant:     b, for soc B" in golden_command("show", str(repository.golden("test_one"))).out
-    assert golden_command("verify", "golden").code == 0
+    assert golden_command("status", "--no-collect", "golden").code == 0
     waits = golden_command("fold", str(variant))
     assert (waits.code, repository.values("test_one@b")) == (1, OTHER)
     assert golden_command("fold", str(variant), "--yes").code == 0
@@ -122,14 +122,14 @@ def test_verify_tells_of_a_variant_that_is_gone_and_of_one_that_nobody_names(
     golden_command("split", str(variant))
     content = variant.read_bytes()
     variant.unlink()
-    done = golden_command("verify", "golden")
-    assert done.code == 1
+    done = golden_command("status", "--no-collect", "golden")
+    assert done.code == 2
     assert "names the variant 'b', which is not beside it" in done.out
     variant.write_bytes(content)
     base = read_golden(repository.golden("test_one"))
     write_golden(base.path, replace(base, extra={}))
-    done = golden_command("verify", "golden")
-    assert done.code == 1
+    done = golden_command("status", "--no-collect", "golden")
+    assert done.code == 2
     assert "names no such variant, so that no run chooses it" in done.out
 
 

@@ -67,9 +67,9 @@ def stale(project: Project, run: Run) -> Any:
     assert project.path == Path.cwd()
 
     def call(*words: str) -> tuple[list[str], list[str]]:
-        done = run("golden", "stale", "--json", "-", *words)
+        done = run("golden", "status", "--json", "-", *words)
         names = [[Path(one["path"]).name for one in done.json[key]] for key in ("stale", "unjudged")]
-        assert done.code == (1 if names[0] else 0)
+        assert done.code == (2 if done.json["faults"] else 1 if names[0] else 0)
         return names[0], names[1]
 
     return call
@@ -77,7 +77,7 @@ def stale(project: Project, run: Run) -> Any:
 
 def test_goldens_of_tests_that_are_there_are_in_use(stale: Any, run: Run) -> None:
     assert stale() == ([], [])
-    assert "test_a.py::test_x[b]" in run("golden", "list").out
+    assert "test_a.py::test_x[b]" in run("golden", "status", "-v").out
 
 
 def test_a_parameter_a_test_and_a_file_that_are_gone_leave_stale_goldens(
@@ -138,12 +138,12 @@ def test_goldens_of_what_was_not_collected_are_not_judged(
 def test_options_that_hide_tests_are_refused(project: Project, run: Run, addopts: str, told: str) -> None:
     with (project.path / "pytest.ini").open("a") as file:
         file.write(f"addopts = {addopts}\n")
-    done = run("golden", "stale")
+    done = run("golden", "status")
     assert done.code == 2
     assert told in done.err
 
 
-@pytest.mark.parametrize("verb", [["list"], ["stale"], ["prune", "--yes"]])
+@pytest.mark.parametrize("verb", [["status"], ["status", "--json", "-"], ["status", "--prune", "--yes"]])
 def test_nothing_is_known_where_a_file_cannot_be_collected(
     project: Project, run: Run, verb: list[str]
 ) -> None:
@@ -187,7 +187,7 @@ def test_a_variant_of_which_no_golden_is_removes_nothing(project: Project, run: 
     for names in ([], ["a3"], ["a3", "b4"]):
         paths = [project.golden("test_a.py::test_x[a]", f"test_x[a]@{name}") for name in names]
         for misspelt in ("A3", "", "gone") if names == ["a3"] else ("A3",):
-            done = run("golden", "prune", "--variant", misspelt, "--yes")
+            done = run("golden", "status", "--prune", "--variant", misspelt, "--yes")
             assert (done.code, done.out) == (2, "")
             assert f"these variants are there: {', '.join(names) or 'none'}" in done.err
         assert all(map(Path.exists, paths))
@@ -272,14 +272,14 @@ def test_what_an_update_left_is_stale_once_it_is_a_day_old(project: Project, sta
 def test_prune_removes_what_stale_lists_and_nothing_else(project: Project, stale: Any, run: Run) -> None:
     project.golden("test_a.py::test_gone", tensors=True)
     files = sorted(project.path.rglob("golden/**/*.*"))
-    assert run("golden", "prune").code == 1
+    assert run("golden", "status", "--prune").code == 1
     assert sorted(project.path.rglob("golden/**/*.*")) == files
-    done = run("golden", "prune", "--yes")
+    done = run("golden", "status", "--prune", "--yes")
     assert (done.code, done.out.splitlines()[-1]) == (0, "2 of 2 files removed")
     gone = sorted(set(files) - set(project.path.rglob("golden/**/*.*")))
     assert [path.name for path in gone] == ["test_gone.safetensors", "test_gone.yaml"]
     assert stale() == ([], [])
-    assert run("golden", "prune").out == "nothing is stale\n"
+    assert run("golden", "status", "--prune").out == "nothing is stale\n"
 
 
 RULES = """
@@ -295,7 +295,7 @@ def ruled(project: Project, run: Run) -> Any:
     (project.path / "tolerances.yaml").write_text(RULES)
     ini = project.path / "pytest.ini"
     ini.write_text(ini.read_text() + "npudump_tolerances = tolerances.yaml\n")
-    return lambda: run("golden", "stale", "--json", "-")
+    return lambda: run("golden", "status", "--json", "-")
 
 
 def test_a_rule_that_matches_no_tensor_of_any_test_is_stale(project: Project, ruled: Any) -> None:

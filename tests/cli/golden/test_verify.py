@@ -31,7 +31,7 @@ def with_tensors(repository: Repository) -> Path:
 @pytest.mark.usefixtures("with_tensors")
 def test_sound_goldens_are_counted(repository: Repository, run: Run) -> None:
     repository.approve("test_x", {"conv": 1.0})
-    done = run("golden", "verify")
+    done = run("golden", "status", "--no-collect")
     assert (done.code, done.out, done.err) == (0, "3 of 3 files are sound\n", "")
 
 
@@ -40,7 +40,7 @@ def test_the_folder_is_that_of_pytests_configuration(repository: Repository, run
     (repository.path / "golden").rename(repository.path / "refs")
     (repository.path / "golden").mkdir()
     (repository.path / "pytest.ini").write_text("[pytest]\nnpudump_golden_dir = refs\n", encoding="utf-8")
-    done = run("golden", "verify")
+    done = run("golden", "status", "--no-collect")
     assert (done.code, done.out, done.err) == (0, "1 of 1 files are sound\n", "")
 
 
@@ -74,8 +74,8 @@ def test_what_is_wrong_is_told_with_its_line(
     repository.approve("test_y", {"conv": 1.0})
     path = repository.golden("test_x")
     path.write_text(damage(path.read_text()))
-    done = run("golden", "verify", "golden")
-    assert done.code == 1
+    done = run("golden", "status", "--no-collect", "golden")
+    assert done.code == 2
     assert told in done.out
     assert "1 of 2 files are sound" in done.out
 
@@ -84,27 +84,27 @@ def test_tensors_of_another_recording_are_told(with_tensors: Path, run: Run) -> 
     text = with_tensors.read_text()
     with_tensors.write_text(text.replace("float32 2 1 1", "float32 2 3 3").replace(" 1.0 1.0", " 3.0 3.0"))
     assert with_tensors.read_text() != text
-    done = run("golden", "verify")
-    assert done.code == 1
+    done = run("golden", "status", "--no-collect")
+    assert done.code == 2
     assert "was recorded with other statistics" in done.out
 
 
 def test_tensors_that_are_cut_are_told(with_tensors: Path, run: Run) -> None:
     tensors = with_tensors.with_suffix(".safetensors")
     tensors.write_bytes(tensors.read_bytes()[:-3])
-    done = run("golden", "verify", with_tensors)
-    assert done.code == 1
+    done = run("golden", "status", "--no-collect", with_tensors)
+    assert done.code == 2
     assert "not a file of golden tensors" in done.out
 
 
 def test_tensors_whose_golden_is_gone_or_forgot_them_are_told(with_tensors: Path, run: Run) -> None:
     lines = with_tensors.read_text().splitlines(keepends=True)
     with_tensors.write_text("".join(line for line in lines if not line.startswith("golden_tensors")))
-    assert "belongs to no recording that" in run("golden", "verify").out
+    assert "belongs to no recording that" in run("golden", "status", "--no-collect").out
     with_tensors.unlink()
-    done = run("golden", "verify", "--json", "-")
-    assert done.code == 1
-    assert [entry["reason"] for entry in done.json if "tensors without a golden" in entry["reason"]]
+    done = run("golden", "status", "--no-collect", "--json", "-")
+    assert done.code == 2
+    assert [entry["reason"] for entry in done.json["faults"] if "tensors without a golden" in entry["reason"]]
 
 
 def test_two_files_that_claim_one_test_are_told_and_variants_of_one_are_not(
@@ -113,17 +113,17 @@ def test_two_files_that_claim_one_test_are_told_and_variants_of_one_are_not(
     repository.approve("test_x", {"conv": 1.0})
     path = repository.golden("test_x")
     path.with_name("test_x@ascend310p.yaml").write_text(path.read_text())
-    assert run("golden", "verify").code == 0
+    assert run("golden", "status", "--no-collect").code == 0
     path.with_name("test_old.yaml").write_text(path.read_text())
-    done = run("golden", "verify")
-    assert done.code == 1
+    done = run("golden", "status", "--no-collect")
+    assert done.code == 2
     assert "claims the test 'test_a.py::test_x'" in done.out
 
 
 @pytest.mark.parametrize("name", ["nowhere", "empty"])
 def test_nothing_to_look_at_is_no_verdict(repository: Repository, run: Run, name: str) -> None:
     (repository.path / "empty").mkdir()
-    assert run("golden", "verify", name).code == 2
+    assert run("golden", "status", "--no-collect", name).code == 2
 
 
 def test_the_hook_names_the_command() -> None:
@@ -131,7 +131,7 @@ def test_the_hook_names_the_command() -> None:
 
     root = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").is_file())
     (hook,) = yaml.safe_load((root / ".pre-commit-hooks.yaml").read_text())
-    assert hook["entry"] == "npudump golden verify"
+    assert hook["entry"] == "npudump golden status --no-collect"
     assert hook["pass_filenames"] is False
 
 
@@ -148,8 +148,8 @@ def test_a_golden_that_compares_nothing_or_leaves_out_what_nobody_measured_is_no
     cpu = repository.golden("test_cpu")
     facts = "runtime: mindspore, mindspore: 2.10.0, device_target: CPU"
     cpu.write_text(cpu.read_text("utf-8").replace("runtime: acl", facts), "utf-8")
-    done = run("golden", "verify")
-    assert done.code == 1
+    done = run("golden", "status", "--no-collect")
+    assert done.code == 2
     told = dict(line.rpartition("/")[2].split(": ", 1) for line in done.out.splitlines()[:-1])
     assert {name: words.split(":")[0].partition(", each with")[0] for name, words in told.items()} == {
         "test_damaged.yaml": "'unwritten' is to hold layers",

@@ -1,0 +1,128 @@
+"""The project around a command: its tests, as a pytest of its own collects them, its results, its goldens."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.doctor.pytest_config import output_folder
+from pytest_npudump.errors import RequestError
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.results.entry import LINES, ResultsError, results_in
+from pytest_npudump.results.folder import ResultsFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+_PLUGIN = "pytest_npudump.plugin.collected"
+
+
+def collect(option: str, words: Sequence[str], test: str | None = None) -> dict[str, Any]:
+    """Collect in the current folder, and return what the plugin has written.
+
+    Args:
+        option: the plugin's option that names the file to write.
+        words: further options of pytest.
+        test: what is collected; None for what pytest collects by itself.
+
+    Raises:
+        RequestError: something cannot be collected.
+    """
+    with tempfile.TemporaryDirectory(prefix="npudump-") as folder:
+        file = Path(folder) / "collected.json"
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", _PLUGIN, f"{option}={file}"]
+        command += [*words, *([test] if test else [])]
+        done = subprocess.run(  # noqa: S603 - pytest, of this interpreter
+            command, check=False, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL
+        )
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    if problems := found.get("problems"):
+        where, text = problems[0]
+        raise RequestError(f"{test or where or 'the tests'} cannot be collected: {_cause(text, test or '')}")
+    usage = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
+    if usage:
+        raise RequestError(f"pytest collects nothing: {usage[0].removeprefix('ERROR: ')}")
+    if not found:
+        last = _last_words(done.stdout + done.stderr)
+        raise RequestError(f"pytest ended with {done.returncode} before it collected anything: {last}")
+    return found
+
+
+def _last_words(output: str) -> str:
+    lines = [line for line in output.splitlines() if line.strip()]
+    internal = [line for line in lines if line.startswith("INTERNALERROR> ")]
+    return (internal or lines or ["no output"])[-1]
+
+
+def _cause(text: str, test: str) -> str:
+    """Return the line of a failed collection that has the reason: the exception's, or the one on ``test``."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    raised = [line[1:].strip() for line in lines if line.startswith("E ")]
+    named = [line for line in lines if f"{test}:" in line]
+    return (raised or named or lines or ["no reason given"])[0]
+
+
+_CACHED = Path(".pytest_cache/d/npudump/results")
+"""Where pytest's cache has results, unless ``cache_dir`` says otherwise."""
+
+
+def last_results(named: Path | None) -> ResultsFolder:
+    """Return the results of a session.
+
+    Args:
+        named: its output folder, or its results; None for the last session's, here or in a folder above.
+
+    Raises:
+        ResultsError: there are none.
+        ConfigError: pytest's configuration, which may name the output folder, cannot be read.
+    """
+    found = results_in(named) if named is not None else last_if_any()
+    if found is None:
+        raise ResultsError(
+            _(
+                "{start}: neither here nor in a folder above are results in {cached} or in npudump_output: "
+                "run the tests, or name the folder of results"
+            ).format(start=Path.cwd(), cached=_CACHED)
+        )
+    return ResultsFolder(found)
+
+
+def last_if_any() -> Path | None:
+    """Return the folder of the last session's results; None where there is none."""
+    start = Path.cwd()
+    configured = output_folder(start)
+    for folder in (start, *start.parents):
+        places = [folder / _CACHED]
+        if configured is not None and folder in {configured.parent, start}:
+            places.append(results_in(configured))
+        written = [place for place in places if (place / LINES).is_file()]
+        if written:
+            return max(written, key=lambda place: (place / LINES).stat().st_mtime)
+    return None
+
+
+def golden_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the goldens and tensors that are named, or lie below folders that are.
+
+    Raises:
+        RequestError: something is not there, or a folder holds none.
+    """
+    from pytest_npudump.golden.census import files_below  # noqa: PLC0415 - only where goldens are looked at
+
+    found: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            words = _("{path}: no such file or folder: name the folder of the goldens, or golden files")
+            raise RequestError(words.format(path=path))
+        files = files_below(path) if path.is_dir() else [path]
+        if not files:
+            raise RequestError(
+                _("{path}: holds no golden file: name the folder of the goldens").format(path=path)
+            )
+        found += files
+    return found

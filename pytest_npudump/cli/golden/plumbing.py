@@ -1,0 +1,277 @@
+"""What git and scripts call: ``npudump golden merge``, ``split``, ``fold``, ``remote`` and ``init``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.cli.common.output import complain, emit, present, to_stderr
+from pytest_npudump.cli.common.progress import progress
+from pytest_npudump.cli.common.project import golden_files
+from pytest_npudump.cli.init import DRIVER, git_attributes
+from pytest_npudump.doctor.pytest_config import golden_folder, tensor_place
+from pytest_npudump.errors import GoldenError, NpudumpError, RequestError
+from pytest_npudump.golden.approval_merge import merge
+from pytest_npudump.golden.census import SUFFIX, look, move, named_objects, pull, push
+from pytest_npudump.golden.objects import cached_objects, remove
+from pytest_npudump.golden.variants import fold, split
+from pytest_npudump.language.text import byte_size, first_of
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.storage.atomic import refuse_link, write_whole
+from pytest_npudump.storage.regular_file import read_regular
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pytest_npudump.golden.census import Named, State
+    from pytest_npudump.golden.stored_tensors import TensorStore
+    from pytest_npudump.golden.variants import Part
+
+
+def init(arguments: argparse.Namespace) -> int:
+    """Add what ``.gitattributes`` lacks; 0.
+
+    Raises:
+        RequestError: the goldens lie outside of this folder.
+        ConfigError: pytest's configuration, which may name their folder, cannot be read.
+    """
+    addition = git_attributes(Path.cwd(), _folder_below(Path.cwd(), arguments.golden_dir), lfs=arguments.lfs)
+    addition.write()
+    emit([f"{_(addition.word)}: {addition.path.name}", *(f"  {line}" for line in addition.lines)])
+    emit(
+        [
+            "in each clone:",
+            *(f"  {line}" for line in (*DRIVER, *(["git lfs install"] if arguments.lfs else []))),
+        ]
+    )
+    return 0
+
+
+def _folder_below(root: Path, named: Path | None) -> str:
+    """Return the folder of the goldens as git names it here."""
+    folder = Path(os.path.normpath(root / (named or golden_folder(root))))
+    if not folder.is_relative_to(root):
+        raise RequestError(
+            f"{folder}: lies outside of {root}, whose .gitattributes says nothing of it: run this in the "
+            "folder of its repository"
+        )
+    return folder.relative_to(root).as_posix()
+
+
+_FAILED = 128
+"""Exit code of git from which on it has failed; below it is the number of conflicts."""
+
+
+def merge_files(arguments: argparse.Namespace) -> int:
+    """Write the joined golden into OURS; 1 where there are conflicts, which have markers in it.
+
+    Raises:
+        OSError: a file cannot be read or written; OURS is as it was.
+        GoldenError: OURS is a symbolic link.
+        RequestError: neither this nor git can merge it; OURS is as it was.
+    """
+    name = arguments.name or arguments.ours
+    refuse_link(arguments.ours)
+    try:
+        texts = [_text(path, name) for path in (arguments.base, arguments.ours, arguments.theirs)]
+        merged = merge(name, *texts)
+    except GoldenError as error:
+        _merge_lines(arguments)
+        to_stderr(f"npudump: {error}; its lines are merged by git itself: look at all of it")
+        return 1
+    write_whole(arguments.ours, [merged.text.encode()])
+    if not merged.conflicts:
+        return 0
+    shown = first_of(merged.conflicts)
+    to_stderr(f"npudump: {name}: conflict in {shown}")
+    return 1
+
+
+def _text(path: Path, name: Path) -> str:
+    try:
+        return read_regular(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise GoldenError(f"{name}: byte {error.start} is not UTF-8") from None
+
+
+def _merge_lines(arguments: argparse.Namespace) -> None:
+    """Have git put its markers into OURS: a file without any would look as if nothing of THEIRS were lost."""
+    command = ["git", "merge-file", "-L", "ours", "-L", "base", "-L", "theirs"]
+    files = [str(path) for path in (arguments.ours, arguments.base, arguments.theirs)]
+    done = subprocess.run([*command, "--", *files], check=False)  # noqa: S603 - the git that has called this
+    if not 0 <= done.returncode < _FAILED:
+        raise RequestError(f"{arguments.ours}: git cannot merge it by lines: it is as it was; merge by hand")
+
+
+def split_all(arguments: argparse.Namespace) -> int:
+    """Write variants as what differs; 2 where one cannot be."""
+    good = True
+    for path in arguments.variants:
+        try:
+            part = split(path, arguments.by)
+        except GoldenError as error:
+            complain([error])
+            good = False
+            continue
+        facts = ", ".join(f"{name} {value}" for name, value in part.facts.items())
+        emit([f"split: {path}: {_differing(part)}, which names it for runs of {facts}"])
+    return 0 if good else 2
+
+
+def _differing(part: Part) -> str:
+    return f"{part.differing} of {part.tensors} tensors differ from {part.base.name}"
+
+
+def fold_all(arguments: argparse.Namespace) -> int:
+    """Take variants back; 1 where one waits for ``--yes``, 2 where one cannot be."""
+    return max(_folded(path, whole=arguments.whole, yes=arguments.yes) for path in arguments.variants)
+
+
+def _folded(path: Path, *, whole: bool, yes: bool) -> int:
+    try:
+        part = fold(path, whole=whole, dry=True)
+        count = _differing(part)
+        if part.differing and not (yes or whole):
+            emit([f"would be removed with --yes: {path}: {count}, with which its runs are compared then"])
+            return 1
+        fold(path, whole=whole)
+    except GoldenError as error:
+        complain([error])
+        return 2
+    words = "a golden of its own" if whole else f"removed; its runs are compared with {part.base.name}"
+    emit([f"folded: {path}: {words} ({count})"])
+    return 0
+
+
+_SHOWN = 5
+
+
+def remote(arguments: argparse.Namespace) -> int:
+    """Do it; 1 where something is not where it is to be, 2 where a golden cannot be read.
+
+    Raises:
+        RequestError: there is no store, or no golden.
+        NpudumpError: the store cannot be asked.
+    """
+    paths = arguments.paths or [golden_folder(Path.cwd())]
+    store = tensor_place(paths[0], arguments.store, arguments.cache)
+    if arguments.action == "clear":
+        return _clear(store)
+    if not store.url and arguments.action != "pull":
+        raise RequestError(
+            "no store of golden tensors is named: set npudump_tensor_store in pytest's ini file, or "
+            "give --store, such as s3://bucket/folder"
+        )
+    files = [path for path in golden_files(paths) if path.suffix == SUFFIX]
+    if arguments.action == "move":
+        return _move(files, store)
+    named, unread = named_objects(files)
+    complain(unread)
+    code = _ACTIONS[arguments.action](named, store, arguments)
+    return 2 if unread else code
+
+
+def _status(named: list[Named], store: TensorStore, arguments: argparse.Namespace) -> int:
+    with progress("looking at the store") as steps:
+        states = look(named, store, steps, verify=arguments.verify)
+    held = cached_objects(store.cache)
+    cached_bytes = sum(one.size for one in held)
+    size = byte_size(sum(one.pointer.size for one in named))
+    told = f"{sum(one.tensors for one in named)} tensors, {len(named)} contents of {size}"
+    stored, cached = sum(state.stored for state in states), sum(state.cached for state in states)
+    lines = [
+        f"store: {store.url}",
+        f"cache: {store.cache.folder}, {len(held)} contents of {byte_size(cached_bytes)}",
+        *lacking(states),
+        f"{told}: {stored} in the store, {cached} cached",
+    ]
+    present(arguments, lambda: store_json(states, store, cached_bytes), lines)
+    return 0 if all(state.stored for state in states) else 1
+
+
+def _clear(store: TensorStore) -> int:
+    held = cached_objects(store.cache)
+    freed = remove(held)
+    emit([f"{byte_size(freed)} removed from {store.cache.folder}"])
+    return 0 if freed == sum(one.size for one in held) else 1
+
+
+def lacking(states: Iterable[State]) -> Iterator[str]:
+    """Yield a line for each tensor that the store lacks, with the way out."""
+    for state in states:
+        if state.stored:
+            continue
+        push_here = f"npudump golden remote push{' --replace' if state.problem else ''}"
+        way_out = push_here if state.cached else "not cached here: push it where it is, or record it anew"
+        yield f"{state.problem or 'not'} in the store: {state.named.words}: {way_out}"
+
+
+def store_json(states: Sequence[State], store: TensorStore, cached_bytes: int) -> dict[str, Any]:
+    """Return a store and where the tensors are that goldens name in it, as plain JSON data."""
+    return {
+        "store": store.url,
+        "cache": str(store.cache.folder),
+        "cache_bytes": cached_bytes,
+        "objects": [
+            {
+                "sha256": state.named.pointer.digest,
+                "bytes": state.named.pointer.size,
+                "golden": str(state.named.golden),
+                "tensor": state.named.pointer.key,
+                "tensors": state.named.tensors,
+                "stored": state.stored,
+                "cached": state.cached,
+                "problem": state.problem or None,
+            }
+            for state in states
+        ],
+    }
+
+
+def _push(named: list[Named], store: TensorStore, arguments: argparse.Namespace) -> int:
+    store.objects.look()
+    with progress("putting tensors into the store") as steps:
+        results = push(named, store, steps, anew=arguments.replace)
+    return _told(results, "{count} put into the store, {before} there before")
+
+
+def _pull(named: list[Named], store: TensorStore, _arguments: argparse.Namespace) -> int:
+    if store.url:
+        store.objects.look()
+    with progress("fetching tensors") as steps:
+        results = pull(named, store, steps)
+    return _told(results, "{count} fetched, {before} cached before")
+
+
+def _told(results: Sequence[bool | str], words: str) -> int:
+    failed = [result for result in results if isinstance(result, str)]
+    complain(failed[:_SHOWN])
+    if len(failed) > _SHOWN:
+        to_stderr(f"npudump: ... and {len(failed) - _SHOWN} more")
+    count = sum(result is True for result in results)
+    rest = f", {len(failed)} failed" if failed else ""
+    emit([_(words).format(count=count, before=len(results) - count - len(failed)) + rest])
+    return 1 if failed else 0
+
+
+def _move(files: Sequence[Path], store: TensorStore) -> int:
+    moved = failed = 0
+    for path in files:
+        try:
+            count = move(path, store)
+        except (NpudumpError, OSError) as error:
+            to_stderr(f"npudump: {path}: its tensors are not moved: {error}")
+            failed += 1
+            continue
+        moved += count
+        if count:
+            emit([f"moved: {count} tensors of {path}"])
+    rest = f", of {failed} goldens they are not" if failed else ""
+    emit([f"{moved} tensors moved into the store" + rest])
+    return 1 if failed else 0
+
+
+_ACTIONS = {"status": _status, "push": _push, "pull": _pull}

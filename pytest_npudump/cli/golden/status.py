@@ -1,0 +1,332 @@
+"""``npudump golden status``: how the goldens of a project stand, by its tests, its results and its store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.cli.common.output import columns, complain, emit, present
+from pytest_npudump.cli.common.progress import progress
+from pytest_npudump.cli.common.project import collect, golden_files, last_if_any, last_results
+from pytest_npudump.cli.golden.plumbing import lacking, store_json
+from pytest_npudump.cli.golden.waiting import as_json, waiting_table
+from pytest_npudump.compare.tolerances.rules import load_tolerances
+from pytest_npudump.compare.tolerances.tolerance import ANY, GOLDEN
+from pytest_npudump.doctor.pytest_config import golden_folder, tensor_place
+from pytest_npudump.errors import GoldenError, RequestError, StoreError
+from pytest_npudump.golden.census import (
+    SUFFIX,
+    Census,
+    Collection,
+    Fault,
+    State,
+    census,
+    faults,
+    look,
+    named_objects,
+)
+from pytest_npudump.golden.objects import cached_objects
+from pytest_npudump.golden.store import read_golden
+from pytest_npudump.language import mark
+from pytest_npudump.language.text import first_of
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import ngettext, spoken
+from pytest_npudump.report.verdicts import shown
+from pytest_npudump.results.acceptance import pending_of
+from pytest_npudump.results.entry import ResultsError
+from pytest_npudump.results.folder import ResultsFolder
+from pytest_npudump.results.rejudge import terms_at
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+
+    from pytest_npudump.compare.tolerances.tolerance import Rule
+    from pytest_npudump.golden.census import GoldenFinding
+    from pytest_npudump.golden.stored_tensors import TensorStore
+    from pytest_npudump.results.acceptance import Pending
+
+
+@dataclass(slots=True)
+class _Status:
+    """How goldens stand; None where that was not asked for, or is not known.
+
+    Attributes:
+        unknown: what could not be read, collected or asked, in words.
+        files: the goldens and tensors that were looked at.
+        broken: those that cannot be read, or do not belong together.
+        census: of the goldens, by the tests of this folder.
+        rules: rules of tolerances that match no tensor of any test.
+        unjudged_rules: why it is not known of others.
+        waiting: runs that wait for a decision.
+        store: of golden tensors, where one is configured.
+        states: where the tensors are that goldens name in it.
+    """
+
+    unknown: list[str] = field(default_factory=list)
+    files: list[Path] = field(default_factory=list)
+    broken: list[Fault] = field(default_factory=list)
+    census: Census | None = None
+    rules: Sequence[str] = ()
+    unjudged_rules: str = ""
+    waiting: list[Pending] | None = None
+    store: TensorStore | None = None
+    states: list[State] = field(default_factory=list)
+
+    @property
+    def code(self) -> int:
+        """The exit code: 0 all is well, 1 there is something to do, 2 something is not known."""
+        if self.unknown or self.broken:
+            return 2
+        stale = self.census is not None and self.census.stale
+        return int(bool(stale or self.rules or self.waiting or not all(one.stored for one in self.states)))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Say how the goldens stand, or remove those that are stale.
+
+    Raises:
+        RequestError: options that make no sense together, or no golden where one is named.
+        GoldenError: no golden is of a variant that is named.
+        OSError: a folder cannot be looked at.
+    """
+    if arguments.no_collect and (arguments.prune or arguments.variant):
+        raise RequestError(_("--no-collect: --prune and --variant need the tests; leave it out"))
+    if arguments.yes and not arguments.prune:
+        raise RequestError(_("--yes: only with --prune"))
+    if arguments.prune:
+        return _prune(arguments)
+    found = _status(arguments)
+    present(arguments, lambda: _as_json(found), _lines(found, verbose=arguments.verbose))
+    complain(map(spoken, found.unknown))
+    return found.code
+
+
+def _status(arguments: argparse.Namespace) -> _Status:
+    found = _Status()
+    paths = arguments.paths or [golden_folder(Path.cwd())]
+    try:
+        found.files = golden_files(paths)
+    except RequestError as error:
+        if arguments.paths:
+            raise
+        found.unknown.append(str(error))
+    found.broken = [*faults(dict.fromkeys(found.files))]
+    if arguments.no_collect:
+        return found
+    try:
+        stock = _take_stock(arguments.variant, arguments.paths)
+        found.census = stock.census
+        found.rules, found.unjudged_rules = _idle_rules(stock)
+    except RequestError as error:
+        found.unknown.append(str(error))
+    if found.census is not None:  # a file is in one list
+        stale = {one.path.absolute() for one in found.census.stale}
+        found.broken = [one for one in found.broken if one.path.absolute() not in stale]
+    try:
+        folder = last_results(arguments.results).path if arguments.results else last_if_any()
+        if folder is not None:
+            results = ResultsFolder(folder).read()
+            terms = terms_at(results.entries, arguments.root, None)
+            found.waiting = [
+                one
+                for one in pending_of(ResultsFolder(folder), results, terms)
+                if _is_below(one.path, arguments.paths)
+            ]
+            found.unknown += results.problems
+    except ResultsError as error:
+        found.unknown.append(str(error))
+    store = tensor_place(paths[0])
+    if store.url:
+        named, _unread = named_objects(path for path in found.files if path.suffix == SUFFIX)
+        try:
+            with progress(_("looking at the store")) as steps:
+                found.states = look(named, store, steps)
+            found.store = store
+        except StoreError as error:
+            found.unknown.append(str(error))
+    return found
+
+
+def _is_below(path: Path, places: Sequence[Path]) -> bool:
+    """Whether a file is one of these, or lies below one; any does where there are none."""
+    return not places or any(path.resolve().is_relative_to(place.resolve()) for place in places)
+
+
+def _as_json(found: _Status) -> dict[str, Any]:
+    known, store = found.census, found.store
+    return {
+        "files": len(found.files),
+        "faults": [{"path": str(one.path), "reason": one.reason} for one in found.broken],
+        "goldens": known and [{"path": str(one.path), "test": one.why} for one in known.used],
+        "used": known and len(known.used),
+        "stale": known and _findings_json(known.stale),
+        "unjudged": known and _findings_json(known.unjudged),
+        "rules": list(found.rules),
+        "unjudged_rules": found.unjudged_rules or None,
+        "pending": found.waiting and [*map(as_json, found.waiting)],
+        "store": store
+        and store_json(found.states, store, sum(one.size for one in cached_objects(store.cache))),
+        "unknown": found.unknown,
+    }
+
+
+def _findings_json(findings: Sequence[GoldenFinding]) -> list[dict[str, Any]]:
+    return [{"path": str(finding.path), "why": finding.why} for finding in findings]
+
+
+def _lines(found: _Status, *, verbose: bool) -> Iterator[str]:
+    known = found.census
+    if known is not None and verbose and known.used:
+        yield from columns([(one.why, shown(one.path)) for one in known.used], (mark("test"), mark("golden")))
+    yield from (spoken(one.reason) for one in found.broken)
+    if known is not None:
+        yield from _finding_lines(known.stale, _("no test reads:"))
+        told = {one.path.absolute() for one in found.broken}
+        unjudged = [one for one in known.unjudged if one.path.absolute() not in told]
+        yield from _finding_lines(unjudged, _("not judged, and not removed by --prune:"))
+    if found.rules:
+        yield _("rules that match no tensor of any test:")
+        yield from (f"  {rule}" for rule in found.rules)
+    if found.unjudged_rules:
+        yield _("not judged: {why}").format(why=found.unjudged_rules)
+    if found.waiting:
+        yield from waiting_table(found.waiting)
+    yield from lacking(found.states)
+    yield _summary(found)
+
+
+def _summary(found: _Status) -> str:
+    bad = len({one.path for one in found.broken})
+    count = len(found.files)
+    told = [_("{left} of {count} files are sound").format(left=count - bad, count=count)]
+    if found.census is not None:
+        known = found.census
+        told.append(
+            _("{used} goldens in use, {stale} stale, {unjudged} not judged").format(
+                used=len(known.used), stale=len(known.stale), unjudged=len(known.unjudged)
+            )
+        )
+    if found.rules:
+        told.append(_("{count} rules match nothing").format(count=len(found.rules)))
+    if waiting := len(found.waiting or ()):
+        words = ngettext("{count} run waits for a decision", "{count} runs wait for a decision", waiting)
+        told.append(words.format(count=waiting))
+    if absent := sum(not one.stored for one in found.states):
+        told.append(_("{count} contents of tensors not in the store").format(count=absent))
+    if found.unknown:
+        told.append(_("not all is known"))
+    return "; ".join(told)
+
+
+def _prune(arguments: argparse.Namespace) -> int:
+    """Remove files that no test reads, or say which; 1 where some wait for ``--yes``, 2 where one stays."""
+    stale = _take_stock(arguments.variant, arguments.paths).census.stale
+    if not arguments.yes:
+        emit(_finding_lines(stale, _("would be removed with --yes:")))
+        emit([] if stale else [_("nothing is stale")])
+        return 1 if stale else 0
+    removed = [*map(_removed, stale)]
+    emit([_("{count} of {all} files removed").format(count=sum(removed), all=len(stale))])
+    return 0 if all(removed) else 2
+
+
+def _removed(finding: GoldenFinding) -> bool:
+    try:
+        finding.remove()
+    except GoldenError as error:
+        complain([error])
+        return False
+    emit([_("removed: {path}").format(path=shown(finding.path))])
+    return True
+
+
+def _finding_lines(findings: Sequence[GoldenFinding], heading: str) -> Iterator[str]:
+    """Yield a heading and a line for each file; nothing where there are none."""
+    if findings:
+        yield heading
+    for finding in findings:
+        why = finding.why.removeprefix(f"{finding.path}: ")
+        yield f"  {shown(finding.path)}: {spoken(why)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Stock:
+    """What a collection of tests says of the files beside them.
+
+    Attributes:
+        census: of the goldens.
+        tolerances: the file of rules that runs read; None without one.
+        missing: tests that have no golden yet.
+    """
+
+    census: Census
+    tolerances: Path | None
+    missing: tuple[str, ...]
+
+
+def _take_stock(variants: Sequence[str], paths: Sequence[Path]) -> _Stock:
+    """Collect the tests of the current folder, and judge the files of their goldens.
+
+    Args:
+        variants: those that runs select, besides those that a common golden names; none for any.
+        paths: files and folders that are asked about; none for all.
+
+    Raises:
+        RequestError: something cannot be collected: nothing is judged.
+        OSError: a folder cannot be looked at.
+    """
+    told = collect("--npudump-owners-to", [])
+    goldens = {Path(path): test for path, test in told["goldens"].items()}
+    collection = Collection(
+        *(Path(told["root"]), Path(told["rootdir"]), goldens),
+        *(frozenset(told["files"]), frozenset(told["unclear"])),
+    )
+    expected = goldens.keys() - {Path(path) for path in told["without"]}
+    missing = tuple(test for path, test in goldens.items() if path in expected and not path.exists())
+    rules = Path(told["tolerances"]) if told["tolerances"] else None
+    found = census(collection, variants)
+    kept = (
+        tuple(one for one in kind if _is_below(one.path, paths))
+        for kind in (found.used, found.stale, found.unjudged)
+    )
+    return _Stock(Census(*kept), None if paths else rules, missing)
+
+
+def _idle_rules(stock: _Stock) -> tuple[Sequence[str], str]:
+    """Hold the rules against all goldens that tests have.
+
+    Rules about references are of layers that goldens need not have, and are left out.
+
+    Returns:
+        Rules that match nothing in any golden, as a verdict quotes them; or why such rules may match all the
+        same.
+
+    Raises:
+        RequestError: the file of tolerances cannot be read, or holds a rule that is refused.
+    """
+    if stock.tolerances is None:
+        return (), ""
+    tolerances = load_tolerances(stock.tolerances, against=GOLDEN)
+    rules, unread = tolerances.rules, list(stock.missing)
+    for golden in stock.census.used:
+        if not rules:
+            break
+        try:
+            table = read_golden(golden.path).table
+        except GoldenError as error:
+            unread.append(str(error))
+            continue
+        idle = replace(tolerances, rules=tuple(map(_for_any_run, rules))).unmatched(table)
+        rules = tuple(rule for rule in rules if _for_any_run(rule) in idle)
+    if rules and unread:
+        missing = first_of(unread, 3)
+        words = _("{count} rules match no golden, and not all are there: {missing}")
+        return (), words.format(count=len(rules), missing=missing)
+    return [f"{stock.tolerances}: {rule.describe()}" for rule in rules], ""
+
+
+def _for_any_run(rule: Rule) -> Rule:
+    """Return a rule for all operators and producers: a golden tells no types, and of one producer only."""
+    return replace(rule, op_type=ANY, producer=())
