@@ -207,7 +207,7 @@ def test_a_golden_that_matches_learns_its_noise_and_nothing_else_of_it_changes(p
         shows=[
             "npudump: THIS RUN CALIBRATES*",
             "*calibrated with 5 members, varied: repeats, inputs, threads, optimisation; factor 5*",
-            "*this run approves (--npudump-calibrate)",
+            "*this run updates goldens (--npudump-calibrate)",
         ],
     )
     assert head(project)["calibration"] == {

@@ -30,7 +30,10 @@ def test_broken(broken, npu_dump):
 def test_a_test_whose_setup_fails_is_counted(project: Project, options: list[str]) -> None:
     project.recorded()
     project.test_file(BROKEN, "test_broken.py")
-    shows = ["*RuntimeError: no device", "npudump: 1 of 2 tests good, *, 1 not compared (emulator)"]
+    shows = [
+        "*RuntimeError: no device",
+        "npudump: 1 of 2 tests passed, *, 1 not compared (emulator); see docs/reference/failures.md",
+    ]
     project.run(*options, passed=1, errors=1, shows=shows)
 
 
@@ -39,7 +42,10 @@ def test_a_test_whose_setup_fails_is_told_once_elsewhere_and_is_no_comparison(
 ) -> None:
     project.test_file(BROKEN, "test_broken.py")
     options = ("--junitxml=junit.xml", "--npudump-summary=summary.md", "--npudump-results=kept")
-    shows = ["npudump: 0 of 1 tests good, 1 not compared (emulator)", "*0 marked tests were compared*"]
+    shows = [
+        "npudump: 0 of 1 tests passed, 1 not compared (emulator); see docs/reference/failures.md",
+        "*0 marked tests were compared*",
+    ]
     project.run(*options, "--npudump-expect=1", errors=1, shows=shows, hides="*for a decision*")
     assert len(ET.parse(project.path / "junit.xml").findall(".//testcase")) == 1  # noqa: S314 - pytest's own
     assert "test_broken" in (project.path / "summary.md").read_text("utf-8")
@@ -133,9 +139,9 @@ def test_runs_that_fail_or_have_no_golden_wait_where_they_are_kept(
     project.pytester.makeini("[pytest]\n")  # with pytest's cache
     project.marked()
     monkeypatch.chdir(project.path)
-    words = "npudump: 1 run waits for a decision: npudump golden review"
+    words = "npudump: 1 run pending review: npudump golden review"
     project.run("-p", "no:cacheprovider", hides="*for a decision*")
-    project.run(shows=[words, "npudump: 0 of 1 tests good*"])
+    project.run(shows=[words, "npudump: 0 of 1 tests passed*"])
     assert main(["golden", "accept"]) == 0
     kept = "--npudump-results=my kept"
     project.run(kept, hides="*for a decision*")

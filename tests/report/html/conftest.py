@@ -87,7 +87,7 @@ def session() -> SessionView:
         status="failed",
         runtime=HOSTILE[1],
         headline=HOSTILE[0],
-        ways_out=(f"to approve: pytest --npudump-update-golden '{HOSTILE[1]}'",),
+        ways_out=(f"to accept:  pytest --npudump-update-golden '{HOSTILE[1]}'",),
         text=HOSTILE,
         tensors=tuple(tensors),
         sources=(str(tensors[9].key),),
