@@ -15,7 +15,7 @@ from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext, spoken
 from pytest_npudump.regression.result import PASSED
 from pytest_npudump.report.result_json import full_json
-from pytest_npudump.report.summary import remarks, summary_line
+from pytest_npudump.report.summary import PAGE, remarks, summary_line
 from pytest_npudump.report.terminal import verdict_lines
 from pytest_npudump.results.expected_tests import missing_tests, read_expected
 from pytest_npudump.results.folder import ResultsFolder
@@ -97,7 +97,7 @@ def _summary(judged: Sequence[Rejudged]) -> list[str]:
     counted = [one for one in judged if one.word != LEFT_OUT]
     left = len(judged) - len(counted)
     told = [one.told() for one in counted]
-    line = summary_line(told) + (_("; {left} left out").format(left=left) if left else "")
+    line = summary_line(told, page=PAGE) + (_("; {left} left out").format(left=left) if left else "")
     return [*(f"npudump: {words}" for words in remarks(told)), line]
 
 

@@ -183,7 +183,7 @@ def test_soft_assertion_that_fails_the_report_approves_nothing(project: Project)
     project.model()
     project.run(
         failed=1,
-        shows="npudump: 0 of 1 tests passed, 1 error; 5 of 5 tensors compared (emulator); see docs/reference/failures.md",
+        shows="npudump: 0 of 1 tests passed, 1 error; 5 of 5 tensors compared (emulator); *",
     )
 
 

@@ -59,10 +59,10 @@ def findings(count: int, *, reproduced: bool = True) -> tuple[Finding, ...]:
 def test_small_failure_is_told_in_full(failed: Callable[..., Result]) -> None:
     lines = text_of(failed(2))
     assert lines[0] == "npudump: net/layer_0:output.0 max 1.5, expected 1 (16700x tolerance)"
-    assert lines[1] == "first:      net/layer_0:output.0; no tensor was compared before it"
-    assert lines[2].startswith("sources:    unknown, as no graph is known")
-    assert lines[4] == "golden:     golden/test_a/test_b.yaml; mismatches: 2 of 2 tensors"
-    assert lines[5].split() == [
+    assert lines[1] == "first:      net/layer_0:output.0; no tensor was compared before it; its own"
+    assert lines[3].startswith("sources:    unknown, as no graph is known")
+    assert lines[5] == "golden:     golden/test_a/test_b.yaml; mismatches: 2 of 2 tensors"
+    assert lines[6].split() == [
         "layer",
         "type",
         "tensor",
@@ -73,14 +73,14 @@ def test_small_failure_is_told_in_full(failed: Callable[..., Result]) -> None:
         "x",
         "tol",
     ]
-    assert [line.split() for line in lines[6:8]] == [
+    assert [line.split() for line in lines[7:9]] == [
         [f"net/layer_{number}", "MatMul", "output.0", "max", "1", "1.5", "3e-05", "16700"]
         for number in (0, 1)
     ]
-    assert lines[8].startswith("tolerance:  ")
-    assert lines[9].startswith("report:     ")
-    assert lines[9].endswith("report.txt")
-    assert lines[10:] == ["to accept:  pytest --npudump-update-golden test_a.py::test_b"]
+    assert lines[9].startswith("tolerance:  ")
+    assert lines[10].startswith("report:     ")
+    assert lines[10].endswith("report.txt")
+    assert lines[11:] == ["to accept:  pytest --npudump-update-golden test_a.py::test_b"]
 
 
 TRANSFORMER = "/vision_model/encoder/layers.11/self_attn/out_proj/quantized_MatMul"
