@@ -93,7 +93,7 @@ def terminal_columns() -> int:
 def failure_text(result: Result, details: ReportFiles, *, verbose: bool) -> str:
     """Return the text of a failing test: what has to be known, or with ``verbose`` everything."""
     columns = terminal_columns()
-    lines = _body(result, MOST_ROWS if verbose else ROWS, columns, brief=not verbose)
+    lines = _body(result, MOST_ROWS if verbose else ROWS, columns, brief=not verbose, rest=details.text.name)
     return "\n".join(_cut(lines, brief=not verbose) + _behind(result, details))
 
 
@@ -141,7 +141,7 @@ def full_lines(result: Result) -> list[str]:
     return [plain(line) for line in [*_body(result, MOST_ROWS, None, brief=False), *ways_out(result)]]
 
 
-def _body(result: Result, rows: int, columns: int | None, *, brief: bool) -> list[str]:
+def _body(result: Result, rows: int, columns: int | None, *, brief: bool, rest: str = "") -> list[str]:
     """Return all but the last lines.
 
     Args:
@@ -149,6 +149,7 @@ def _body(result: Result, rows: int, columns: int | None, *, brief: bool) -> lis
         rows: failing tensors to list; 0 leaves out whatever is no cause.
         columns: of the terminal; None for a file.
         brief: whether to tell the most important only.
+        rest: the file that has the other rows; "" for none.
     """
     limit = (_LISTED if rows else 0) if brief else None
     compared = result.comparison is not None and bool(result.comparison.failing)
@@ -160,14 +161,14 @@ def _body(result: Result, rows: int, columns: int | None, *, brief: bool) -> lis
     lines = folded(first, columns, prefix) if by_verdict else [first]
     lines += _listed(mark("also"), problems, limit if rows else _LISTED)
     lines += _scene_lines(result.findings, _DETAILS if brief else None)
-    words = _comparison_lines(result, rows, columns, brief=brief) if compared else []
+    words = _comparison_lines(result, rows, columns, rest, brief=brief) if compared else []
     lines += [
         one for line in words for one in ([line] if line.startswith("  ") else folded(line, columns, prefix))
     ]
     if compared and not rows and any(".../" in line for line in lines):
         lines.append(_("  all names begin with {prefix}").format(prefix=prefix))
     if not compared:
-        lines += _change_lines(result.changes, rows, columns)
+        lines += _rows(result.changes, rows, columns, rest)  # where the test fails for changes
     sources = None if compared else result.sources
     most = rows if rows < MOST_ROWS else None
     lines += reference_lines(
@@ -179,18 +180,15 @@ def _body(result: Result, rows: int, columns: int | None, *, brief: bool) -> lis
     return lines + _listed(mark("note"), result.notes, limit)
 
 
-def _change_lines(changes: Sequence[Verdict], rows: int, columns: int | None) -> list[str]:
-    """Return what changed within tolerance, where the test fails for that."""
-    return _rows(changes, rows, columns) if changes else []
-
-
-def _rows(verdicts: Sequence[Verdict], rows: int, columns: int | None) -> list[str]:
+def _rows(verdicts: Sequence[Verdict], rows: int, columns: int | None, rest: str) -> list[str]:
     """Return a table of the first verdicts, and how many more there are."""
-    lines = table([row(verdict) for verdict in verdicts[:rows]], COLUMNS, columns) if rows else []
-    if left := len(verdicts) - rows if rows else 0:
-        where = "report.json" if rows == MOST_ROWS else "report.txt"
-        if left > 0:
-            lines.append(_("  ... {left} more in {where}").format(left=left, where=where))
+    if not rows or not verdicts:
+        return []
+    lines = table([row(verdict) for verdict in verdicts[:rows]], COLUMNS, columns)
+    if (left := len(verdicts) - rows) > 0:
+        where = "report.json" if rows == MOST_ROWS else rest
+        words = _("  ... {left} more in {where}") if where else _("  ... and {left} more")
+        lines.append(words.format(left=left, where=where))
     return lines
 
 
@@ -216,7 +214,7 @@ def _listed(label: str, items: Sequence[str], limit: int | None) -> list[str]:
     return lines
 
 
-def _comparison_lines(result: Result, rows: int, columns: int | None, *, brief: bool) -> list[str]:
+def _comparison_lines(result: Result, rows: int, columns: int | None, rest: str, *, brief: bool) -> list[str]:
     comparison = result.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
     failing = comparison.failing
@@ -236,7 +234,7 @@ def _comparison_lines(result: Result, rows: int, columns: int | None, *, brief: 
         )
     )
     numerics, rule = result.numerics, deciding_rule(comparison.first)
-    lines += _rows(failing, rows, columns)
+    lines += _rows(failing, rows, columns, rest)
     if rule:
         lines.append(_("tolerance:  {rule}").format(rule=rule))
     if numerics is not None and not (brief and numerics.bounds == SAME and not numerics.differs):
