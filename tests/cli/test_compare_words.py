@@ -41,7 +41,7 @@ def _first(text: str) -> str:
     (line,) = [line for line in text.splitlines() if line.startswith("first diverging layer: ")]
     head = "first diverging layer: net/relu:output.0 "
     assert line.startswith(head)
-    return line.removeprefix(head)
+    return line.removeprefix(head).removeprefix("differs: ")
 
 
 def _cells(text: str) -> dict[str, str]:

@@ -49,8 +49,8 @@ def test_the_demonstration_records_passes_and_fails_in_this_order(
     _, done = shown
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
-    totals = re.findall(r"^npudump: (\d of 1 tests good.*)$", done.stdout, re.MULTILINE)
-    assert [re.split(", first|; this run approves", total)[0] for total in totals] == [
+    totals = re.findall(r"^npudump: (\d of 1 tests passed.*)$", done.stdout, re.MULTILINE)
+    assert [re.split("; first|; this run updates", total)[0] for total in totals] == [
         "1 of 1 tests passed, 1 recorded (emulator)",
         "1 of 1 tests passed; 259 of 259 tensors compared (emulator)",
         "0 of 1 tests passed, 1 failed; 259 of 259 tensors compared",

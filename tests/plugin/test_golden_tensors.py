@@ -195,7 +195,7 @@ def test_a_change_of_elements_alone_is_found(auto: Project) -> None:
     content = bytearray(tensors.read_bytes())
     content[-4:], content[-8:-4] = content[-8:-4], content[-4:]  # two elements change places
     tensors.write_bytes(bytes(content))
-    auto.run(failed=1, shows=f"npudump: {OUTPUT} *")
+    auto.run(failed=1, shows=f"npudump: {OUTPUT}:output.0 *")
 
 
 def test_a_golden_without_tensors_fails_and_says_what_to_do(auto: Project) -> None:
@@ -333,7 +333,7 @@ def test_a_first_golden_takes_the_tensors_of_its_run_or_of_the_second(
 ) -> None:
     project.marked(arguments)
     result = project.run(KEEP)
-    dumped = "dumped as tensors, for an approval to keep" in result.stdout.str()
+    dumped = "dumped as tensors, to be kept with the golden on an update" in result.stdout.str()
     assert dumped == ("dump_data" not in arguments)
     assert accept() == 0
     assert [*tensors_of(project)] == ["head_softmax:output.0" if "auto" in arguments else LAST]

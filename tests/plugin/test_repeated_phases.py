@@ -154,7 +154,7 @@ def test_body_that_failed_by_itself_is_compared_when_it_is_repeated(project: Pro
     once.unlink()
     project.model(change=0.01)
     shows = [
-        "npudump: block/conv.2 *",
+        "npudump: block/conv.2:output.0 *",
         "second run: not run: the test had failed by itself before*",
         SUMMARY,
     ]

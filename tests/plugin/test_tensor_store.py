@@ -99,7 +99,7 @@ def test_a_test_whose_tensors_cannot_be_had_errs_and_says_what_to_do(stored: Pro
     shows = [
         "*block/conv.2:output.0*",
         "*its store is not at hand*",
-        "npudump: 0 of 1 tests passed*1 failed; first mismatch block/conv.2*",
+        "npudump: 0 of 1 tests passed, 1 failed; *; first mismatch block/conv.2*",
     ]
     stored.run(failed=1, shows=shows)
 

@@ -266,7 +266,7 @@ def test_a_full_disk_is_told_once_and_loses_no_golden(
     shows = [
         "npudump: the results of 1 of 4 tests are not kept: *No space left on device",
         "npudump: report: *index.html",
-        "npudump: 3 runs wait for a decision: *",
+        "npudump: 3 runs pending review: *",
     ]
     project.run(KEEP, "--npudump-report=page", failed=4, shows=shows)
     assert [line["test"][-2] for line in lines(project)] == ["a", "c", "d"]
@@ -569,7 +569,7 @@ def test_an_update_compares_what_is_named_twice_with_what_the_first_has_recorded
         NO_SECOND_RUN,
         passed=1,
         failed=1,
-        shows="npudump: 1 of 2 tests passed, *1 recorded, 1 failed, *",
+        shows="npudump: 1 of 2 tests passed, 1 recorded, 1 failed; *",
     )
 
 
