@@ -75,6 +75,7 @@ def pytester(
     monkeypatch.setattr(pytester, "_getpytestargs", command)
     monkeypatch.setattr("importlib.metadata.distributions", distributions)
     monkeypatch.setenv("LC_ALL", "C.UTF-8")  # what is tested is English, whatever the tester speaks
+    monkeypatch.setenv("COLUMNS", "300")  # and on lines of its own, which a narrower terminal breaks
     monkeypatch.setenv("PYTEST_ADDOPTS", LEAN)
     return pytester
 

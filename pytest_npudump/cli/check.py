@@ -18,7 +18,7 @@ from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext, spoken
 from pytest_npudump.regression.result import PASSED
 from pytest_npudump.report.result_json import full_json
-from pytest_npudump.report.summary import summary_line
+from pytest_npudump.report.summary import PAGE, remarks, summary_line
 from pytest_npudump.report.terminal import verdict_lines
 from pytest_npudump.results.expected_tests import missing_tests, read_expected
 from pytest_npudump.results.rejudge import BAD, GOOD, LEFT_OUT, UNJUDGED, rejudge, terms_at
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         [
             *_lines(judged, verbose=arguments.verbose),
             *_earlier(results),
-            _summary(judged),
+            *_summary(judged),
             *chain.from_iterable(one.lines() for one in others),
         ],
     )
@@ -92,15 +92,15 @@ def _lines(judged: Sequence[Rejudged], *, verbose: bool) -> Iterator[str]:
         if one.why:
             yield f"  {spoken(one.why)}"
         if result is not None and one.word != LEFT_OUT:
-            yield from (f"  {line}" for line in verdict_lines(result, verbose=verbose))
+            yield from (f"  {line}" for line in verdict_lines(result, verbose=verbose, margin=2))
 
 
-def _summary(judged: Sequence[Rejudged]) -> str:
+def _summary(judged: Sequence[Rejudged]) -> list[str]:
     counted = [one for one in judged if one.word != LEFT_OUT]
     left = len(judged) - len(counted)
-    return summary_line([one.told() for one in counted]) + (
-        _("; {left} left out").format(left=left) if left else ""
-    )
+    told = [one.told() for one in counted]
+    line = summary_line(told, page=PAGE) + (_("; {left} left out").format(left=left) if left else "")
+    return [*(f"npudump: {words}" for words in remarks(told)), line]
 
 
 def _earlier(results: Results) -> Iterator[str]:

@@ -215,7 +215,7 @@ def sentence(verdict: Verdict, found: PairElements | None) -> str:
     reason = worst(verdict)
     words = "" if reason is None or found is None else _words(reason, found.difference)
     if words:
-        return _("{place} differs: {words}{far}").format(place=verdicts.place(verdict), words=words, far="")
+        return _("{key} differs: {words}").format(key=verdict.key, words=words)
     told = verdicts.sentence(verdict)
     difference = found.difference if found is not None else None
     if difference is None or not difference.outside or not comparable(difference):

@@ -82,7 +82,7 @@ class SessionResults:
 
     def _headline(self) -> str:
         counted = [test for test in self._view.tests if test.word != LEFT_OUT]
-        text = f"{self._view.count(GOOD)} of {len(counted)} tests good"
+        text = f"{self._view.count(GOOD)} of {len(counted)} tests passed"
         first = next((test for test in counted if test.word != GOOD), None)
         return (
             text if first is None else f"{text}; {plain(first.name)}: {plain(first.headline or first.status)}"

@@ -306,7 +306,7 @@ def _recorded_failure(item: pytest.Item, test: CaseSession) -> str:
     result, verbose = test.result, item.config.option.verbose > 0
     details = write_details(result)
     _keep_result(item, test, result, result_json(result, details))
-    item.stash[RESULT]["short"] = short_lines(result)
+    item.stash[RESULT]["short"] = short_lines(result, details)
     text = failure_text(result, details, verbose=verbose)
     spoken = spoken_failure(result, details, text, test.case.settings.lang, verbose=verbose)
     item.stash[RESULT].update(spoken)

@@ -25,8 +25,8 @@ CHILD = "npudump-child"
 _OURS = ("npudump: ", "npu_dump: ")
 """How a failure that this plugin raises begins."""
 
-_BUDGET = 40
-"""Lines that failing marked tests may fill before each further one is cut to two lines."""
+_BUDGET = 80
+"""Lines that failing marked tests may fill before each further one goes without its rows."""
 
 
 class Reported(NamedTuple):
@@ -247,9 +247,11 @@ class Reporter:
             for _, line in sorted(self._lines, key=lambda placed: placed[0]):
                 terminalreporter.write_line(inert(f"npudump: {spoken(line)}"))
             if self.tests:
-                from pytest_npudump.report.summary import summary_line  # noqa: PLC0415 - only for marked tests
+                from pytest_npudump.report.summary import PAGE, remarks, summary_line  # noqa: PLC0415 - the same
 
-                line = summary_line(self.results, approval=self.settings.approval_flag)
+                for line in remarks(self.results):
+                    terminalreporter.write_line(inert(f"npudump: {line}"))
+                line = summary_line(self.results, approval=self.settings.approval_flag, page=PAGE)
                 terminalreporter.write_line(inert(line))
             if self._ended_in:
                 terminalreporter.write_line(inert(f"npudump: {self._ended()}"), red=True)

@@ -124,7 +124,7 @@ def spoken_failure(
 
     with speaking(language):
         text = failure_text(result, details, verbose=verbose)
-        short = short_lines(result)
+        short = short_lines(result, details)
     return {SPOKEN: {"lines": len(english.splitlines()), "text": text.splitlines(), "short": short}}
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.language.text import cut
 from pytest_npudump.regression.result import GOOD
 from pytest_npudump.report.result_json import small
-from pytest_npudump.report.summary import summary_line
+from pytest_npudump.report.summary import remarks, summary_line
 from pytest_npudump.report.verdicts import plain
 
 if TYPE_CHECKING:
@@ -108,7 +108,8 @@ def markdown_summary(
     failing, good = [test for test in tests if not test.good], [test for test in tests if test.good]
     sign = "❌ " if failing or problems else "✅ " if tests else ""
     parts = [f"### {sign}{_text(line)}"]
-    parts += ["\n".join(f"- {code(problem)}" for problem in problems)] if problems else []
+    told = [*problems, *remarks([test.result for test in tests])]
+    parts += ["\n".join(f"- {code(words)}" for words in told)] if told else []
     if failing:
         header = ("test", "status", "source", "first change", "tensors")
         rows = [

@@ -10,6 +10,7 @@ from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, explain_first
 from pytest_npudump.explain.operator_alone import ACQUITTED, CONVICTED, UPSTREAM
 from pytest_npudump.explain.rounding import DEVICE, DTYPE
 from pytest_npudump.language import mark
+from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.origins import feeds_are_seen, more_sources, source_lines
@@ -17,18 +18,21 @@ from pytest_npudump.report.verdicts import (
     COLUMNS,
     PROJECTIONS,
     deciding_rule,
+    folded,
     number,
     numbers,
     row,
     sentence,
     table,
+    times,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from pytest_npudump.compare.tensors.difference import TensorDifference
     from pytest_npudump.compare.tensors.picture import TensorDescription
+    from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.explain.operator_alone import JudgedOperator
     from pytest_npudump.explain.reference import ReferenceResult
     from pytest_npudump.graph.sources import Sources
@@ -37,58 +41,68 @@ if TYPE_CHECKING:
 
 def _disagreement(name: str, first: object, second: object) -> str:
     if name == PROJECTIONS and first == 0:  # what the second is, is how far off the elements are
-        return _("{name} off by roughly {distance:.2g}").format(name=name, distance=second)
+        return _("{name} by about {distance:.2g}").format(name=name, distance=second)
     first, second = numbers(first, second)
-    return _("{name} {first} then {second}").format(name=name, first=first, second=second)
+    return _("{name} {first}, then {second}").format(name=name, first=first, second=second)
 
 
-def finding_lines(finding: Finding, *, worst: int) -> list[str]:
-    """Describe one tensor; ``worst`` is the number of worst elements to list."""
-    key = finding.key
+def finding_lines(finding: Finding, *, brief: bool) -> list[str]:
+    """Describe one tensor of the second run.
+
+    Args:
+        finding: what that run says of it.
+        brief: whether to say only what differs, and where, in one line each; nothing where that is unknown.
+    """
     lines = []
     if finding.differences:
         pairs = ", ".join(_disagreement(name, *pair) for name, pair in finding.differences.items())
-        lines.append(_("  {key}: first and second run disagree: {pairs}").format(key=key, pairs=pairs))
-    golden = (finding.difference, finding.pattern, mark("golden"))
+        lines.append(_("first and second run differ: {pairs}").format(pairs=pairs))
     for difference, pattern, side in (
-        golden,
+        (finding.difference, finding.pattern, mark("golden")),
         (finding.reference, finding.reference_pattern, mark("reference")),
     ):
         if difference is not None:
-            lines += [f"  {key}: {line}" for line in _difference_lines(difference, worst, side)]
+            lines += _difference_lines(difference, side, brief=brief)
         if pattern is not None:
-            lines.append(_("  {key}: pattern: {pattern}").format(key=key, pattern=spoken(str(pattern))))
-    if finding.description is not None and finding.reference is None:
-        lines.append(f"  {key}: {tensor_words(finding.description)}, {_(_NO_GOLDEN)}")
-    if finding.note:
-        lines.append(f"  {key}: {spoken(finding.note)}")
-    return lines
+            lines.append(_("pattern: {pattern}").format(pattern=spoken(str(pattern))))
+    tensor = finding.description
+    if tensor is not None and finding.reference is None:
+        odd = tensor.first_nan is not None or tensor.first_inf is not None
+        words = tensor_words(tensor)
+        if not brief:
+            lines.append(f"{words}, {_(_NO_GOLDEN)}")
+        elif odd:
+            lines.append(words)
+    if finding.note and not brief:
+        lines.append(spoken(finding.note))
+    return [_("elements:   {key}: {line}").format(key=finding.key, line=line) for line in lines]
 
 
-def _difference_lines(difference: TensorDifference, worst: int, side: str) -> list[str]:
+def _difference_lines(difference: TensorDifference, side: str, *, brief: bool) -> list[str]:
     d = difference
-    measures = _("max abs {max_abs}, max rel {max_rel}, cosine {cosine}").format(
+    words = _(side)
+    shown = [(list(e.index), *numbers(e.golden, e.actual)) for e in d.worst[: 1 if brief else 5]]
+    places = [
+        _("worst at {index}: {actual}, expected {golden}").format(index=index, actual=actual, golden=golden)
+        for index, golden, actual in shown
+    ]
+    measures = _("max abs error {max_abs}, max rel error {max_rel}, cosine similarity {cosine}").format(
         max_abs=number(d.max_abs), max_rel=number(d.max_rel), cosine=number(d.cosine)
     )
-    words = _(side)
     lines = [
-        _("against the {side} tensor: {measures}, {share:.4g} % of {count} within tolerance").format(
-            side=words, measures=measures, share=100 * d.within, count=d.count
+        _("{share:.4g} % of {count} within tolerance of the {side} tensor; {measures}").format(
+            share=100 * d.within,
+            count=d.count,
+            side=words,
+            measures=places[0] if brief and places else measures,
         )
     ]
     if not d.special_equal:
         lines.append(_("NaN or Inf differ: {words}").format(words=d.special_text().replace("golden", words)))
-    lines += [
-        _("worst at {index}: {side} {golden}, actual {actual}").format(
-            index=list(e.index), side=words, golden=golden, actual=actual
-        )
-        for e in d.worst[:worst]
-        for golden, actual in (numbers(e.golden, e.actual),)
-    ]
-    return lines
+    return lines if brief else lines + places
 
 
-_NO_GOLDEN = mark("no golden tensor to compare with (golden_tensors=)")
+_NO_GOLDEN = mark("no golden tensor (golden_tensors= in the marker keeps one)")
 
 
 def tensor_words(tensor: TensorDescription) -> str:
@@ -113,74 +127,83 @@ def tensor_words(tensor: TensorDescription) -> str:
 _SHOWN = 2
 
 
-def isolated_lines(isolated: Sequence[JudgedOperator], *, brief: bool) -> list[str]:
-    """Return a line for each operator that was judged alone, the convicted first.
+def isolated_lines(
+    isolated: Sequence[JudgedOperator], *, brief: bool, begins: Collection[TensorKey] = ()
+) -> list[str]:
+    """Return a line for each operator that was recomputed, the convicted first.
 
     Those upstream of suspects are counted where they are not convicted: nothing speaks against them.
 
     Args:
         isolated: the verdicts.
-        brief: whether to show the first few only.
+        brief: whether to show the first few convicted only, or one other where there is none.
+        begins: where changes begin: what is said of these tensors comes before others.
     """
     order = {CONVICTED: 0, ACQUITTED: 1}
-    convicted = any(one.alone.verdict == CONVICTED for one in isolated)
     told = (one for one in isolated if not one.upstream or one.alone.verdict == CONVICTED)
-    ranked = sorted(told, key=lambda one: order.get(one.alone.verdict, 2))
-    shown = ranked[: _SHOWN if brief else None]
-    lines = [_("alone:      {key} {sentence}").format(key=one.key, sentence=_sentence(one)) for one in shown]
+    ranked = sorted(told, key=lambda one: (order.get(one.alone.verdict, 2), one.key not in begins))
+    if brief and ranked:
+        convicted = [one for one in ranked if one.alone.verdict == CONVICTED]
+        shown, ranked = convicted[:_SHOWN] or ranked[:1], convicted
+    else:
+        shown = ranked
+    lines = [_("recomputed: {key} {words}").format(key=one.key, words=_recomputed(one)) for one in shown]
     if len(ranked) > len(shown):
         lines[-1] += _(" (and {left} more)").format(left=len(ranked) - len(shown))
     upstream = [one.alone.verdict for one in isolated if one.upstream]
     passed = upstream.count(ACQUITTED)
-    if passed and not (brief and convicted):
+    if passed and not brief:
         words = _(
-            "alone:      {passed} of {count} operators looked at upstream are what their inputs give; at "
-            "most {most} per source are looked at"
+            "recomputed: {passed} of {count} operators upstream match their recomputation (at most {most} "
+            "per source are recomputed)"
         )
         lines.append(words.format(passed=passed, count=len(upstream), most=UPSTREAM))
     return lines
 
 
-def _call_sentence(one: JudgedOperator, apart: str) -> str:
-    alone = one.alone
-    if alone.verdict == ACQUITTED:
-        return _(
-            "is acquitted: {call} gives it on the CPU too, from the same inputs ({apart}): the change came "
-            "in with them"
-        ).format(call=one.call, apart=apart)
-    off = spoken(alone.why) or _(
-        "{apart} (relative L2), and a healthy operator no more than {allowed:.2g}"
-    ).format(apart=apart, allowed=alone.allowed)
-    return _(
-        "is CONVICTED: {call} gives something else on the CPU, from the same inputs: {off}; a kernel that "
-        "this call ran did it"
-    ).format(call=one.call, off=off)
+def _off(one: JudgedOperator) -> str:
+    """Say by how much an operator is off what its inputs give, and how much it may be."""
+    return spoken(one.alone.why) or _("relative L2 error {apart:.2g}, limit {allowed:.2g}").format(
+        apart=one.alone.apart, allowed=one.alone.allowed
+    )
 
 
-def _sentence(one: JudgedOperator) -> str:
-    alone = one.alone
-    apart = "" if math.isnan(alone.apart) else _("{apart:.2g} off").format(apart=alone.apart)
-    if one.call and alone.verdict in (CONVICTED, ACQUITTED):
-        return _call_sentence(one, apart)
-    if alone.verdict == CONVICTED:
-        given = _("kernel") if one.own else _("kernel, type, weights or attributes")
-        given += _(" or its conversion") * one.converted
-        off = spoken(alone.why) or _(
-            "{apart} (relative L2), and a healthy operator no more than {allowed:.2g}"
-        ).format(apart=apart, allowed=alone.allowed)
-        return _("is CONVICTED: not what its inputs give by {model}: {off}; its {given} did it").format(
-            model=one.model, off=off, given=given
-        )
-    if alone.verdict == ACQUITTED and one.own:
-        return _(
-            "computes what {model}, the run's own model, says ({apart}): its type, its weights, its "
-            "attributes or what came in have changed; reference= can tell which"
-        ).format(model=one.model, apart=apart)
+def conviction(isolated: Sequence[JudgedOperator]) -> str:
+    """Name the operators that do not give what their own inputs give, as the cause; "" for none."""
+    convicted = [one for one in isolated if one.alone.verdict == CONVICTED]
+    if not convicted:
+        return ""
+    first, *others = convicted
+    kind = _("kernel error") if first.own or first.call else _("operator error")
+    if first.own and first.converted and not first.call:
+        kind = _("kernel or conversion error")
+    words = _("{kind} in {key}: {off}").format(kind=kind, key=first.key, off=_off(first))
+    return words + (
+        _("; and in {named}").format(named=first_of((one.key for one in others), 2)) if others else ""
+    )
+
+
+def _recomputed(one: JudgedOperator) -> str:
+    alone, apart = one.alone, one.alone.apart
+    error = "" if math.isnan(apart) else _(" (relative L2 error {apart:.2g})").format(apart=apart)
+    by = _("{call} on the CPU").format(call=one.call) if one.call else one.model
+    if alone.verdict == ACQUITTED and (one.call or not one.own):
+        return _("matches {by} on the same inputs{error}; its inputs changed").format(by=by, error=error)
     if alone.verdict == ACQUITTED:
         return _(
-            "is acquitted: it is what its inputs give by {model} ({apart}): the change came in with them"
-        ).format(model=one.model, apart=apart)
-    return _("is not judged alone: {why}").format(why=spoken(alone.why)) + (f" ({apart})" if apart else "")
+            "matches {by} on the same inputs{error}; its type, weights, attributes or inputs changed "
+            "(reference= narrows it down)"
+        ).format(by=by, error=error)
+    if alone.verdict != CONVICTED:
+        return _("is undecided: {why}").format(why=spoken(alone.why)) + error
+    wrong = _("the kernel") if one.own else _("the kernel, type, weights or attributes")
+    if one.converted:
+        wrong = _("{wrong} or the conversion").format(wrong=wrong)
+    if one.call:
+        wrong = _("a kernel of this call")
+    return _("differs from {by} on the same inputs ({off}): {wrong} must be wrong").format(
+        by=by, off=_off(one), wrong=wrong
+    )
 
 
 _REMARKS = 2
@@ -204,7 +227,12 @@ def reference_sentence(result: ReferenceResult, sources: Sources | None = None) 
 
 
 def reference_lines(
-    result: ReferenceResult | None, rows: int | None, sources: Sources | None = None, *, brief: bool = False
+    result: ReferenceResult | None,
+    rows: int | None,
+    sources: Sources | None = None,
+    *,
+    brief: bool = False,
+    columns: int | None = None,
 ) -> list[str]:
     """Describe what differs from the reference.
 
@@ -213,12 +241,13 @@ def reference_lines(
         rows: tensors to list; None for all of them.
         sources: of what differs, if they are known.
         brief: whether to say nothing but what differs.
+        columns: of the terminal; None for a file.
     """
     if result is None or result.good or result.comparison is None:
         return []
     found = result.comparison
     failing = found.failing
-    against = _("{count} of {compared} tensors fail against {name}").format(
+    against = _("{name}; mismatches: {count} of {compared} tensors").format(
         count=len(failing), compared=found.compared, name=result.model.name
     )
     lines = [
@@ -229,14 +258,15 @@ def reference_lines(
     if failing:
         lines += [] if brief else [f"{_INDENT}{_first(result, sources)}"]
         lines += source_lines(sources, brief=rows is not None)
-        lines += table([row(verdict) for verdict in failing[:rows]], _COLUMNS)
+        lines = [one for line in lines for one in folded(line, columns)]
+        lines += table([row(verdict) for verdict in failing[:rows]], _COLUMNS, columns)
     if rows is not None and len(failing) > rows:
         lines.append(_("  ... and {left} more").format(left=len(failing) - rows))
     lines += _whose(result)
     if brief:
         return lines
     if rule := deciding_rule(found.first):
-        lines.append(_INDENT + _("rule: {rule}").format(rule=rule))
+        lines.append(_INDENT + _("tolerance: {rule}").format(rule=rule))
     remarks = result.remarks if rows is None else result.remarks[:_REMARKS]
     return [*lines, *(f"{_INDENT}{remark}" for remark in remarks)]
 
@@ -246,20 +276,26 @@ def _whose(result: ReferenceResult) -> list[str]:
     if not result.blames:
         return []
     first = result.blames[0]
-    far, cpu = (
-        _("{statistic} is off by {device}").format(statistic=first.statistic, device=number(first.device)),
-        _("rounding after every operator, on the CPU,"),
-    )
+    values = {
+        "key": first.key,
+        "statistic": first.statistic,
+        "device": number(first.device),
+        "rounding": number(first.rounding),
+        "ratio": times(first.ratio) if math.isfinite(first.ratio) else "",
+    }
     if first.whose == DTYPE:
-        words = _("the number format's: {key}: {far}, {cpu} does {rounding}").format(
-            key=first.key, far=far, cpu=cpu, rounding=number(first.rounding)
+        words = _(
+            "the number format's: {key}: {statistic} is off by {device}; on the CPU, rounding after every "
+            "operator puts it off by {rounding}"
         )
     elif math.isfinite(first.ratio):
-        words = _("the device's: {key}: {far}, {ratio:.3g} times what {cpu} does").format(
-            key=first.key, far=far, ratio=first.ratio, cpu=cpu
+        words = _(
+            "the device's: {key}: {statistic} is off by {device}, {ratio}x what rounding after every "
+            "operator does on the CPU"
         )
     else:
-        words = _("the device's: {key}: {cpu} does not do it").format(key=first.key, cpu=cpu)
+        words = _("the device's: {key}: rounding after every operator on the CPU does not put it off")
+    words = words.format(**values)
     counts = Counter(blame.whose for blame in result.blames)
     several = (
         _(" (device's {device}, number format's {dtype})").format(device=counts[DEVICE], dtype=counts[DTYPE])
@@ -274,11 +310,10 @@ def _first(result: ReferenceResult, sources: Sources | None) -> str:
     assert comparison is not None  # noqa: S101 - checked by the caller
     first = comparison.first
     if first is not None and first.op_type == GRAPH_INPUT:
-        return _(
-            "output {slot} of {layer} is the first mismatch: it is an input of the graph, so the "
-            "reference was not given what the device was"
-        ).format(slot=first.key.slot, layer=first.key.layer)
-    return explain_first(comparison, feeds_seen=feeds_are_seen(sources, first))
+        reason = _("an input of the graph: the reference was fed other values than the device")
+    else:
+        reason = explain_first(comparison, feeds_seen=feeds_are_seen(sources, first))
+    return _("first: {key}; {reason}").format(key=first.key, reason=reason) if first is not None else ""
 
 
 def way_out(result: Result) -> str:
@@ -290,5 +325,5 @@ def way_out(result: Result) -> str:
         return ""
     return _(
         "to accept:  in the marker, tolerances=[{{'against': 'reference', 'layer': {layer!r}, 'rtol': ..., "
-        "'atol': 0, 'reason': '...'}}]; a fused layer belongs into a reference_map"
+        "'atol': 0, 'reason': '...'}}]; a fused layer belongs into the map of the reference"
     ).format(layer=first.key.layer)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.stats.verdict import FAIL
+from pytest_npudump.compare.stats.verdict import FAIL, explain_first
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext
+from pytest_npudump.report.verdicts import times
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Comparison, Verdict
@@ -20,95 +21,133 @@ _SHOWN = 3
 _SEVERAL = 2
 
 
-def origin_lines(sources: Sources | None, comparison: Comparison, *, brief: bool) -> list[str]:
-    """Return the sources of what differs, or that they are not known.
+def origin_lines(
+    sources: Sources | None, comparison: Comparison, *, brief: bool, traced: bool = True
+) -> list[str]:
+    """Return what to look at: the first mismatch, and the sources of all that follow.
 
     Args:
         sources: None where nothing is known of what feeds what differs.
-        comparison: of which they are; among fewer than two tensors there is nothing to be known.
+        comparison: of which they are.
         brief: as for :func:`source_lines`.
+        traced: as for that.
     """
+    first = comparison.first
+    assert first is not None  # noqa: S101 - something fails
+    reason = explain_first(comparison, feeds_seen=feeds_are_seen(sources, first))
+    alone = sources.independent if sources is not None else ()
+    if sources is not None and [source.key for source in alone] == [first.key]:
+        return source_lines(sources, brief=brief, reason=reason, traced=traced)
+    lines = [_("first:      {key}; {reason}").format(key=first.key, reason=reason)]
     if sources is not None:
-        return source_lines(sources, brief=brief)
-    if not comparison.count(FAIL) or comparison.compared < _SEVERAL:
-        return []
-    words = _(
-        "sources:    not known, as nothing tells what feeds the tensors that fail: they are in the order of "
-        'execution (graph= or dump_mode="all" in the marker may tell)'
-    )
-    return [words]
+        return lines + source_lines(sources, brief=brief, traced=traced)
+    if comparison.count(FAIL) and comparison.compared >= _SEVERAL:
+        lines.append(_('sources:    unknown, as no graph is known (graph= or dump_mode="all" in the marker)'))
+    return lines
 
 
-def source_lines(sources: Sources | None, *, brief: bool) -> list[str]:
+def source_lines(sources: Sources | None, *, brief: bool, reason: str = "", traced: bool = True) -> list[str]:
     """Return which failing tensors are sources, what they are traced back to, and what is not known.
 
     Args:
         sources: of a failure; None where nothing is known of what feeds which.
-        brief: whether to show the first few only, in at most three lines.
+        brief: whether to show the first few only, in at most two lines.
+        reason: what is known of the first one, where it is the only one.
+        traced: whether to say where the changes of sources begin.
     """
     if sources is None:
         return []
     limit = _SHOWN if brief else None
     alone = sources.independent
     reached = [source for source in sources.found if source.behind is not None]
-    words = first_of((_downstream(source, sources.failing) for source in alone), limit)
-    count = ngettext("{count} source", "{count} sources", len(alone)).format(count=len(alone))
-    lines = [_("sources:    {count}: {words}").format(count=count, words=words)]
+    if len(alone) == 1:
+        words = _downstream(alone[0], sources.failing, reason)
+        lines = [_("source:     {words}").format(words=words)]
+    else:
+        words = first_of((_downstream(source, sources.failing) for source in alone), limit)
+        lines = [_("sources:    {count}: {words}").format(count=len(alone), words=words)]
     if reached:
         named = first_of((source.key for source in reached), 1 if brief else None)
-        lines[0] += _("; then outside again, behind tensors that pass: {named}").format(named=named)
+        lines.append(_("again:      out of tolerance behind tensors that pass: {named}").format(named=named))
     walked = [source for source in alone if source.begins is not None]
-    if walked:
+    if walked and traced:
         lines.append(_("traced to:  {words}").format(words=first_of(map(_traced, walked), limit)))
     if sources.unplaced:
-        lines.append(
-            _("unplaced:   {count} of {failing}, as not all is known that feeds {which}: {unplaced}").format(
-                count=len(sources.unplaced),
-                failing=sources.failing,
-                which=_("them, first") if sources.unplaced[1:] else _("it"),
-                unplaced=sources.unplaced[0],
-            )
+        words = _("{count} of {failing} mismatches, whose inputs are not all known; first: {unplaced}")
+        words = words.format(
+            count=len(sources.unplaced), failing=sources.failing, unplaced=sources.unplaced[0]
         )
+        lines.append(_("unplaced:   {words}").format(words=words))
     return lines
 
 
-def _downstream(source: Source, failing: int) -> str:
-    doubts = _(", in a cycle") * source.cycle + _(", what feeds it is not known") * (not source.known)
+def _downstream(source: Source, failing: int, reason: str = "") -> str:
     downstream = source.explains - 1
-    words = _("{key} ({downstream} of {failing} mismatches downstream{doubts})")
-    if (
-        downstream + 1 < failing
-    ):  # what is reached through tensors that pass, or by no known edge, is not counted
-        words = _("{key} (at least {downstream} of {failing} mismatches downstream{doubts})")
-    return words.format(key=source.key, downstream=downstream, failing=failing, doubts=doubts)
+    words = _("no other mismatch")
+    if downstream and source.explains < failing:
+        # What is reached through tensors that pass, or by no known edge, is not counted.
+        words = ngettext(
+            "at least {downstream} mismatch downstream",
+            "at least {downstream} mismatches downstream",
+            downstream,
+        )
+    elif downstream:
+        words = ngettext("{downstream} mismatch downstream", "{downstream} mismatches downstream", downstream)
+    elif failing > 1:
+        words = _("no mismatch downstream")
+    doubts = (_("in a cycle"),) * source.cycle + (_("inputs unknown"),) * (not source.known)
+    known = [*filter(None, [reason]), words.format(downstream=downstream), *doubts]
+    if reason:
+        return _("{key}; {words}").format(key=source.key, words=_("; ").join(known))
+    return _("{key} ({words})").format(key=source.key, words=_(", ").join(known))
 
 
 def _traced(source: Source) -> str:
-    return _("{begins} ({share:.2g} of its tolerance), upstream of {key}").format(
-        key=source.key, begins=source.begins, share=source.share
+    return _("{begins} (within tolerance, {share} of it), upstream of {key}").format(
+        key=source.key, begins=source.begins, share=times(source.share)
     )
 
 
-def first_change(result: Result) -> list[str]:
-    """Return where values begin to differ at all, if that is before what is outside of its tolerance.
+def where_it_begins(result: Result) -> str:
+    """Return where the change of the first mismatch begins; "" where that is the mismatch, or not known.
 
-    That tells something of runs of the same numerics, if the golden is known to repeat; others differ
-    everywhere, or anywhere.
+    Only runs of the same numerics tell: others differ by rounding everywhere.
     """
+    comparison, sources = result.comparison, result.sources
+    first = comparison.first if comparison is not None else None
+    if first is None or not _same(result):
+        return ""
+    for source in sources.independent if sources is not None else ():
+        if source.key == first.key and source.begins is not None:
+            return _("the change begins at {begins} (within tolerance, {share} of it)").format(
+                begins=source.begins, share=times(source.share)
+            )
+    change = _first_change(result) if sources is None else None
+    if change is None:
+        return ""
+    return _("the first change is in {change} (within tolerance)").format(change=change)
+
+
+def first_change(result: Result) -> list[str]:
+    """Return where values begin to differ at all, if that is before what is out of its tolerance."""
+    change = _first_change(result)
+    words = _("changed:    {change} is the first that is not identical to the golden as printed")
+    return [] if change is None else [words.format(change=change)]
+
+
+def _first_change(result: Result) -> TensorKey | None:
+    """Return the first change, which tells something of runs of the same numerics, if the golden repeats."""
     comparison = result.comparison
-    if comparison is None:
-        return []
+    if comparison is None or not _same(result) or not comparison.repeats:
+        return None
     change, first = comparison.first_change, comparison.first
-    same = result.numerics is not None and result.numerics.bounds == SAME
-    if not same or not comparison.repeats or change is None:
-        return []
-    if first is None or first.status != FAIL or change == first.key:
-        return []
-    return [
-        _("changed:    {change} is the first whose statistics are not the golden's digit for digit").format(
-            change=change
-        )
-    ]
+    if change is None or first is None or first.status != FAIL or change == first.key:
+        return None
+    return change
+
+
+def _same(result: Result) -> bool:
+    return result.numerics is not None and result.numerics.bounds == SAME
 
 
 def feeds_are_seen(sources: Sources | None, first: Verdict | None) -> bool:

@@ -1,4 +1,4 @@
-"""The one line at the end of a session."""
+"""The line at the end of a session, and what else is known of all of its tests."""
 
 from __future__ import annotations
 
@@ -7,26 +7,35 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext
-from pytest_npudump.regression.result import GOOD
+from pytest_npudump.regression.result import GOOD, PASSED
+from pytest_npudump.report.verdicts import tail
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+PAGE = "docs/reference/failures.md"
+"""The page that says what a failure and this line mean."""
+_NAME = 60
+"""Characters of the name in the line."""
 
-def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "") -> str:
-    """Say what was compared, against what was expected, and what came of it.
+
+def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "", page: str = "") -> str:
+    """Say how many tests passed, how many tensors were compared, and what the first mismatch is.
 
     Args:
         results: of all tests.
         approval: the option by which the run writes goldens; the header that says so is not shown with
             ``-q``.
+        page: what says more of failures, which a line that tells of one names; "" for none.
     """
     counts = Counter(str(result["status"]) for result in results)
-    parts = [
-        _("{good} of {count} tests good").format(good=sum(counts[word] for word in GOOD), count=len(results))
+    passed = sum(counts[word] for word in GOOD)
+    tests = _("{passed} of {count} tests passed").format(passed=passed, count=len(results))
+    others = [
+        _("{count} {status}").format(count=counts[word], status=_(word)) for word in counts if word != PASSED
     ]
-    compared = sum(result.get("compared", 0) for result in results)
-    expected = sum(result.get("expected", 0) for result in results)
+    parts = [_(", ").join([tests, *others])]
+    compared, expected = (sum(result.get(name, 0) for result in results) for name in ("compared", "expected"))
     if expected:
         parts.append(
             _("{compared} of {expected} tensors compared").format(compared=compared, expected=expected)
@@ -39,44 +48,54 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "") ->
                 compared=layers[0], layers=layers[1]
             )
         )
-    parts += [
-        _("{count} {status}").format(count=counts[word], status=_(word))
-        for word in counts
-        if word != "passed"
-    ]
-    unjudged = sum(result.get("unjudged", 0) for result in results)
-    if unjudged:
-        parts.append(
-            ngettext(
-                "{unjudged} tensor without finite statistics (values not judged)",
-                "{unjudged} tensors without finite statistics (values not judged)",
-                unjudged,
-            ).format(unjudged=unjudged)
-        )
-    if changed := [result for result in results if result.get("changed")]:
-        count = sum(result["changed"] for result in changed)
-        first = changed[0]["first_within"]
-        parts.append(
-            _("{count} of {expected} tensors changed within tolerance, first {first}").format(
-                count=count, expected=expected, first=first
-            )
-        )
-    if wavering := sum(result.get("wavering", 0) for result in results):
-        parts.append(_("{wavering} differ as they did when they were recorded").format(wavering=wavering))
-    if measured := sum(result.get("calibrated", 0) for result in results):
-        parts.append(
-            _("{measured} tensors have measured bounds wider than the preset's").format(measured=measured)
-        )
-    wide = Counter(str(result["bounds"]) for result in results if result.get("bounds", "same") != "same")
-    parts += [
-        _("{wide} by the bounds for {name} numerics").format(wide=wide[name], name=name)
-        for name in sorted(wide)
-    ]
     first = next((result["first"] for result in results if result.get("first")), None)
     if first:
-        parts.append(_("first divergence {first}").format(first=first))
+        parts.append(_("first mismatch {first}").format(first=tail(str(first), _NAME)))
     runtimes = sorted({str(result["runtime"]) for result in results if result.get("runtime")})
-    end = _("; this run approves ({approval})").format(approval=approval) if approval else ""
+    end = _("; this run updates goldens ({approval})").format(approval=approval) if approval else ""
+    if page and passed < len(results):
+        end += _("; see {page}").format(page=page)
     return _("npudump: {parts} ({runtimes}){end}").format(
-        parts=_(", ").join(parts), runtimes="/".join(runtimes) or _("nothing ran"), end=end
+        parts=_("; ").join(parts), runtimes="/".join(runtimes) or _("nothing ran"), end=end
     )
+
+
+def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what else is to be known of the tensors of a session, each in a sentence."""
+    found = []
+    if unjudged := sum(result.get("unjudged", 0) for result in results):
+        words = ngettext(
+            "{unjudged} tensor has no finite statistics: its values were not compared",
+            "{unjudged} tensors have no finite statistics: their values were not compared",
+            unjudged,
+        )
+        found.append(words.format(unjudged=unjudged))
+    if changed := [result for result in results if result.get("changed")]:
+        count = sum(result["changed"] for result in changed)
+        expected = sum(result.get("expected", 0) for result in results)
+        words = _("{count} of {expected} tensors changed within tolerance, first {first}")
+        first = tail(str(changed[0]["first_within"]), _NAME)
+        found.append(words.format(count=count, expected=expected, first=first))
+    if wavering := sum(result.get("wavering", 0) for result in results):
+        words = ngettext(
+            "{wavering} tensor differs as it did between the recorded runs",
+            "{wavering} tensors differ as they did between the recorded runs",
+            wavering,
+        )
+        found.append(words.format(wavering=wavering))
+    if measured := sum(result.get("calibrated", 0) for result in results):
+        words = ngettext(
+            "{measured} tensor has a measured tolerance wider than the preset's",
+            "{measured} tensors have measured tolerances wider than the preset's",
+            measured,
+        )
+        found.append(words.format(measured=measured))
+    wide = Counter(str(result["bounds"]) for result in results if result.get("bounds", "same") != "same")
+    for name in sorted(wide):
+        words = ngettext(
+            "{count} test was compared with the tolerances for {name} numerics",
+            "{count} tests were compared with the tolerances for {name} numerics",
+            wide[name],
+        )
+        found.append(words.format(count=wide[name], name=name))
+    return found

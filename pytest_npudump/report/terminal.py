@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.verdict import explain_first
+from pytest_npudump.compare.stats.verdict import EXTRA
+from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.explain.operator_alone import CONVICTED
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import cut, typed
@@ -14,15 +16,26 @@ from pytest_npudump.language.translation import ngettext, spoken
 from pytest_npudump.onnxmodels.graph import drawing_words, draws_random
 from pytest_npudump.regression import result as status
 from pytest_npudump.report.explanations import (
+    conviction,
     finding_lines,
     isolated_lines,
     reference_lines,
     reference_sentence,
     way_out,
 )
-from pytest_npudump.report.origins import feeds_are_seen, first_change, more_sources, origin_lines
+from pytest_npudump.report.origins import first_change, more_sources, origin_lines, where_it_begins
 from pytest_npudump.report.scenes import can_be_approved, finding_details, finding_sentence
-from pytest_npudump.report.verdicts import COLUMNS, deciding_rule, plain, row, sentence, shown, table
+from pytest_npudump.report.verdicts import (
+    COLUMNS,
+    deciding_rule,
+    folded,
+    plain,
+    prefix_of_model,
+    row,
+    sentence,
+    shown,
+    table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,21 +45,18 @@ if TYPE_CHECKING:
     from pytest_npudump.report.files import ReportFiles
 
 
-LINES = 30
-"""Lines of one failure without ``-v``; each is cut to :data:`WIDTH` characters."""
 WIDTH = 500
-ROWS = 10
-"""Failing tensors shown without ``-v``; fewer where other lines need the room, but never under 2."""
+"""Characters of a line of words without ``-v``."""
+ROWS = 3
+"""Failing tensors shown without ``-v``."""
 MOST_ROWS = 10_000
 """Failing tensors shown with ``-v``, and in the file for people; the one of JSON has all."""
-_FINDINGS = (2, 1, 0)
-"""Tensors of the second run shown without ``-v``; the fewer the less room there is."""
 _LISTED = 2
 """Further problems, and notes, shown without ``-v``."""
-_FEWEST_ROWS = 2
-_FIXED = 13
-"""Lines around the rows: first, sources (3), changed, golden, bounds, header, rest, rule, details, hand over,
-way."""
+_DETAILS = 10
+"""Findings of a scene, and lines of one, shown without ``-v``."""
+_NARROWEST = 60
+"""Columns that a terminal is taken to have at least."""
 
 
 def headline(result: Result) -> str:
@@ -57,27 +67,50 @@ def headline(result: Result) -> str:
 
 
 def _what(result: Result) -> str:
+    """Return the cause as far as it is known: an operator, where the change begins, or the first mismatch."""
+    cause = conviction(result.escalation.isolated) if result.escalation is not None else ""
     if result.comparison is not None and result.comparison.first is not None:
         first = result.comparison.first
-        return sentence(first) + more_sources(result.sources, first.key)
+        words = sentence(first) + more_sources(result.sources, first.key)
+        begins = where_it_begins(result)
+        return cause or (
+            _("{begins}; first mismatch: {words}").format(begins=begins, words=words) if begins else words
+        )
     if result.findings:
         return finding_sentence(result.findings[0])
     if result.problems:
         return spoken(result.problems[0])
     if result.reference is not None and result.reference.failing:
-        return reference_sentence(result.reference, result.sources)
+        return cause or reference_sentence(result.reference, result.sources)
     return spoken(result.escalation.problem) if result.escalation else ""
 
 
+def terminal_columns() -> int:
+    """Return how wide lines are laid out for the terminal, as pytest measures it."""
+    return max(_NARROWEST, shutil.get_terminal_size().columns)
+
+
 def failure_text(result: Result, details: ReportFiles, *, verbose: bool) -> str:
-    """Return the text of a failing test, at most :data:`LINES` lines unless ``verbose``."""
+    """Return the text of a failing test: what has to be known, or with ``verbose`` everything."""
+    columns = terminal_columns()
+    lines = _body(result, MOST_ROWS if verbose else ROWS, columns, brief=not verbose, rest=details.text.name)
+    return "\n".join(_cut(lines, brief=not verbose) + _behind(result, details))
+
+
+def short_lines(result: Result, details: ReportFiles) -> list[str]:
+    """Return the text of a failure that comes when the budget of the run is spent: that without rows."""
+    return _cut(_body(result, 0, terminal_columns(), brief=True), brief=True) + _behind(result, details)
+
+
+def _cut(lines: list[str], *, brief: bool) -> list[str]:
+    return [plain(cut(line, WIDTH) if brief else line) for line in lines]
+
+
+def _behind(result: Result, details: ReportFiles) -> list[str]:
+    """Return the last lines, which are to be copied whole: the file with everything, and the ways out."""
     place = shown(details.text, result.origin.here)
-    behind = [spoken(details.problem) or _("details:    {text}").format(text=place)]
-    behind += [*_hand_over(result, details), *ways_out(result)]
-    lines = _body(result, None if verbose else LINES - len(behind))
-    if not verbose:
-        lines = [cut(line, WIDTH) for line in lines]
-    return "\n".join(map(plain, [*lines, *behind]))
+    words = spoken(details.problem) or _("report:     {text}").format(text=place)
+    return [*map(plain, [words, *_hand_over(result, details), *ways_out(result)])]
 
 
 def _hand_over(result: Result, details: ReportFiles) -> list[str]:
@@ -90,73 +123,73 @@ def _hand_over(result: Result, details: ReportFiles) -> list[str]:
     return [_("hand over:  npudump repro {parent} -o DIR").format(parent=typed(folder))]
 
 
-def verdict_lines(result: Result, *, verbose: bool) -> list[str]:
-    """Return the text of a result that no run has left files of."""
-    behind = ways_out(result)
-    lines = _body(result, None if verbose else LINES - len(behind))
-    return [plain(line) for line in [*(line if verbose else cut(line, WIDTH) for line in lines), *behind]]
+def verdict_lines(result: Result, *, verbose: bool, margin: int = 0) -> list[str]:
+    """Return the text of a result that no run has left files of.
 
-
-def short_lines(result: Result) -> list[str]:
-    """Return the two lines of a failure that comes when the budget of the run is spent."""
-    way_out = next(
-        iter(ways_out(result)), _("details:    {text}").format(text=result.origin.directory / "report.txt")
-    )
-    return [plain(cut(headline(result), WIDTH)), plain(way_out)]
+    Args:
+        result: of a test.
+        verbose: whether to tell everything.
+        margin: columns that stand before each line.
+    """
+    rows, columns = MOST_ROWS if verbose else ROWS, terminal_columns() - margin
+    lines = _cut(_body(result, rows, columns, brief=not verbose), brief=not verbose)
+    return [*lines, *map(plain, ways_out(result))]
 
 
 def full_lines(result: Result) -> list[str]:
     """Return everything, for a file."""
-    return [plain(line) for line in [*_body(result, None), *ways_out(result)]]
+    return [plain(line) for line in [*_body(result, MOST_ROWS, None, brief=False), *ways_out(result)]]
 
 
-def _body(result: Result, room: int | None) -> list[str]:
-    """Return all but the last lines, in so many: with fewer tensors of the second run where it has to be."""
-    lines: list[str] = []
-    for findings in _FINDINGS if room is not None else (None,):
-        lines = _with_findings(result, findings)
-        if room is None or len(lines) <= room:
-            break
-    return lines
+def _body(result: Result, rows: int, columns: int | None, *, brief: bool, rest: str = "") -> list[str]:
+    """Return all but the last lines.
 
-
-def _with_findings(result: Result, findings: int | None) -> list[str]:
-    brief = findings is not None
-    limit = _LISTED if brief else None
-    shown = 0 if (result.comparison and result.comparison.failing) or result.findings else 1
-    head = [headline(result), *_listed(mark("also"), result.problems[shown:], limit)]
-    head += _scene_lines(result.findings, ROWS if brief else None)
-    tail = _listed(mark("note"), result.notes, limit)
+    Args:
+        result: of a test.
+        rows: failing tensors to list; 0 leaves out whatever is no cause.
+        columns: of the terminal; None for a file.
+        brief: whether to tell the most important only.
+        rest: the file that has the other rows; "" for none.
+    """
+    limit = (_LISTED if rows else 0) if brief else None
+    compared = result.comparison is not None and bool(result.comparison.failing)
+    hidden = 0 if compared or result.findings else 1
+    problems = result.problems[hidden:]
+    prefix = prefix_of_model(result.comparison) if result.comparison is not None and compared else ""
+    first = headline(result)
+    by_verdict = compared or not (result.findings or result.problems)
+    lines = folded(first, columns, prefix) if by_verdict else [first]
+    lines += _listed(mark("also"), problems, limit if rows else _LISTED)
+    lines += _scene_lines(result.findings, _DETAILS if brief else None)
+    words = _comparison_lines(result, rows, columns, rest, brief=brief) if compared else []
+    lines += [
+        one for line in words for one in ([line] if line.startswith("  ") else folded(line, columns, prefix))
+    ]
+    if compared and not rows and any(".../" in line for line in lines):
+        lines.append(_("  all names begin with {prefix}").format(prefix=prefix))
+    if not compared:
+        lines += _rows(result.changes, rows, columns, rest)  # where the test fails for changes
+    sources = None if compared else result.sources
+    most = rows if rows < MOST_ROWS else None
+    lines += reference_lines(
+        result.reference, most, sources, brief=brief and (compared or not rows), columns=columns
+    )
     if result.escalation is not None:
-        tail = _escalation_lines(result, result.escalation, findings) + tail
-    tail = _reference_lines(result, LINES - _FIXED - len(head) - len(tail) if brief else None) + tail
-    if result.comparison is None or not result.comparison.failing:
-        return head + _change_lines(result.changes, brief=brief) + tail
-    room = LINES - _FIXED - len(head) - len(tail)
-    rows = max(_FEWEST_ROWS, min(ROWS, room)) if brief else MOST_ROWS
-    return head + _comparison_lines(result, rows, brief=brief) + tail
+        words = _escalation_lines(result, result.escalation, brief=brief, notes=limit)
+        lines += [one for line in words for one in folded(line, columns, prefix)]
+    return lines + _listed(mark("note"), result.notes, limit)
 
 
-def _change_lines(changes: Sequence[Verdict], *, brief: bool) -> list[str]:
-    """Return what changed within tolerance, where the test fails for that."""
-    if not changes:
+def _rows(verdicts: Sequence[Verdict], rows: int, columns: int | None, rest: str) -> list[str]:
+    """Return a table of the first verdicts, and how many more there are."""
+    if not rows or not verdicts:
         return []
-    rows = ROWS if brief else MOST_ROWS
-    lines = table([row(verdict) for verdict in changes[:rows]], COLUMNS)
-    if len(changes) > rows:
-        lines.append(_("  ... and {left} more{place}").format(left=len(changes) - rows, place=""))
+    lines = table([row(verdict) for verdict in verdicts[:rows]], COLUMNS, columns)
+    if (left := len(verdicts) - rows) > 0:
+        where = "report.json" if rows == MOST_ROWS else rest
+        words = _("  ... {left} more in {where}") if where else _("  ... and {left} more")
+        lines.append(words.format(left=left, where=where))
     return lines
-
-
-def _reference_lines(result: Result, room: int | None) -> list[str]:
-    """Return what differs from the reference: briefly where the golden has its own table above."""
-    differs = result.comparison is not None and result.comparison.failing
-    sources = None if differs else result.sources
-    if room is None:
-        return reference_lines(result.reference, None, sources)
-    if differs:
-        return reference_lines(result.reference, _FEWEST_ROWS, brief=True)
-    return reference_lines(result.reference, max(_FEWEST_ROWS, min(ROWS, room)), sources)
 
 
 def _scene_lines(findings: Sequence[SceneFinding], limit: int | None) -> list[str]:
@@ -176,64 +209,68 @@ def _scene_lines(findings: Sequence[SceneFinding], limit: int | None) -> list[st
 def _listed(label: str, items: Sequence[str], limit: int | None) -> list[str]:
     label = _(label)
     lines = [f"{label}: {spoken(item)}" for item in items[:limit]]
-    if limit is not None and len(items) > limit:
+    if limit and len(items) > limit:
         lines.append(_("{label}: ... and {left} more").format(label=label, left=len(items) - limit))
     return lines
 
 
-def _comparison_lines(result: Result, rows: int, *, brief: bool) -> list[str]:
+def _comparison_lines(result: Result, rows: int, columns: int | None, rest: str, *, brief: bool) -> list[str]:
     comparison = result.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
     failing = comparison.failing
-    feeds_seen = feeds_are_seen(result.sources, comparison.first)
-    lines = [
-        _("first:      {words}").format(words=explain_first(comparison, feeds_seen=feeds_seen)),
-        _("golden:     {count} of {expected} tensors fail against {golden}").format(
-            count=len(failing),
-            expected=comparison.expected,
+    lines = origin_lines(
+        result.sources, comparison, brief=brief, traced=not (brief and where_it_begins(result))
+    )
+    if not rows:
+        return lines[:1]
+    new = comparison.count(EXTRA)
+    lines += [] if brief else first_change(result)
+    lines.append(
+        _("golden:     {golden}; mismatches: {count} of {expected} tensors{new}").format(
             golden=shown(result.golden, result.origin.here),
-        ),
-    ]
-    lines[1:1] = [*origin_lines(result.sources, comparison, brief=brief), *first_change(result)]
-    if result.numerics is not None:
-        lines.append(_("bounds:     {numerics}").format(numerics=result.numerics.describe()))
+            count=len(failing) - new,
+            expected=comparison.expected,
+            new=_(", {new} new").format(new=new) if new else "",
+        )
+    )
+    numerics, rule = result.numerics, deciding_rule(comparison.first)
+    lines += _rows(failing, rows, columns, rest)
+    if rule:
+        lines.append(_("tolerance:  {rule}").format(rule=rule))
+    if numerics is not None and not (brief and numerics.bounds == SAME and not numerics.differs):
+        lines.append(_("bounds:     {numerics}").format(numerics=numerics.describe()))
     if result.measured is not None and result.measured.noise:
         measured = result.measured.describe(result.measured_bounds)
         lines.append(_("measured:   {measured}").format(measured=measured))
-    lines += table([row(verdict) for verdict in failing[:rows]], COLUMNS)
-    if len(failing) > rows:
-        lines.append(
-            _("  ... and {left} more{place}").format(
-                left=len(failing) - rows, place=_(", all in report.json") * (rows == MOST_ROWS)
-            )
-        )
-    rule = deciding_rule(comparison.first)
-    return [*lines, _("rule:       {rule}").format(rule=rule)] if rule else lines
+    return lines
 
 
-def _escalation_lines(result: Result, escalation: Escalation, limit: int | None) -> list[str]:
+def _escalation_lines(result: Result, escalation: Escalation, *, brief: bool, notes: int | None) -> list[str]:
     if escalation.problem in result.problems:
         return []  # the headline says it
     if escalation.problem:
         return [_("second run: {problem}").format(problem=spoken(escalation.problem))]
-    findings = escalation.findings
+    findings, listed = escalation.findings, _listed(mark("note"), escalation.notes, notes)
     if not findings and not result.failing_keys:
-        words = _("second run: {layers} dumped as tensors, for an approval to keep with the golden")
-        return [words.format(layers=_layers(escalation)), *_listed(mark("note"), escalation.notes, limit)]
+        words = _("second run: {layers} dumped as tensors, to be kept with the golden on an update")
+        return [words.format(layers=_layers(escalation)), *listed]
     lines = [
-        _("second run: {reproduction} ({layers} dumped as tensors)").format(
+        _("second run: {reproduction}; {layers} dumped as tensors").format(
             reproduction=_reproduction(result, escalation), layers=_layers(escalation)
         )
     ]
-    lines += isolated_lines(escalation.isolated, brief=limit is not None)
     # Tensors that did not reproduce come first, then sources, else in the order of execution.
-    named = {source.key for source in result.sources.independent} if result.sources is not None else set()
+    sources = result.sources.independent if result.sources is not None else ()
+    named = {source.key for source in sources}
     telling = sorted(findings, key=lambda one: (one.reproduced is not False, one.key not in named))
-    for finding in telling[:limit]:
-        lines += finding_lines(finding, worst=1 if limit else 5)
-    lines += _listed(mark("note"), escalation.notes, limit)
+    described = (finding_lines(finding, brief=brief) for finding in telling)
+    if brief:
+        described = (found for found in [next(filter(None, described), [])] if notes != 0)
+    lines += [line for found in described for line in found]
+    begins = {source.begins for source in sources if source.begins is not None}
+    lines += isolated_lines(escalation.isolated, brief=brief, begins=begins)
     place = shown(escalation.directory, result.origin.here)
-    return [*lines, _("tensors:    {directory}").format(directory=place)]
+    return [*lines, *listed, *([] if brief else [_("tensors:    {directory}").format(directory=place)])]
 
 
 def _reproduction(result: Result, escalation: Escalation) -> str:
@@ -252,20 +289,24 @@ def _reproduction(result: Result, escalation: Escalation) -> str:
         )
         return _("{words}: {golden}").format(words=words, golden=golden) if golden else words
     if escalation.reproduced is None:
-        return _("it has none of the failing tensors, so it says nothing of them")
-    rest = _(", but for {unseen} tensors it did not dump").format(unseen=unseen) if unseen else ""
+        return _("it has none of the mismatching tensors, and says nothing of them")
+    rest = ""
+    if unseen:
+        rest = ngettext(
+            ", but for {unseen} tensor not dumped", ", but for {unseen} tensors not dumped", unseen
+        )
+        rest = rest.format(unseen=unseen)
     comparison = result.comparison
     first = comparison.first if comparison is not None else None
     if first is not None and draws_random(first.op_type) and not result.origin.isolated:
-        return _("it agrees{rest}, as runs of one process do whose random numbers come from one seed").format(
+        return _("reproduced{rest}, as the runs of one process draw the same random numbers").format(
             rest=rest
         )
     if escalation.drawing:
-        words = _("as runs of one process do whose random numbers come from one seed")
-        return _("it agrees{rest}, {words}, and {drawing_words}").format(
-            rest=rest, words=words, drawing_words=drawing_words(escalation.drawing)
-        )
-    return _("the failure reproduced{rest}").format(rest=rest)
+        return _(
+            "reproduced{rest}, as the runs of one process draw the same random numbers, and {drawn}"
+        ).format(rest=rest, drawn=drawing_words(escalation.drawing))
+    return _("reproduced{rest}").format(rest=rest)
 
 
 def _layers(escalation: Escalation) -> str:
@@ -274,7 +315,7 @@ def _layers(escalation: Escalation) -> str:
 
 
 def ways_out(result: Result) -> list[str]:
-    """Return the command that creates or approves the golden, where one would."""
+    """Return the command that creates or updates the golden, where one would."""
     command = typed("pytest", "--npudump-update-golden", *result.origin.arguments)
     if result.status == status.MISSING_GOLDEN:
         return [_("to create:  {command}").format(command=command)]
@@ -285,8 +326,8 @@ def ways_out(result: Result) -> list[str]:
     if result.reference is not None and not result.reference.good and not beside:
         return lines
     if result.status == status.FAILED and (comparison is not None or known):
-        words = _("to approve: {command}")
+        words = _("to accept:  {command}")
         if result.environment.get("runtime", ("", ""))[1] == "emulator":
-            words = _("to approve on the device: {command}")
+            words = _("to accept on the device: {command}")
         lines.append(words.format(command=command))
     return lines

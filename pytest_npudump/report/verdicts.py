@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
+from os.path import commonprefix
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.language import mark
-from pytest_npudump.language.text import inert, padded, width
+from pytest_npudump.language.text import inert, padded, width, wrapped
 from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_npudump.compare.stats.verdict import Reason, Verdict
+    from pytest_npudump.compare.stats.verdict import Comparison, Reason, Verdict
 
 PROJECTIONS = "projections"
 COLUMNS = (
@@ -23,14 +25,20 @@ COLUMNS = (
     mark("statistic"),
     mark("golden"),
     mark("actual"),
-    mark("allowed"),
-    mark("off by"),
+    mark("tolerance"),
+    mark("x tol"),
 )
 _STRUCTURE = ("dtype", "shape", "count")
 _DISTANCES = ("max_abs", "relative_l2")
 """Reasons of a comparison element by element: the golden's side is a distance of 0."""
-_WIDTH = 60
-"""Characters of a cell."""
+_WIDTH = 120
+"""Characters of a cell in a file."""
+_NAME = 24
+"""Characters that a name keeps, however narrow a terminal is."""
+_PREFIX = 8
+"""Characters of a common prefix that is worth a line of its own."""
+_INDENT = 12
+"""Columns of a label, and of what lines behind the first begin with."""
 _STATISTIC_WORDS = {"nan": mark("NaN count"), "neg_inf": mark("-inf count"), "pos_inf": mark("+inf count")}
 
 
@@ -52,10 +60,16 @@ def numbers(one: object, other: object) -> tuple[str, str]:
 
 
 def excess(reason: Reason) -> float:
-    """How many times the allowance a reason is off; infinite where nothing is allowed or comparable."""
+    """Return the difference in units of the tolerance; infinite without a tolerance or a number."""
     if not reason.allowed or not _is_number(reason.golden) or not _is_number(reason.actual):
         return math.inf
     return float(abs(reason.actual - reason.golden) / reason.allowed)  # type: ignore[operator]
+
+
+def times(ratio: float) -> str:
+    """Return a ratio with 3 digits: ``1.07``, ``4450``, ``1.2e+09``; ``inf`` where it is infinite."""
+    rounded = float(f"{ratio:.3g}")
+    return f"{rounded:.0f}" if 1e3 <= rounded < 1e6 else f"{rounded:.3g}"  # noqa: PLR2004 - as people write
 
 
 def _is_number(value: object) -> bool:
@@ -77,16 +91,6 @@ def deciding_rule(verdict: Verdict | None) -> str:
     shown = worst(verdict)
     rules = [reason.rule for reason in (*filter(None, [shown]), *verdict.reasons) if reason.rule]
     return rules[0] if rules else ""
-
-
-def off_by(reason: Reason) -> str:
-    """Say by how much: in allowances where there is one, else as a difference."""
-    times = excess(reason)
-    if math.isfinite(times):
-        return f"{times:.3g}x"
-    if _is_number(reason.golden) and _is_number(reason.actual):
-        return number(reason.actual - reason.golden)  # type: ignore[operator]
-    return ""
 
 
 def statistic(reason: Reason) -> str:
@@ -113,50 +117,53 @@ def row(verdict: Verdict) -> tuple[str, ...]:
     if reason is None:
         return (*head, "", "", "", "", "")
     more = _(" (+{left} more)").format(left=len(verdict.reasons) - 1) if len(verdict.reasons) > 1 else ""
-    allowed = "" if reason.allowed is None else f"± {number(float(reason.allowed))}"
+    allowed, ratio = "", ""
+    if reason.allowed is not None:
+        allowed = f"{float(reason.allowed):.3g}"
+        comparable = _is_number(reason.golden) and _is_number(reason.actual)
+        ratio = times(excess(reason)) if comparable else ""
     values = numbers(reason.golden, reason.actual)
     if reason.statistic == PROJECTIONS and reason.golden == 0:
         values = (
             "-",
             f"Δ≈{reason.actual:.2g}",
         )  # an estimate of how far off the elements are, no value of either
-    cells = (*values, allowed, off_by(reason))
-    return (*head, statistic(reason) + more, *cells)
-
-
-def place(verdict: Verdict) -> str:
-    """Return which tensor a verdict is about, the layer first."""
-    return f"{verdict.key.layer} ({f'{verdict.op_type} {tensor(verdict)}'.strip()})"
+    return (*head, statistic(reason) + more, *values, allowed, ratio)
 
 
 def sentence(verdict: Verdict, *, against: str = "golden") -> str:
-    """Return one failing verdict as a sentence, the layer first; ``against`` is what it was compared with."""
-    where = place(verdict)
+    """Return one failing verdict as a sentence, the tensor first.
+
+    Args:
+        verdict: which fails.
+        against: what the tensor was compared with.
+    """
+    key = str(verdict.key)
     if verdict.status == "missing":
-        return _("{place} is missing: the golden has it, the dump does not").format(place=where)
+        return _("{key} is missing: the golden has it, the dump does not").format(key=key)
     if verdict.status == "extra":
-        return _("{place} is new: the dump has it, the golden does not").format(place=where)
+        return _("{key} is new: the dump has it, the golden does not").format(key=key)
     reason = worst(verdict)
     if reason is None:
-        return _("{place} differs").format(place=where)
-    times = excess(reason)
-    far = _(", {times:.3g} times the allowed difference").format(times=times) if math.isfinite(times) else ""
+        return _("{key} is out of tolerance").format(key=key)
+    ratio = excess(reason)
+    far = _(" ({times}x tolerance)").format(times=times(ratio)) if math.isfinite(ratio) else ""
     if reason.statistic == PROJECTIONS and reason.golden == 0:
-        words = _("its elements are off by an l2norm of roughly {actual:.2g} (projections)").format(
+        words = _("differs by an l2norm of about {actual:.2g}, as projections estimate it").format(
             actual=reason.actual
         )
     elif reason.statistic in _DISTANCES:
-        words = _("{statistic} from the {against} tensor is {actual}").format(
+        words = _("{statistic} {actual} from the {against} tensor").format(
             statistic=reason.statistic, against=_(against), actual=number(reason.actual)
         )
     elif isinstance(reason.actual, str) and reason.statistic not in _STRUCTURE:
         words = f"{reason.statistic}: {reason.actual}"
     else:
         golden, actual = numbers(reason.golden, reason.actual)
-        words = _("{statistic} is {actual} instead of {golden}").format(
+        words = _("{statistic} {actual}, expected {golden}").format(
             statistic=statistic(reason), actual=actual, golden=golden
         )
-    return _("{place} differs: {words}{far}").format(place=where, words=words, far=far)
+    return f"{key} {words}{far}"
 
 
 def plain(text: str) -> str:
@@ -174,21 +181,120 @@ def shown(path: Path | None, here: Path | None = None) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def table(rows: Iterable[tuple[str, ...]], columns: tuple[str, ...] = COLUMNS) -> list[str]:
-    """Lay rows out as plain text lines, a header first; names too long for 60 columns lose their middle.
+def common_prefix(names: Iterable[str]) -> str:
+    """Return what all names begin with, up to a ``/`` (without one, a dot); "" where that is short."""
+    first, last = min(every := {*names}, default=""), max(every, default="")
+    shared = commonprefix([first, last])  # noqa: RUF071 - of characters, then of parts
+    prefix = shared[: shared.rfind("/" if "/" in shared else ".") + 1]
+    return prefix if _PREFIX <= len(prefix) < len(first) and first != last else ""
+
+
+def prefix_of_model(comparison: Comparison) -> str:
+    """Return what names of a model begin with, but for those of its inputs and outputs."""
+    keys = comparison.golden.keys
+    return common_prefix([key for key in keys if key.count("/") > 1] or keys)
+
+
+def shortened(text: str, room: int, head: int | None = None) -> str:
+    """Return a text of at most so many characters, of which a longer one loses the middle.
+
+    Args:
+        text: a name.
+        room: how many.
+        head: how many of the first ones stay; None for half of all.
+    """
+    if len(text) <= room:
+        return text
+    head = (room - 3) // 2 if head is None else head
+    return f"{text[:head]}...{text[head + 3 - room :]}"
+
+
+def _told_apart(names: list[str], room: int) -> list[str]:
+    """Return names without their middle, so that those that differ do so still if it can be."""
+    different, half = len({*names}), (room - 3) // 2
+    for head in (half, half // 2, half // 4, room - 3 - half // 2):
+        found = [shortened(name, room, head) for name in names]
+        if len({*found}) == different:
+            return found
+    return [shortened(name, room) for name in names]
+
+
+def tail(name: str, room: int) -> str:
+    """Return the last parts of a name that take so many characters, with three dots for the others."""
+    while len(name) > room and "/" in name.removeprefix(".../"):
+        name = f".../{name.removeprefix('.../').partition('/')[2]}"
+    return shortened(name, room)
+
+
+def folded(line: str, columns: int | None, prefix: str = "") -> list[str]:
+    """Return a line for a terminal: broken at blanks, names without what they all begin with.
+
+    Args:
+        line: which may begin with a label of 12 columns.
+        columns: of the terminal; None for a file, which has whole lines and names.
+        prefix: what the names of a model begin with.
+    """
+    if columns is None or width(line) <= columns:
+        return [line]
+    text = re.sub(rf"(?<![\w./-]){re.escape(prefix)}", ".../", line) if prefix else line
+    lost = 0
+
+    def fitted(found: re.Match[str]) -> str:
+        nonlocal lost
+        at = width(text[: found.start()]) - lost
+        name = shortened(found[0], max(_NAME, columns - (at if at < columns // 2 else _INDENT)))
+        lost += len(found[0]) - len(name)
+        return name
+
+    text = re.sub(r"[!-~]+", fitted, text)
+    found = re.match(r"[^:]*: *", text)
+    label = found[0] if found and width(found[0]) == _INDENT else ""
+    first, *rest = wrapped(text[len(label) :], columns - width(label))
+    if rest:
+        rest = wrapped(" ".join(rest), columns - _INDENT)
+    return [f"{label}{first}", *(" " * _INDENT + one for one in rest)]
+
+
+def table(
+    rows: Iterable[tuple[str, ...]], columns: tuple[str, ...] = COLUMNS, most: int | None = None
+) -> list[str]:
+    """Lay rows out as plain text lines, a header first, and above it what all names begin with.
+
+    In a terminal that is too narrow the column of types goes first, then the number of further statistics,
+    then that of tensors where they all are the same, and last the middle of names.
 
     Not by rich's tables, which take 18 s for 10,000 rows.
+
+    Args:
+        rows: the cells of each.
+        columns: their names.
+        most: columns of the terminal; None for a file.
     """
-    grid = [tuple(map(_, columns)), *(tuple([_shorten(plain(cell)) for cell in cells]) for cells in rows)]
+    grid = [[plain(cell) for cell in cells] for cells in rows]
+    head = [*map(_, columns)]
+    prefix = common_prefix(cells[0] for cells in grid)
+    for cells in grid:
+        cells[0] = cells[0].removeprefix(prefix)
+
+    def taken() -> int:
+        return sum(max(map(width, column)) + 2 for column in zip(head, *grid, strict=True))
+
+    if most is not None and taken() > most:
+        head, grid = head[:1] + head[2:], [cells[:1] + cells[2:] for cells in grid]
+        if taken() > most:
+            grid = [[*cells[:2], re.sub(r" ?[(\uff08].*", "", cells[2]), *cells[3:]] for cells in grid]
+        if taken() > most and len({cells[1] for cells in grid}) == 1:
+            head = [f"{head[0]} ({grid[0][1]})", *head[2:]]
+            grid = [cells[:1] + cells[2:] for cells in grid]
+        longest = max((width(cells[0]) for cells in grid), default=0)
+        room = max(_NAME, longest - max(0, taken() - most)) if longest > width(head[0]) else longest
+    else:
+        room = _WIDTH
+    names = _told_apart([cells[0] for cells in grid], room)
+    grid = [head, *([name, *cells[1:]] for name, cells in zip(names, grid, strict=True))]
     sizes = [max(map(width, column)) for column in zip(*grid, strict=True)]
     lines = (
         "  ".join([padded(cell, size) for cell, size in zip(cells, sizes, strict=True)]) for cells in grid
     )
-    return [f"  {line.rstrip()}" for line in lines]
-
-
-def _shorten(text: str) -> str:
-    if len(text) <= _WIDTH:
-        return text
-    half = (_WIDTH - 3) // 2
-    return f"{text[:half]}...{text[-half:]}"
+    said = [_("  all names begin with {prefix}").format(prefix=prefix)] if prefix else []
+    return [*said, *(f"  {line.rstrip()}" for line in lines)]

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from pytest_npudump.cli import main
-from pytest_npudump.cli.common import project
 from pytest_npudump.dump.dtypes import BY_NAME, FORMATS
 from pytest_npudump.dump.files.container import dump_data_class
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord

@@ -39,9 +39,9 @@ def compared(run: Run, dump_file: Run, tmp_path: Path) -> Callable[..., Any]:
 
 def _first(text: str) -> str:
     (line,) = [line for line in text.splitlines() if line.startswith("first diverging layer: ")]
-    head = "first diverging layer: net/relu (Type output.0) differs: "
+    head = "first diverging layer: net/relu:output.0 "
     assert line.startswith(head)
-    return line.removeprefix(head)
+    return line.removeprefix(head).removeprefix("differs: ")
 
 
 def _cells(text: str) -> dict[str, str]:
@@ -116,7 +116,7 @@ def test_the_farthest_element_is_told_with_how_many_are_outside(compared: Run) -
     assert _first(done.out) == "elements: max abs 0.25, 5 times the allowed difference, 37 of 4096 outside"
     cells = _cells(done.out)
     assert cells["statistic"].startswith("elements: max abs")
-    assert (cells["golden"], cells["actual"], cells["off by"]) == ("-", "0.25", "5x")
+    assert (cells["golden"], cells["actual"], cells["x tol"]) == ("-", "0.25", "5")
 
 
 def test_relative_l2_is_explained(compared: Run) -> None:
@@ -139,5 +139,5 @@ def test_types_without_values_count_bytes(compared: Run) -> None:
 
 def test_a_statistic_that_differs_is_told_with_what_the_elements_say(compared: Run) -> None:
     words = _first(compared(GOLDEN, _changed(at_4095=6)).out)
-    assert words.startswith("max is 6 instead of 5, ")
+    assert words.startswith("max 6, expected 5 (")
     assert words.endswith("; elements: max abs 1, 1 of 4096 outside")

@@ -22,6 +22,7 @@ from pytest_npudump.errors import RequestError
 if TYPE_CHECKING:
     from pathlib import Path
 
+
 pytestmark = pytest.mark.e2e
 
 
@@ -50,11 +51,11 @@ def test_the_demonstration_records_passes_and_fails_in_this_order(
     _, done = shown
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
-    totals = re.findall(r"^npudump: (\d of 1 tests good.*)$", done.stdout, re.MULTILINE)
-    assert [re.split(", first|; this run approves", total)[0] for total in totals] == [
-        "1 of 1 tests good, 1 recorded (emulator)",
-        "1 of 1 tests good, 259 of 259 tensors compared (emulator)",
-        "0 of 1 tests good, 259 of 259 tensors compared, 1 failed",
+    totals = re.findall(r"^npudump: (\d of 1 tests passed.*)$", done.stdout, re.MULTILINE)
+    assert [re.split("; first|; this run updates", total)[0] for total in totals] == [
+        "1 of 1 tests passed, 1 recorded (emulator)",
+        "1 of 1 tests passed; 259 of 259 tensors compared (emulator)",
+        "0 of 1 tests passed, 1 failed; 259 of 259 tensors compared",
     ]
     assert re.findall(r"^=+ (1 \w+) in ", done.stdout, re.MULTILINE) == ["1 passed", "1 passed", "1 failed"]
 
@@ -75,9 +76,9 @@ def test_the_layer_whose_weights_changed_is_named_first(
     shown: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
     _, done = shown
-    assert "\nnpudump: Conv@21 (Conv output.0) differs: " in done.stdout
-    assert "first divergence Conv@21:output.0" in done.stdout
-    assert "second run: the failure reproduced" in done.stdout
+    assert "\nnpudump: Conv@21:output.0 " in done.stdout
+    assert "first mismatch Conv@21:output.0" in done.stdout
+    assert "second run: reproduced" in done.stdout
 
 
 def test_what_the_demonstration_prints_itself_fits_80_columns(

@@ -90,7 +90,7 @@ def test_an_empty_repository_has_a_test_that_runs(
     assert "which model to run: the test makes one of two operators" in done.out
     assert "whether CI has an NPU" in done.out
     assert "1 recorded" in run_pytest(repository, "--npudump-update-golden", "test_npudump_first.py")
-    assert "tests good" in run_pytest(repository, "test_npudump_first.py")
+    assert "tests passed" in run_pytest(repository, "test_npudump_first.py")
     job = yaml.safe_load((repository / ".github/workflows/npudump.yml").read_text("utf-8"))
     assert job["jobs"]["npudump"]["steps"][0] == {"uses": "actions/checkout@v4", "with": {"lfs": True}}
 
@@ -161,7 +161,7 @@ def test_inputs_are_those_with_which_the_model_runs(
         assert found == arrays
         assert "none of those that were tried" not in done.out
         assert "1 recorded" in run_pytest(repository / folder, "--npudump-update-golden")
-        assert "of 1 tests good" in run_pytest(repository / folder)
+        assert "of 1 tests passed" in run_pytest(repository / folder)
     assert "net.onnx: the size of axis 2 of the input 'x': the test takes 16" in done.out
 
 

@@ -15,7 +15,7 @@ import pytest
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-HEADLINE = r"Conv@21 \(Conv output\.0\) differs: \w+ is (\S+) instead of (\S+), (\S+) times"
+HEADLINE = r"Conv@21:output\.0 \w+ (\S+), expected (\S+) \((\S+)x tolerance\)"
 
 
 def load(name: str) -> Any:

@@ -44,7 +44,7 @@ def test_a_notebook_shows_tests_and_strips_of_those_that_fail(pytester: pytest.P
     pytester.runpytest_subprocess(*OPTIONS).assert_outcomes(passed=2, skipped=1)
     found = read_results("kept")
     assert found.ok
-    assert repr(found) == "<SessionResults: 2 of 2 tests good>"
+    assert repr(found) == "<SessionResults: 2 of 2 tests passed>"
     pytester.makepyfile(test_it=TESTS + "KIND = {'<b>': 'Neg', 'relu': 'Relu'}")
     pytester.runpytest_subprocess(*OPTIONS).assert_outcomes(passed=1, failed=1, skipped=1)
     found = read_results(pytester.path / "kept", root=pytester.path)
@@ -52,7 +52,9 @@ def test_a_notebook_shows_tests_and_strips_of_those_that_fail(pytester: pytest.P
     assert found.tests["test_it.py::test_layer[<b>]"] == "failed"
     assert found.tests["test_it.py::test_layer[relu]"] == "passed"
     data, _ = DisplayFormatter().format(found)
-    assert data["text/plain"].startswith("<SessionResults: 1 of 2 tests good; test_it.py::test_layer[<b>]: ")
+    assert data["text/plain"].startswith(
+        "<SessionResults: 1 of 2 tests passed; test_it.py::test_layer[<b>]: "
+    )
     assert "<b> (" not in data["text/html"]
     assert data["text/html"].count("<tr>") == 4
     assert data["text/html"].count("<svg") == 1

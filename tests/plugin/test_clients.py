@@ -448,7 +448,7 @@ def test_steps_of_an_asynchronous_dump_on_ascend_are_judged_by_their_numbers(
     assert run_net(mindspore, "--npudump-update-golden").ret == 0
     assert "Default/b.c/Mul-op0#model=net_0,step=1:output.0" in mindspore.golden.read_text()
     run_net(mindspore).stdout.fnmatch_lines(
-        ["npudump: 1 of 1 tests good, 9 of 9 tensors compared (mindspore)"]
+        ["npudump: 1 of 1 tests passed; 9 of 9 tensors compared (mindspore)"]
     )
     monkeypatch.setenv("CHANGE", "0.5")
     result = run_net(mindspore)
@@ -476,7 +476,7 @@ def test_names_that_nothing_resolves_are_dumped_with_everything_else(
     monkeypatch.setenv("CHANGE", "0.5")
     run_net(mindspore).stdout.fnmatch_lines(
         [
-            "second run: the failure reproduced (2 *",
+            "second run: reproduced; 2 *",
             "note: the raw operator name behind d_bias is not known *",
         ]
     )

@@ -47,9 +47,9 @@ def test_a_failure_that_the_body_passes_over_fails_the_test(project: Project) ->
             "  input.1: float32 *",
             "  output.0: float32 [[]1, 2, 4, 4], max 0 at *",
             "dump:       *extra-info/data-dump/0/Conv.block_conv_2.3.* (norm)",
-            "details:    *report.txt",
+            "report:     *report.txt",
         ],
-        hides="to approve:*",
+        hides="to accept:*",
     )
     project.run("--npudump-update-golden", failed=1)
     assert not project.path.joinpath("golden").exists()

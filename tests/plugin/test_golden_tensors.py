@@ -53,7 +53,7 @@ def test_layers_alike_in_file_names_have_no_golden_tensors_and_are_judged_by_no_
         assert {key.partition(":")[0] for key in kept} == {"image", "plain"}
         project.run(passed=1, shows="*note: *no golden tensors of a_b, only statistics*")
     project.marked("dump_data='tensor'", body=project.body.replace("-1, 1", "-1, 2"))
-    project.run(failed=1, shows="second run: the failure reproduced, but for * tensors it did not dump*")
+    project.run(failed=1, shows="second run: reproduced, but for * not dumped*")
     for layers, words in {
         "'a/b', 'plain'": "npudump: nothing was recorded: *a_b:output.0*name is the same in file names",
         "'a?b'": "npudump: nothing was recorded: *of a_b, or cannot tell it*",
@@ -193,7 +193,7 @@ def test_a_change_of_elements_alone_is_found(auto: Project) -> None:
     content = bytearray(tensors.read_bytes())
     content[-4:], content[-8:-4] = content[-8:-4], content[-4:]  # two elements change places
     tensors.write_bytes(bytes(content))
-    auto.run(failed=1, shows=f"npudump: {OUTPUT} *")
+    auto.run(failed=1, shows=f"npudump: {OUTPUT}:output.0 *")
 
 
 def test_a_golden_without_tensors_fails_and_says_what_to_do(auto: Project) -> None:
@@ -331,7 +331,7 @@ def test_a_first_golden_takes_the_tensors_of_its_run_or_of_the_second(
 ) -> None:
     project.marked(arguments)
     result = project.run(KEEP)
-    dumped = "dumped as tensors, for an approval to keep" in result.stdout.str()
+    dumped = "dumped as tensors, to be kept with the golden on an update" in result.stdout.str()
     assert dumped == ("dump_data" not in arguments)
     assert accept() == 0
     assert [*tensors_of(project)] == ["head_softmax:output.0" if "auto" in arguments else LAST]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.e2e
 
 
-FOUND = "npudump: block/conv.2 (Conv output.0) differs: *"
+FOUND = "npudump: block/conv.2:output.0 *"
 
 
 DUMPS = "--npudump-dump-dir=dumps"
@@ -77,7 +77,7 @@ def told(project: Project) -> str:
     """What the report files say of the second run; both have to hold what the first one found."""
     report = project.report()
     (text,) = (project.path / "dumps").rglob("report.txt")
-    assert text.read_text().startswith("npudump: block/conv.2 (Conv output.0) differs: ")
+    assert text.read_text().startswith("npudump: block/conv.2:output.0 ")
     assert json.loads(json.dumps(report))["comparison"]["summary"]["failed"] == 2
     return str(report["escalation"]["problem"])  # type: ignore[index]
 
@@ -97,7 +97,7 @@ def test_end_of_the_session_in_the_second_run_s_body(
     interrupted(project, f"assert reported()\n{line}")
     result = run(project, "--junitxml=j.xml")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([FOUND, f"second run: {words}", "npudump: 0 of 1 tests good, *", end])
+    result.stdout.fnmatch_lines([FOUND, f"second run: {words}", "npudump: 0 of 1 tests passed, *", end])
     assert told(project) == words
     (case,) = ET.parse(project.path / "j.xml").iter("testcase")  # noqa: S314 - written by pytest
     assert len(case.findall("failure")) == 1
@@ -166,7 +166,7 @@ def test_exit_with_0_in_or_behind_a_marked_test_that_fails_does_not_end_with_0(p
             result.assert_outcomes(failed=int(failed))
             zero = pytest.ExitCode.TESTS_FAILED if failed else pytest.ExitCode.INTERRUPTED
             assert result.ret == (code or zero), (isolation, where, code)
-            result.stdout.fnmatch_lines(["npudump: 0 of 1 tests good, *" if failed else NOT_COMPARED])
+            result.stdout.fnmatch_lines(["npudump: 0 of 1 tests passed, *" if failed else NOT_COMPARED])
             assert ("was not compared" in (project.path / "s.md").read_text()) is not failed
 
 
@@ -227,7 +227,7 @@ def test_signal_to_pytest_in_the_second_run(project: Project, number: signal.Sig
         assert process.returncode == pytest.ExitCode.INTERRUPTED
         words = "ended by Ctrl-C" if number is signal.SIGINT else "ended by SIGTERM"
         assert told(project) == words
-        assert "npudump: block/conv.2 (Conv output.0) differs: " in out
+        assert "npudump: block/conv.2:output.0 " in out
         assert f"second run: {words}" in out
     pid = Path(project.path / "pid").read_text()
     until = time.monotonic() + 30
@@ -311,7 +311,7 @@ def test_model_whose_dump_could_not_be_written_did_run(project: Project) -> None
             "*the dump cannot be written: *File too large*",
             "the test's body did not pass: its dump was not compared",
             "small.onnx was loaded under the dump, and no execution of it ended well",
-            "npudump: 0 of 1 tests good, 1 not compared (emulator)",
+            "npudump: 0 of 1 tests passed, 1 not compared (emulator); see docs/reference/failures.md",
         ],
     )
 
@@ -323,7 +323,9 @@ def test_full_disk_is_named(project: Project, tiny: Path, isolation: str) -> Non
     result = project.run(
         "--npudump-dump-dir=tiny", failed=1, shows="*the file system of *tiny/* is full (* bytes are free)*"
     )
-    result.stdout.fnmatch_lines(["npudump: 0 of 1 tests good, * (emulator)"])
+    result.stdout.fnmatch_lines(
+        ["npudump: 0 of 1 tests passed, * (emulator); see docs/reference/failures.md"]
+    )
 
 
 def test_dump_that_cannot_be_prepared_fails_the_test_s_setup(project: Project) -> None:

@@ -99,7 +99,7 @@ def test_update_records_nothing_where_a_subtest_did_not_pass(project: Project, s
     result.stdout.fnmatch_lines(
         [
             "npudump: 1 subtests did not pass: nothing was compared and nothing recorded",
-            "npudump: 0 of 1 tests good, 1 not compared *",
+            "npudump: 0 of 1 tests passed, 1 not compared *",
         ]
     )
     assert project.golden.read_bytes() == golden
@@ -110,7 +110,7 @@ def test_comparison_is_not_good_where_a_subtest_failed(project: Project) -> None
     project.model()
     result = project.run()
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["npudump: 0 of 1 tests good, 1 not compared *"])
+    result.stdout.fnmatch_lines(["npudump: 0 of 1 tests passed, 1 not compared *"])
 
 
 def statuses(project: Project) -> set[str]:
@@ -128,7 +128,7 @@ def test_update_takes_back_what_it_recorded_where_a_later_part_fails(project: Pr
     result = project.run("--npudump-update-golden", "--junitxml=out.xml")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
-        ["nothing was recorded: the test's * did not pass", "npudump: 0 of 1 tests good, 1 not recorded *"]
+        ["nothing was recorded: the test's * did not pass", "npudump: 0 of 1 tests passed, 1 not recorded *"]
     )
     assert project.golden.read_bytes() == golden
     assert beside(project) == [project.golden.name]
@@ -171,7 +171,7 @@ def test_update_takes_back_what_it_recorded_where_a_late_subtest_fails(
     golden = approved_then_broken(project, source)
     result = project.run("--npudump-update-golden", f"--npudump-isolation={isolation}")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["npudump: 0 of 1 tests good, 1 not recorded *"])
+    result.stdout.fnmatch_lines(["npudump: 0 of 1 tests passed, 1 not recorded *"])
     assert project.golden.read_bytes() == golden
 
 
@@ -181,7 +181,10 @@ def test_soft_assertion_that_fails_the_report_approves_nothing(project: Project)
     project.run("--npudump-update-golden", failed=1)
     assert project.golden.read_bytes() == golden
     project.model()
-    project.run(failed=1, shows="npudump: 0 of 1 tests good, 5 of 5 tensors compared, 1 error (emulator)")
+    project.run(
+        failed=1,
+        shows="npudump: 0 of 1 tests passed, 1 error; 5 of 5 tensors compared (emulator); *",
+    )
 
 
 @pytest.mark.parametrize("isolation", ["auto", pytest.param("process", marks=pytest.mark.e2e)])
@@ -209,7 +212,7 @@ def test_update_does_not_say_recorded_where_the_teardown_of_the_first_of_two_run
         "--junitxml=out.xml",
         passed=1,
         errors=1,
-        shows="npudump: 0 of 1 tests good, 1 not recorded *",
+        shows="npudump: 0 of 1 tests passed, 1 not recorded *",
     )
     assert project.golden.read_bytes() == golden
     assert beside(project) == sorted([project.golden.name, project.golden.with_suffix(".safetensors").name])
@@ -270,7 +273,7 @@ def test_recording_that_cannot_take_its_place_fails_the_test(project: Project) -
         errors=1,
         shows=[
             "npudump: nothing was recorded: *what was recorded is not there any more: another run *",
-            "npudump: 0 of 1 tests good, 1 not recorded *",
+            "npudump: 0 of 1 tests passed, 1 not recorded *",
         ],
     )
     assert project.golden.read_bytes() == golden

@@ -136,7 +136,7 @@ def test_a_command_is_for_the_folder_in_which_pytest_was_started(
     environment = {name: value for name, value in os.environ.items() if name != "CI"} | {"PATH": path}
     subprocess.run(["bash", "-c", command], env=environment, check=True, capture_output=True)
     assert [found.name for found in root.rglob("test_small.yaml")] == ["test_small.yaml"]
-    project.run("-c", "../ci/other.ini", "test_small.py", passed=1, shows="npudump: 1 of 1 tests good, *")
+    project.run("-c", "../ci/other.ini", "test_small.py", passed=1, shows="npudump: 1 of 1 tests passed; *")
 
 
 def test_a_body_that_changes_the_folder_changes_no_command(
@@ -148,7 +148,7 @@ def test_a_body_that_changes_the_folder_changes_no_command(
     project.run(
         "--npudump-dump-dir=dumps",
         shows=[
-            "details:    dumps/*/report.txt",
+            "report:     dumps/*/report.txt",
             "to create:  pytest --npudump-update-golden test_small.py::test_small",
         ],
     )

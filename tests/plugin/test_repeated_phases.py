@@ -10,6 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from conftest import Project
 
+
 NO_FLAKY = "-p no:asyncio -p no:flaky -p no:hypothesispytest"
 RESTORING = """
 RUNS = []
@@ -74,7 +75,7 @@ def pytest_runtestloop(session):
     return True
 """
 SUMMARY = (
-    "npudump: 0 of 1 tests good, 5 of 5 tensors compared, 1 failed, first divergence block/conv.2:output.0*"
+    "npudump: 0 of 1 tests passed, 1 failed; 5 of 5 tensors compared; first mismatch block/conv.2:output.0*"
 )
 
 
@@ -94,7 +95,7 @@ def test_regression_stands_where_a_plugin_repeats_it_inside_the_report(
     project.run(
         "--junitxml=out.xml",
         failed=1,
-        shows=["npudump: block/conv.2 (Conv output.0) differs: *", SUMMARY],
+        shows=["npudump: block/conv.2:output.0 *", SUMMARY],
     )
     names = [p.get("name") for p in ET.parse(project.path / "out.xml").iter("property")]  # noqa: S314 - ours
     assert names.count("npudump") == 1
@@ -113,7 +114,7 @@ def test_regression_stands_where_a_plugin_runs_all_tests_itself(project: Project
     project.path.joinpath("conftest.py").write_text(INSTEAD_OF_THE_PROTOCOL)
     result = project.run()
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["npudump: block/conv.2 (Conv output.0) differs: *"])
+    result.stdout.fnmatch_lines(["npudump: block/conv.2:output.0 *"])
     assert "passed" not in result.parseoutcomes()
 
 
@@ -145,11 +146,11 @@ def test_body_that_failed_by_itself_is_compared_when_it_is_repeated(project: Pro
     project.record("--npudump-repeats=1")
     project.path.joinpath("conftest.py").write_text(INSIDE_THE_REPORT)
     once.unlink()
-    project.run(passed=1, shows="npudump: 1 of 1 tests good, 5 of 5 tensors compared (emulator)")
+    project.run(passed=1, shows="npudump: 1 of 1 tests passed; 5 of 5 tensors compared (emulator)")
     once.unlink()
     project.model(change=0.01)
     shows = [
-        "npudump: block/conv.2 *",
+        "npudump: block/conv.2:output.0 *",
         "second run: not run: the test had failed by itself before*",
         SUMMARY,
     ]
@@ -167,7 +168,7 @@ def test_pytest_retry_does_not_turn_a_regression_green(
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert result.parseoutcomes()["failed"] == 1
     assert "passed" not in result.parseoutcomes()
-    result.stdout.fnmatch_lines(["npudump: block/conv.2 (Conv output.0) differs: *", SUMMARY])
+    result.stdout.fnmatch_lines(["npudump: block/conv.2:output.0 *", SUMMARY])
 
 
 @pytest.mark.e2e
@@ -183,7 +184,7 @@ def test_pytest_retry_may_repeat_a_body_that_failed_by_itself(
     result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", "--retries=2")
     assert result.ret == 0
     assert result.parseoutcomes()["passed"] == 1
-    result.stdout.fnmatch_lines(["npudump: 1 of 1 tests good, 5 of 5 tensors compared (emulator)"])
+    result.stdout.fnmatch_lines(["npudump: 1 of 1 tests passed; 5 of 5 tensors compared (emulator)"])
 
 
 ENDS_THE_DUMP_ITSELF = """
@@ -258,6 +259,8 @@ def test_a_body_that_fails_however_often_it_is_repeated_ends_no_session(project:
     project.pytester.makeconftest(INSIDE_THE_REPORT)
     project.test_file(f"@pytest.mark.npu_dump\ndef test_small(npu_dump):\n{project.body}    assert False\n")
     project.run(
-        "--npudump-results=kept", failed=1, shows="npudump: 0 of 1 tests good, 1 not compared (emulator)"
+        "--npudump-results=kept",
+        failed=1,
+        shows="npudump: 0 of 1 tests passed, 1 not compared (emulator); see docs/reference/failures.md",
     )
     assert '"status":"not compared"' in project.path.joinpath("kept/results.jsonl").read_text("utf-8")

@@ -209,7 +209,7 @@ def test_a_golden_that_matches_learns_its_noise_and_nothing_else_of_it_changes(p
         shows=[
             "npudump: THIS RUN CALIBRATES*",
             "*calibrated with 5 members, varied: repeats, inputs, threads, optimisation; factor 5*",
-            "*this run approves (--npudump-calibrate)",
+            "*this run updates goldens (--npudump-calibrate)",
         ],
     )
     assert head(project)["calibration"] == {
@@ -404,8 +404,8 @@ def test_recording_notes_it_and_the_failure_of_another_process_says_it(project: 
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "first: *; net/noise draws random numbers: without a seed of its own they differ in *",
-            "second run: it agrees, as runs of one process do whose random numbers come from one seed (*",
+            "*; it draws random numbers, which differ in every process unless it has a seed*",
+            "second run: reproduced, as the runs of one process draw the same random numbers; *",
         ]
     )
     result.stdout.no_fnmatch_line("*the failure reproduced*")

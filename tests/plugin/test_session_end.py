@@ -30,7 +30,10 @@ def test_broken(broken, npu_dump):
 def test_a_test_whose_setup_fails_is_counted(project: Project, options: list[str]) -> None:
     project.recorded()
     project.test_file(BROKEN, "test_broken.py")
-    shows = ["*RuntimeError: no device", "npudump: 1 of 2 tests good, *, 1 not compared (emulator)"]
+    shows = [
+        "*RuntimeError: no device",
+        "npudump: 1 of 2 tests passed, 1 not compared; * (emulator); see docs/reference/failures.md",
+    ]
     project.run(*options, passed=1, errors=1, shows=shows)
 
 
@@ -39,18 +42,21 @@ def test_a_test_whose_setup_fails_is_told_once_elsewhere_and_is_no_comparison(
 ) -> None:
     project.test_file(BROKEN, "test_broken.py")
     options = ("--junitxml=junit.xml", "--npudump-summary=summary.md", "--npudump-results=kept")
-    shows = ["npudump: 0 of 1 tests good, 1 not compared (emulator)", "*0 marked tests were compared*"]
-    project.run(*options, "--npudump-expect=1", errors=1, shows=shows, hides="*for a decision*")
+    shows = [
+        "npudump: 0 of 1 tests passed, 1 not compared (emulator); see docs/reference/failures.md",
+        "*0 marked tests were compared*",
+    ]
+    project.run(*options, "--npudump-expect=1", errors=1, shows=shows, hides="*pending review*")
     assert len(ET.parse(project.path / "junit.xml").findall(".//testcase")) == 1  # noqa: S314 - pytest's own
     assert "test_broken" in (project.path / "summary.md").read_text("utf-8")
     project.marked()
     project.run("--npudump-results=kept", failed=1, errors=1)
     capsys.readouterr()
     main(["check", "kept"])
-    assert capsys.readouterr().out.splitlines()[-1].endswith("(emulator)")
+    assert capsys.readouterr().out.splitlines()[-1].endswith("(emulator); see docs/reference/failures.md")
     project.path.joinpath("test_small.py").unlink()
     project.test_file(BROKEN.replace("raise RuntimeError", "pytest.skip"), "test_broken.py")
-    project.run(skipped=1, hides="npudump: * tests good*")
+    project.run(skipped=1, hides="npudump: * tests passed*")
 
 
 def test_the_command_is_for_the_folder_in_which_pytest_was_started(
@@ -64,7 +70,7 @@ def test_the_command_is_for_the_folder_in_which_pytest_was_started(
     monkeypatch.chdir(project.path / "sub")
     for options in ((), ("--npudump-results=my kept",), ("-c", "../ci/pytest.ini")):
         result = project.run(*options, "../test_small.py")
-        [line] = [line for line in result.outlines if "for a decision" in line]
+        [line] = [line for line in result.outlines if "pending review" in line]
         words = shlex.split(line.partition("npudump golden ")[2])
         assert main(["golden", "pending", *words[1:]]) == 1, words
         assert "test_small.py::test_small" in capsys.readouterr().out, words
@@ -133,19 +139,19 @@ def test_runs_that_fail_or_have_no_golden_wait_where_they_are_kept(
     project.pytester.makeini("[pytest]\n")  # with pytest's cache
     project.marked()
     monkeypatch.chdir(project.path)
-    words = "npudump: 1 run waits for a decision: npudump golden review"
-    project.run("-p", "no:cacheprovider", hides="*for a decision*")
-    project.run(shows=[words, "npudump: 0 of 1 tests good*"])
+    words = "npudump: 1 run pending review: npudump golden review"
+    project.run("-p", "no:cacheprovider", hides="*pending review*")
+    project.run(shows=[words, "npudump: 0 of 1 tests passed*"])
     assert main(["golden", "accept"]) == 0
     kept = "--npudump-results=my kept"
-    project.run(kept, hides="*for a decision*")
+    project.run(kept, hides="*pending review*")
     project.model(change=0.01)
     project.run(kept, shows=f"{words} --results 'my kept'")
     monkeypatch.setenv("CI", "true")
-    project.run(hides="*for a decision*")
+    project.run(hides="*pending review*")
     project.run("--npudump-results=kept", shows="*golden review --results kept")
     project.marked(body="    assert False\n")
-    project.run("--npudump-results=kept", hides="*for a decision*")
+    project.run("--npudump-results=kept", hides="*pending review*")
 
 
 TWO = "".join(f"\n@pytest.mark.npu_dump\ndef test_{name}(npu_dump):\n{{body}}" for name in ("one", "two"))

@@ -47,7 +47,9 @@ def test_workers_lose_no_golden_no_verdict_and_no_second_run(project: Project) -
     workers = ["-p", "xdist", "-n2", "--dist=worksteal"]
     project.record(*workers)
     assert _goldens(project) == alone
-    project.run(*workers, passed=6, shows="npudump: 6 of 6 tests good, 30 of 30 tensors compared (emulator)")
+    project.run(
+        *workers, passed=6, shows="npudump: 6 of 6 tests passed; 30 of 30 tensors compared (emulator)"
+    )
     project.run("-p", "xdist", "--dist=each", "--tx=2*popen", passed=12)
     project.model(change=0.5)
     project.run(*workers, "--npudump-dump-dir=dumps", "--junitxml=out.xml", failed=6)
@@ -133,7 +135,7 @@ def test_workers_have_devices_of_their_own_and_lose_no_golden(project: Project) 
     project.record("-p", "xdist", "-n3", "--npudump-devices=0,1", "--npudump-repeats=1")
     assert len([*(project.path / "golden").rglob("*.yaml")]) == 12
     assert set(_used(project)) == {"(0,)", "(1,)"}
-    project.run("-p", "xdist", "-n3", "--npudump-devices=0,1", passed=12, shows="*12 of 12 tests good, *")
+    project.run("-p", "xdist", "-n3", "--npudump-devices=0,1", passed=12, shows="*12 of 12 tests passed, *")
 
 
 def test_what_a_test_asks_for_is_given_or_refused(project: Project) -> None:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
 from safetensors.numpy import load_file
 
 from pytest_npudump.errors import RequestError
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.explanation import explain
+from pytest_npudump.storage.atomic import dump_bytes, load_bytes
 from tests.regression.conftest import HEALTHY, REGRESSED, Flow, files, float16_at_end, run, unchanged
 
 if TYPE_CHECKING:

@@ -103,9 +103,9 @@ def judged(name: str, **more: Any) -> JudgedTest:
         "first": f"{name}:output.0",
         "first_change": f"{name}:output.0",
         "sources": {"in_all": 1, "first": [{"key": f"{name}:output.0", "explains": 1}]},
-        "headline": f"npudump: {name} (Conv output.0) differs: max is 2 instead of 1",
+        "headline": f"npudump: {name}:output.0 max 2, expected 1",
         "details": f"dumps/{name}/report.txt",
-        "way_out": f"to approve: pytest {name}",
+        "way_out": f"to accept:  pytest {name}",
         "notes": [f"a note on {name}"],
     }
     return JudgedTest(result | more, failed=True, file="test_it.py", line=7)

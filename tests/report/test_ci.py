@@ -164,13 +164,13 @@ def test_summary_of_thousands_stays_below_what_github_takes(good: JudgedTest) ->
 def test_passing_session_is_told_as_such(good: JudgedTest) -> None:
     first = markdown_summary([good]).splitlines()[0]
     assert first.startswith("### ✅ npudump")
-    assert "1 of 1 tests good" in first
+    assert "1 of 1 tests passed" in first
 
 
 def test_run_that_approves_says_so(good: JudgedTest) -> None:
     page = page_of([good])
     assert "approves" not in "".join(page.text)
-    assert "this run approves" in markdown_summary([good], approval="--npudump-update-golden")
+    assert "this run updates goldens" in markdown_summary([good], approval="--npudump-update-golden")
 
 
 _COMMAND = re.compile(r"::(?P<name>[a-z-]+) (?P<properties>[^\r\n]*?)::(?P<data>[^\r\n]*)\Z")

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.explain.operator_alone import Alone, JudgedOperator
-from pytest_npudump.report.explanations import isolated_lines
+from pytest_npudump.report.explanations import conviction, isolated_lines
 
 
 def one(alone: Alone, name: str = "conv", *, own: bool = False, **given: Any) -> JudgedOperator:
@@ -19,24 +19,44 @@ def one(alone: Alone, name: str = "conv", *, own: bool = False, **given: Any) ->
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"own": True}, "its kernel did it"),
-        ({"own": True, "converted": True}, "its kernel or its conversion did it"),
-        ({}, "its kernel, type, weights or attributes did it"),
+        ({"own": True}, "the kernel"),
+        ({"own": True, "converted": True}, "the kernel or the conversion"),
+        ({}, "the kernel, type, weights or attributes"),
     ],
 )
 def test_a_conviction_names_what_may_have_done_it(given: dict[str, bool], words: str) -> None:
     (line,) = isolated_lines([one(Alone("convicted", 1e-3, 4.8e-6), **given)], brief=True)
     assert line == (
-        "alone:      conv:output.0 is CONVICTED: not what its inputs give by net.onnx: 0.001 off (relative "
-        f"L2), and a healthy operator no more than 4.8e-06; {words}"
+        "recomputed: conv:output.0 differs from net.onnx on the same inputs (relative L2 error 0.001, limit "
+        f"4.8e-06): {words} must be wrong"
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        ({"own": True}, "kernel error"),
+        ({"own": True, "converted": True}, "kernel or conversion error"),
+        ({"call": "aten.relu.default"}, "kernel error"),
+        ({}, "operator error"),
+    ],
+)
+def test_the_cause_is_the_first_convicted_operator(given: dict[str, Any], kind: str) -> None:
+    passed, wrong = Alone("acquitted", 0.0, 1.0), Alone("convicted", 1e-3, 4.8e-6)
+    found = [one(passed, "a"), one(wrong, "b", **given), *(one(wrong, name, **given) for name in "cde")]
+    said = f"{kind} in b:output.0: relative L2 error 0.001, limit 4.8e-06"
+    assert conviction(found[:2]) == said
+    assert conviction(found) == f"{said}; and in c:output.0, d:output.0 and 1 more"
+    assert conviction(found[:1]) == conviction([]) == ""
 
 
 def test_an_acquittal_blames_the_inputs_only_by_a_reference() -> None:
     (by_reference,) = isolated_lines([one(Alone("acquitted", 2e-7, 4.8e-6))], brief=True)
-    assert by_reference.endswith("give by net.onnx (2e-07 off): the change came in with them")
+    assert by_reference.endswith(
+        " matches net.onnx on the same inputs (relative L2 error 2e-07); its inputs changed"
+    )
     (by_own,) = isolated_lines([one(Alone("acquitted", 2e-7, 4.8e-6), own=True)], brief=True)
-    assert "its weights, its attributes or what came in have changed" in by_own
+    assert "its type, weights, attributes or inputs changed" in by_own
 
 
 def test_the_convicted_come_first_and_the_rest_is_counted() -> None:
@@ -47,21 +67,25 @@ def test_the_convicted_come_first_and_the_rest_is_counted() -> None:
         one(Alone("convicted", why="NaN"), "c"),
     ]
     brief = isolated_lines(found, brief=True)
-    assert [line.split()[1] for line in brief] == ["c:output.0", "b:output.0"]
-    assert brief[1].endswith("(and 1 more)")
+    assert [line.split()[1] for line in brief] == ["c:output.0"]
+    assert isolated_lines([found[2]] * 4, brief=True)[1].endswith("(and 2 more)")
+    (begins,) = isolated_lines([*found[:2], one(Alone("acquitted"), "d")], brief=True, begins={found[1].key})
+    assert begins.split()[1] == "b:output.0"
     whole = isolated_lines(found, brief=False)
-    assert whole[2] == "alone:      a:output.0 is not judged alone: Loop computes with graphs inside of it"
+    assert [line.split()[1] for line in whole] == ["c:output.0", "b:output.0", "a:output.0"]
+    assert whole[2] == "recomputed: a:output.0 is undecided: Loop computes with graphs inside of it"
     assert isolated_lines([], brief=True) == []
 
 
 def test_upstream_the_convicted_are_named_and_all_others_counted() -> None:
-    limit = "operators looked at upstream are what their inputs give; at most 32 per source are looked at"
+    limit = "operators upstream match their recomputation (at most 32 per source are recomputed)"
     passed = Alone("acquitted", 0.0, 1.0)
     searched = [one(passed, "a"), *(one(passed, name, upstream=True) for name in "bcd")]
-    assert isolated_lines(searched, brief=True)[1:] == [f"alone:      3 of 3 {limit}"]
+    assert isolated_lines(searched, brief=False)[1:] == [f"recomputed: 3 of 3 {limit}"]
+    assert len(isolated_lines(searched, brief=True)) == 1
     unknown = one(Alone("unknown", why="Loop"), "u", upstream=True)
-    assert isolated_lines([*searched, unknown], brief=True)[1:] == [f"alone:      3 of 4 {limit}"]
+    assert isolated_lines([*searched, unknown], brief=False)[1:] == [f"recomputed: 3 of 4 {limit}"]
     found = [*searched, one(Alone("convicted", 1.0, 0.1), "e", upstream=True)]
     brief = isolated_lines(found, brief=True)
-    assert [line.split()[1] for line in brief] == ["e:output.0", "a:output.0"]
+    assert [line.split()[1] for line in brief] == ["e:output.0"]
     assert len(isolated_lines(found, brief=False)) == 3

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_npudump.report.summary import summary_line
+from pytest_npudump.report.summary import PAGE, remarks, summary_line
 
 GOOD = {"status": "passed", "runtime": "acl", "expected": 10, "compared": 10, "first": None}
 BAD = {**GOOD, "status": "failed", "compared": 8, "first": "net/conv:output.0"}
@@ -15,38 +16,30 @@ BAD = {**GOOD, "status": "failed", "compared": 8, "first": "net/conv:output.0"}
 @pytest.mark.parametrize(
     ("results", "line"),
     [
-        ([GOOD], "npudump: 1 of 1 tests good, 10 of 10 tensors compared (acl)"),
+        ([GOOD], "npudump: 1 of 1 tests passed; 10 of 10 tensors compared (acl)"),
         (
             [GOOD, BAD, BAD],
-            "npudump: 1 of 3 tests good, 26 of 30 tensors compared, 2 failed, first divergence * (acl)",
+            "npudump: 1 of 3 tests passed, 2 failed; 26 of 30 tensors compared; first mismatch * (acl)",
         ),
         (
             [{"status": "recorded", "runtime": "emulator"}],
-            "npudump: 1 of 1 tests good, 1 recorded (emulator)",
+            "npudump: 1 of 1 tests passed, 1 recorded (emulator)",
         ),
         (
             [{"status": "unchanged", "runtime": "emulator"}],
-            "npudump: 1 of 1 tests good, 1 unchanged (emulator)",
+            "npudump: 1 of 1 tests passed, 1 unchanged (emulator)",
         ),
         (
             [{"status": "golden missing", "runtime": "acl"}, {"status": "error", "runtime": "acl"}],
-            "npudump: 0 of 2 tests good, 1 golden missing, 1 error (acl)",
+            "npudump: 0 of 2 tests passed, 1 golden missing, 1 error (acl)",
         ),
         (
             [{"status": "not compared", "test": "t"}],
-            "npudump: 0 of 1 tests good, 1 not compared (nothing ran)",
-        ),
-        (
-            [{**GOOD, "unjudged": 3}],
-            "npudump: *, 3 tensors without finite statistics (values not judged) (acl)",
-        ),
-        (
-            [{**GOOD, "unjudged": 1}],
-            "npudump: *, 1 tensor without finite statistics (values not judged) (acl)",
+            "npudump: 0 of 1 tests passed, 1 not compared (nothing ran)",
         ),
         (
             [GOOD, {**GOOD, "runtime": "emulator"}],
-            "npudump: 2 of 2 tests good, 20 of 20 tensors * (acl/emulator)",
+            "npudump: 2 of 2 tests passed; 20 of 20 tensors * (acl/emulator)",
         ),
     ],
 )
@@ -58,20 +51,47 @@ def test_line_says_what_was_compared_of_what_was_expected(results: list[dict[str
     assert tail or found == line
 
 
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"unjudged": 3}, "3 tensors have no finite statistics: their values were not compared"),
+        ({"unjudged": 1}, "1 tensor has no finite statistics: its values were not compared"),
+        (
+            {"changed": 2, "first_within": f"{'layers/' * 20}conv:output.0"},
+            f"2 of 20 tensors changed within tolerance, first .../{'layers/' * 6}conv:output.0",
+        ),
+        ({"wavering": 1}, "1 tensor differs as it did between the recorded runs"),
+        ({"wavering": 2}, "2 tensors differ as they did between the recorded runs"),
+        ({"calibrated": 1}, "1 tensor has a measured tolerance wider than the preset's"),
+        ({"bounds": "hf32"}, "1 test was compared with the tolerances for hf32 numerics"),
+    ],
+)
+def test_what_else_is_known_of_a_session_is_a_sentence_each(more: dict[str, Any], words: str) -> None:
+    assert remarks([GOOD, {**GOOD, **more}]) == [words]
+    assert remarks([GOOD]) == []
+
+
+def test_the_line_names_the_page_on_failure_only() -> None:
+    assert summary_line([GOOD], page="page.md").endswith(" (acl)")
+    assert summary_line([GOOD, BAD], page="page.md").endswith(" (acl); see page.md")
+    assert (Path(__file__).parents[2] / PAGE).is_file()
+
+
 def test_line_of_a_run_that_approves_says_so() -> None:
     line = summary_line([{"status": "recorded", "runtime": "emulator"}], approval="--npudump-update-golden")
     assert line == (
-        "npudump: 1 of 1 tests good, 1 recorded (emulator); this run approves (--npudump-update-golden)"
+        "npudump: 1 of 1 tests passed, 1 recorded (emulator); this run updates goldens "
+        "(--npudump-update-golden)"
     )
 
 
 def test_first_divergence_is_that_of_the_first_failing_test() -> None:
     later = {**BAD, "first": "other:output.0"}
-    assert summary_line([GOOD, BAD, later]).count("first divergence net/conv:output.0") == 1
+    assert summary_line([GOOD, BAD, later]).count("first mismatch net/conv:output.0") == 1
 
 
 def test_line_stays_one_for_any_number_of_tests() -> None:
     line = summary_line([GOOD, BAD] * 5000)
     assert len(line.splitlines()) == 1
     assert len(line) < 200
-    assert "5000 of 10000 tests good" in line
+    assert "5000 of 10000 tests passed" in line

@@ -13,13 +13,14 @@ from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.picture import describe_tensor
 from pytest_npudump.compare.tolerances.numerics import Numerics
 from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.explain.operator_alone import Alone, JudgedOperator
 from pytest_npudump.graph.sources import Source, Sources
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.result import WITHIN, Escalation, Finding
 from pytest_npudump.report import terminal
 from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.result_json import full_json
-from pytest_npudump.report.terminal import failure_text, full_lines, headline
+from pytest_npudump.report.terminal import failure_text, full_lines, headline, short_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.result import Result
 
 
-LINES = 30
+LINES = 40
 
 
 def text_of(test: Result, *, verbose: bool = False) -> list[str]:
@@ -57,18 +58,84 @@ def findings(count: int, *, reproduced: bool = True) -> tuple[Finding, ...]:
 
 def test_small_failure_is_told_in_full(failed: Callable[..., Result]) -> None:
     lines = text_of(failed(2))
-    assert lines[0].startswith("npudump: net/layer_0 (MatMul output.0) differs: max is 1.5 instead of 1, ")
-    assert lines[1].startswith("first:      output 0 of net/layer_0 is the first mismatch")
-    assert lines.pop(2).startswith("sources:    not known, as nothing tells what feeds the tensors that fail")
-    assert lines[2] == "golden:     2 of 2 tensors fail against golden/test_a/test_b.yaml"
-    assert " ".join(lines[3].split()) == "layer type tensor statistic golden actual allowed off by"
-    assert [line.split()[:3] for line in lines[4:6]] == [
-        ["net/layer_0", "MatMul", "output.0"],
-        ["net/layer_1", "MatMul", "output.0"],
+    assert lines[0] == "npudump: net/layer_0:output.0 max 1.5, expected 1 (16700x tolerance)"
+    assert lines[1] == "first:      net/layer_0:output.0; no tensor was compared before it; its own"
+    assert lines[3].startswith("sources:    unknown, as no graph is known")
+    assert lines[5] == "golden:     golden/test_a/test_b.yaml; mismatches: 2 of 2 tensors"
+    assert lines[6].split() == [
+        "layer",
+        "type",
+        "tensor",
+        "statistic",
+        "golden",
+        "actual",
+        "tolerance",
+        "x",
+        "tol",
     ]
-    assert lines[6].startswith("rule:       ")
-    assert lines[7].endswith("report.txt")
-    assert lines[8:] == ["to approve: pytest --npudump-update-golden test_a.py::test_b"]
+    assert [line.split() for line in lines[7:9]] == [
+        [f"net/layer_{number}", "MatMul", "output.0", "max", "1", "1.5", "3e-05", "16700"]
+        for number in (0, 1)
+    ]
+    assert lines[9].startswith("tolerance:  ")
+    assert lines[10].startswith("report:     ")
+    assert lines[10].endswith("report.txt")
+    assert lines[11:] == ["to accept:  pytest --npudump-update-golden test_a.py::test_b"]
+
+
+TRANSFORMER = "/vision_model/encoder/layers.11/self_attn/out_proj/quantized_MatMul"
+NORM = "/vision_model/encoder/layers.11/layer_norm2/ReduceMean_of_the_squares"
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_every_line_fits_but_for_paths_and_commands(
+    failed: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    names = [f"{name}_{number}" for number in range(3) for name in (TRANSFORMER, NORM)]
+    keys = [TensorKey(name, "output", 0) for name in names]
+    wrong, right = Alone("convicted", 0.02, 4.8e-6), Alone("acquitted", 0.0, 4.8e-6)
+    operators = tuple(
+        JudgedOperator(keys[at], "MatMul", "net.onnx", own=True, alone=(wrong, right)[at]) for at in (0, 1)
+    )
+    told = replace(findings(1)[0], key=keys[0])
+    sources = Sources((Source(keys[1], "", 1, begins=keys[0], share=0.3),), 6, (keys[2],), "m")
+    whole = failed(names, sources=sources)
+    for isolated in ((), operators[1:], operators):
+        test = replace(whole, escalation=Escalation((told,), tuple(names), isolated=isolated))
+        details = ReportFiles(test.origin.directory / "report.txt", test.origin.directory / "report.json")
+        short = short_lines(test, details)
+        for lines in (text_of(test), text_of(test, verbose=True), short):
+            free = [line for line in lines if not line.startswith(("report: ", "hand over: ", "to accept: "))]
+            assert max(map(len, free)) <= columns, free
+            assert ("kernel error in " in lines[0]) is (len(isolated) == 2)
+            assert [line for line in lines if line.startswith("report: ")]
+            assert lines[-1].startswith("to accept: ")
+            assert "quantized_MatMul_0:output.0" in lines[0]
+        assert not [line for line in short if " 1.5  " in line]
+        labels = {line.split(":")[0] for line in short if not line.startswith(" ")}
+        assert labels >= {"npudump", "first", "second run", "report", "to accept"}
+        assert ("recomputed" in labels) is bool(isolated)
+        assert any(names[0] in line for line in full_lines(test))
+
+
+def test_the_first_line_is_where_the_change_begins(failed: Callable[..., Result]) -> None:
+    first, begins = TensorKey("net/layer_0", "output", 0), TensorKey("net/before", "output", 0)
+    found = Sources((Source(first, "", 3, begins=begins, share=0.3),), 3, (), "model.onnx")
+    test = failed(3, sources=found)
+    assert test.comparison is not None
+    same = replace(test, comparison=replace(test.comparison, numerics=Numerics("same", {})))
+    mismatch = "net/layer_0:output.0 max 1.5, expected 1 (16700x tolerance)"
+    assert headline(same) == (
+        "npudump: the change begins at net/before:output.0 (within tolerance, 0.3 of it); first mismatch: "
+        f"{mismatch}"
+    )
+    assert not any(line.startswith("traced to: ") for line in text_of(same))
+    assert any(line.startswith("traced to: ") for line in text_of(same, verbose=True))
+    # Runs of other numerics differ everywhere: where theirs begins is a hint, and no cause.
+    other = replace(test, comparison=replace(test.comparison, numerics=Numerics("other", {})))
+    assert headline(other) == f"npudump: {mismatch}"
+    assert any(line.startswith("traced to:  net/before:output.0 (within") for line in text_of(other))
 
 
 def sources_of(layers: int) -> Sources:
@@ -80,7 +147,7 @@ def sources_of(layers: int) -> Sources:
 
 @pytest.mark.parametrize("sources", [None, sources_of(5)])
 @pytest.mark.parametrize("reproduced", [True, False])
-def test_ten_thousand_failing_layers_with_everything_else_stay_within_thirty_lines(
+def test_ten_thousand_failing_layers_with_everything_else_stay_within_forty_lines(
     failed: Callable[..., Result],
     reproduced: bool,  # noqa: FBT001 - a parameter
     sources: Sources | None,
@@ -106,13 +173,13 @@ def test_ten_thousand_failing_layers_with_everything_else_stay_within_thirty_lin
     assert any(line.startswith("unplaced: ") for line in lines) is (sources is not None)
     assert sum(line.startswith("  net/layer_") and " max" in line for line in lines) >= 2
     text = "\n".join(lines)
-    assert "10000 of 10000 tensors fail" in text
+    assert "mismatches: 10000 of 10000 tensors" in text
     assert "more" in text
     assert "also: ... and 998 more" in text
     assert "note: ... and 998 more" in text
-    assert ("the failure reproduced" in text) is reproduced
+    assert ("second run: reproduced; 10000 layers dumped as tensors" in text) is reproduced
     assert "bounds:     for other numerics: soc Ascend910B3 -> Ascend310P3" in text
-    assert lines[-1] == "to approve: pytest --npudump-update-golden test_a.py::test_b"
+    assert lines[-1] == "to accept:  pytest --npudump-update-golden test_a.py::test_b"
 
 
 def test_lines_are_cut_but_not_those_to_be_copied(failed: Callable[..., Result]) -> None:
@@ -121,18 +188,21 @@ def test_lines_are_cut_but_not_those_to_be_copied(failed: Callable[..., Result])
     test = replace(test, origin=replace(test.origin, arguments=(name,)))
     lines = text_of(test)
     assert max(map(len, lines[:-2])) <= 500
-    assert lines[-1] == f"to approve: pytest --npudump-update-golden {shlex.quote(name)}"
+    assert lines[-1] == f"to accept:  pytest --npudump-update-golden {shlex.quote(name)}"
     assert max(map(len, full_lines(test))) >= 9000
 
 
-def test_verbose_and_the_file_have_everything(failed: Callable[..., Result]) -> None:
+def test_verbose_and_the_file_have_everything(
+    failed: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "500")
     test = failed(200, escalation=Escalation(findings(40), ("a",)), notes=tuple(map(str, range(30))))
     verbose, full = text_of(test, verbose=True), full_lines(test)
     for number in range(200):
         assert any(line.startswith(f"  net/layer_{number} ") for line in verbose)
     assert sum("a note on this tensor" in line for line in verbose) == 40
     assert sum(line.startswith("note: ") for line in verbose) == 30
-    assert [line for line in verbose if not line.startswith("details:")] == full
+    assert [line for line in verbose if not line.startswith("report:")] == full
 
 
 def test_of_a_million_rows_the_text_has_the_first_and_json_all(
@@ -142,7 +212,7 @@ def test_of_a_million_rows_the_text_has_the_first_and_json_all(
     test = failed(25)
     for lines in (text_of(test, verbose=True), full_lines(test)):
         assert sum(line.startswith("  net/layer_") for line in lines) == 20
-        assert "  ... and 5 more, all in report.json" in lines
+        assert "  ... 5 more in report.json" in lines
     assert len(full_json(test)["comparison"]["verdicts"]) == 25
 
 
@@ -162,23 +232,27 @@ def test_tensors_that_did_not_reproduce_come_first(failed: Callable[..., Result]
     )
     lines = text_of(failed(4, escalation=Escalation(mixed, ("a", "b"))))
     start = next(i for i, line in enumerate(lines) if line.startswith("second run: "))
-    assert lines[start] == (
-        "second run: NOT REPRODUCED in 1 of 4 tensors: 1 within tolerance of the golden "
-        "(2 layers dumped as tensors)"
-    )
-    assert lines[start + 1] == (
-        "  odd:output.0: first and second run disagree: max 1.5 then nan, avg 0.25 then 0.5"
-    )
+    assert lines[start] == ("second run: NOT REPRODUCED in 1 of 4 tensors: 1 within tolerance of the golden;")
+    assert lines[start + 2 : start + 4] == [
+        "elements:   odd:output.0: first and second run differ: max 1.5, then nan, avg",
+        "            0.25, then 0.5",
+    ]
 
 
 def test_worst_element_and_special_values_are_told_with_their_places(
     failed: Callable[..., Result],
 ) -> None:
-    text = "\n".join(text_of(failed(1, escalation=Escalation(findings(2), ("a",)))))
-    assert "net/layer_0:output.0: against the golden tensor: max abs " in text
-    assert "worst at [3]" in text
-    assert "1 NaN, first at [3]" in text
-    assert "max 7 at [9]" in text
+    test = failed(1, escalation=Escalation(findings(2), ("a",)))
+    text = " ".join(" ".join(text_of(test)).split())
+    assert (
+        "elements: net/layer_0:output.0: 96.88 % of 64 within tolerance of the golden tensor; worst at [3]"
+        in text
+    )
+    assert "NaN or Inf differ: golden has 0 NaN" in text
+    full = "\n".join(full_lines(test))
+    assert "tolerance of the golden tensor; max abs error " in full
+    assert "1 NaN, first at [3]" in full
+    assert "max 7 at [9]" in full
 
 
 def test_second_run_that_came_to_nothing_says_why(failed: Callable[..., Result]) -> None:
@@ -210,4 +284,4 @@ def test_report_files_that_could_not_be_written_are_told(
     details = ReportFiles(tmp_path / "a", tmp_path / "b", "the report files could not be written: disk full")
     lines = failure_text(failed(1), details, verbose=False).split("\n")
     assert "the report files could not be written: disk full" in lines
-    assert not any(line.startswith("details:") for line in lines)
+    assert not any(line.startswith("report:") for line in lines)

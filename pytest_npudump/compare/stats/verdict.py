@@ -395,7 +395,7 @@ def origin_of(first: Verdict | None, compared: Iterable[str]) -> str:
 
 
 def explain_first(comparison: Comparison, *, feeds_seen: bool = False) -> str:
-    """One sentence on the first divergence and its origin; "" where nothing diverges.
+    """Say in words what is known of where the first divergence comes from; "" where nothing diverges.
 
     Args:
         comparison: of both sides.
@@ -407,42 +407,36 @@ def explain_first(comparison: Comparison, *, feeds_seen: bool = False) -> str:
     words = _explained(comparison, first, feeds_seen=feeds_seen)
     if not draws_random(first.op_type):
         return words
-    return _(
-        "{words}; {layer} draws random numbers: without a seed of its own they differ in every process"
-    ).format(words=words, layer=first.key.layer)
+    return _("{words}; it draws random numbers, which differ in every process unless it has a seed").format(
+        words=words
+    )
 
 
 def _explained(comparison: Comparison, first: Verdict, *, feeds_seen: bool) -> str:
     key = first.key
-    tensor = _("{io} {slot} of {layer}").format(io=key.io, slot=key.slot, layer=key.layer)
-    differs = _("{tensor} is the first mismatch").format(tensor=tensor)
     if comparison.origin == STRUCTURE:
-        side = _("only in the golden") if first.status == MISSING else _("only in the dump")
-        return _("{tensor} is {side}: the model or what is dumped of it has changed there").format(
-            tensor=tensor, side=side
-        )
+        return _("the model changed there, or what is dumped of it")
     moved = comparison.differing | comparison.within_noise
     if comparison.origin == LAYER:
         fed, rows = execution(key.sanitised), enumerate(_keys(comparison))
-        words = _("{differs}; the compared statistics of its inputs agree")
         if any(at in moved for at, one in rows if one.io == "input" and execution(one.sanitised) == fed):
-            words = _("{differs}; the compared statistics of its inputs are within tolerance")
-        return words.format(differs=differs)
+            return _("the statistics of its inputs are within tolerance")
+        return _("the statistics of its inputs match")
     if first.op_type == GRAPH_INPUT:
-        return _("{differs}: it is an input of the graph, so what the test feeds in has changed").format(
-            differs=differs
-        )
+        return _("an input of the graph: the test feeds other values")
     if comparison.origin == BEFORE:
-        return _(
-            "{differs}: the difference comes from before {layer}, from a layer that was not dumped or from "
-            "what the test fed in"
-        ).format(differs=differs, layer=key.layer)
-    inputs = "" if _inputs_dumped(comparison, key) else _("; its own inputs were not dumped")
-    inputs = _(", those of its inputs included") if feeds_seen else inputs
-    words = _("{differs}; all statistics compared before it agree{inputs}")
-    if any(at in moved for at, _key in enumerate(takewhile(lambda one: one != key, _keys(comparison)))):
-        words = _("{differs}; all statistics compared before it are within tolerance{inputs}")
-    return words.format(differs=differs, inputs=inputs)
+        return _("the difference comes from a layer that was not dumped, or from what the test feeds")
+    before = [*enumerate(takewhile(lambda one: one != key, _keys(comparison)))]
+    words = _("all statistics before it match") if before else _("no tensor was compared before it")
+    if any(at in moved for at, _key in before):
+        words = _("all statistics before it are within tolerance")
+    if feeds_seen:
+        return _("{words}, including those of its inputs").format(words=words)
+    return (
+        words
+        if _inputs_dumped(comparison, key)
+        else _("{words}; its own inputs were not dumped").format(words=words)
+    )
 
 
 def _keys(comparison: Comparison) -> Iterator[TensorKey]:

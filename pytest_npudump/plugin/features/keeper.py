@@ -275,8 +275,8 @@ class Keeper:
         options += [] if below else ["--root", shown(root, here)]
         command = typed("npudump", "golden", "review", *options)
         return ngettext(
-            "{count} run waits for a decision: {command}",
-            "{count} runs wait for a decision: {command}",
+            "{count} run pending review: {command}",
+            "{count} runs pending review: {command}",
             count,
         ).format(count=count, command=command)
 

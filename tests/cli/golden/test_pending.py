@@ -56,7 +56,7 @@ def test_diff_shows_the_sources_before_what_they_explain(
     path.write_text(path.read_text("utf-8") + edges, "utf-8")
     repository.keep("test_large", {"one": 1.5, "two": 2.5, "three": 3.5, "four": 4.5})
     done = golden_command("diff")
-    assert "  sources:    2 sources: one:output.0" in done.out
+    assert "  sources:    2: one:output.0" in done.out
     [told] = golden_command("diff", "--json", "-").json
     assert [one["layer"] for one in told["verdicts"]] == ["one", "three", "two", "four"]
 

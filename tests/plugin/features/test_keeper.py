@@ -174,7 +174,10 @@ def test_a_test_that_passed_in_part_counts_as_no_good_one(
         if outcome == "xpassed":
             shown = text(capsys)
             assert shown.startswith("test_small.py::test_small: unjudged\n")
-            assert "npudump: 0 of 1 tests good, 5 of 5 tensors compared, 1 unjudged (emulator)" in shown
+            assert (
+                "npudump: 0 of 1 tests passed, 1 unjudged; 5 of 5 tensors compared (emulator); see docs"
+                in shown
+            )
             assert "  npudump: " not in shown
 
 
@@ -263,7 +266,7 @@ def test_a_full_disk_is_told_once_and_loses_no_golden(
     shows = [
         "npudump: the results of 1 of 4 tests are not kept: *No space left on device",
         "npudump: report: *index.html",
-        "npudump: 3 runs wait for a decision: *",
+        "npudump: 3 runs pending review: *",
     ]
     project.run(KEEP, "--npudump-report=page", failed=4, shows=shows)
     assert [line["test"][-2] for line in lines(project)] == ["a", "c", "d"]
@@ -293,7 +296,7 @@ def test_an_update_keeps_tests_that_have_no_golden_and_those_behind_them(
     monkeypatch.chdir(project.path)
     capsys.readouterr()
     assert main(["check", "kept"]) == 0
-    assert "3 of 3 tests good" in capsys.readouterr().out
+    assert "3 of 3 tests passed" in capsys.readouterr().out
     project.marked("scene='overflow'", body=project.overflowing())
     project.run(KEEP, "--npudump-update-golden", passed=1)
     [golden] = project.path.rglob("test_small.yaml")
@@ -503,9 +506,9 @@ def first_of_two_fails(project: Project, result: pytest.RunResult, checked: Call
     """Hold all that a session leaves against what it was: one test failed, and another passed."""
     result.assert_outcomes(failed=1, passed=1)
     result.stdout.fnmatch_lines(
-        ["npudump: 1 of 2 tests good, 10 of 10 tensors compared, 1 failed, first divergence block/conv.2:*"]
+        ["npudump: 1 of 2 tests passed, 1 failed; 10 of 10 tensors compared; first mismatch block/conv.2:*"]
     )
-    assert "1 of 2 tests good" in project.path.joinpath("s.md").read_text("utf-8").splitlines()[0]
+    assert "1 of 2 tests passed" in project.path.joinpath("s.md").read_text("utf-8").splitlines()[0]
     assert len([*project.path.joinpath("art").glob("session-1/tests/*/report.txt")]) == 1
     assert checked() == 1
 
@@ -534,7 +537,7 @@ def test_tests_outside_of_rootdir(project: Project) -> None:
         "ci/pytest.ini",
         *files,
         "--npudump-update-golden",
-        shows="npudump: 2 of 2 tests good, 2 recorded *",
+        shows="npudump: 2 of 2 tests passed, 2 recorded *",
     )
     assert len([*ci.joinpath("golden").rglob("*.yaml")]) == 2
     model_of(project, "a", change=0.01)
@@ -566,7 +569,7 @@ def test_an_update_compares_what_is_named_twice_with_what_the_first_has_recorded
         NO_SECOND_RUN,
         passed=1,
         failed=1,
-        shows="npudump: 1 of 2 tests good, *1 recorded, 1 failed, *",
+        shows="npudump: 1 of 2 tests passed, 1 recorded, 1 failed; *",
     )
 
 

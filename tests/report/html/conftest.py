@@ -30,6 +30,7 @@ from pytest_npudump.report.view import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+
 HOSTILE = (
     "</script><script>document.title='owned'</script>",
     "\"'><img src=x onerror=\"document.title='owned'\">",
@@ -90,7 +91,7 @@ def session() -> SessionView:
         status="failed",
         runtime=HOSTILE[1],
         headline=HOSTILE[0],
-        ways_out=(f"to approve: pytest --npudump-update-golden '{HOSTILE[1]}'",),
+        ways_out=(f"to accept:  pytest --npudump-update-golden '{HOSTILE[1]}'",),
         text=HOSTILE,
         tensors=tuple(tensors),
         sources=(str(tensors[9].key),),
