@@ -34,7 +34,7 @@ def origin_lines(sources: Sources | None, comparison: Comparison, *, brief: bool
         return []
     words = _(
         "sources:    not known, as nothing tells what feeds the tensors that fail: they are in the order of "
-        'execution (graph= or dump_mode="all" in the marker may tell)'
+        'execution (graph= or acl_json={"dump_mode": "all"} in the marker may tell)'
     )
     return [words]
 

@@ -30,7 +30,7 @@ def test_angle_classifier_says_what_it_said(npu_dump: NpuDump) -> None:
     assert probabilities.sum() == pytest.approx(1, abs=1e-6)
 
 
-@pytest.mark.npu_dump(layers=["Conv@0", "Conv@21", "Softmax@0"], dump_mode="all")
+@pytest.mark.npu_dump(layers=["Conv@0", "Conv@21", "Softmax@0"], acl_json={"dump_mode": "all"})
 def test_chosen_layers_of_the_classifier_with_their_inputs(npu_dump: NpuDump) -> None:
     with npu_dump.load_model(find_model()) as model:
         model.run(text_line())

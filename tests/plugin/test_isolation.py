@@ -110,7 +110,7 @@ def test_output_warnings_properties_and_duration_come_back(project: Project) -> 
 
 ISOLATED = "@pytest.mark.npu_dump(isolation='process')"
 OUTCOMES = {
-    "limited": ("@pytest.mark.npu_dump(timeout=60)", ""),
+    "limited": ("@pytest.mark.npu_dump(isolation=60)", ""),
     "skips": ("", "pytest.skip('no reason')"),
     "xfails": ("", "pytest.xfail('known')"),
     "fails": ("", "assert 0"),
@@ -190,7 +190,7 @@ DEATHS = {
     "exit": ("", "os._exit(7)"),
     "success": ("", "os._exit(0)"),
     "crash": ("", "os.abort()"),
-    "hang": ("@pytest.mark.npu_dump(timeout=4)", "time.sleep(60)"),
+    "hang": ("@pytest.mark.npu_dump(isolation=4)", "time.sleep(60)"),
     "known": (f"@pytest.mark.xfail(reason='known', strict=True)\n{ISOLATED}", "os.abort()"),
     "other": (f"@pytest.mark.xfail(raises=ValueError, strict=True)\n{ISOLATED}", "os._exit(1)"),
 }

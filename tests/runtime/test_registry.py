@@ -44,7 +44,7 @@ TEST = """\
 import numpy, pytest
 import numpy_provider
 
-@pytest.mark.npu_dump(dump_data="tensor")
+@pytest.mark.npu_dump(acl_json={"dump_data": "tensor"})
 def test_it():
     numpy_provider.LOADED[-1].negative(numpy.array(VALUES, numpy.float32))
 """
