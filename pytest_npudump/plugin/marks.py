@@ -18,7 +18,7 @@ import pytest
 from pytest_npudump.errors import said
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 MARKER = "npu_dump"
@@ -141,6 +141,24 @@ def misspelling(item: pytest.Item) -> str:
     return ""
 
 
+def unread_marks(nodes: Sequence[pytest.Item | pytest.Collector]) -> str:
+    """Return what is to be said of the marker in a name that is nearly ``pytestmark``, which nothing reads.
+
+    Args:
+        nodes: what was collected of a module or class.
+    """
+    node = nodes[0] if nodes else None
+    owner = getattr(
+        node, "module" if isinstance(getattr(node, "parent", None), pytest.Module) else "cls", None
+    )
+    for name, value in vars(owner).items() if owner is not None else ():
+        if name[:2].lower() == "py" and name != "pytestmark" and _distance(name, "pytestmark") <= _NEAR:
+            marks = value if isinstance(value, (list, tuple)) else [value]
+            if any(getattr(mark, "name", None) in MARKERS for mark in marks):
+                return said("{name} marks no test: pytest reads pytestmark", name=name)
+    return ""
+
+
 _NEAR = 2
 _OTHER_PROCESSORS = ("apu", "cpu", "dpu", "gpu", "hpu", "ipu", "lpu", "mlu", "tpu", "vpu", "xpu")
 """What a mark begins with that is about another processor, and no misspelling."""
@@ -151,9 +169,9 @@ def _plain(name: str) -> str:
 
 
 @cache
-def _distance(name: str) -> int:
+def _distance(name: str, marker: str = MARKERS[1]) -> int:
     """Return how many edits a mark's name is away from the marker's, case and separators aside."""
-    name, marker = _plain(name), MARKERS[1]
+    name = _plain(name)
     if abs(len(name) - len(marker)) > _NEAR:
         return _NEAR + 1
     rows: list[list[int]] = [[*range(len(marker) + 1)]]

@@ -227,6 +227,19 @@ def test_pytest_s_own_selection_takes_each_spelling_by_its_name(loose: Project) 
         assert result.stdout.str().count("::test_it") == count, chosen
 
 
+@pytest.mark.each("name", ["pytestmarks", "pytest_mark", "PYTESTMARK", "pytesmark"])
+def test_a_misspelt_pytestmark_with_the_marker_is_an_error(loose: Project, name: str) -> None:
+    loose.test_file(f"{name} = pytest.mark.npu_dump\n\n{TEST}", "test_a.py")
+    loose.test_file(
+        f"class TestIt:\n    {name} = [pytest.mark.slow, pytest.mark.npudump]\n{METHOD}", "test_b.py"
+    )
+    loose.test_file(f"{name} = pytest.mark.slow\npython = pytest.mark.npu_dump\n\n{TEST}", "test_c.py")
+    loose.test_file(f"{name} = pytest.mark.npu_dump\n\nclass TestIt:\n{METHOD}", "test_d.py")
+    result = loose.run("-W", "ignore", "--continue-on-collection-errors", passed=1, errors=3)
+    for owner in ("test_a.py", "test_b.py::TestIt", "test_d.py"):
+        result.stdout.fnmatch_lines([f"npu_dump: {owner}: {name} marks no test: pytest reads pytestmark"])
+
+
 @pytest.mark.each(
     ("name", "edits"),
     [
@@ -235,7 +248,7 @@ def test_pytest_s_own_selection_takes_each_spelling_by_its_name(loose: Project) 
         ("nup_dump", 1),
         ("nup_dumps", 2),
         ("npudmu", 2),
-        ("skipif", 3),
+        ("skipif", 7),
         ("", 3),
     ],
 )
