@@ -351,7 +351,7 @@ def test_tensors_of_a_graph_that_is_replayed_once_are_recorded_and_compared(
 KEPT = """
 KEPT = {{}}
 
-@pytest.mark.npu_dump(scene="op", acl_json={"dump_data": "tensor"})
+@pytest.mark.npu_dump(scene="op", acl_json=dict(dump_data="tensor"))
 def test_graph(npu_dump):
     first = not KEPT
     graph = KEPT.setdefault("graph", None) or captured(2)

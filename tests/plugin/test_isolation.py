@@ -264,7 +264,7 @@ def running(name: str) -> bool:
 
 def test_time_limit_ends_programs_of_the_test_and_puts_their_configuration_back(project: Project) -> None:
     name = project.path.parent.name
-    isolated(project, PROGRAM.format(name=name).replace("\n    ", "\n"), "timeout=5")
+    isolated(project, PROGRAM.format(name=name).replace("\n    ", "\n"), "isolation=5")
     project.path.joinpath("a.json").write_text("{}")
     project.run(failed=1, shows="npudump: the test's process did not end within 5 seconds*")
     assert not running(name)

@@ -189,7 +189,7 @@ def test_fused_operator_that_kept_one_name_fails_with_the_hint_and_passes_with_a
 ) -> None:
     converted.marked(REFERENCE)
     fuse(converted, "block/conv.1")
-    converted.run(DUMPS, failed=1, shows="*say so in the reference_map: block/conv.1: block/relu.1")
+    converted.run(DUMPS, failed=1, shows="*say so in the file of map=: block/conv.1: block/relu.1")
     converted.path.joinpath("map.yaml").write_text("block/conv.1: block/relu.1\n")
     converted.marked(f"{REFERENCE}, map='map.yaml'")
     converted.run(DUMPS).assert_outcomes(passed=1)
