@@ -22,7 +22,7 @@ GRAPH_SUFFIXES = (".om", ".json", ".txt", ".pbtxt", ".onnx")
 class DumpRequest:
     """One test's wish: what is dumped, and how it is judged.
 
-    Attributes named as keys of acl.json mean what CANN means by them.
+    Attributes named as keys of acl.json mean what CANN means by them; the marker has them as ``acl_json``.
 
     Attributes:
         layers: operator names or globs; empty means every layer.
@@ -35,17 +35,16 @@ class DumpRequest:
         golden_tensors: names or globs of layers whose tensors are kept with the golden; :data:`AUTO_LAYERS`
             among them stands for outputs of the graph and sources of past failures.
         rtol, atol: tolerance of this test's floating-point statistics; one given alone makes the other 0.
-        preset: name of a tolerance preset; None for the run's.
-        numerics: ``same``, ``other`` or ``hf32``: the preset that ``default`` stands for in this test; None
-            or ``auto`` for the one that fits what produced the golden and the run.
+        preset: name of a tolerance preset; None for the run's. ``default`` is ``same`` or ``other``, as fits
+            what produced the golden and the run.
         tolerances: further rules, as in a tolerance file.
         escalate: whether a failure is followed by a tensor dump of the failing layers.
         isolation: ``process`` for a child process, ``none`` for pytest's own, None for what the scene and the
             runtime need.
-        timeout: seconds an isolated run may take; None for the run's.
+        timeout: seconds an isolated run may take; None for the run's. The marker gives it as ``isolation``.
         repeats: how often the test runs where it is recorded; None for the run's.
         reference: an ONNX model to compare the layers with; relative to the test file's folder.
-        reference_map: YAML file of layers whose names differ from the reference's; the same.
+        reference_map: the marker's ``map``, a YAML file of layers named otherwise than in it; the same.
         graph: file that tells which tensor feeds which, with one of :data:`GRAPH_SUFFIXES`; the same.
         data_dump: further keys of MindSpore's data_dump.json, under its own names; None for none.
         ranks: of a distributed run: ``each`` has a golden of its own, or all share the ``same``.
@@ -70,7 +69,6 @@ class DumpRequest:
     rtol: float | None = None
     atol: float | None = None
     preset: str | None = None
-    numerics: str | None = None
     tolerances: tuple[Mapping[str, Any], ...] = ()
     escalate: bool = True
     isolation: str | None = None

@@ -95,7 +95,7 @@ def _nothing(dump: Dump) -> str:
     if all(record.stats is not None for record in dump.records):
         return (
             f"nothing to convert: {dump.root} is a dump of statistics, and none of its {count} tensors has "
-            "data; collect it with dump_data=tensor (MindSpore: saved_data tensor)"
+            "data; collect it with dump_data tensor (MindSpore: saved_data tensor)"
         )
     notes = dict.fromkeys(record.note for record in dump.records if record.note)
     why = f" ({'; '.join(notes)})" if notes else ""

@@ -48,8 +48,8 @@ class Terms:
 
     Attributes:
         tolerances: preset and rules for a run of this producer.
-        marker, option: who says which bounds stand for the preset ``default``; with ``auto`` the records'
-            facts do, and with an option of :data:`AS_GIVEN` the tolerances are taken as they are.
+        option: which bounds stand for the preset ``default``; with ``auto`` the records' facts say it, and
+            with :data:`AS_GIVEN` the tolerances are taken as they are.
         against: what the first record is.
         tensors: names and globs of the layers whose elements are judged where both records have them.
         layout: in which they are compared.
@@ -62,7 +62,6 @@ class Terms:
     """
 
     tolerances: Tolerances = field(default_factory=Tolerances)
-    marker: str | None = None
     option: str = AUTO
     against: str = GOLDEN
     tensors: tuple[str, ...] = EVERY
@@ -74,13 +73,12 @@ class Terms:
     why: str = ""
 
     def numerics(self, golden: Record, run: Record) -> Numerics | None:
-        """Decide by what produced the two; the marker, then the option, may have decided."""
+        """Decide by what produced the two; the preset, then the option, may have decided."""
         if self.option == AS_GIVEN:
             return None
         return numerics_of(
             golden.differences(run),
             run.facts,
-            marker=self.marker,
             option=self.option,
             preset=self.tolerances.preset,
         )

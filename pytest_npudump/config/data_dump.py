@@ -221,8 +221,9 @@ def _impossible(request: DumpRequest) -> Iterator[str]:
         yield f"scene={scene.name!r}: not with MindSpore: {scene.not_in_mindspore}"
     if request.dump_stats and request.dump_data != "stats":
         yield (
-            "dump_stats: MindSpore dumps tensors unless dump_data='stats' is given, and all statistics are "
-            "computed from those; add dump_data='stats' (Ascend and GPU only), or leave dump_stats out"
+            "dump_stats: MindSpore dumps tensors unless dump_data is 'stats', and all statistics are "
+            "computed from those; add acl_json={'dump_data': 'stats'} (Ascend and GPU only), or leave "
+            "dump_stats out"
         )
 
 

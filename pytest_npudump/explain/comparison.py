@@ -147,7 +147,7 @@ def problem_of(
     return (
         f"no value was compared with {model.path.name}: the dump tells neither max, min, avg nor l2norm of "
         f"the {comparison.compared} tensors that operators compute (ACL has none of bfloat16); use "
-        f"dump_data='tensor'"
+        "acl_json={'dump_data': 'tensor'}"
     )
 
 
@@ -158,7 +158,7 @@ def _remedy(records: Sequence[TensorRecord], model: ReferenceModel) -> str:
     has = both if layers else "the dump has inputs only"
     return (
         f"{model.path.name}: {has}; give the ONNX model that was converted, or map the names in a YAML file "
-        f"with reference_map="
+        "with map="
     )
 
 

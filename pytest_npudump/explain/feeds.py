@@ -121,7 +121,7 @@ class _WatchedSession:
 
 _ADVICE = (
     "load the model with npu_dump.load_model(), call npu_dump.reference_inputs({name: array, ...}) once for "
-    'each execution, or dump the inputs themselves with dump_data="tensor"'
+    'each execution, or dump the inputs themselves with acl_json={"dump_data": "tensor"}'
 )
 
 

@@ -82,7 +82,7 @@ class NameMap:
         except safeyaml.YamlError as error:
             raise RequestError(f"{path}, line {error.line}: {error.reason}") from error
         except OSError as error:
-            raise RequestError(f"reference_map: {path} cannot be read: {error}") from error
+            raise RequestError(f"map: {path} cannot be read: {error}") from error
         entries = []
         for layer, target in document.data.items():
             line = document.lines[layer]

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 _HF32 = (
-    'reference {name}: float32 was judged as such; where the device may compute in HF32, say numerics="hf32" '
+    'reference {name}: float32 was judged as such; where the device may compute in HF32, say preset="hf32" '
     "in the marker, or --preset hf32 to npudump compare"
 )
 
@@ -281,7 +281,7 @@ class Reference:
         problems += [
             (
                 f"layer {name!r}, named in the marker, has no counterpart in {self.path.name}: map it to the "
-                "node whose output it has, in a YAML file with reference_map="
+                "node whose output it has, in a YAML file with map="
             )
             for name in request.layers
             if (present.called(name) or not is_glob(name)) and not compared_ones.called(name)
@@ -304,7 +304,7 @@ _MARKS: Mapping[str, str] = MappingProxyType(
         OVERFLOW: "have values beyond the type's range: infinities, or its largest value, were expected",
         PADDED: (
             "have padding in their statistics: the extremes were judged from one side, mean and norm not at "
-            "all; dump_data='tensor' compares them in full"
+            "all; acl_json={'dump_data': 'tensor'} compares them in full"
         ),
         LAYOUT: "are in a layout that cannot be converted: their statistics were compared",
     }
@@ -331,7 +331,7 @@ def notes_of(compared: Compared, model: ReferenceModel, *, whole: bool) -> tuple
         notes.append(
             f"reference {model.path.name}: {len(unseen)} of {len(model.nodes)} operators have no influence "
             f"on anything compared, so that a difference in them goes unseen (first: {unseen[0].name}); the "
-            f"layers that hold their outputs belong into a reference_map"
+            f"layers that hold their outputs belong into the file of map="
         )
     if matching.lonely:
         notes.append(
@@ -375,7 +375,7 @@ def remarks_of(
         layer = first.key.layer
         remarks.append(
             f"{follower} of the reference, which alone consumes {layer}, is not in the dump: if the device "
-            f"fused it into {layer}, say so in the reference_map: {layer}: {follower}"
+            f"fused it into {layer}, say so in the file of map=: {layer}: {follower}"
         )
     if model.raised:
         remarks.append(f"{model.path.name} holds 16-bit floats, which the reference computed in float32")

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.tolerances.numerics import AUTO, HF32, SAME
+from pytest_npudump.compare.tolerances.numerics import AUTO, HF32, OTHER, SAME
 from pytest_npudump.compare.tolerances.presets import PRESETS
 from pytest_npudump.compare.tolerances.rules import (
     MARKER_RULES,
@@ -21,7 +21,7 @@ from pytest_npudump.compare.tolerances.rules import (
     load_tolerances,
     parse_rules,
 )
-from pytest_npudump.compare.tolerances.tolerance import REFERENCE, Rule, Tolerances
+from pytest_npudump.compare.tolerances.tolerance import DEFAULT, REFERENCE, Rule, Tolerances
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.errors import RequestError
 
@@ -37,7 +37,7 @@ class ReferenceTolerances:
     """The tolerances of one test's comparison with its reference.
 
     Attributes:
-        preset: the marker's, else :data:`REFERENCE_PRESET`.
+        preset: the marker's, else :data:`REFERENCE_PRESET`; one that is about numerics does not count.
         rules: rules against the reference of the tolerance file, the marker's ``rtol`` and ``atol``, the
             marker's rules against the reference: the last one that matches decides.
         three_way: whether no preset was chosen, so that what rounding does to the reference decides.
@@ -85,20 +85,21 @@ def reference_tolerances(
     Args:
         request: what the marker asks for.
         tolerance_file: the run's; None without one.
-        numerics: the run's, where the marker has none.
+        numerics: the run's, where the marker has no preset.
 
     Raises:
         RequestError: an unknown preset, a bad rule, a rule against a reference that the test does not have,
             or a tolerance file that cannot be read.
     """
-    preset = request.preset or REFERENCE_PRESET
+    named = None if request.preset in {SAME, OTHER, HF32, DEFAULT} else request.preset
+    preset = named or REFERENCE_PRESET
     rules = [*load_tolerances(tolerance_file, against=REFERENCE).rules] if tolerance_file else []
     if request.rtol is not None or request.atol is not None:
         rules.append(Rule(request.rtol or 0.0, request.atol or 0.0, source="marker", against=REFERENCE))
     known = Tolerances(preset).preset
     parsed = parse_rules(request.tolerances, preset=known, source=MARKER_RULES, against=REFERENCE)
-    hf32 = (request.numerics or numerics) == HF32
-    return ReferenceTolerances(preset, (*rules, *parsed), three_way=request.preset is None, hf32=hf32)
+    hf32 = (request.preset or numerics) == HF32
+    return ReferenceTolerances(preset, (*rules, *parsed), three_way=named is None, hf32=hf32)
 
 
 def check_reference(request: DumpRequest) -> None:

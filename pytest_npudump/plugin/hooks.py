@@ -13,7 +13,7 @@ import pytest
 from pytest_npudump.errors import NpudumpError, joined, said
 from pytest_npudump.language import ENGLISH, chosen
 from pytest_npudump.plugin.features import FEATURES, HookPoints, name_of, register_features
-from pytest_npudump.plugin.marks import MARKER, is_marked, late_marker, marker_line, take_marks
+from pytest_npudump.plugin.marks import MARKERS, is_marked, late_marker, marker_line, take_marks, unread_marks
 from pytest_npudump.plugin.options import add_options, settings_of, usage_error
 from pytest_npudump.plugin.reporter import Reporter, reports_here
 from pytest_npudump.settings import ALL, FAILED, NEW, Settings, ci_variable
@@ -54,7 +54,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and resolve the options; refuse what would undermine a gate."""
-    config.addinivalue_line("markers", marker_line(MARKER))
+    for name in MARKERS:
+        config.addinivalue_line("markers", marker_line(name))
     for name in (_RUNNER, _REPORTER, *map(name_of, FEATURES)):
         if config.pluginmanager.is_blocked(name):
             raise usage_error(
@@ -155,9 +156,12 @@ def pytest_make_collect_report(
     report = yield
     items = [node for node in report.result if isinstance(node, pytest.Item)]
     marked = take_marks(items)
-    if problems := _problems(marked, collector.config):
+    problems = [problem for _, problem in _problems(marked, collector.config)]
+    if unread := unread_marks(report.result):
+        problems.append(said("{test}: {problem}", test=collector.nodeid, problem=unread))
+    if problems:
         report.outcome = "failed"
-        text = joined("\n", [said("npu_dump: {problem}", problem=problem) for _, problem in problems])
+        text = joined("\n", [said("npu_dump: {problem}", problem=problem) for problem in problems])
         report.longrepr = str.__str__(text)
         report.result = []
         from pytest_npudump.plugin.terminal import attach_spoken  # noqa: PLC0415 - for errors
@@ -220,7 +224,9 @@ def pytest_report_to_serializable(
 ) -> Generator[None, dict[str, Any] | None, dict[str, Any] | None]:
     """Have a report that goes to another process carry the templates of its messages."""
     data = yield
-    if data is None or (report.passed and MARKER not in getattr(report, "keywords", ())):
+    if data is None or (
+        report.passed and not any(name in getattr(report, "keywords", ()) for name in MARKERS)
+    ):
         return data
     from pytest_npudump.language.translation import carried  # noqa: PLC0415 - for what is ours, or has failed
 

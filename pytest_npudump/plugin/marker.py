@@ -9,7 +9,8 @@ import math
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
 from numbers import Real
 from pathlib import Path, PurePath
 from types import MappingProxyType
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.errors import ConfigError, RequestError, joined, said
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin._compat import may_be_skipped
-from pytest_npudump.plugin.marks import marks_of
+from pytest_npudump.plugin.marks import marks_of, misspelling
 from pytest_npudump.ranks.rank import current_rank
 from pytest_npudump.request import GRAPH_SUFFIXES, DumpRequest
 from pytest_npudump.scene import EXCEPTION_SCENES, SCENES
@@ -204,18 +205,23 @@ def _rules(value: object) -> tuple[Mapping[str, Any], ...]:
     return tuple(MappingProxyType(dict(item)) for item in value)
 
 
-def _seconds(value: object) -> float:
-    number = _tolerance(value)
-    if number == 0:
-        raise ValueError("a number of seconds greater than 0")
-    return number
+def _isolation(value: object) -> tuple[str, float | None]:
+    """Return where the test's runs are made, and the seconds that one may take in a child process."""
+    words = {True: "process", False: "none", "process": "process", "none": "none"}
+    if isinstance(value, (bool, str)) and value in words:
+        return words[value], None
+    try:
+        seconds = _tolerance(value)
+    except ValueError:
+        seconds = 0.0
+    if not seconds:
+        raise ValueError("'process' or seconds greater than 0 for a child process, False or 'none' for none")
+    return "process", seconds
 
 
 _BLACKLIST = _mappings("name", "pos")
-CHECKS: Mapping[str, Callable[[object], Any]] = MappingProxyType(
+ACL_JSON: Mapping[str, Callable[[object], Any]] = MappingProxyType(
     {
-        "layers": _names,
-        "scene": _one_of(*SCENES),
         "dump_scene": _one_of(*EXCEPTION_SCENES),
         "model_name": _text,
         "dump_mode": _one_of("input", "output", "all"),
@@ -228,25 +234,35 @@ CHECKS: Mapping[str, Callable[[object], Any]] = MappingProxyType(
         "opname_blacklist": _BLACKLIST,
         "opname_range": _mappings("begin", "end"),
         "watcher_nodes": _names,
-        "golden_tensors": _names,
+    }
+)
+"""The keys of the marker's ``acl_json``, under CANN's names, as :data:`CHECKS` has arguments."""
+
+CHECKS: Mapping[str, Callable[[object], Any]] = MappingProxyType(
+    {
+        "layers": _names,
+        "scene": _one_of(*SCENES),
+        "acl_json": _takes(lambda value: isinstance(value, Mapping), "a dict such as {'dump_mode': 'all'}"),
+        "data_dump": _keys,
         "rtol": _tolerance,
         "atol": _tolerance,
         "preset": _text,
-        "numerics": _one_of("auto", "same", "other", "hf32"),
         "tolerances": _rules,
-        "escalate": _takes(lambda value: isinstance(value, bool), "True or False"),
-        "isolation": _one_of("process", "none"),
-        "timeout": _seconds,
-        "repeats": _number_of("runs"),
         "reference": _text,
-        "reference_map": _text,
+        "map": _text,
+        "golden_tensors": _names,
+        "escalate": _takes(lambda value: isinstance(value, bool), "True or False"),
+        "repeats": _number_of("runs"),
+        "isolation": _isolation,
         "graph": _text,
-        "data_dump": _keys,
         "ranks": _one_of("each", "same"),
         "devices": _number_of("devices"),
     }
 )
 """Every argument of the marker, and what turns its value into that of :class:`DumpRequest`."""
+
+_NAMES: Mapping[str, str] = MappingProxyType({"reference_map": "map"})
+"""The arguments whose attribute of a request has another name, by that."""
 
 _SET_BY_US: Mapping[str, str] = MappingProxyType(
     {
@@ -254,7 +270,11 @@ _SET_BY_US: Mapping[str, str] = MappingProxyType(
         "dump_list": "use layers, model_name, opname_range and the blacklists",
         "dump_op_switch": "use scene='op'",
         "dump_debug": "use scene='overflow'",
-        "transport": "leave it out; where it was 'callback', dump_data='tensor' computes the same statistics",
+        "transport": "leave it out; where it was 'callback', acl_json={'dump_data': 'tensor'} computes the "
+        "same statistics",
+        "numerics": "preset says which bounds hold: preset='same', 'other' or 'hf32'",
+        "timeout": "isolation takes the seconds: isolation=600",
+        "reference_map": "it is called map",
     }
 )
 
@@ -276,35 +296,71 @@ def parse_marker(args: Sequence[object], kwargs: Mapping[str, object], base: Dum
     elif args:
         given["layers"] = args[0]
     values: dict[str, Any] = {}
-    for name, value in given.items():
-        if value is None and name in {"layers", "model_name", "preset", "rtol", "atol"}:
-            values[name] = () if name == "layers" else None
-            continue
-        try:
-            values[name] = _check(name, value)
-        except ValueError as error:
-            problems.append(str(error))
+    keys = given.get("acl_json")
+    sides: tuple[tuple[Mapping[str, Callable[[object], Any]], Mapping[str, object]], ...] = (
+        (CHECKS, given),
+        (ACL_JSON, keys if isinstance(keys, Mapping) else {}),
+    )
+    for checks, asked in sides:
+        for name, value in asked.items():
+            try:
+                checked = _check(name, value, checks)
+            except ValueError as error:
+                of_key = checks is ACL_JSON
+                problems.append(said("acl_json: {error}", error=str(error)) if of_key else str(error))
+                continue
+            if name == "isolation":
+                values["isolation"], values["timeout"] = checked
+            elif name != "acl_json":
+                values["reference_map" if name == "map" else name] = checked
     if problems:
         raise RequestError(joined("; ", problems))
     return replace(base, **values)
 
 
-def _check(name: str, value: object) -> Any:
+def _check(name: str, value: object, checks: Mapping[str, Callable[[object], Any]]) -> Any:
+    """Return what a request has for an argument of the marker, or for a key of its ``acl_json``."""
+    if name in checks:
+        if value is None and (checks is ACL_JSON or name in {"layers", "preset", "rtol", "atol"}):
+            return getattr(DumpRequest(), name)
+        try:
+            return checks[name](value)
+        except ValueError as error:
+            raise ValueError(
+                said(
+                    "{name}: {value!r} is not allowed, expected {error}",
+                    name=name,
+                    value=value,
+                    error=str(error),
+                )
+            ) from None
     if name in _SET_BY_US:
         raise ValueError(
             said("{name}: not an argument of the marker: {why}", name=name, why=_SET_BY_US[name])
         )
-    if name not in CHECKS:
-        allowed = ", ".join(CHECKS)
-        raise ValueError(said("{name}: unknown argument; allowed are {allowed}", name=name, allowed=allowed))
-    try:
-        return CHECKS[name](value)
-    except ValueError as error:
+    if name in ACL_JSON:
         raise ValueError(
             said(
-                "{name}: {value!r} is not allowed, expected {error}", name=name, value=value, error=str(error)
+                "{name}: a key of acl.json, given as acl_json={{{name!r}: {value}}}",
+                name=name,
+                value=repr(value)[:80],
             )
-        ) from None
+        )
+    if name in CHECKS:
+        raise ValueError(said("{name}: an argument of the marker, and no key of acl.json", name=name))
+    allowed = ", ".join(checks)
+    close = get_close_matches(str(name)[:80], [*CHECKS, *ACL_JSON], n=1, cutoff=0.7)
+    if not close:
+        raise ValueError(said("{name}: unknown argument; allowed are {allowed}", name=name, allowed=allowed))
+    meant = close[0] if close[0] in checks or checks is ACL_JSON else f"acl_json={{{close[0]!r}: ...}}"
+    raise ValueError(
+        said(
+            "{name}: unknown argument; did you mean {meant}? Allowed are {allowed}",
+            name=name,
+            meant=meant,
+            allowed=allowed,
+        )
+    )
 
 
 def check_combination(request: DumpRequest) -> None:
@@ -337,10 +393,11 @@ def _scene_problems(request: DumpRequest) -> list[str]:
     problems = []
     if not scene.statistics:
         default = DumpRequest()
-        given = [n for n in CHECKS if getattr(request, n) != getattr(default, n)]
-        excess = [n for n in given if n not in scene.takes | _ALWAYS]
+        asked = [one.name for one in fields(request)]
+        given = [n for n in asked if getattr(request, n) != getattr(default, n)]
+        excess = [_NAMES.get(n, n) for n in given if n not in scene.takes | _ALWAYS]
         if excess:
-            taken = ", ".join(n for n in CHECKS if n in scene.takes)
+            taken = ", ".join(n for n in asked if n in scene.takes)
             only = f"only {taken}" if taken else said("no other argument: CANN looks at every operator")
             problems.append(
                 said(
@@ -363,12 +420,10 @@ def _scene_problems(request: DumpRequest) -> list[str]:
 def _run_problems(request: DumpRequest) -> list[str]:
     """Return what is wrong with how the test is to be run, and with what it is to be compared with."""
     problems = []
-    if request.isolation == "none" and request.timeout is not None:
-        problems.append("timeout: only with isolation='process', whose child process it ends")
     if request.isolation == "none" and request.dump_scene == "aic_err_detail_dump":
         problems.append("isolation: aic_err_detail_dump may end the process, which has to be a child's")
     if request.reference_map and not request.reference:
-        problems.append("reference_map: needs reference, the ONNX model whose names it maps")
+        problems.append("map: needs reference, the ONNX model whose names it maps")
     if request.graph and PurePath(request.graph).suffix not in GRAPH_SUFFIXES:
         expected = ", ".join(GRAPH_SUFFIXES)
         problems.append(f"graph: {request.graph!r} is no graph by its name, expected one of {expected}")
@@ -390,6 +445,8 @@ def request_of(item: pytest.Item) -> DumpRequest:
 
 def check_item(item: pytest.Item, settings: Settings) -> str:
     """Return what is wrong with a marked test, "" if nothing is."""
+    if wrong := misspelling(item):
+        return wrong
     try:
         request = request_of(item)
         function = getattr(item, "obj", None)
@@ -444,7 +501,7 @@ def _check_files(request: DumpRequest, item: pytest.Item) -> None:
     """Refuse files that are not there, before the device works for a comparison that cannot be made."""
     files = (
         ("reference", request.reference, "an ONNX model"),
-        ("reference_map", request.reference_map, "a YAML file"),
+        ("map", request.reference_map, "a YAML file"),
         ("graph", request.graph, "a file of the model's graph"),
     )
     for argument, name, kind in files:

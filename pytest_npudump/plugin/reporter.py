@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.plugin.marks import MARKER
+from pytest_npudump.plugin.marks import MARKERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -130,7 +130,9 @@ class Reporter:
         result: Mapping[str, Any] | None = told.get("npudump")
         if result is None and report.outcome == "passed":
             return  # as nearly all of a session's are
-        self._marked_failed = self._marked_failed or (report.failed and MARKER in report.keywords)
+        self._marked_failed = self._marked_failed or (
+            report.failed and any(name in report.keywords for name in MARKERS)
+        )
         item: str = told.get(ITEM_OF_REPORT, report.nodeid)
         if report.failed and item in self.tests:
             self.tests[item] = self.tests[item]._replace(failed=True)

@@ -119,7 +119,6 @@ def terms_of(case: Case) -> Terms:
     request, settings = case.request, case.settings
     return Terms(
         case.tolerances,
-        request.numerics,
         settings.numerics or AUTO,
         tensors=EVERY if AUTO_LAYERS in request.golden_tensors else request.golden_tensors,
         layers=request.layers,

@@ -49,7 +49,7 @@ CHANGE = "change"
 
 _NOTHING_JUDGED = said(
     "no value was judged: the golden and the dump share neither a finite statistic nor a "
-    'hash of any tensor (the notes say why); use dump_data="tensor", with golden_tensors '
+    'hash of any tensor (the notes say why); use acl_json={{"dump_data": "tensor"}}, with golden_tensors '
     "where NaN or Inf hide the rest"
 )
 

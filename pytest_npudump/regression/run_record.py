@@ -231,7 +231,7 @@ def _nothing_told(table: StatsTable) -> tuple[str, ...]:
         return ()
     problem = said(
         "the dump tells neither statistics nor hashes of any of its {count} tensors (ACL "
-        'computes none of bfloat16, say): there is nothing to judge, use dump_data="tensor"',
+        'computes none of bfloat16, say): there is nothing to judge, use acl_json={{"dump_data": "tensor"}}',
         count=len(holding),
     )
     return (problem,)

@@ -325,5 +325,5 @@ def way_out(result: Result) -> str:
         return ""
     return _(
         "to accept:  in the marker, tolerances=[{{'against': 'reference', 'layer': {layer!r}, 'rtol': ..., "
-        "'atol': 0, 'reason': '...'}}]; a fused layer belongs into the map of the reference"
+        "'atol': 0, 'reason': '...'}}]; a fused layer belongs into the file of map="
     ).format(layer=first.key.layer)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pytest_npudump.graph.sources import Source, Sources
     from pytest_npudump.regression.result import Result
 
+
 _SHOWN = 3
 _SEVERAL = 2
 
@@ -42,7 +43,12 @@ def origin_lines(
     if sources is not None:
         return lines + source_lines(sources, brief=brief, traced=traced)
     if comparison.count(FAIL) and comparison.compared >= _SEVERAL:
-        lines.append(_('sources:    unknown, as no graph is known (graph= or dump_mode="all" in the marker)'))
+        lines.append(
+            _(
+                "sources:    unknown, as no graph is known "
+                '(graph= or acl_json={"dump_mode": "all"} in the marker)'
+            )
+        )
     return lines
 
 

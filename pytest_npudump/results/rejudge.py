@@ -79,8 +79,7 @@ class Overrides:
             facts = {name: str(value) for name, value in data["producer"].items()}
             terms = Terms(
                 self._tolerances(data["tolerances"]).for_run(facts),
-                None if self.numerics else request.get("numerics"),
-                self.numerics or options.get("numerics") or AUTO,
+                self.numerics or request.get("numerics") or options.get("numerics") or AUTO,
                 tensors=EVERY if AUTO_LAYERS in kept else kept,
                 layers=tuple(request.get("layers", ())),
                 kept=kept,

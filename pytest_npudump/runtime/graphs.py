@@ -197,7 +197,8 @@ _UNSEEN_BY_DUMP = frozenset({"8.5.0", "9.0.0"})
 
 _EAGERLY = "run the model eagerly under the marker"
 _ONE_REPLAY = (
-    'dump_data="tensor" (CANN 9.1.0 or later), with the graph captured inside the test and replayed once'
+    'acl_json={"dump_data": "tensor"} (CANN 9.1.0 or later), with the graph captured inside the test and '
+    "replayed once"
 )
 _GRAPH_STATS = (
     f"CANN computes no statistics of operators in a captured graph and reports no error; {_EAGERLY}, or take "

@@ -26,16 +26,16 @@ import pytest
 
 pytestmark = []
 
-@pytest.mark.npu_dump(layers=["conv1"], dump_mode="all")
+@pytest.mark.npu_dump(layers=["conv1"], acl_json={"dump_mode": "all"})
 def test_one(npu_dump):
     raise AssertionError("this test must not run")
 
 def test_unmarked():
     pass
 
-@pytest.mark.npu_dump(dump_level="op")
+@pytest.mark.npu_dump(acl_json={"dump_level": "op"})
 class TestGroup:
-    @pytest.mark.npu_dump(model_name="m", opname_range=[{"begin": "a", "end": "b"}])
+    @pytest.mark.npu_dump(acl_json={"model_name": "m", "opname_range": [{"begin": "a", "end": "b"}]})
     @pytest.mark.parametrize("size", [1, 2])
     def test_sizes(self, size):
         pass
@@ -81,7 +81,7 @@ def test_the_printed_file_is_the_one_the_test_s_run_writes(show: Show) -> None:
         """
         import pathlib, pytest
 
-        @pytest.mark.npu_dump(layers=["conv1"], dump_mode="all", dump_stats=["Max", "Min"])
+        @pytest.mark.npu_dump(layers=["conv1"], acl_json={"dump_mode": "all", "dump_stats": ["Max", "Min"]})
         def test_one(npu_dump):
             pathlib.Path("written.json").write_text(npu_dump.config_path.read_text())
         """,
@@ -135,7 +135,7 @@ def test_warnings_go_to_standard_error(show: Show) -> None:
 def test_what_the_chip_and_the_environment_make_of_it_is_a_warning(
     show: Show, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    marker = "@pytest.mark.npu_dump(dump_stats=['Max'])"
+    marker = "@pytest.mark.npu_dump(acl_json={'dump_stats': ['Max']})"
     project(f"import pytest\n\n{marker}\ndef test_one(): pass\n")
     monkeypatch.setenv("NPU_COLLECT_PATH", "/d")
     code, _, err = show()
@@ -187,9 +187,9 @@ def test_a_test_that_cannot_be_shown_is_one_line(show: Show, words: tuple[str, .
     [
         ("import nothing_of_this_name", "", "cannot be collected: ModuleNotFoundError: No module named"),
         (
-            "import pytest\n\n@pytest.mark.npu_dump(dump_mode='Input')\ndef test_one(): pass\n",
+            "import pytest\n\n@pytest.mark.npu_dump(acl_json={'dump_mode': 'Input'})\ndef test_one(): pass\n",
             "",
-            "cannot be collected: npu_dump: test_shown.py::test_one: dump_mode: 'Input' is not allowed",
+            "cannot be collected: npu_dump: test_shown.py::test_one: acl_json: dump_mode: 'Input' is not",
         ),
         (SOURCE, "addopts = -k other", "is deselected, by -k, -m or a plugin"),
         ("", "", "pytest collects no test in test_shown.py"),
@@ -233,21 +233,23 @@ def test_a_project_that_switches_the_plugin_off_is_told_so(
 MINDSPORE = """
 import pytest
 
-@pytest.mark.npu_dump(layers=["Default/fc1-Dense/MatMul-op0"], dump_step="0|2-3")
+@pytest.mark.npu_dump(layers=["Default/fc1-Dense/MatMul-op0"], acl_json={"dump_step": "0|2-3"})
 def test_net():
     pass
 
-@pytest.mark.npu_dump(dump_data="stats", dump_stats=["Max"], data_dump={"stat_calc_mode": "device"})
+@pytest.mark.npu_dump(
+    acl_json={"dump_data": "stats", "dump_stats": ["Max"]}, data_dump={"stat_calc_mode": "device"}
+)
 def test_statistics():
     pass
 
-@pytest.mark.npu_dump(model_name="m")
+@pytest.mark.npu_dump(acl_json={"model_name": "m"})
 def test_model():
     pass
 """
 
 
-NETWORK = MINDSPORE.partition("@pytest.mark.npu_dump(model_name")[0]
+NETWORK = MINDSPORE.partition('@pytest.mark.npu_dump(acl_json={"model_name')[0]
 
 
 def test_mindspore_s_file_has_the_marker_s_wishes_under_mindspore_s_names(show: Show) -> None:

@@ -304,7 +304,7 @@ def test_producers_decide_by_which_bounds() -> None:
         ("A", Terms(), "same", True),
         ("B", Terms(), "other", False),
         ("B", Terms(option="same"), "same", True),
-        ("A", Terms(marker="other", option="same"), "other", False),
+        ("A", Terms(Tolerances("other"), option="same"), "other", False),
     ):
         comparison = judge(golden, replace(off, producer={"soc": soc}), terms)
         assert comparison.numerics is not None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_npudump.config import adump, ge
 from pytest_npudump.config.acl_json import check_request, dump_section, request_warnings, write_acl_json
 from pytest_npudump.errors import ConfigError, RequestError
-from pytest_npudump.plugin.marker import check_combination, parse_marker
+from pytest_npudump.plugin.marker import ACL_JSON, check_combination, parse_marker
 from pytest_npudump.request import DumpRequest, RunRequest
 from pytest_npudump.runtime.acl import AclJson
 
@@ -41,7 +41,9 @@ REQUESTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 def request(arguments: dict[str, Any]) -> DumpRequest:
-    parsed = parse_marker((), arguments, DumpRequest())
+    keys = {name: value for name, value in arguments.items() if name in ACL_JSON}
+    others = {name: value for name, value in arguments.items() if name not in ACL_JSON}
+    parsed = parse_marker((), {**others, "acl_json": keys}, DumpRequest())
     check_combination(parsed)
     return parsed
 

@@ -24,7 +24,7 @@ from pytest_npudump.config.data_dump import (
 from pytest_npudump.config.mindspore import validate
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import ConfigError
-from pytest_npudump.plugin.marker import check_combination, parse_marker
+from pytest_npudump.plugin.marker import ACL_JSON, check_combination, parse_marker
 from pytest_npudump.request import DumpRequest, RunRequest
 
 NEWEST = (2, 10)
@@ -33,7 +33,8 @@ DUMP = Path("/var/dump")
 
 
 def request_of(**arguments: Any) -> DumpRequest:
-    request = parse_marker((), arguments, DumpRequest())
+    keys = {name: arguments.pop(name) for name in [*arguments] if name in ACL_JSON}
+    request = parse_marker((), {**arguments, "acl_json": keys}, DumpRequest())
     check_combination(request)
     return request
 
@@ -145,7 +146,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"scene": "watcher", "layers": ["a"], "watcher_nodes": ["b"]},
         "watcher_nodes: not with MindSpore: it has no watcher; run the model's .om *",
     ),
-    ({"dump_stats": ["Max"]}, "dump_stats: MindSpore dumps tensors unless dump_data='stats' is given*"),
+    ({"dump_stats": ["Max"]}, "dump_stats: MindSpore dumps tensors unless dump_data is 'stats', and*"),
     (
         {"dump_step": "5-2"},
         "MindSpore 2.10 would take this dump and ignore part of it: *matches no iteration",

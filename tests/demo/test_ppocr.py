@@ -12,6 +12,7 @@ from pytest_npudump.demo import MODEL
 if TYPE_CHECKING:
     from pytest_npudump.plugin.fixture import NpuDump
 
+
 pytestmark = pytest.mark.e2e
 
 
@@ -30,7 +31,7 @@ def test_angle_classifier_says_what_it_said(npu_dump: NpuDump) -> None:
     assert probabilities.sum() == pytest.approx(1, abs=1e-6)
 
 
-@pytest.mark.npu_dump(layers=["Conv@0", "Conv@21", "Softmax@0"], dump_mode="all")
+@pytest.mark.npu_dump(layers=["Conv@0", "Conv@21", "Softmax@0"], acl_json={"dump_mode": "all"})
 def test_chosen_layers_of_the_classifier_with_their_inputs(npu_dump: NpuDump) -> None:
     with npu_dump.load_model(MODEL) as model:
         model.run(text_line())

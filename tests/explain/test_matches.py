@@ -257,7 +257,7 @@ def test_bad_file_is_refused_with_its_line_and_a_missing_one_named(tmp_path: Pat
         with pytest.raises(RequestError, match=message) as raised:
             read(tmp_path, text)
         assert str(tmp_path / "map.yaml") in str(raised.value)
-    with pytest.raises(RequestError, match=r"reference_map: .*nowhere\.yaml cannot be read"):
+    with pytest.raises(RequestError, match=r"map: .*nowhere\.yaml cannot be read"):
         NameMap.read(tmp_path / "nowhere.yaml", KNOWN)
 
 

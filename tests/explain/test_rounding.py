@@ -187,12 +187,12 @@ def test_what_the_flat_preset_passes_is_found(
 def test_hf32_has_its_own_bounds_in_float32(judge: Callable[..., ReferenceResult]) -> None:
     result = judge(1.0005, "float32")
     assert not result.good
-    assert any('numerics="hf32"' in note for note in result.notes)
-    assert judge(1.0005, "float32", numerics="hf32").good
-    assert not judge(1.05, "float32", numerics="hf32").good
+    assert any('preset="hf32"' in note for note in result.notes)
+    assert judge(1.0005, "float32", preset="hf32").good
+    assert not judge(1.05, "float32", preset="hf32").good
     request = DumpRequest(reference="m.onnx")
     assert reference_tolerances(request, None, "hf32").hf32, "the run's count where the marker has none"
-    assert not reference_tolerances(replace(request, numerics="same"), None, "hf32").hf32
+    assert not reference_tolerances(replace(request, preset="same"), None, "hf32").hf32
 
 
 def test_a_model_that_cannot_be_run_rounded_is_judged_by_the_preset_with_a_note(

@@ -173,7 +173,9 @@ DISTORT = (
     'if os.environ.get("FAULT"):\n    distort("small", "block/conv.1", factor=2.0)\n'
 )
 BROKEN = 'from pytest_npudump.emulator.faults import fail\nfail("block/conv.2")\n'
-WATCHER = "scene='watcher', layers=['block/relu.1', 'block/conv.2'], watcher_nodes=['block/conv.1']"
+WATCHER = (
+    "scene='watcher', layers=['block/relu.1', 'block/conv.2'], acl_json={'watcher_nodes': ['block/conv.1']}"
+)
 HALF = f"""\
 with npu_dump.load_model("small.onnx") as model:
     model.run({IMAGE}.astype(np.float16) * FACTOR)
@@ -204,20 +206,20 @@ def failing(
 
 EMULATOR: dict[str, Sequence[Step]] = {
     "weights": [*failing(), "npudump golden accept --results results --reason because", "pytest", CHECK],
-    "weights-tensor": failing("dump_data='tensor'"),
-    "weights-all": failing("dump_mode='all'"),
-    "weights-input": failing("dump_mode='input'"),
+    "weights-tensor": failing("acl_json={'dump_data': 'tensor'}"),
+    "weights-all": failing("acl_json={'dump_mode': 'all'}"),
+    "weights-input": failing("acl_json={'dump_mode': 'input'}"),
     "weights-layers": failing("layers=['block/conv.2', 'head/neg']"),
     "weights-glob": failing("layers=['block/*']"),
-    "weights-golden-tensors": failing("golden_tensors=['block/conv.2'], dump_data='tensor'"),
-    "weights-golden-auto": failing("golden_tensors='auto', dump_data='tensor'"),
-    "weights-projections": failing("dump_data='tensor', dump_mode='all'", fault=model(first=1)),
+    "weights-golden-tensors": failing("golden_tensors=['block/conv.2'], acl_json={'dump_data': 'tensor'}"),
+    "weights-golden-auto": failing("golden_tensors='auto', acl_json={'dump_data': 'tensor'}"),
+    "weights-projections": failing("acl_json={'dump_data': 'tensor', 'dump_mode': 'all'}", fault=model(first=1)),
     "weights-twice": [model(), marked(), RECORD, model(first=1), f"{FAIL} --npudump-escalate=twice"],
     "weights-exact": failing("preset='exact'"),
     "weights-loose": failing("rtol=10.0"),
     "weights-loop": failing(body=LOOP),
     "weights-capture": failing(body=CAPTURE),
-    "weights-step": failing("dump_step='1'", body=LOOP),
+    "weights-step": failing("acl_json={'dump_step': '1'}", body=LOOP),
     "weights-half": [model(half=True), marked(body=HALF.replace("FACTOR", "1")), RECORD, "pytest",
                      model(half=True, change=1), FAIL, CHECK],
     "weights-isolated": failing("isolation='process'"),
@@ -234,7 +236,7 @@ EMULATOR: dict[str, Sequence[Step]] = {
     "extra-layer": failing(fault=model(extra=True)),
     "input-changed": failing(fault=edited("test_small.py", IMAGE, f"{IMAGE} + 1")),
     "kernel": [model(), marked(body=DISTORT + BODY), RECORD, "export FAULT=1", FAIL, CHECK],
-    "kernel-tensor": [model(), marked("dump_data='tensor', dump_mode='all'", DISTORT + BODY), RECORD,
+    "kernel-tensor": [model(), marked("acl_json={'dump_data': 'tensor', 'dump_mode': 'all'}", DISTORT + BODY), RECORD,
                       "export FAULT=1", FAIL, CHECK],
     "kernel-first-run": [model(), marked(body=DISTORT.replace('os.environ.get("FAULT")',
                          'os.environ.get("FAULT") and not next(COUNT)') + BODY, head=ONCE), RECORD,
@@ -274,7 +276,7 @@ EMULATOR: dict[str, Sequence[Step]] = {
                 f"{CHECK} --json -"],
     "fail-on-change": [model(), marked("rtol=1e3"), RECORD, model(change=1), "pytest --npudump-fail-on=change",
                        "pytest"],
-    "numerics": [model(), marked("numerics='other'"), RECORD, model(change=1), FAIL, f"{CHECK} --preset same"],
+    "numerics": [model(), marked("preset='other'"), RECORD, model(change=1), FAIL, f"{CHECK} --preset same"],
     "presets": [model(), marked(), RECORD, model(change=1), *(
         f"pytest --npudump-escalate=off --npudump-preset={name}" for name in ("torch", "ascend-abs", "strict"))],
     "many": [model(), source(TWO), RECORD, "pytest -v", model(change=1), FAIL, CHECK,
@@ -301,9 +303,9 @@ EMULATOR: dict[str, Sequence[Step]] = {
               "npudump golden merge golden/test_small/test_small.yaml base.yaml base.yaml"],
     "report": [*failing(), "npudump report results -o made", "npudump report results --node-data made",
                "npudump report results --plots made"],
-    "plot": [model(), marked("dump_data='tensor'"), RECORD, "pytest --npudump-dump-dir=dumps --npudump-keep-dumps=all",
+    "plot": [model(), marked("acl_json={'dump_data': 'tensor'}"), RECORD, "pytest --npudump-dump-dir=dumps --npudump-keep-dumps=all",
              "npudump compare golden/test_small/test_small.yaml dumps --plots made"],
-    "compare": [model(), marked("dump_data='tensor'"), RECORD,
+    "compare": [model(), marked("acl_json={'dump_data': 'tensor'}"), RECORD,
                 "pytest --npudump-dump-dir=dumps --npudump-keep-dumps=all",
                 "npudump compare golden/test_small/test_small.yaml dumps",
                 "npudump compare golden/test_small/test_small.yaml dumps --json -"],
@@ -315,11 +317,11 @@ EMULATOR: dict[str, Sequence[Step]] = {
     "body-fails": [model(), marked(body=f"{BODY}assert False, 'of its own'\n"), RECORD, FAIL],
     "body-skips": [model(), marked(body=f"pytest.skip('not here')\n{BODY}"), RECORD, FAIL],
     "marker-wrong": [model(), marked("layer=['a'], dump_modes='all', scene='models'"), "pytest"],
-    "marker-values": [model(), marked("rtol='a', dump_step='3-1', layers='a'"), "pytest"],
+    "marker-values": [model(), marked("rtol='a', acl_json={'dump_step': '3-1'}, layers='a'"), "pytest"],
     "no-fixture": [model(), source("@pytest.mark.npu_dump\ndef test_small():\n    pass\n"), RECORD, "pytest"],
     "model-missing": [marked(), RECORD],
     "model-broken": [written("small.onnx", "nothing"), marked(), RECORD],
-    "budget": [model(), marked("golden_tensors=['*'], dump_data='tensor'"), f"{RECORD} --npudump-tensor-budget=10"],
+    "budget": [model(), marked("golden_tensors=['*'], acl_json={'dump_data': 'tensor'}"), f"{RECORD} --npudump-tensor-budget=10"],
     "dump-limit": [model(), marked(), RECORD, model(change=1), f"{FAIL} --npudump-dump-limit=100"],
     "overflow-healthy": [model(half=True), marked("scene='overflow'", HALF.replace("FACTOR", "1")), FAIL, CHECK],
     "overflow": [model(half=True), marked("scene='overflow'", HALF.replace("FACTOR", "2000")), FAIL, CHECK],
@@ -339,7 +341,7 @@ EMULATOR: dict[str, Sequence[Step]] = {
                         'run_name=\'__main__\')")\nCOMMAND = [sys.executable, "-c", START, "classify.py", "small.om", '
                         '"image.npy", "result.npy"]\n'), RECORD, "pytest", model(change=1), FAIL],
     "init": ["npudump init", "npudump init --dry-run"],
-    "config-show": [model(), marked("dump_step='0|2', dump_mode='all'"), "npudump config show test_small.py"],
+    "config-show": [model(), marked("acl_json={'dump_step': '0|2', 'dump_mode': 'all'}"), "npudump config show test_small.py"],
 }  # fmt: skip
 
 
@@ -372,11 +374,11 @@ def test_net(npu_dump):
 """
 CLIENTS: dict[str, tuple[str, str, str]] = {
     **{f"torch-{n}": (EAGER, "torch_npu", m) for n, m in {
-        "op": "scene='op'", "op-tensor": "scene='op', dump_data='tensor'", "op-layers": "scene='op', layers=['*Mul*']",
+        "op": "scene='op'", "op-tensor": "scene='op', acl_json={'dump_data': 'tensor'}", "op-layers": "scene='op', layers=['*Mul*']",
         "model": "", "overflow": "scene='overflow'", "watcher": WATCHER}.items()},
     **{f"mindspore-{n}": (NET, "mindspore", m) for n, m in {
-        "model": "", "layers": "layers=['Default/b.c/Mul-op0']", "step": "dump_step='0'", "glob": "layers=['*Mul*']",
-        "mode": "dump_mode='all'", "watcher": WATCHER}.items()},
+        "model": "", "layers": "layers=['Default/b.c/Mul-op0']", "step": "acl_json={'dump_step': '0'}", "glob": "layers=['*Mul*']",
+        "mode": "acl_json={'dump_mode': 'all'}", "watcher": WATCHER}.items()},
 }  # fmt: skip
 
 

@@ -29,7 +29,7 @@ def test_a_dump_that_holds_nothing_names_its_cause(project: Project) -> None:
         def test_unknown_layer():
             filled(Small())(Tensor(X))
 
-        @pytest.mark.npu_dump(dump_step="7")
+        @pytest.mark.npu_dump(acl_json={"dump_step": "7"})
         def test_step_that_never_comes():
             filled(Small())(Tensor(X))
         """)
@@ -90,7 +90,7 @@ def test_tests_of_every_kind_are_recorded(project: Project) -> None:
         def test_bf16():
             Half()(Tensor(X))
 
-        @pytest.mark.npu_dump(dump_mode="all")
+        @pytest.mark.npu_dump(acl_json={"dump_mode": "all"})
         def test_jit_is_waited_for():
             ms.set_context(mode=ms.PYNATIVE_MODE)
             ms.jit(Deep())(Tensor(np.ones((1024, 1024), np.float32)))
@@ -124,7 +124,7 @@ def test_tests_of_every_kind_are_recorded(project: Project) -> None:
 
 def test_what_mindspore_cannot_do_is_refused_before_it_runs(project: Project) -> None:
     project.tests("""
-        @pytest.mark.npu_dump(dump_data="stats")
+        @pytest.mark.npu_dump(acl_json={"dump_data": "stats"})
         def test_statistics():
             raise AssertionError("this body must not run")
 

@@ -250,7 +250,7 @@ def test_overflows_get_a_process_of_their_own_and_one_that_used_the_npu_before_i
 def test_a_chip_that_knows_no_dump_stats_is_a_note_of_the_test(eager: Eager) -> None:
     conftest = "from torch_npu import npu\nnpu.get_device_name = lambda device: 'Ascend310P3'\n"
     eager.project.pytester.makeconftest(conftest)
-    eager.write(CALLS, marker="scene='op', dump_stats=['Max', 'Min', 'Avg']")
+    eager.write(CALLS, marker="scene='op', acl_json={'dump_stats': ['Max', 'Min', 'Avg']}")
     result = eager.run("--npudump-update-golden")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["npudump: note: *dump_stats: documented for Atlas A2 *this is Ascend310P3*"])
@@ -337,7 +337,7 @@ def run_graph(project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
 def test_tensors_of_a_graph_that_is_replayed_once_are_recorded_and_compared(
     run_graph: Callable[..., pytest.RunResult], project: Project
 ) -> None:
-    marker = 'dump_data="tensor", golden_tensors="*"'
+    marker = 'acl_json={"dump_data": "tensor"}, golden_tensors="*"'
     assert run_graph(GRAPH.format(marker=marker, value=2), "--npudump-update-golden").ret == 0
     assert "  aclnnMul:output.0 float32 2 2 2 2" in project.golden.read_text(encoding="utf-8")
     assert run_graph(GRAPH.format(marker=marker, value=2)).ret == 0
@@ -351,7 +351,7 @@ def test_tensors_of_a_graph_that_is_replayed_once_are_recorded_and_compared(
 KEPT = """
 KEPT = {{}}
 
-@pytest.mark.npu_dump(scene="op", dump_data="tensor")
+@pytest.mark.npu_dump(scene="op", acl_json=dict(dump_data="tensor"))
 def test_graph(npu_dump):
     first = not KEPT
     graph = KEPT.setdefault("graph", None) or captured(2)
@@ -381,18 +381,18 @@ def test_what_a_graph_does_not_leave_in_the_dump_fails_the_test(
     """It leaves no dump and no error, so that what is eager would be recorded, and would pass."""
     update = "--npudump-update-golden"
     shows = [
-        '*npudump: NPUGraph captured at test_graph.py:10: CANN computes no*dump_data="tensor"*',
+        '*npudump: NPUGraph captured at test_graph.py:10: CANN computes no*acl_json={"dump_data": "tensor"}*',
         "*NPUGraph captured at test_graph.py:10 and replayed at test_graph.py:18: CANN computes no*",
     ]
-    test = GRAPH.format(marker='dump_data="stats"', value=2)
+    test = GRAPH.format(marker='acl_json={"dump_data": "stats"}', value=2)
     for options in ((update,), ()):
         held(run_graph(test, *options), shows, failed=1)
     again = GRAPH + "    with contextlib.suppress(Exception):\n        graph.replay()\n"
-    test = "import contextlib\n" + again.format(marker='dump_data="tensor"', value=2)
+    test = "import contextlib\n" + again.format(marker='acl_json={"dump_data": "tensor"}', value=2)
     words = "*replayed at test_graph.py:21: it holds the dump of its tensors*second*"
     held(run_graph(test, update), words, failed=1)
     outside = (
-        '\nEARLIER = captured(2)\n\n@pytest.mark.npu_dump(scene="op", dump_data="tensor")\n'
+        '\nEARLIER = captured(2)\n\n@pytest.mark.npu_dump(scene="op", acl_json={"dump_data": "tensor"})\n'
         'def test_graph(npu_dump):\n    operator("aclnnAdd", 1)\n    EARLIER.replay()\n'
     )
     words = "*NPUGraph replayed at test_graph.py:*: it was captured before this dump*"
@@ -499,8 +499,11 @@ def test_an_empty_dump_and_a_layer_that_is_missing_fail(mindspore: Project) -> N
 @pytest.mark.parametrize(
     ("marker", "message"),
     [
-        ("model_name='m'", "model_name: not with MindSpore: it dumps every network of the process*"),
-        ("dump_step='3-1'", "MindSpore * would take this dump and ignore part of it: *"),
+        (
+            "acl_json={'model_name': 'm'}",
+            "model_name: not with MindSpore: it dumps every network of the process*",
+        ),
+        ("acl_json={'dump_step': '3-1'}", "MindSpore * would take this dump and ignore part of it: *"),
         ("data_dump={'kernels': []}", "data_dump['kernels']: not here: use layers"),
         ("data_dump=[1]", "data_dump: [[]1[]] is not allowed, expected a dict of keys of data_dump.json *"),
     ],

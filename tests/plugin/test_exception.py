@@ -60,7 +60,7 @@ def test_a_failure_that_the_body_passes_over_fails_the_test(project: Project) ->
 
 
 def test_a_process_that_the_runtime_ends_leaves_its_core(project: Project) -> None:
-    project.marked("scene='exception', dump_scene='aic_err_detail_dump'", body=SWALLOW)
+    project.marked("scene='exception', acl_json={'dump_scene': 'aic_err_detail_dump'}", body=SWALLOW)
     project.run(
         "--npudump-dump-dir=dumps",
         failed=1,
@@ -78,7 +78,7 @@ def test_a_process_that_the_runtime_ends_leaves_its_core(project: Project) -> No
 def test_each_test_has_an_exception_dump_of_its_own(project: Project) -> None:
     project.test_file(
         f"""
-@pytest.mark.npu_dump(scene="exception", isolation="none", dump_scene="lite_exception")
+@pytest.mark.npu_dump(scene="exception", isolation="none", acl_json=dict(dump_scene="lite_exception"))
 def test_a(npu_dump):
 {SWALLOW}
 
@@ -158,7 +158,8 @@ def test_every_release_takes_the_configuration_of_every_kind(
     kinds = ("aic_err_norm_dump", "aic_err_brief_dump", "aic_err_detail_dump", "lite_exception")
     project.test_file(
         "\n".join(
-            f"@pytest.mark.npu_dump(scene='exception', dump_scene={kind!r})\ndef test_{kind}():\n    pass\n"
+            f"@pytest.mark.npu_dump(scene='exception', acl_json=dict(dump_scene={kind!r}))\n"
+            f"def test_{kind}():\n    pass\n"
             for kind in kinds
         )
     )

@@ -47,12 +47,12 @@ def test_layers_alike_in_file_names_have_no_golden_tensors_and_are_judged_by_no_
         ("stats", ()),
         ("tensor", ("--npudump-dump-limit=1280",)),
     ):  # five tensors of 8x8 float32
-        project.marked(f"golden_tensors=['*'], dump_data={dump!r}")
+        project.marked(f"golden_tensors=['*'], acl_json=dict(dump_data={dump!r})")
         project.run("--npudump-update-golden", *limit, passed=1, shows=words)
         kept = load_tensors(project.golden.with_suffix(".safetensors"))
         assert {key.partition(":")[0] for key in kept} == {"image", "plain"}
         project.run(passed=1, shows="*note: *no golden tensors of a_b, only statistics*")
-    project.marked("dump_data='tensor'", body=project.body.replace("-1, 1", "-1, 2"))
+    project.marked("acl_json={'dump_data': 'tensor'}", body=project.body.replace("-1, 1", "-1, 2"))
     project.run(failed=1, shows="second run: reproduced, but for * not dumped*")
     for layers, words in {
         "'a/b', 'plain'": "npudump: nothing was recorded: *a_b:output.0*name is the same in file names",
@@ -84,7 +84,9 @@ def test_an_update_killed_between_the_two_files_leaves_one_recording(
     project: Project, monkeypatch: pytest.MonkeyPatch, rename: int, passes: str
 ) -> None:
     project.path.joinpath("conftest.py").write_text(KILL)
-    project.recorded("golden_tensors=['block/conv.2'], dump_data='tensor', escalate=False", change=0.01)
+    project.recorded(
+        "golden_tensors=['block/conv.2'], acl_json={'dump_data': 'tensor'}, escalate=False", change=0.01
+    )
     monkeypatch.setenv("KILL", str(rename))
     arguments = ["--npudump-runtime=emulator", "-p", "no:cacheprovider"]
     killed = project.pytester.runpytest_subprocess(*arguments, "--npudump-update-golden")
@@ -145,7 +147,7 @@ def sources(project: Project) -> list[str]:
 
 @pytest.fixture
 def auto(project: Project) -> Project:
-    project.recorded("golden_tensors='auto', dump_data='tensor'")
+    project.recorded("golden_tensors='auto', acl_json={'dump_data': 'tensor'}")
     return project
 
 
@@ -162,7 +164,7 @@ def test_where_an_approved_change_begins_is_kept_from_then_on(auto: Project) -> 
 
 def test_where_the_kept_run_failed_is_kept_although_it_was_mended(project: Project) -> None:
     kept_results = "--npudump-results=kept"
-    project.marked("golden_tensors='auto', dump_data='tensor'")
+    project.marked("golden_tensors='auto', acl_json={'dump_data': 'tensor'}")
     project.record(kept_results)
     project.model(change=0.5)
     project.run(kept_results).assert_outcomes(failed=1)
@@ -180,7 +182,7 @@ def test_a_source_that_the_model_has_not_any_more_goes(auto: Project) -> None:
 
 
 def test_names_may_stand_beside_auto_and_have_to_be_kept(auto: Project) -> None:
-    auto.marked("golden_tensors=['auto', 'block/relu.1'], dump_data='tensor'")
+    auto.marked("golden_tensors=['auto', 'block/relu.1'], acl_json={'dump_data': 'tensor'}")
     words = "npudump: golden tensors named in the marker are not beside*block/relu.1:*"
     auto.run(failed=1, shows=words)
     auto.record()
@@ -232,7 +234,9 @@ def objects(project: Project) -> list[Path]:
     return [path for path in (project.path / "kept" / "tensors").rglob("*") if path.is_file()]
 
 
-@pytest.mark.parametrize("arguments", ["golden_tensors=['*']", "golden_tensors=['*'], dump_data='tensor'"])
+@pytest.mark.parametrize(
+    "arguments", ["golden_tensors=['*']", "golden_tensors=['*'], acl_json={'dump_data': 'tensor'}"]
+)
 def test_an_approved_run_keeps_the_tensors_that_an_update_would(project: Project, arguments: str) -> None:
     project.recorded(arguments)
     before = tensors_of(project)
@@ -267,7 +271,7 @@ def test_tensors_go_to_the_store_of_the_project(project: Project) -> None:
 
 
 def test_layers_that_are_not_named_keep_their_tensors(project: Project) -> None:
-    project.recorded("golden_tensors=['*'], dump_data='tensor'")
+    project.recorded("golden_tensors=['*'], acl_json={'dump_data': 'tensor'}")
     before = tensors_of(project)
     project.model(change=0.01, nan=True)
     project.run(KEEP)
@@ -323,7 +327,7 @@ def test_a_run_without_the_tensors_says_so(
     [
         "golden_tensors=['block/conv.2']",
         "golden_tensors='auto'",
-        "golden_tensors=['block/conv.2'], dump_data='tensor'",
+        "golden_tensors=['block/conv.2'], acl_json={'dump_data': 'tensor'}",
     ],
 )
 def test_a_first_golden_takes_the_tensors_of_its_run_or_of_the_second(

@@ -110,7 +110,7 @@ def test_output_warnings_properties_and_duration_come_back(project: Project) -> 
 
 ISOLATED = "@pytest.mark.npu_dump(isolation='process')"
 OUTCOMES = {
-    "limited": ("@pytest.mark.npu_dump(timeout=60)", ""),
+    "limited": ("@pytest.mark.npu_dump(isolation=60)", ""),
     "skips": ("", "pytest.skip('no reason')"),
     "xfails": ("", "pytest.xfail('known')"),
     "fails": ("", "assert 0"),
@@ -190,7 +190,7 @@ DEATHS = {
     "exit": ("", "os._exit(7)"),
     "success": ("", "os._exit(0)"),
     "crash": ("", "os.abort()"),
-    "hang": ("@pytest.mark.npu_dump(timeout=3)", "time.sleep(60)"),
+    "hang": ("@pytest.mark.npu_dump(isolation=3)", "time.sleep(60)"),
     "known": (f"@pytest.mark.xfail(reason='known', strict=True)\n{ISOLATED}", "os.abort()"),
     "other": (f"@pytest.mark.xfail(raises=ValueError, strict=True)\n{ISOLATED}", "os._exit(1)"),
 }
@@ -264,7 +264,7 @@ def running(name: str) -> bool:
 
 def test_time_limit_ends_programs_of_the_test_and_puts_their_configuration_back(project: Project) -> None:
     name = project.path.parent.name
-    isolated(project, PROGRAM.format(name=name).replace("\n    ", "\n"), "timeout=3")
+    isolated(project, PROGRAM.format(name=name).replace("\n    ", "\n"), "isolation=3")
     project.path.joinpath("a.json").write_text("{}")
     project.run(failed=1, shows="npudump: the test's process did not end within 3 seconds*")
     assert not running(name)

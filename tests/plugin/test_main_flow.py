@@ -104,7 +104,11 @@ def test_any_order_of_load_model_and_init_with_config_path_works_and_is_run_agai
 
 
 def test_statistics_of_one_test_do_not_leak_into_another(project: Project) -> None:
-    cases = {"first": "dump_stats=['L2norm']", "second": "dump_stats=['Max']", "third": ""}
+    cases = {
+        "first": "acl_json={'dump_stats': ['L2norm']}",
+        "second": "acl_json={'dump_stats': ['Max']}",
+        "third": "",
+    }
     project.test_file(
         "\n".join(
             f"@pytest.mark.npu_dump({marker})\ndef test_{name}(npu_dump):\n{project.body}"
@@ -181,7 +185,7 @@ def test_an_empty_dump_says_why(project: Project) -> None:
         def test_e_never_run(npu_dump):
             npu_dump.load_model("small.onnx").close()
 
-        @pytest.mark.npu_dump(scene="op", dump_level="kernel")
+        @pytest.mark.npu_dump(scene="op", acl_json={"dump_level": "kernel"})
         def test_f_no_operator(npu_dump):
             pass
 
@@ -312,9 +316,9 @@ def test_numerics_decide_which_bounds_hold_and_that_is_said(project: Project) ->
     }.items():
         project.run("--npudump-escalate=off", *options, failed=1, shows=bounds)
     project.model(change=0.0005)
-    project.marked('numerics="hf32"')
+    project.marked('preset="hf32"')
     project.run(passed=1)
-    project.marked('numerics="same"')
+    project.marked('preset="same"')
     project.run(failed=1)
 
 
@@ -366,7 +370,7 @@ def test_what_is_judged_by_no_value_does_not_pass(project: Project) -> None:
     project.run("--npudump-update-golden", failed=1, shows=words)
     for marker, words in {
         "layers=['mul']": "*no value was judged: *share neither a finite statistic nor a hash*",
-        "layers=['mul'], dump_data='tensor', golden_tensors=['mul']": "*mul*",
+        "layers=['mul'], acl_json={'dump_data': 'tensor'}, golden_tensors=['mul']": "*mul*",
     }.items():
         _model(project, "nan", 1, "[-1, 2, 3, 4]", marker)
         project.record("--npudump-repeats=1")
@@ -376,7 +380,7 @@ def test_what_is_judged_by_no_value_does_not_pass(project: Project) -> None:
 
 
 def test_elements_that_pass_beside_much_larger_ones_are_noted(project: Project) -> None:
-    marker = "layers=['mul'], dump_data='tensor', golden_tensors=['mul']"
+    marker = "layers=['mul'], acl_json={'dump_data': 'tensor'}, golden_tensors=['mul']"
     _model(project, "large", 1, "[1] * 4096", marker)
     project.record("--npudump-repeats=1")
     assert "most elements" not in project.run().stdout.str()

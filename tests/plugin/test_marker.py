@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pytest_npudump.config.acl_json import dump_section
 from pytest_npudump.errors import RequestError
-from pytest_npudump.plugin.marker import CHECKS, check_combination, parse_marker
+from pytest_npudump.plugin.marker import ACL_JSON, CHECKS, check_combination, parse_marker
 from pytest_npudump.plugin.marks import ARGUMENTS, marker_line
 from pytest_npudump.request import DumpRequest, KnownNames, RunRequest, is_glob
 
@@ -31,7 +31,9 @@ RANGE = {"begin": "a", "end": "b"}
 
 
 def parse(*args: object, base: DumpRequest | None = None, **kwargs: object) -> DumpRequest:
-    return parse_marker(args, kwargs, base or DumpRequest())
+    """Return what a marker asks for that has the keys of acl.json among its arguments."""
+    keys = {name: kwargs.pop(name) for name in [*kwargs] if name in ACL_JSON}
+    return parse_marker(args, kwargs | ({"acl_json": keys} if keys else {}), base or DumpRequest())
 
 
 def test_without_arguments_every_layer_s_output_statistics_are_asked_for() -> None:
@@ -102,30 +104,36 @@ REFUSED: list[tuple[str, Any, str]] = [
 def test_refused_value_is_named_with_what_is_expected(name: str, value: object, expected: str) -> None:
     with pytest.raises(RequestError) as caught:
         parse(**{name: value})
-    assert str(caught.value).startswith(f"{name}: {value!r} is not allowed, expected {expected}")
+    of_key = "acl_json: " * (name in ACL_JSON)
+    assert str(caught.value).startswith(f"{of_key}{name}: {value!r} is not allowed, expected {expected}")
 
 
-def test_every_field_is_an_argument_and_an_unknown_one_lists_them_all() -> None:
-    with pytest.raises(RequestError) as caught:
-        parse(layer="a")
-    allowed = str(caught.value).removeprefix("layer: unknown argument; allowed are ").split(", ")
-    assert allowed == [field.name for field in fields(DumpRequest)]
+def test_every_field_is_an_argument_or_a_key_and_an_unknown_one_lists_them_all() -> None:
+    asked = {field.name for field in fields(DumpRequest)} - {"timeout"} | {"acl_json"}
+    assert {"reference_map" if name == "map" else name for name in (*CHECKS, *ACL_JSON)} == asked
+    for arguments, checks in (({"gibberish": 1}, CHECKS), ({"acl_json": {"gibberish": 1}}, ACL_JSON)):
+        with pytest.raises(RequestError) as caught:
+            parse_marker((), arguments, DumpRequest())
+        allowed = str(caught.value).partition("gibberish: unknown argument; allowed are ")[2]
+        assert allowed.split(", ") == [*checks]
 
 
 def test_all_problems_of_a_marker_are_told_at_once() -> None:
     with pytest.raises(RequestError) as caught:
-        parse(layer="a", rtol=-1, scene="x")
+        parse(layer="a", rtol=-1, scene="x", dump_mode="x")
     message = str(caught.value)
-    assert [message.index(f"{name}: ") for name in ("layer", "rtol", "scene")] == sorted(
-        message.index(f"{name}: ") for name in ("layer", "rtol", "scene")
+    assert [message.index(f"{name}: ") for name in ("layer", "rtol", "scene", "dump_mode")] == sorted(
+        message.index(f"{name}: ") for name in ("layer", "rtol", "scene", "dump_mode")
     )
 
 
 def test_closer_marker_wins_argument_by_argument_and_none_takes_back() -> None:
     wide = parse(["a"], dump_mode="all", rtol=1e-2, preset="torch")
-    near = parse(base=wide, dump_mode="input", rtol=None, preset=None)
-    assert (near.layers, near.dump_mode, near.rtol, near.preset) == (("a",), "input", None, None)
+    near = parse(base=wide, dump_step="1", rtol=None, preset=None)
+    assert (near.layers, near.dump_mode, near.dump_step) == (("a",), "all", "1")
+    assert (near.rtol, near.preset) == (None, None)
     assert parse(None, base=wide).layers == ()
+    assert parse(base=wide, dump_mode=None).dump_mode == "output"
     assert wide.dump_mode == "all"
 
 
@@ -204,13 +212,32 @@ def test_the_line_begins_as_pytest_reads_the_name_of_a_marker() -> None:
         ((), {"dump_list": "x"}, "dump_list: not an argument of the marker: *use layers*"),
         ((), {"dump_op_switch": "on"}, "dump_op_switch: not an argument of the marker: use scene='op'"),
         ((), {"transport": "callback"}, "transport: not an argument of the marker: leave it out; where it *"),
+        ((), {"numerics": "other"}, "numerics: not an argument of the marker: preset says which bounds *"),
+        ((), {"timeout": 3}, "timeout: not an argument of the marker: isolation takes the seconds: *"),
+        ((), {"reference_map": "m.yaml"}, "reference_map: not an argument of the marker: it is called map"),
+        ((), {"layer": "a"}, "layer: unknown argument; did you mean layers? Allowed are layers, scene, *"),
+        ((), {"dump_modes": "all"}, "dump_modes: unknown argument; did you mean acl_json={'dump_mode': *}?*"),
+        (
+            (),
+            {"acl_json": {"dump_mod": "all"}},
+            "acl_json: dump_mod: unknown *did you mean dump_mode? Allowed *",
+        ),
+        ((), {"acl_json": {"dump_path": "x"}}, "acl_json: dump_path: not an argument of the marker: *"),
+        ((), {"acl_json": {"layers": "x"}}, "acl_json: layers: an argument of the marker, and no key of *"),
+        ((), {"acl_json": {1: "x"}}, "acl_json: 1: unknown argument; allowed are dump_scene, *"),
+        ((), {"acl_json": None}, "acl_json: None is not allowed, expected a dict such as *"),
+        ((), {"acl_json": "dump_mode"}, "acl_json: 'dump_mode' is not allowed, expected a dict such as *"),
+        *(
+            ((), {name: "x"}, f"{name}: a key of acl.json, given as acl_json={{'{name}': 'x'}}")
+            for name in ACL_JSON
+        ),
     ],
 )
 def test_what_is_no_argument_is_refused_with_the_way_out(
     args: tuple[str, ...], kwargs: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(RequestError) as caught:
-        parse(*args, **kwargs)
+        parse_marker(args, kwargs, DumpRequest())
     assert fnmatchcase(str(caught.value), message)
 
 
@@ -228,6 +255,25 @@ def test_values_are_kept_as_they_are_and_tolerances_of_numpy_are_numbers_too() -
     assert (found, type(found)) == (np.float32(1e-3), float)
 
 
+def test_isolation_is_a_word_or_the_seconds_that_a_child_may_take() -> None:
+    known: dict[object, tuple[str, float | None]] = {
+        "process": ("process", None),
+        "none": ("none", None),
+        30: ("process", 30.0),
+        0.5: ("process", 0.5),
+    }
+    found = {value: parse(isolation=value) for value in known}
+    assert {value: (one.isolation, one.timeout) for value, one in found.items()} == known
+    for value, isolation in ((True, "process"), (False, "none")):
+        request = parse(isolation=value, base=parse(isolation=7))
+        assert (request.isolation, request.timeout) == (isolation, None)
+    for wrong in (0, -1, math.inf, "30", None, "Process", [1]):
+        with pytest.raises(
+            RequestError, match=r"isolation: .* is not allowed, expected 'process' or seconds"
+        ):
+            parse(isolation=wrong)
+
+
 WATCHER = {"scene": "watcher", "layers": ["a"], "watcher_nodes": ["c"]}
 EXCLUDED: list[tuple[dict[str, Any], str]] = [
     ({"dump_stats": ["Max"], "dump_data": "tensor"}, "dump_stats: only with dump_data='stats'"),
@@ -238,8 +284,7 @@ EXCLUDED: list[tuple[dict[str, Any], str]] = [
         {"scene": "op", "dump_level": "op", "optype_blacklist": [{"name": "Cast"}]},
         "optype_blacklist: not with scene='op'",
     ),
-    ({"isolation": "none", "timeout": 3}, "timeout: only with isolation='process'"),
-    ({"reference_map": "map.yaml"}, "reference_map: needs reference"),
+    ({"map": "map.yaml"}, "map: needs reference"),
     ({"reference": "a.onnx", "scene": "op"}, "reference: not with scene='op'"),
     ({"reference": "a.onnx", "scene": "overflow"}, "reference: not with scene='overflow'"),
     ({"graph": "model.dot"}, "graph: 'model.dot' is no graph by its name, expected one of .om, .json"),
@@ -291,7 +336,7 @@ def test_arguments_that_exclude_each_other_are_refused(arguments: dict[str, Any]
 
 
 REFUSED_LATER = {
-    "step": ("dump_step='5-3'", "CANN * refuses this dump: *"),
+    "step": ("acl_json={'dump_step': '5-3'}", "CANN * refuses this dump: *"),
     "preset": ("preset='loose'", "*unknown tolerance preset 'loose', expected one of default *"),
     "rule": ("tolerances=[{'layer': 'a', 'rtool': 1}]", "*unknown key 'rtool', expected layer, dtype*"),
     "against": (
@@ -303,8 +348,8 @@ REFUSED_LATER = {
         "reference: there is no file *gone.onnx; name an ONNX model, relative *",
     ),
     "map": (
-        "reference='small.onnx', reference_map='gone.yaml'",
-        "reference_map: there is no file *gone.yaml; name a YAML *",
+        "reference='small.onnx', map='gone.yaml'",
+        "map: there is no file *gone.yaml; name a YAML *",
     ),
     "graph": ("graph='gone.om'", "graph: there is no file *gone.om; name a file of the model's graph, *"),
 }
@@ -330,14 +375,15 @@ def test_bad_markers_are_errors_at_collection_and_other_files_are_collected(proj
 def test_markers_of_class_and_module_are_merged_with_the_function_s(project: Project) -> None:
     project.test_file(
         """
-        pytestmark = pytest.mark.npu_dump(layers=["head/softmax"], dump_mode="all")
+        KEYS = {"dump_mode": "all", "dump_step": "0|2"}
+        pytestmark = pytest.mark.npu_dump(layers=["head/softmax"], acl_json=KEYS)
 
-        @pytest.mark.npu_dump(dump_mode="output")
+        @pytest.mark.npudump(acl_json={"dump_mode": "output"})
         class TestSmall:
             @pytest.mark.npu_dump(layers=["block/conv.1"])
             def test_small(self, npu_dump):
                 dump = npu_dump.config["dump"]
-                assert dump["dump_mode"] == "output"
+                assert (dump["dump_mode"], dump["dump_step"]) == ("output", "0|2")
                 assert dump["dump_list"] == [{"layer": ["block/conv.1"]}]
                 pytest.skip("that was all")
         """
@@ -345,5 +391,6 @@ def test_markers_of_class_and_module_are_merged_with_the_function_s(project: Pro
     project.run().assert_outcomes(skipped=1)
 
 
-def test_marker_is_registered(project: Project) -> None:
-    project.run("--markers", shows="@pytest.mark.npu_dump(layers=None, *")
+def test_both_spellings_of_the_marker_are_registered(project: Project) -> None:
+    shown = ["@pytest.mark.npu_dump(layers=None, *", "@pytest.mark.npudump(...): another spelling of *"]
+    project.run("--markers", shows=shown)

@@ -49,7 +49,7 @@ EMPTY = "npudump: operators whose tensors hold no element, and which leave no fi
 
 
 def test_an_empty_tensor_of_another_shape_or_an_operator_that_is_gone_fails(project: Project) -> None:
-    for marker in ("", "dump_data='tensor'"):
+    for marker in ("", "acl_json={'dump_data': 'tensor'}"):
         empty_inside(project, 0, 3)
         project.marked(marker, body=BODY)
         project.record()
@@ -73,7 +73,7 @@ def test_a_golden_that_does_not_list_them_passes_with_a_note(project: Project) -
 
 def test_an_empty_tensor_beside_others_has_a_row_of_its_own(project: Project) -> None:
     empty_inside(project, 0, 3)
-    project.recorded("dump_mode='all'", body=BODY)
+    project.recorded("acl_json={'dump_mode': 'all'}", body=BODY)
     assert "  sum:input.0 float32 0x3 - - -" in project.golden.read_text()
     empty_inside(project, 3, 0)
     project.run(failed=1, shows="*ReduceSum*input.0*shape*0x3*3x0*")

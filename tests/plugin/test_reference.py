@@ -118,8 +118,8 @@ def test_steps_and_captures_are_compared_on_their_own_inputs(converted: Project)
             model.run(image * np.float32(factor))
 """
     for body, more in (
-        (steps, "dump_data='tensor', dump_mode='all'"),
-        (steps, "dump_step='1-2'"),
+        (steps, "acl_json={'dump_data': 'tensor', 'dump_mode': 'all'}"),
+        (steps, "acl_json={'dump_step': '1-2'}"),
         (captures, ""),
     ):
         converted.marked(f"{REFERENCE}, {more}", body)
@@ -142,7 +142,7 @@ def test_inputs_that_nobody_told_fail_the_test_and_may_be_told_or_dumped(convert
     converted.marked(REFERENCE, body=told.replace("{'image': image}", "{'image': image * 2}"))
     words = "*first: image:output.0; an input of the graph: the reference was fed other values *"
     converted.run(DUMPS, failed=1, shows=words)
-    converted.marked(f"{REFERENCE}, dump_data='tensor'", body=OTHERS_INPUTS)
+    converted.marked(f"{REFERENCE}, acl_json=dict(dump_data='tensor')", body=OTHERS_INPUTS)
     converted.run(DUMPS, passed=1)
     converted.marked(body="    npu_dump.reference_inputs({'image': [1.0]})\n")
     converted.run(shows="*the marker names no reference: add reference='model.onnx'*")
@@ -198,9 +198,9 @@ def test_fused_operator_that_kept_one_name_fails_with_the_hint_and_passes_with_a
 ) -> None:
     converted.marked(REFERENCE)
     fuse(converted, "block/conv.1")
-    converted.run(DUMPS, failed=1, shows="*say so in the reference_map: block/conv.1: block/relu.1")
+    converted.run(DUMPS, failed=1, shows="*say so in the file of map=: block/conv.1: block/relu.1")
     converted.path.joinpath("map.yaml").write_text("block/conv.1: block/relu.1\n")
-    converted.marked(f"{REFERENCE}, reference_map='map.yaml'")
+    converted.marked(f"{REFERENCE}, map='map.yaml'")
     converted.run(DUMPS).assert_outcomes(passed=1)
 
 
@@ -307,7 +307,7 @@ def test_other_models_of_a_test_are_told_apart_by_their_layers(converted: Projec
 
 
 def test_part_of_a_model_is_compared_on_the_whole_models_inputs(converted: Project) -> None:
-    for marker in ("dump_mode='input'", "layers='block/*'", "layers=['block/conv.2']"):
+    for marker in ("acl_json={'dump_mode': 'input'}", "layers='block/*'", "layers=['block/conv.2']"):
         converted.marked(f"{REFERENCE}, {marker}")
         converted.model()
         assert result_of(converted)["reference"]["good"], marker

@@ -108,7 +108,7 @@ def test_data_that_differ_are_seen_where_the_inputs_are_not_in_the_dump(project:
     # A unit in the last place is noise, and what runs before the steps that are dumped is of no account.
     rounded = "image * np.float32(1 + 2**-23 * (next(COUNT) % 2))"
     first_step = f"{rolled})\n                model.run(image"
-    for marker, runs in (("", rounded), ("dump_step='1'", first_step)):
+    for marker, runs in (("", rounded), ("acl_json={'dump_step': '1'}", first_step)):
         layers = f'layers=["block/conv.2"], {marker}'
         project.test_file(shuffled.format(marker=layers, runs=runs))
         project.record("--npudump-calibrate=3")
@@ -335,7 +335,7 @@ def as_tensors(project: Project) -> Path:
     """Have the test that is there dump tensors, of which goldens have projections."""
     source = project.path.joinpath("test_small.py")
     text = source.read_text("utf-8")
-    source.write_text(text.replace("npu_dump\n", 'npu_dump(dump_data="tensor")\n', 1), "utf-8")
+    source.write_text(text.replace("npu_dump\n", 'npu_dump(acl_json={"dump_data": "tensor"})\n', 1), "utf-8")
     return source
 
 

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from conftest import Project
 
 
-WATCHER = "scene='watcher', layers=['block/relu.1', 'block/conv.2'], watcher_nodes=['block/conv.1']"
+WATCHER = (
+    "scene='watcher', layers=['block/relu.1', 'block/conv.2'], acl_json={'watcher_nodes': ['block/conv.1']}"
+)
 
 
 TRAMPLE = """
@@ -32,12 +34,14 @@ def test_every_execution_is_watched_and_nothing_approves_a_trampling(project: Pr
 
 
 def test_a_step_that_is_named_is_watched_alone(project: Project) -> None:
-    project.marked(f"{WATCHER}, dump_step='1'", f"{TRAMPLE}{project.body}        model.run(image)\n")
+    project.marked(
+        WATCHER.replace("}", ", 'dump_step': '1'}"), f"{TRAMPLE}{project.body}        model.run(image)\n"
+    )
     project.run(failed=1, hides="*in step=*")
 
 
 def test_without_layers_outputs_are_watched_after_every_operator(project: Project) -> None:
-    marker = "scene='watcher', watcher_nodes=['block/conv.1']"
+    marker = "scene='watcher', acl_json={'watcher_nodes': ['block/conv.1']}"
     looks = (
         "    assert len(npu_dump.records) == 4\n"
         "    dump = npu_dump.config['dump']\n"
@@ -47,14 +51,15 @@ def test_without_layers_outputs_are_watched_after_every_operator(project: Projec
     project.run(passed=1)
     project.marked(marker, TRAMPLE + project.body)
     project.run(failed=1, shows="npudump: block/conv.2 tramples block/conv.1: 37 of 144 elements changed*")
-    project.marked("scene='watcher', watcher_nodes=['head/softmax']")
+    project.marked("scene='watcher', acl_json={'watcher_nodes': ['head/softmax']}")
     project.run(failed=1, shows="npudump: there is no snapshot of 'head/softmax' after an operator behind *")
-    project.marked("scene='watcher', layers=['nothing'], watcher_nodes=['block/conv.1']")
+    project.marked("scene='watcher', layers=['nothing'], acl_json={'watcher_nodes': ['block/conv.1']}")
     project.run(failed=1, shows="npudump: there is no snapshot of 'block/conv.1' after 'nothing': *")
 
 
 def test_an_operator_in_both_lists_is_watched_and_no_output_is_dumped_after_it(project: Project) -> None:
-    marker = "scene='watcher', layers=['block/relu.1', 'block/conv.2'], watcher_nodes=['block/conv.1', {}]"
+    layers = "layers=['block/relu.1', 'block/conv.2']"
+    marker = f"scene='watcher', {layers}, acl_json=dict(watcher_nodes=['block/conv.1', {{}}])"
     project.marked(marker.format("'block/relu.1'"))
     project.run(
         "-v", passed=1, shows="*layers: CANN dumps no other output after a watched operator*block/relu.1*"

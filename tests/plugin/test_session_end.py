@@ -85,7 +85,7 @@ ONES = "    run(npu_dump, np.ones((1, 1, 8, 8), np.float32))\n"
 FAILING = {
     "check_op": ("", "    npu_dump.check_op('Relu', np.array([1, 2], 'f2'), reference=lambda a: a + 1)\n"),
     "watcher": (
-        ", layers=['block/conv.2'], watcher_nodes=['block/conv.1']",
+        ", layers=['block/conv.2'], acl_json={'watcher_nodes': ['block/conv.1']}",
         f"{PLANT}trample('small', by='block/conv.2', victim='block/conv.1', first=12, elements=37)\n{ONES}",
     ),
     "exception": (
@@ -202,7 +202,9 @@ def test_a_rule_for_a_statistic_has_to_be_one_that_a_golden_has(two: Project) ->
     write_rules(two, GOOD + PROJECTIONS)
     idle = "npudump: 1 tolerance rule matches no tensor of these tests: *statistic=projections*"
     assert held(judged(two), f"{idle}; *the run does not pass").ret == pytest.ExitCode.TESTS_FAILED
-    source = TWO.format(body=two.body).replace("npu_dump\n", 'npu_dump(dump_data="tensor")\n', 1)
+    source = TWO.format(body=two.body).replace(
+        "npu_dump\n", 'npu_dump(acl_json={"dump_data": "tensor"})\n', 1
+    )
     two.test_file(source)
     two.record("--npudump-repeats=1")
     assert held(judged(two), hides="*matches no tensor*").ret == 0

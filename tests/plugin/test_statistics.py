@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from conftest import Project
 
 
-TENSORS = 'dump_data="tensor"'
+TENSORS = 'acl_json={"dump_data": "tensor"}'
 
 
 KEEP = ("--npudump-keep-dumps=all", "--npudump-dump-dir=dumps")
@@ -115,12 +115,12 @@ def test_a_golden_in_full_precision_and_one_that_cann_printed_serve_either_way(p
     """As goldens do that were recorded with ``transport="callback"``, which computed what tensors give."""
     for nan in (False, True):
         project.model(nan=nan)
-        for recorded, run in (("", f"{TENSORS}, "), (f"{TENSORS}, ", "")):
-            project.marked(f'{recorded}dump_mode="all"')
+        for recorded, run in (({}, {"dump_data": "tensor"}), ({"dump_data": "tensor"}, {})):
+            project.marked(f"acl_json={ {'dump_mode': 'all'} | recorded }")
             project.record("--npudump-repeats=1")
             assert ("digits: 6" in golden_text(project)) == (not recorded)
             assert ("projections" in golden_text(project)) == bool(recorded)
-            project.marked(f'{run}dump_mode="all"')
+            project.marked(f"acl_json={ {'dump_mode': 'all'} | run }")
             project.run(passed=1, hides="*differs*")
 
 
@@ -142,7 +142,7 @@ def test_l2norm_is_not_asked_for_elsewhere_nor_against_the_marker(
     monkeypatch.setattr(_base, "SOC_NAME", "Ascend910B3")
     # Beside a dump of other statistics in the process.
     project.test_file(
-        f'@pytest.mark.npu_dump(dump_stats=["Max", "Min"])\ndef test_few(npu_dump):{BODY}\n'
+        f'@pytest.mark.npu_dump(acl_json=dict(dump_stats=["Max", "Min"]))\ndef test_few(npu_dump):{BODY}\n'
         f"@pytest.mark.npu_dump\ndef test_chain(npu_dump):{BODY}"
     )
     project.run("--npudump-update-golden", *KEEP, passed=2)

@@ -23,7 +23,7 @@ import s3fs  # noqa: F401 - loaded once: what a session within a test imports fi
 for _name in ("fsspec.implementations.local", "fsspec.implementations.memory", "boto3"):
     importlib.import_module(_name)
 
-KEPT = "dump_data='tensor', golden_tensors=['block/conv.2', 'head/softmax']"
+KEPT = "acl_json={'dump_data': 'tensor'}, golden_tensors=['block/conv.2', 'head/softmax']"
 UNREACHABLE = (
     "npudump: golden tensor * is not cached, and its store is not at hand: run again when it is, or cache "
     "what goldens name beforehand with 'npudump golden remote pull'; {url}: cannot be read or written now: *"
@@ -76,7 +76,7 @@ def test_the_golden_has_hashes_and_a_machine_without_a_cache_fetches_what_it_com
 
 def test_elements_that_statistics_do_not_see_are_compared_with_the_store(stored: Project) -> None:
     """The image is turned: all that is told of its tensor stays, but for its elements."""
-    every = "dump_data='tensor', golden_tensors=['image']"
+    every = "acl_json={'dump_data': 'tensor'}, golden_tensors=['image']"
     stored.marked(every)
     stored.record()
     clear_cache(stored)

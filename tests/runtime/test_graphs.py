@@ -16,6 +16,7 @@ from pytest_npudump.runtime.torch_npu.adapter import TorchNpuRuntime
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+
 HERE = f"at {Path(__file__).name}:"
 METHODS = ("capture_begin", "capture_end", "replay")
 
@@ -73,7 +74,10 @@ def calls(torch_npu: Any, name: str) -> int:
 @pytest.mark.parametrize(
     ("dump", "why"),
     [
-        ({"dump_data": "stats"}, 'no statistics of operators in a captured graph.*dump_data="tensor"'),
+        (
+            {"dump_data": "stats"},
+            'no statistics of operators in a captured graph.*acl_json={"dump_data": "tensor"}',
+        ),
         ({"dump_debug": "on"}, "looks for no overflow in a captured graph"),
     ],
 )

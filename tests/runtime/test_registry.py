@@ -17,6 +17,7 @@ from pytest_npudump.settings import OPTIONS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+
 EXAMPLE = Path(__file__).parents[1] / "testing" / "conftest.py"
 PROVIDER = """\
 import importlib.util, sys
@@ -44,7 +45,7 @@ TEST = """\
 import numpy, pytest
 import numpy_provider
 
-@pytest.mark.npu_dump(dump_data="tensor")
+@pytest.mark.npu_dump(acl_json={"dump_data": "tensor"})
 def test_it():
     numpy_provider.LOADED[-1].negative(numpy.array(VALUES, numpy.float32))
 """

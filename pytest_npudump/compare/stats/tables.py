@@ -307,7 +307,9 @@ _HIDDEN = said(
 _DIGEST = said("hashes differ, so that not all bits are equal, while the statistics agree within tolerance")
 BELOW_ATOL = said("all values are below the absolute tolerance, so that any others of that size would pass")
 ATOL_ADVICE = said("; give these layers a rule with a smaller atol")
-_ODD_ADVICE = said('; compare these tensors element by element, with dump_data="tensor" and golden_tensors')
+_ODD_ADVICE = said(
+    '; compare these tensors element by element, with acl_json={{"dump_data": "tensor"}} and golden_tensors'
+)
 _NAN, _POSITIVE = STATISTICS.index("nan"), STATISTICS.index("pos_inf")
 _COUNTS = slice(_NAN, len(STATISTICS))
 

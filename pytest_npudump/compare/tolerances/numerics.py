@@ -20,7 +20,7 @@ SAME = "same"
 OTHER = "other"
 HF32 = "hf32"
 AUTO = "auto"
-"""What ``--npudump-numerics`` and the marker's ``numerics`` may say: these four."""
+"""What ``--npudump-numerics`` may say: these four."""
 
 UNKNOWN = "-"
 """What a fact that one side does not tell is written as."""
@@ -37,7 +37,7 @@ class Numerics:
         bounds: ``same``, ``other`` or ``hf32``, each a preset.
         differs: facts that both sides tell and in which they differ, as ``name: (golden, this run)``.
         untold: facts that one side only tells.
-        fixed: who chose the bounds, ``marker`` or ``option``; "" where the facts decided.
+        fixed: who chose the bounds, ``option``; "" where the facts or a preset decided.
         preset: the one that was named, and that applies whatever the numerics; "" for ``default``.
     """
 
@@ -79,7 +79,6 @@ def numerics_of(
     differences: Mapping[str, tuple[str, str]],
     switches: Mapping[str, str],
     *,
-    marker: str | None = None,
     option: str = AUTO,
     preset: str = "default",
 ) -> Numerics:
@@ -91,17 +90,17 @@ def numerics_of(
     Args:
         differences: those facts, as ``name: (golden, this run)``, :data:`UNKNOWN` for one not told.
         switches: facts of this run, of which ``hf32`` is looked at.
-        marker: the marker's choice; None for none.
         option: the run's choice.
-        preset: of the tolerances.
+        preset: of the tolerances; one that is called as bounds are chooses them.
     """
     named = "" if preset == "default" else preset
     told = {name: pair for name, pair in differences.items() if name not in _ASKED}
     differs = {name: pair for name, pair in told.items() if UNKNOWN not in pair}
     untold = tuple(name for name in told if name not in differs)
-    for choice, who in ((marker, mark("marker")), (option, mark("option --npudump-numerics"))):
-        if choice and choice != AUTO:
-            return Numerics(choice, differs, untold, who, named)
+    if named in {SAME, OTHER, HF32}:
+        return Numerics(named, differs, untold, preset=named)
+    if option and option != AUTO:
+        return Numerics(option, differs, untold, mark("option --npudump-numerics"), named)
     values = [*(value for name in _SWITCHES for value in told.get(name, ()))]
     values += [switches[name] for name in _SWITCHES if name in switches]
     on = any(value not in {"off", UNKNOWN} for value in values)

@@ -209,9 +209,9 @@ class PieceReproduction(Reproduction):
         else:
             arguments, tensors = {"reference": self.reference_file}, True
         if tensors:
-            arguments["dump_data"] = "tensor"
+            arguments["acl_json"] = {"dump_data": "tensor"}
         if self.failure.bounds == "hf32":
-            arguments["numerics"] = "hf32"
+            arguments["preset"] = "hf32"
         views = [
             "" if is_of_numpy(one.dtype) else f".view(ml_dtypes.{one.dtype.name})"
             for one in self.inputs.values()

@@ -360,7 +360,7 @@ def test_a_nan_that_takes_every_statistic_leaves_the_tensor_unjudged(
     assert note == (
         "NaN or Inf in the golden's max, min or avg, which then say little of all other elements: 2 of 3 "
         "tensors (first: b:output.0); compare these tensors element by element, with "
-        'dump_data="tensor" and golden_tensors'
+        'acl_json={"dump_data": "tensor"} and golden_tensors'
     )
 
 

@@ -46,24 +46,24 @@ def test_only_what_both_sides_tell_and_differs_loosens(
     assert numerics_of(differences, switches).bounds == bounds
 
 
-def test_the_marker_goes_before_the_option_and_both_before_the_facts() -> None:
+def test_a_preset_goes_before_the_option_and_both_before_the_facts() -> None:
     facts = {"cann": ("9.0.0", "9.1.0")}
     assert numerics_of(facts, {}, option="same") == Numerics("same", facts, (), "option --npudump-numerics")
-    assert numerics_of(facts, {}, marker="hf32", option="same").fixed == "marker"
-    assert numerics_of(facts, {}, marker="auto", option="auto").bounds == "other"
+    assert numerics_of(facts, {}, preset="hf32", option="same") == Numerics("hf32", facts, (), "", "hf32")
+    assert numerics_of(facts, {}, preset="default", option="auto").bounds == "other"
 
 
 def test_the_reason_names_what_differs_and_what_is_not_told() -> None:
     found = numerics_of({"cann": ("9.0.0", "9.1.0"), "driver": ("-", "25.0")}, {})
     assert found.describe() == "for other numerics: cann 9.0.0 -> 9.1.0; not told by both: driver"
     assert numerics_of({}, {}).describe() == "for the same numerics: the producers are alike"
-    assert numerics_of({}, {}, marker="other").describe() == "for other numerics, as the marker says"
 
 
 def test_a_preset_that_was_named_decides_and_not_the_numerics() -> None:
     named = "of the preset other, whatever the numerics"
     assert numerics_of({}, {}, preset="other").describe() == named
-    assert numerics_of({}, {}, marker="same", preset="other").describe() == named
+    assert numerics_of({}, {}, preset="other").bounds == "other"
+    assert numerics_of({}, {}, preset="torch").bounds == "same"
     facts = {"cann": ("9.0.0", "9.1.0")}
     assert numerics_of(facts, {}, preset="other").describe() == f"{named} (cann 9.0.0 -> 9.1.0)"
     assert numerics_of(facts, {}, preset="default").describe() == "for other numerics: cann 9.0.0 -> 9.1.0"

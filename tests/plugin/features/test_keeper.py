@@ -379,7 +379,7 @@ def test_damaged_results_are_told_and_never_fewer_tests(
 def test_elements_that_were_judged_are_not_taken_to_agree_under_other_terms(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    project.recorded("golden_tensors=['block/conv.2'], dump_data='tensor'")
+    project.recorded("golden_tensors=['block/conv.2'], acl_json={'dump_data': 'tensor'}")
     project.run(KEEP)
     [line] = lines(project)
     assert line["snapshot"]["has_tensors"]

@@ -18,6 +18,7 @@ from pytest_npudump.errors import NpudumpError, joined, said
 from pytest_npudump.language.text import byte_size, first_of
 from pytest_npudump.language.translation import speaking
 from pytest_npudump.plugin.features.keeper import has_place, results_path
+from pytest_npudump.plugin.marks import MARKERS
 from pytest_npudump.report.ci import JudgedTest, code_quality, error_commands, markdown_summary
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.kept import given_options
@@ -289,7 +290,6 @@ def _versions() -> dict[str, str]:
 
 CODE_QUALITY = "npudump-code-quality.json"
 """The file for GitLab, in the folder of the project."""
-_MARKER = "npu_dump"
 _DECORATORS = 200
 """Lines between a test's first decorator and its body that are looked through for the marker."""
 _MOST = 1 << 26
@@ -333,7 +333,7 @@ def _marker_line(path: Path, first: int) -> int:
         code = line.lstrip()
         if code.startswith(("def ", "async def ", "class ")):
             break
-        if code.startswith("@") and _MARKER in code:
+        if code.startswith("@") and any(name in code for name in MARKERS):
             return number
     return first + 1
 
