@@ -141,7 +141,7 @@ def write_acl_json(path: Path, section: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"dump path {dump_path!r}: CANN's graph engine dumps nothing into a path with spaces or "
             f"characters other than letters, digits and -=[];\\,./!@#$%^&*()_+{{}}:? "
-            f"(choose another with --npudump-dump-dir, or --basetemp)"
+            f"(choose another with --npudump-output, or --basetemp)"
         )
     if len(dump_path.encode()) > 512:  # noqa: PLR2004 - the limit of dump_path
         raise ConfigError(f"dump path {dump_path!r} is longer than the 512 bytes CANN allows")

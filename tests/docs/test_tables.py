@@ -251,7 +251,7 @@ def test_the_keys_of_the_junit_property_are_on_the_page(
         "npudump",
         "-p",
         "no:cacheprovider",
-        f"--npudump-dump-dir={tmp_path}",
+        f"--npudump-output={tmp_path}",
         "--junitxml=junit.xml",
     ]
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}

@@ -51,7 +51,7 @@ def rows(project: Project) -> list[str]:
 
 def test_an_application_s_layers_are_those_of_the_same_model_in_the_test(application: Project) -> None:
     write_test(application)
-    application.record("--npudump-repeats=1")
+    application.record("-onpudump_repeats=1")
     outside = rows(application)
     producer = yaml.safe_load(application.golden.read_text())["producer"]
     assert (producer["runtime"], "onnxruntime" in producer) == ("external", False)
@@ -168,7 +168,7 @@ def test_output_is_kept_with_the_dump(application: Project) -> None:
         application,
         RUN.replace("COMMAND", 'COMMAND[:2], START.replace("import", "print(7); import", 1), *COMMAND[3:]'),
     )
-    application.record("--npudump-dump-dir=dumps", "--npudump-keep-dumps=all", "--npudump-repeats=1")
+    application.record("--npudump-output=.", "-onpudump_keep_dumps=all", "-onpudump_repeats=1")
     (path,) = (application.path / "dumps").rglob("stdout.txt")
     assert path.read_text() == "7\n"
     assert (path.parent / "stderr.txt").read_text() == ""
@@ -212,7 +212,8 @@ def test_a_calibration_of_a_program_only_repeats_it_and_a_note_says_why(applicat
     write_test(application)
     application.record()
     application.run(
-        "--npudump-calibrate=3",
+        "--npudump-update-golden=calibrate",
+        "-onpudump_calibration_runs=3",
         passed=1,
         shows="*only repetitions were measured, as programs of npu_dump.run() feed*",
     )

@@ -63,7 +63,7 @@ class Block:
         """Run it in a process of its own; return what the terminal shows."""
         paths = [str(self._project.path / "client"), FOLDER, str(DATA.parents[1])]
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore"]
-        command += ["--npudump-runtime=torch_npu", "--npudump-dump-dir=dumps", *options]
+        command += ["--npudump-runtime=torch_npu", "--npudump-output=.", *options]
         environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
         done = subprocess.run(
             command,
@@ -124,10 +124,10 @@ def test_wrong_kernels_are_convicted_and_handed_over_and_right_ones_acquitted(
 
 def test_a_matrix_unit_that_may_take_hf32_is_not_convicted_within_that(block: Block) -> None:
     block.run("--npudump-update-golden")
-    block.run("--npudump-recompute=float64", faults="mm")
+    block.run("-onpudump_escalate=on,float64", faults="mm")
     found = block.verdicts()
     assert found.pop("aclnnMm:output.0") == ("unknown", "aten.mm.default")
     assert {verdict for verdict, _ in found.values()} == {"acquitted"}
-    shown = block.run("--npudump-recompute=off", faults="mm")
+    shown = block.run("-onpudump_escalate=on,no-recompute", faults="mm")
     assert block.verdicts() == {}
     assert "alone:" not in shown

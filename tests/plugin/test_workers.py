@@ -48,7 +48,7 @@ def test_workers_lose_no_golden_no_verdict_and_no_second_run(project: Project) -
     assert _goldens(project) == alone
     project.run(*workers).assert_outcomes(passed=6)
     project.model(change=0.5)
-    project.run(*workers, "--npudump-dump-dir=dumps").assert_outcomes(failed=6)
+    project.run(*workers, "--npudump-output=.").assert_outcomes(failed=6)
     reports = [json.loads(path.read_text("utf-8")) for path in (project.path / "dumps").rglob("report.json")]
     assert len(reports) == 6
     assert all(report["escalation"] is not None for report in reports)
@@ -60,13 +60,13 @@ def test_however_tests_are_dealt_to_workers_each_has_its_golden(project: Project
     project.test_file(MANY.format(tests=4))
     workers = ["-p", "xdist", f"--dist={mode}", *(["--tx=2*popen"] if mode == "each" else ["-n2"])]
     # Where each worker runs every test, none of them may write the golden of all.
-    project.record(*(workers if mode != "each" else ()), "--npudump-repeats=1")
+    project.record(*(workers if mode != "each" else ()), "-onpudump_repeats=1")
     parallel = _goldens(project)
     assert len(parallel) == 4
     project.run(*workers).assert_outcomes(passed=8 if mode == "each" else 4)
     for path in (project.path / "golden").rglob("*.yaml"):
         path.unlink()
-    project.record("--npudump-repeats=1")
+    project.record("-onpudump_repeats=1")
     assert _goldens(project) == parallel
 
 
@@ -90,7 +90,7 @@ class Held:
 
 def test_a_session_holds_no_more_after_many_tests_than_after_some(project: Project, tmp_path: Path) -> None:
     project.test_file(MANY.format(tests=30))
-    project.record("--npudump-repeats=1")
+    project.record("-onpudump_repeats=1")
     held = Held()
     result = project.pytester.inline_run(
         "--npudump-runtime=emulator", f"--basetemp={tmp_path / 'base'}", plugins=[held]
@@ -135,24 +135,24 @@ def _used(project: Project) -> list[str]:
 
 def test_without_the_option_nothing_is_locked(project: Project, locks: Path) -> None:
     project.recorded(body=project.body + "    assert npu_dump.devices == (0,)\n")
-    project.run("--npudump-device=1").assert_outcomes(failed=1)
+    project.run("-onpudump_devices=1").assert_outcomes(failed=1)
     assert not locks.exists()
 
 
 def test_workers_have_devices_of_their_own_and_lose_no_golden(project: Project) -> None:
     project.test_file(EXCLUSIVE.format(marker="", tests=12))
-    project.record("-p", "xdist", "-n3", "--npudump-devices=0,1", "--npudump-repeats=1")
+    project.record("-p", "xdist", "-n3", "-onpudump_devices=0,1", "-onpudump_repeats=1")
     assert len([*(project.path / "golden").rglob("*.yaml")]) == 12
     assert set(_used(project)) == {"(0,)", "(1,)"}
-    project.run("-p", "xdist", "-n3", "--npudump-devices=0,1", passed=12, shows="*12 of 12 tests good, *")
+    project.run("-p", "xdist", "-n3", "-onpudump_devices=0,1", passed=12, shows="*12 of 12 tests good, *")
 
 
 def test_what_a_test_asks_for_is_given_or_refused(project: Project) -> None:
     project.marked("devices=2", project.body + "    assert npu_dump.devices == (1, 2)\n")
-    project.record("--npudump-device=1")
+    project.record("-onpudump_devices=1")
     project.marked("devices=3")
-    words = "*npudump: the test needs 3 devices, and --npudump-devices gives 2"
-    project.run("--npudump-devices=0,1", errors=1, shows=words)
+    words = "*npudump: the test needs 3 devices, and npudump_devices gives 2"
+    project.run("-onpudump_devices=0,1", errors=1, shows=words)
     project.test_file("""
         @pytest.fixture(scope="session")
         def model(npu_device):
@@ -161,10 +161,10 @@ def test_what_a_test_asks_for_is_given_or_refused(project: Project) -> None:
         def test_it(model):
             assert model == "on 1"
     """)
-    project.run("--npudump-devices=1", passed=1)
+    project.run("-onpudump_devices=1", passed=1)
     project.test_file("def test_it(request):\n    request.getfixturevalue('npu_device')")
     words = "*npudump: npu_device: nothing holds a device for this test: name *"
-    project.run("--npudump-devices=1", failed=1, shows=words)
+    project.run("-onpudump_devices=1", failed=1, shows=words)
 
 
 def test_the_process_of_an_isolated_test_has_its_parent_s_device(project: Project, locks: Path) -> None:
@@ -172,7 +172,7 @@ def test_the_process_of_an_isolated_test_has_its_parent_s_device(project: Projec
     locks.mkdir()
     claim = DeviceLock(locks / "npu0.claim")
     assert claim.take("another process")
-    project.record("--npudump-devices=0,1,2", "--npudump-repeats=1")
+    project.record("-onpudump_devices=0,1,2", "-onpudump_repeats=1")
     claim.give_back()
     assert _used(project) == ["(1, 2)"]
 
@@ -180,7 +180,7 @@ def test_the_process_of_an_isolated_test_has_its_parent_s_device(project: Projec
 def test_a_run_that_was_killed_leaves_its_device_free(project: Project) -> None:
     source = "import os\ndef test_it(npu_device):\n    os.environ.get('DIE') and os.kill(os.getpid(), 9)\n"
     project.test_file(source)
-    options = ["-q", "--npudump-devices=0", "-p", "no:cacheprovider"]
+    options = ["-q", "-onpudump_devices=0", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options],
         cwd=project.path,
@@ -189,16 +189,16 @@ def test_a_run_that_was_killed_leaves_its_device_free(project: Project) -> None:
         capture_output=True,
     )
     assert done.returncode == -9
-    project.run("--npudump-devices=0").assert_outcomes(passed=1)
+    project.run("-onpudump_devices=0").assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--npudump-devices=x"], "npudump: --npudump-devices is 'x', expected auto, or device ids"),
+        (["-onpudump_devices=x"], "npudump: npudump_devices is 'x', expected auto, or device ids"),
         (
-            ["--npudump-devices=0", "--npudump-device=1"],
-            "npudump: --npudump-device and --npudump-devices excl",
+            ["-onpudump_devices=0", "-onpudump_devices=1"],
+            "npudump: npudump_devices and npudump_devices excl",
         ),
     ],
 )
@@ -214,10 +214,10 @@ def test_ranks_have_the_device_of_their_number(project: Project, monkeypatch: py
         monkeypatch.setenv(name, value)
     project.test_file("def test_it(): pass")
     project.run(
-        "--npudump-devices=auto", passed=1, shows="npudump: this is rank 0 of 2, which *: nothing is locked"
+        "-onpudump_devices=auto", passed=1, shows="npudump: this is rank 0 of 2, which *: nothing is locked"
     )
-    result = project.run("--npudump-devices=0")
+    result = project.run("-onpudump_devices=0")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        ["*--npudump-devices: this is rank 0 of 2, which has the device of its LOCAL_RANK*"]
+        ["*npudump_devices: this is rank 0 of 2, which has the device of its LOCAL_RANK*"]
     )

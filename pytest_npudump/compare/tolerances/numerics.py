@@ -20,7 +20,7 @@ SAME = "same"
 OTHER = "other"
 HF32 = "hf32"
 AUTO = "auto"
-"""What ``--npudump-numerics`` and the marker's ``numerics`` may say: these four."""
+"""What is asked for: bounds for one of these, or those that fit."""
 
 UNKNOWN = "-"
 """What a fact that one side does not tell is written as."""
@@ -99,7 +99,7 @@ def numerics_of(
     told = {name: pair for name, pair in differences.items() if name not in _ASKED}
     differs = {name: pair for name, pair in told.items() if UNKNOWN not in pair}
     untold = tuple(name for name in told if name not in differs)
-    for choice, who in ((marker, mark("marker")), (option, mark("option --npudump-numerics"))):
+    for choice, who in ((marker, mark("marker")), (option, mark("option npudump_preset"))):
         if choice and choice != AUTO:
             return Numerics(choice, differs, untold, who, named)
     values = [*(value for name in _SWITCHES for value in told.get(name, ()))]

@@ -87,7 +87,7 @@ def plan_second_run(case: Case, first: Result) -> Plan | None:
         if plan.omitted and plan.runs:
             plan = replace(plan, skipped=Escalation(omitted=plan.omitted, problem=plan.notes[0]))
         return plan
-    if not (case.settings.escalate and case.request.escalate):
+    if not (case.settings.second_runs and case.request.escalate):
         return None
     return _plan_explanation(case, first, dump)
 
@@ -174,7 +174,7 @@ def _plan(
     notes = []
     if left_out:
         notes.append(
-            f"the tensors of {len(wanted)} layers exceed --npudump-dump-limit "
+            f"the tensors of {len(wanted)} layers exceed npudump_dump_limit "
             f"({case.settings.dump_limit} bytes): only {len(chosen)} are dumped, sources and what "
             f"feeds them first, else in execution order"
         )
@@ -190,9 +190,7 @@ def _plan(
             chosen, (), omitted, (*notes, said("acl.json cannot select single operators: all were dumped"))
         )
     if unresolved and sum(sizes.values()) > case.settings.dump_limit:
-        problem = (
-            f"not run: {_unresolved(unresolved)}, and a dump of every layer exceeds --npudump-dump-limit"
-        )
+        problem = f"not run: {_unresolved(unresolved)}, and a dump of every layer exceeds npudump_dump_limit"
         return Plan(wanted, skipped=Escalation(problem=problem))
     if unresolved:
         notes.append(
@@ -308,7 +306,7 @@ def plan_third_run(case: Case, first: Result, escalation: Escalation) -> Plan | 
         escalation: what the second run has found.
     """
     dump = first.run.dump
-    if case.settings.escalate < _TWICE or case.exchange is not None or dump is None or first.good:
+    if case.settings.second_runs < _TWICE or case.exchange is not None or dump is None or first.good:
         return None
     if escalation.problem or escalation.reproduced is False:
         return None
@@ -372,7 +370,7 @@ def joined(second: Escalation, third: Escalation) -> Escalation:
         notes=(
             *second.notes,
             *third.notes,
-            said("a third run (--npudump-escalate=twice) dumped {names}", names=names),
+            said("a third run (-o npudump_escalate=twice) dumped {names}", names=names),
         ),
         third=told,
     )
