@@ -135,8 +135,10 @@ def _used(project: Project) -> list[str]:
 
 def test_without_the_option_nothing_is_locked(project: Project, locks: Path) -> None:
     project.recorded(body=project.body + "    assert npu_dump.devices == (0,)\n")
-    project.run("-onpudump_devices=1").assert_outcomes(failed=1)
+    project.run(passed=1)
     assert not locks.exists()
+    project.run("-onpudump_devices=1").assert_outcomes(failed=1)
+    assert locks.exists()
 
 
 def test_workers_have_devices_of_their_own_and_lose_no_golden(project: Project) -> None:
@@ -149,7 +151,7 @@ def test_workers_have_devices_of_their_own_and_lose_no_golden(project: Project) 
 
 def test_what_a_test_asks_for_is_given_or_refused(project: Project) -> None:
     project.marked("devices=2", project.body + "    assert npu_dump.devices == (1, 2)\n")
-    project.record("-onpudump_devices=1")
+    project.record("-onpudump_devices=1,2")
     project.marked("devices=3")
     words = "*npudump: the test needs 3 devices, and npudump_devices gives 2"
     project.run("-onpudump_devices=0,1", errors=1, shows=words)
