@@ -213,7 +213,7 @@ def test_extras_that_pages_install_exist() -> None:
 @pytest.fixture(scope="module")
 def failure(demonstration: tuple[Path, str]) -> Any:
     """The report.json of the demonstration's failure."""
-    (path,) = (demonstration[0] / "dumps").glob("*/report.json")
+    (path,) = (demonstration[0] / "output/dumps").glob("*/report.json")
     return json.loads(path.read_text(encoding="utf-8"))
 
 
