@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 ALL, FAILED, NEW = "all", "failed", "new"
 """Whose goldens ``--npudump-update-golden`` writes: every test's that runs, those that
 a run fails against, or those that are not there."""
+CALIBRATE = "calibrate"
+"""The value of the same option with which it measures tolerances."""
 
+NPU, NPU_OR_SKIP = "npu", "npu-or-skip"
+"""Runtimes for which an NPU has to answer: else the run ends, or its marked tests are skipped."""
+BOUNDS = ("same", "other", "hf32")
+"""Presets that say for which numerics the bounds are that ``default`` chooses by what is known of both."""
 
 FEWEST = 3
 """Members of a calibration below which leaving one out says nothing."""
@@ -29,7 +35,7 @@ _SIZE = re.compile(r"(?P<whole>\d{1,18})(\.(?P<part>\d{1,18}))?\s*(?P<unit>[KMGT
 _POWERS = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
-def parse_size(text: str, flag: str = "--npudump-dump-limit") -> int:
+def parse_size(text: str, flag: str = "npudump_dump_limit") -> int:
     """Bytes in a size such as ``512MiB``, ``1.5 GB`` or ``4096``; K, M, G and T are powers of 1024.
 
     Raises:
@@ -45,11 +51,9 @@ def parse_size(text: str, flag: str = "--npudump-dump-limit") -> int:
     return (int(match["whole"] + part) << 10 * power) // int(f"1{'0' * len(part)}")
 
 
-def _runs(least: int, *, may_be_off: bool = False) -> Callable[[str, str], int]:
+def _runs(least: int) -> Callable[[str, str], int]:
     def parse(text: str, flag: str) -> int:
         number = int(text) if text.strip().isdecimal() and len(text) < 6 else -1  # noqa: PLR2004 - no such number is meant
-        if may_be_off and (not text or not number):
-            return 0
         if number < least:
             raise RequestError(
                 said(
@@ -64,12 +68,22 @@ def _runs(least: int, *, may_be_off: bool = False) -> Callable[[str, str], int]:
     return parse
 
 
-def _device(text: str, flag: str) -> int | None:
-    if text == "auto":
-        return None
-    if not text.strip().isdecimal():
-        raise RequestError(said("{flag} is {value!r}, expected a device id such as 0", flag=flag, value=text))
-    return int(text)
+_SECOND_RUNS = ("off", "on", "twice")
+_RECOMPUTED = {"no-recompute": "off", "float32": "float32", "float64": "float64"}
+
+
+def _escalation(text: str, flag: str) -> str:
+    runs, comma, recomputed = text.partition(",")
+    if runs not in _SECOND_RUNS or (comma and recomputed not in _RECOMPUTED):
+        raise RequestError(
+            said(
+                "{flag} is {value!r}, expected off, on or twice, and with a comma float64 or no-recompute: "
+                "twice,float64",
+                flag=flag,
+                value=text,
+            )
+        )
+    return text
 
 
 def parse_seconds(text: str, flag: str) -> float:
@@ -99,6 +113,7 @@ class Option(NamedTuple):
         metavar: what ``--help`` calls the value; "" for a switch.
         choices: allowed values; empty where any text is allowed.
         standing: whether an ini file may set it; approving is for one run, and never for all of them.
+        typed: whether it is an option of the command line, too, and not an ini key alone.
         modes: values of an option that needs none, the first of which it then has.
         parse: makes the value of what is typed and of the option as typed; None where the text is the value.
     """
@@ -109,6 +124,7 @@ class Option(NamedTuple):
     metavar: str = ""
     choices: tuple[str, ...] = ()
     standing: bool = True
+    typed: bool = False
     modes: tuple[str, ...] = ()
     parse: Callable[[str, str], Any] | None = None
 
@@ -119,8 +135,8 @@ class Option(NamedTuple):
 
     @property
     def flag(self) -> str:
-        """The option as typed on the command line."""
-        return f"--npudump-{self.name}"
+        """The option as typed on the command line: a key behind pytest's own ``-o``."""
+        return f"--npudump-{self.name}" if self.typed else f"-o {self.dest}"
 
     @property
     def dest(self) -> str:
@@ -133,7 +149,7 @@ class Option(NamedTuple):
         Raises:
             RequestError: it is none of the option's values.
         """
-        return given if self.parse is None else self.parse(str(given), self.flag)
+        return given if self.parse is None else self.parse(str(given), self.flag.removeprefix("-o "))
 
     def of(self, settings: Settings) -> Any:
         """Return the value of a feature's option."""
@@ -145,10 +161,44 @@ OPTIONS: tuple[Option, ...] = (
         "update-golden",
         default="",
         help="write what the layers say now into the golden files, for review in a diff: of all tests that "
-        "run, or only (=failed) those that differ from their golden, or (=new) those that have none; refused "
-        "under CI",
+        "run, or only (=failed) those that differ from their golden, or (=new) those that have none; or "
+        "(=calibrate) measure their tolerances; refused under CI",
         standing=False,
+        typed=True,
         modes=(ALL, FAILED, NEW),
+    ),
+    Option(
+        "reason",
+        default="",
+        help="why goldens are updated, in words: it stands in each that the run changes",
+        metavar="TEXT",
+        standing=False,
+        typed=True,
+    ),
+    Option(
+        "runtime",
+        default="auto",
+        help="what runs the models: pyACL (acl), torch_npu, mindspore, the emulator; or (auto) torch_npu "
+        "where the tests have imported it, pyACL where a device answers, else the emulator. Where no NPU "
+        "answers, npu ends the run before its first test, and npu-or-skip skips marked tests",
+        choices=("auto", NPU, NPU_OR_SKIP, "acl", "torch_npu", "mindspore", "emulator"),
+        typed=True,
+    ),
+    Option(
+        "output",
+        default="",
+        help="folder, relative to rootdir, for what a session leaves: results, dumps of failing tests, "
+        "report, summary.md, session.json, CANN's log; without it results are in pytest's cache, dumps "
+        "below its temporary folder",
+        metavar="DIR",
+        typed=True,
+    ),
+    Option(
+        "tolerances",
+        default="",
+        help="YAML file of tolerance rules, relative to rootdir",
+        metavar="FILE",
+        typed=True,
     ),
     Option(
         "repeats",
@@ -159,45 +209,12 @@ OPTIONS: tuple[Option, ...] = (
         parse=_runs(1),
     ),
     Option(
-        "reason",
-        default="",
-        help="why goldens are updated, in words: it stands in each that the run changes",
-        metavar="TEXT",
-        standing=False,
-    ),
-    Option(
-        "calibrate",
-        default="",
-        help="measure the tolerances of a golden by N further runs of each test, under what legitimately "
-        "varies: rounding of inputs, threads and optimisation on the emulator, else repetitions; refused "
-        "under CI",
+        "calibration-runs",
+        default="20",
+        help="further runs of each test by which --npudump-update-golden=calibrate measures, under what "
+        "legitimately varies: rounding of inputs, threads and optimisation on the emulator, else repetitions",
         metavar="N",
-        standing=False,
-        parse=_runs(FEWEST, may_be_off=True),
-    ),
-    Option(
-        "runtime",
-        default="auto",
-        help="what runs the models: the real pyACL, torch_npu, mindspore, the emulator, or (auto) torch_npu "
-        "where the tests have imported it, pyACL where a device answers, else the emulator",
-        choices=("auto", "acl", "torch_npu", "mindspore", "emulator"),
-    ),
-    Option(
-        "require-npu",
-        default=False,
-        help="end the run with an error before the first test where no NPU answers",
-    ),
-    Option(
-        "skip-without-npu",
-        default=False,
-        help="skip marked tests, with the reason, where no NPU answers, in place of using the emulator",
-    ),
-    Option(
-        "device",
-        default="auto",
-        help="device id that models are loaded on; auto is LOCAL_RANK of a distributed run, else 0",
-        metavar="ID",
-        parse=_device,
+        parse=_runs(FEWEST),
     ),
     Option(
         "golden-dir",
@@ -214,16 +231,10 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "preset",
         default="",
-        help="tolerance preset where the marker names none; else that of the tolerance file, else 'default'",
+        help="tolerance preset where the marker names none; else that of the tolerance file, else default: "
+        "bounds that fit what is known of golden and run. same, other and hf32 are those for a run of the "
+        "same numerics as the golden's, for other ones, for other ones of which one may compute in HF32",
         metavar="NAME",
-    ),
-    Option(
-        "numerics",
-        default="auto",
-        help="which bounds the preset 'default' stands for: those for a run of the same numerics as the "
-        "golden's, for other ones, for other ones of which one may compute in HF32, or (auto) those that fit "
-        "what is known of both",
-        choices=("auto", "same", "other", "hf32"),
     ),
     Option(
         "fail-on",
@@ -234,31 +245,14 @@ OPTIONS: tuple[Option, ...] = (
         choices=("difference", "change", "stale"),
     ),
     Option(
-        "tolerances",
-        default="",
-        help="YAML file of tolerance rules, relative to rootdir",
-        metavar="FILE",
-    ),
-    Option(
         "escalate",
         default="on",
         help="whether a failing test runs again with a tensor dump of its failing layers, and (twice) once "
-        "more with what feeds the operators that were acquitted, and with what did not fit",
-        choices=("on", "off", "twice"),
-        parse=lambda text, _: ("off", "on", "twice").index(text),
-    ),
-    Option(
-        "recompute",
-        default="float32",
-        help="whether the second run of a failing test of torch_npu keeps what suspected operators were "
-        "given, and recomputes them on the CPU: in float32, in float64, or not at all (off)",
-        choices=("float32", "float64", "off"),
-    ),
-    Option(
-        "dump-dir",
-        default="",
-        help="folder for dumps and reports of failing tests; default below pytest's temporary folder",
-        metavar="DIR",
+        "more with what feeds the operators that were acquitted, and with what did not fit. The second run "
+        "of torch_npu keeps what suspected operators were given, and recomputes them on the CPU in float32; "
+        "with a comma in float64, or not (no-recompute): twice,float64",
+        metavar="on|off|twice[,float64|,no-recompute]",
+        parse=_escalation,
     ),
     Option(
         "dump-limit",
@@ -309,7 +303,7 @@ OPTIONS: tuple[Option, ...] = (
         choices=("auto", "en", "zh"),
     ),
     Option(
-        "allow-update-in-ci",
+        "allow-in-ci",
         default=False,
         help="let update-golden write in CI",
         standing=False,
@@ -341,28 +335,24 @@ CI_VARIABLES = (
 class Settings(NamedTuple):
     """The options of one run; each attribute is the option of its name, sizes in bytes, times in seconds.
 
-    ``calibrate`` is 0 where nothing is, ``update_golden`` "" where nothing is written, and ``features`` has
-    what is not as usual of the options that features bring, by field. A named tuple, since every session
-    of pytest makes the class: a dataclass of as many fields takes 0.8 ms longer.
+    ``calibrate`` is the number of runs where tolerances are measured, else 0, ``update_golden`` "" where
+    nothing is written, and ``features`` has what is not as usual of the options that features bring, by
+    field. A named tuple, since every session of pytest makes the class: a dataclass of as many fields takes
+    0.8 ms longer.
     """
 
     update_golden: str
-    repeats: int
     reason: str
-    calibrate: int
     runtime: str
-    require_npu: bool
-    skip_without_npu: bool
-    device: int | None
+    output: str
+    tolerances: str
+    repeats: int
+    calibration_runs: int
     golden_dir: str
     golden_variant: str
     preset: str
-    numerics: str
     fail_on: str
-    tolerances: str
-    escalate: int
-    recompute: str
-    dump_dir: str
+    escalate: str
     dump_limit: int
     tensor_budget: int
     golden_tensors: str
@@ -370,16 +360,34 @@ class Settings(NamedTuple):
     tensor_cache: str
     keep_dumps: str
     lang: str
-    allow_update_in_ci: bool
+    allow_in_ci: bool
+    calibrate: int = 0
     features: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def second_runs(self) -> int:
+        """How often a failing test may run again."""
+        return _SECOND_RUNS.index(self.escalate.partition(",")[0])
+
+    @property
+    def recompute(self) -> str:
+        """The type in which suspected operators of torch_npu are recomputed, or ``off``."""
+        return _RECOMPUTED.get(self.escalate.partition(",")[2], "float32")
+
+    @property
+    def bounds(self) -> str:
+        """The numerics for which the preset has bounds; ``auto`` for those that fit golden and run."""
+        return self.preset if self.preset in BOUNDS else "auto"
 
     @property
     def approval_flag(self) -> str:
         """The option by which this run writes golden files, as it is typed; "" where it writes none."""
-        if not self.update_golden:
-            return "--npudump-calibrate" if self.calibrate else ""
-        mode = "" if self.update_golden == ALL else f"={self.update_golden}"
-        return f"--npudump-update-golden{mode}"
+        if not self.approves:
+            return ""
+        mode = (
+            CALIBRATE if not self.update_golden else "" if self.update_golden == ALL else self.update_golden
+        )
+        return f"--npudump-update-golden={mode}".rstrip("=")
 
     @property
     def approves(self) -> bool:
@@ -391,18 +399,14 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
     """Return the options as typed values.
 
     Args:
-        values: by ini key, as the command line or an ini file has them.
+        values: by ini key, as the command line or an ini file has them; ``npudump_calibrate`` may be among
+            them, and says that tolerances are measured.
 
     Raises:
         RequestError: a value is not one of its option's.
     """
     settings = Settings(**{option.field: option.value(values[option.dest]) for option in OPTIONS})
-    if settings.skip_without_npu and (settings.require_npu or settings.runtime == "emulator"):
-        other = "--npudump-require-npu" if settings.require_npu else "--npudump-runtime=emulator"
-        raise RequestError(
-            said("--npudump-skip-without-npu and {other} exclude each other: leave one out", other=other)
-        )
-    return settings
+    return settings._replace(calibrate=settings.calibration_runs if values.get("npudump_calibrate") else 0)
 
 
 @lru_cache(maxsize=1)

@@ -262,22 +262,17 @@ def defaults() -> Settings:
     """The settings of a run without options, written out."""
     return Settings(
         update_golden="",
-        repeats=2,
         reason="",
-        calibrate=0,
         runtime="auto",
-        require_npu=False,
-        skip_without_npu=False,
-        device=None,
+        output="",
+        tolerances="",
+        repeats=2,
+        calibration_runs=20,
         golden_dir="golden",
         golden_variant="",
         preset="",
-        numerics="auto",
         fail_on="difference",
-        tolerances="",
-        escalate=True,
-        recompute="float32",
-        dump_dir="",
+        escalate="on",
         dump_limit=1 << 30,
         tensor_budget=256 << 20,
         golden_tensors="marker",
@@ -285,7 +280,7 @@ def defaults() -> Settings:
         tensor_cache="",
         keep_dumps="failed",
         lang="auto",
-        allow_update_in_ci=False,
+        allow_in_ci=False,
     )
 
 

@@ -96,10 +96,10 @@ def tried(project: Path, kind: str, layer: str, work: Path) -> Row:
     shutil.copy(project / ORIGINAL, project / CHANGED)
     if kind == "weights":
         change_weights(project / CHANGED, layer)
-    failed = pytest_in(project, f"--npudump-dump-dir={work / 'dumps'}", fault=fault, tools=work)
+    failed = pytest_in(project, f"--npudump-output={work / 'dumps'}", fault=fault, tools=work)
     if failed != 1:
         return Row(kind, layer, "(the test itself passed)", fails=False, passes=False)
-    [report] = (work / "dumps").glob("*/report.json")
+    [report] = (work / "dumps").glob("dumps/*/report.json")
     code, told = npudump("repro", str(report), "-o", str(work / "made"), fault=fault, tools=work)
     if code != 0:
         return Row(kind, layer, told.strip().splitlines()[-1], fails=False, passes=False)

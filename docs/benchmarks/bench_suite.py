@@ -221,7 +221,7 @@ def parallel(base: Path, tests: int = 200, workers: int = 8) -> None:
         cpu, done = session(folder, *options)
         assert f"{logged} passed" in done.stdout, done.stdout[-3000:]
         (folder / "small.onnx").write_bytes(small_model(change=0.01))
-        cpu, done = session(folder, *options, "--npudump-dump-dir=dumps")
+        cpu, done = session(folder, *options, "--npudump-output=dumps")
         reports = len([*(folder / "dumps").rglob("report.json")])
         assert f"{logged} failed" in done.stdout, done.stdout[-3000:]
         assert reports == logged, reports

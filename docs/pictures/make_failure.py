@@ -23,7 +23,7 @@ COLUMNS = 120
 
 def failure(demonstration: str) -> str:
     """Return the part of the demonstration's output that the picture shows, with its colours."""
-    begin = demonstration.index("$ pytest --npudump-dump-dir")
+    begin = demonstration.index("$ pytest --npudump-output")
     command, _, rest = demonstration[begin:].partition("\n")
     report = rest[rest.index("\ntest_angle_classifier.py ") :]
     end = re.search(r"\n[^\n]*short test summary info", report)

@@ -163,7 +163,7 @@ _GOLDENS = _path(
 _VARIANTS = _list(
     "--variant",
     "NAME",
-    "a variant that runs select, as --npudump-golden-variant takes it or its file spells "
+    "a variant that runs select, as npudump_golden_variant takes it or its file spells "
     "it; may be repeated: files of all others are stale, but those that a common golden "
     "names; without it no variant is",
 )

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
+
 _AMOUNT = 0.01
-_DUMPS = "dumps"
+_OUTPUT = "output"
 _LIMIT = "128KiB"
 """Tensors that the second run dumps: the layer that was changed, and what feeds it."""
 
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     legend = [line.format(limit=_LIMIT) for line in _LEGEND]
     _print("The test fails and names the first layer that differs.", *legend, "")
     break_model(folder, _AMOUNT)
-    failed = _pytest(folder, f"--npudump-dump-dir={_DUMPS}", f"--npudump-dump-limit={_LIMIT}")
+    failed = _pytest(folder, f"--npudump-output={_OUTPUT}", f"-onpudump_dump_limit={_LIMIT}")
     _say(f"5. The project is in {arguments.folder}")
     _print(*_ending(folder, arguments.folder))
     if (recorded, passed, failed) != (0, 0, 1):
@@ -58,9 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _ending(folder: Path, name: Path) -> list[str]:
-    held = sum(path.stat().st_size for path in (folder / _DUMPS).rglob("*") if path.is_file())
+    held = sum(path.stat().st_size for path in (folder / _OUTPUT).rglob("*") if path.is_file())
     return [
-        f"{_DUMPS}/ has the report in full and the dumps of both runs ({byte_size(held)}).",
+        f"{_OUTPUT}/ has the report in full and the dumps of both runs ({byte_size(held)}).",
         "The test fails now. Put the unchanged model back, and it passes:",
         f"$ {typed('cd', name)}",
         f"$ {typed('cp', ORIGINAL, CHANGED)} && pytest",
@@ -84,7 +85,7 @@ def _pytest(folder: Path, *options: str) -> int:
     environment = {name: value for name, value in os.environ.items() if name not in CI_VARIABLES}
     environment |= {
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "PYTEST_ADDOPTS": f"--npudump-lang={spoken_language()}",
+        "PYTEST_ADDOPTS": f"-o npudump_lang={spoken_language()}",
     }
     command = [sys.executable, "-m", "pytest", "-p", "npudump", "-p", "no:cacheprovider", *options]
     return subprocess.run(command, cwd=folder, env=environment, check=False).returncode  # noqa: S603 - ourselves

@@ -236,14 +236,12 @@ jobs:
           lfs: true
 {python}      - run: pip install "${{NPUDUMP_WHEEL}}{extra}"
       - run: npudump golden status --no-collect
-      - run: pytest {options}--npudump-dump-dir=npudump-dumps --npudump-results=npudump-results
+      - run: pytest {options}--npudump-output=npudump-output
       - uses: actions/upload-artifact@v4
         if: failure()
         with:
           name: npudump
-          path: |
-            npudump-dumps
-            npudump-results
+          path: npudump-output
 """
 _PYTHON = """\
       - uses: actions/setup-python@v5
@@ -256,10 +254,10 @@ npudump:
 {wheel}  script:
     - pip install "${{NPUDUMP_WHEEL}}{extra}"
     - npudump golden status --no-collect
-    - pytest {options}--npudump-dump-dir=npudump-dumps --npudump-results=npudump-results
+    - pytest {options}--npudump-output=npudump-output
   artifacts:
     when: on_failure
-    paths: [npudump-dumps, npudump-results]
+    paths: [npudump-output]
 """
 _NPU = 'which label the runners with an NPU have: the job asks for "npu"'
 _WHEEL = """\
@@ -271,13 +269,13 @@ _SOURCE = (
     "where CI installs pytest-npudump from, as no package index has a release: the job takes {wheel}, which "
     "you add; and what else your tests need"
 )
-_EMULATED = "whether CI has an NPU: the job runs on the emulator; on an NPU add --npudump-require-npu"
+_EMULATED = "whether CI has an NPU: the job runs on the emulator; on an NPU add --npudump-runtime=npu"
 
 
 def ci_job(found: Survey) -> tuple[Path, str, tuple[str, ...]]:
     """Return the job's file, its text, and what was not known or is left to do."""
     device = bool(found.cann) and "acl" in found.packages
-    options = "--npudump-require-npu " if device else "--npudump-runtime=emulator "
+    options = "--npudump-runtime=npu " if device else "--npudump-runtime=emulator "
     extra = "" if device else "[emulator]"
     told = {"extra": extra, "options": options}
     wheel = f"wheels/pytest_npudump-{__version__}-py3-none-any.whl"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pytest_npudump.config.rule_table import CheckerVerdict
     from pytest_npudump.request import DumpRequest
 
+
 _ITEM_KEYS = ("model_name", "optype_blacklist", "opname_blacklist", "opname_range")
 _TOP_KEYS = ("dump_level", "dump_step", "dump_stats", "dump_kernel_data")
 _MODELS_ONLY = frozenset({"8.5.0", "9.0.0"})
@@ -137,7 +138,7 @@ def write_acl_json(path: Path, section: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"dump path {dump_path!r}: CANN's graph engine dumps nothing into a path with spaces or "
             f"characters other than letters, digits and -=[];\\,./!@#$%^&*()_+{{}}:? "
-            f"(choose another with --npudump-dump-dir, or --basetemp)"
+            f"(choose another with --npudump-output, or --basetemp)"
         )
     if len(dump_path.encode()) > 512:  # noqa: PLR2004 - the limit of dump_path
         raise ConfigError(f"dump path {dump_path!r} is longer than the 512 bytes CANN allows")

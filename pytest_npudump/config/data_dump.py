@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.request import DumpRequest
 
+
 NEWEST: Final = (2, 10)
 """The newest MindSpore whose rules are known."""
 
@@ -55,7 +56,7 @@ _CATEGORIES = MappingProxyType(
 )
 _SET_BY_US = MappingProxyType(
     {
-        "path": "the plugin chooses it; --npudump-dump-dir says where failing tests' dumps go",
+        "path": "the plugin chooses it; --npudump-output says where failing tests' dumps go",
         "dump_mode": "use layers",
         "kernels": "use layers",
         "iteration": "use dump_step",
@@ -191,7 +192,7 @@ def _check_settings(settings: Mapping[str, Any], *, device: str, version: tuple[
     name = f"MindSpore {version[0]}.{version[1]}"
     verdict = validate(json.dumps(settings).encode(), device=device, environ={}, version=version)
     if not verdict.accepted:
-        hint = "; --npudump-dump-dir or --basetemp choose one" if ".path:" in verdict.message else ""
+        hint = "; --npudump-output or --basetemp choose one" if ".path:" in verdict.message else ""
         raise ConfigError(f"{name} refuses this dump: {verdict.message}{hint}")
     ignored = mindspore_warnings(dict(settings))
     if ignored:

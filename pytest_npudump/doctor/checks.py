@@ -208,7 +208,7 @@ _BELOW = 200
 """Bytes that the folders of a test add to the place: its name, a digest, the run, a capture."""
 _WANTED_BYTES = 1 << 30
 _WANTED_FILES = 20_000
-_ELSEWHERE = "choose another folder with --npudump-dump-dir (and --dump-dir here), or --basetemp"
+_ELSEWHERE = "choose another folder with --npudump-output (and --dump-dir here), or --basetemp"
 _UNSEEN = "where the plugin is not loaded, marked tests that take no fixture pass without a comparison"
 _REQUIRE = "add required_plugins = pytest-npudump to pytest's configuration file"
 _COLLECTING = "GE refuses every other dump (E10056) and aclmdlSetDump returns 0: models dump nothing"
@@ -487,7 +487,7 @@ def _visible_devices(value: str) -> _Line:
         text = f"={value}: no list of device ids, so that no device may be visible"
         return _VISIBLE, WARNING, text, f"write ids: {_VISIBLE}=0,1, or unset it"
     last = len(value.split(",")) - 1
-    text = f"={value}: CANN numbers these from 0, so --npudump-device goes to {last}"
+    text = f"={value}: CANN numbers these from 0, so npudump_devices goes to {last}"
     return _VISIBLE, OK, text
 
 
@@ -556,7 +556,7 @@ def _written(examination: _Examination) -> Iterator[_Line]:
         return
     text = f"{nbytes / (1 << 30):.1f} GiB free"
     if nbytes < _WANTED_BYTES:
-        remedy = "free some, or lower --npudump-dump-limit (1GiB: the tensors of one failing test)"
+        remedy = "free some, or lower npudump_dump_limit (1GiB: the tensors of one failing test)"
         yield "space", WARNING, text, remedy
     elif files is not None and files < _WANTED_FILES:
         remedy = "free some (df -i): a dump has one file for each operator"

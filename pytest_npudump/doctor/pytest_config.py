@@ -142,7 +142,7 @@ class PytestConfig:
         return given[-1] if given else None
 
     def setting(self, name: str) -> tuple[str, str]:
-        """Return the value of a key that is an option too, and where it stands; "" where nothing names it."""
+        """Return the value of a key, or of its option, and where it stands; "" where none names it."""
         key, origin = str(self.ini.get(name, "")), str(self.file)
         for overrides, line in self.values("-o", "--override-ini", action="append", default=[]):
             for text in overrides:
@@ -230,7 +230,7 @@ class DumpPlace(NamedTuple):
 def dump_place(folder: Path, environ: Mapping[str, str], *, pytest_major: int | None = None) -> DumpPlace:
     """Return where tests dump that are started in ``folder`` without options.
 
-    In pytest's order: ``--npudump-dump-dir`` before the key ``npudump_dump_dir``, then ``--basetemp``.
+    In pytest's order: ``--npudump-output`` before the key ``npudump_output``, then ``--basetemp``.
 
     Args:
         folder: absolute.
@@ -241,9 +241,9 @@ def dump_place(folder: Path, environ: Mapping[str, str], *, pytest_major: int | 
         ConfigError: the configuration file, or ``PYTEST_ADDOPTS``, cannot be read.
     """
     config = PytestConfig(folder, environ, pytest_major)
-    value, origin = config.setting("npudump_dump_dir")
+    value, origin = config.setting("npudump_output")
     if value:
-        return DumpPlace(folder / value, origin)
+        return DumpPlace(config.root / value / "dumps", origin)
     value, origin = config.option("--basetemp") or ("", "")
     return DumpPlace(folder / value / "npudump", origin) if value else DumpPlace(default_place(environ))
 

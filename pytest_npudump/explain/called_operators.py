@@ -214,7 +214,7 @@ class CallArchive:
         """Save a call with one of its results; return the folder, or None, and a note, where it cannot be."""
         size = (call.given.size if call.given is not None else 0) + 2 * output.nbytes
         folder = self.folder / str(self._count)
-        why = f"{size} bytes are more than is left of --npudump-dump-limit ({self.left})"
+        why = f"{size} bytes are more than is left of npudump_dump_limit ({self.left})"
         if size <= self.left:
             try:
                 shutil.rmtree(folder, ignore_errors=True)  # of the same run, explained before

@@ -103,7 +103,7 @@ class ObjectCache:
         except OSError as error:
             raise StoreError(
                 f"{path}: the cache of stored tensors cannot be written: {error.strerror or error}; free "
-                f"space, correct the permissions, or name another folder with --npudump-tensor-cache"
+                f"space, correct the permissions, or name another folder with npudump_tensor_cache"
             ) from error
 
 

@@ -167,7 +167,7 @@ class TensorStore:
         if not self.url:
             raise StoreError(
                 f"{what}, and no store is named: set npudump_tensor_store in pytest's ini file, or give "
-                f"--npudump-tensor-store ({facts})"
+                f"-o npudump_tensor_store=URL ({facts})"
             )
         place = self.objects.place(pointer.digest)
         try:
@@ -366,7 +366,7 @@ class KeptTensors:
             largest = sorted(sizes, key=lambda key: -sizes[key])
             words = first_of((f"{key} ({sizes[key]} bytes)" for key in largest), 3)
             raise GoldenError(
-                f"golden_tensors: the tensors have {total} bytes, more than --npudump-tensor-budget "
+                f"golden_tensors: the tensors have {total} bytes, more than npudump_tensor_budget "
                 f"({budget} bytes): {words}; name fewer layers, or raise the budget"
             )
 

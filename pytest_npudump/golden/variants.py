@@ -246,7 +246,7 @@ def _common(path: Path) -> tuple[Path, str]:
     if not sign or "@" in name or path.suffix != ".yaml":
         raise GoldenError(
             f"{path}: is no variant, expected a file such as test_small@NAME.yaml beside test_small.yaml, "
-            f"which pytest --npudump-golden-variant=NAME --npudump-update-golden writes"
+            f"which pytest -o npudump_golden_variant=NAME --npudump-update-golden writes"
         )
     return path.with_name(f"{place}.yaml"), name
 
@@ -257,7 +257,7 @@ def _facts(variant: Record, base: Record, by: Sequence[str]) -> dict[str, str]:
     if not names:
         raise GoldenError(
             f"{variant.path}: was produced by the same {', '.join(FACTS)} as {base.path.name}: nothing tells "
-            f"when it is to count; keep it for --npudump-golden-variant"
+            f"when it is to count; keep it for npudump_golden_variant"
         )
     if missing := [name for name in names if not told[0][name]]:
         raise GoldenError(f"{variant.path}: does not say by which {missing[0]} it was produced")
@@ -338,7 +338,7 @@ class Goldens:
             return ""
         return (
             f"{self.common} has variants, none of them for this run, and is itself {choice.foreign}: record "
-            f"a variant with --npudump-golden-variant=NAME --npudump-update-golden, and name it by "
+            f"a variant with -o npudump_golden_variant=NAME --npudump-update-golden, and name it by "
             f"npudump golden split"
         )
 
@@ -346,7 +346,7 @@ class Goldens:
         found = self._found()
         if found is None:
             return ""
-        named = f"--npudump-golden-variant names {self.path.name}"
+        named = f"npudump_golden_variant names {self.path.name}"
         if found == self.variant:
             return f"compared with the variant {found.name}: {named}"
         return f"compared with the common golden {found.name}: {named}, which is not there"
@@ -576,7 +576,7 @@ def not_recorded(goldens: Goldens, facts: Mapping[str, str]) -> str:
         return ""
     return (
         f"{golden.path} is a device's ({_facts_in_words(golden.producer)}), and this run the emulator's: "
-        "record it on the device, or beside it with --npudump-golden-variant=NAME --npudump-update-golden; "
+        "record it on the device, or beside it with -o npudump_golden_variant=NAME --npudump-update-golden; "
         "remove the file first if the device's is to go"
     )
 
@@ -594,7 +594,7 @@ def not_calibrated(goldens: Goldens, facts: Mapping[str, str]) -> str:
     return (
         f"{golden.path} is of {_facts_in_words(golden.producer)}, and this run of {_facts_in_words(facts)}, "
         f"whose noise is no bound for it: calibrate where it was recorded, or record a variant with "
-        f"--npudump-golden-variant=NAME --npudump-update-golden"
+        f"-o npudump_golden_variant=NAME --npudump-update-golden"
     )
 
 
@@ -613,7 +613,7 @@ def replaced_words(goldens: Goldens, golden: Record | None, facts: Mapping[str, 
         return ()
     before, now = _facts_in_words(golden.producer), _facts_in_words(facts)
     return (
-        f"the golden was of {before}, and is of {now} now: --npudump-golden-variant=NAME keeps one of each",
+        f"the golden was of {before}, and is of {now} now: -o npudump_golden_variant=NAME keeps one of each",
     )
 
 

@@ -108,7 +108,7 @@ def _row(test: TestView) -> tuple[str, ...]:
 
 
 def read_results(folder: str | PathLike[str], *, root: str | PathLike[str] | None = None) -> SessionResults:
-    """Read what a session kept with ``--npudump-results``; tensors are judged by the goldens as they are now.
+    """Read what a session kept with ``--npudump-output``; tensors are judged by the goldens as they are now.
 
     Args:
         folder: of the results.

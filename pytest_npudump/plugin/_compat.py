@@ -15,7 +15,7 @@ from _pytest.runner import call_and_report, show_test_item
 from _pytest.skipping import evaluate_skip_marks, evaluate_xfail_marks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
 _show: Any = show_test_item
@@ -133,3 +133,24 @@ def has_no_case(item: pytest.Item) -> bool:
     """Whether this is what pytest makes of parameters that are none; its name differs by release."""
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
     return any(value is NOTSET for value in parameters)
+
+
+def overrides(config: pytest.Config) -> dict[str, str]:
+    """Return the ini keys that are given with ``-o``, wherever that stands; the last of a key counts."""
+    given = config.getoption("override_ini", None) or ()
+    return dict(word.split("=", 1) for word in given if "=" in word)
+
+
+def show_ini_keys_as_one(config: pytest.Config, keys: Collection[str], name: str, words: str) -> None:
+    """Have ``--help``, before which this is called, show one entry in place of many ini keys.
+
+    pytest refuses a key without a help, and knows none that is hidden. Versions up to 8 list the names apart.
+    """
+    parser: Any = config._parser  # noqa: SLF001 - see the module's docstring
+    parser.addini(name, words)
+    known = getattr(parser, "_ininames", parser._inidict)  # noqa: SLF001 - the same
+    for key in keys:
+        if isinstance(known, dict):
+            known.pop(key, None)
+        elif key in known:
+            known.remove(key)

@@ -109,12 +109,12 @@ class _Requests(_Collected):
         return {**found, "dump": dump_section(run)}
 
     def _dump_path(self, item: pytest.Item, settings: Settings) -> Path:
-        if not settings.dump_dir:
+        base = None
+        if not settings.output:
             given = self._config.getoption("basetemp")
             root = self._config.getoption("npudump_describe_temporary")
-            base = Path(given).absolute() if given else Path(root, "pytest-N")
-            settings = settings._replace(dump_dir=str(base / "npudump"))
-        folder = Paths(self._config, settings).dumps(str(Identity.of(item)))
+            base = (Path(given).absolute() if given else Path(root, "pytest-N")) / "npudump"
+        folder = Paths(self._config, settings).dumps(str(Identity.of(item)), base=base)
         from pytest_npudump.record.run_folder import RunFolder, dump_folder  # noqa: PLC0415 - seldom needed
 
         return dump_folder(RunFolder(folder).run(1))

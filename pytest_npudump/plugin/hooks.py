@@ -14,9 +14,9 @@ from pytest_npudump.errors import NpudumpError, joined, said
 from pytest_npudump.language import ENGLISH, chosen
 from pytest_npudump.plugin.features import FEATURES, HookPoints, name_of, register_features
 from pytest_npudump.plugin.marks import MARKERS, is_marked, late_marker, marker_line, take_marks, unread_marks
-from pytest_npudump.plugin.options import add_options, settings_of, usage_error
+from pytest_npudump.plugin.options import add_options, settings_of, shorten_help, usage_error
 from pytest_npudump.plugin.reporter import Reporter, reports_here
-from pytest_npudump.settings import ALL, FAILED, NEW, Settings, ci_variable
+from pytest_npudump.settings import ALL, FAILED, NEW, NPU, Settings, ci_variable
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -75,13 +75,13 @@ def pytest_configure(config: pytest.Config) -> None:
         register_features(config, settings, early=True)
     except NpudumpError as error:
         raise usage_error(config, said("npudump: {error}", error=str(error))) from None
-    if settings.approves and not settings.allow_update_in_ci and (variable := ci_variable()):
+    if settings.approves and not settings.allow_in_ci and (variable := ci_variable()):
         raise usage_error(
             config,
             said(
                 "npudump: {flag} is refused because the variable {variable} is set: a gate "
                 "must not approve what it checks. Update on a developer's machine and commit the "
-                "diff; to update in CI on purpose add --npudump-allow-update-in-ci",
+                "diff; to update in CI on purpose add -o npudump_allow_in_ci=true",
                 flag=settings.approval_flag,
                 variable=variable,
             ),
@@ -106,6 +106,8 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_npudump.plugin.terminal import Speaker  # noqa: PLC0415 - for another language
 
         config.pluginmanager.register(Speaker(settings.lang), _SPEAKER)
+    if config.getoption("help"):
+        shorten_help(config)
     if settings.runtime == "emulator":
         from pytest_npudump.runtime.emulator import offer_emulator  # noqa: PLC0415 - only where chosen
 
@@ -127,7 +129,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
         )
     else:
         line = said(
-            "npudump: THIS RUN CALIBRATES ({flag}={runs}): by how much the layers "
+            "npudump: THIS RUN CALIBRATES ({flag}, {runs} runs): by how much the layers "
             "of passing tests vary is written into their golden files as a tolerance",
             flag=settings.approval_flag,
             runs=settings.calibrate,
@@ -139,11 +141,11 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """End the run before its first test where an NPU is required and none answers."""
     settings = session.config.stash[SETTINGS]
-    if settings.require_npu and not hasattr(session.config, "workerinput"):
+    if settings.runtime == NPU and not hasattr(session.config, "workerinput"):
         from pytest_npudump.runtime.registry import require  # noqa: PLC0415 - only where asked for
 
         try:
-            require(settings.runtime)
+            require(f"--npudump-runtime={NPU}")
         except NpudumpError as error:
             raise usage_error(session.config, said("npudump: {error}", error=str(error))) from None
 
@@ -300,11 +302,11 @@ def npu_dump(request: pytest.FixtureRequest) -> NpuDump:
 
 
 @pytest.fixture(scope="session")
-def npu_device(request: pytest.FixtureRequest) -> int:
-    """Give the id of the NPU that this process has: with ``--npudump-devices`` one of the pool."""
+def npu_device() -> int:
+    """Give the id of the NPU that this process has: with ``npudump_devices`` one of the pool."""
     from pytest_npudump.ranks.rank import own_device  # noqa: PLC0415 - only where asked for
 
     try:
-        return own_device(request.config.stash[SETTINGS].device)
+        return own_device()
     except NpudumpError as error:
         pytest.fail(said("npudump: {error}", error=str(error)), pytrace=False)

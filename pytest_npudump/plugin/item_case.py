@@ -22,6 +22,7 @@ from pytest_npudump.regression.case import Case, arguments_of
 from pytest_npudump.request import AUTO_LAYERS
 from pytest_npudump.runtime.registry import Choice, choose, load, why_no_npu
 from pytest_npudump.scene import SCENES
+from pytest_npudump.settings import NPU_OR_SKIP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -126,7 +127,7 @@ def case_of(
         goldens=Goldens(identity, request, golden, special, store=store_of(settings, root), root=root),
         tolerances=tolerances_for(request, settings, root),
         progress=progress_of(config),
-        reference=Reference.of(request, item.path.parent, rules, settings.numerics),
+        reference=Reference.of(request, item.path.parent, rules, settings.bounds),
         graph=item.path.parent / request.graph if request.graph else None,
         exchange=config.stash.get(EXCHANGE, None),
         past_sources=past or (),
@@ -166,7 +167,7 @@ class SessionRuntime:
             RuntimeUnavailableError: none can be chosen.
         """
         if self._choice is None:
-            self._choice = choose(self._settings.runtime, require_npu=self._settings.require_npu)
+            self._choice = choose(self._settings.runtime)
         return self._choice
 
     def loaded(self, device: int) -> Runtime:
@@ -181,9 +182,7 @@ class SessionRuntime:
 
     def why_skipped(self) -> str:
         """Return why marked tests are skipped: no NPU answers; "" where they are not."""
-        if not self._settings.skip_without_npu:
-            return ""
-        return why_no_npu(self._settings.runtime, "--npudump-skip-without-npu")
+        return why_no_npu() if self._settings.runtime == NPU_OR_SKIP else ""
 
     def announcement(self) -> str:
         """Return the line of the session's header."""
@@ -211,10 +210,10 @@ def number_of_devices(item: pytest.Item) -> int:
     return int("npu_device" in getattr(item, "fixturenames", ()))
 
 
-def devices_of(item: pytest.Item, settings: Settings) -> tuple[int, ...]:
+def devices_of(item: pytest.Item) -> tuple[int, ...]:
     """Return the ids of a test's devices, its process's own first."""
     held = item.stash.get(HELD_DEVICES, None)
     if held is not None:
         return held
-    own = own_device(settings.device)
+    own = own_device()
     return tuple(range(own, own + max(1, number_of_devices(item))))

@@ -266,7 +266,7 @@ _NAMES: Mapping[str, str] = MappingProxyType({"reference_map": "map"})
 
 _SET_BY_US: Mapping[str, str] = MappingProxyType(
     {
-        "dump_path": "the plugin chooses it; --npudump-dump-dir says where failing tests' dumps go",
+        "dump_path": "the plugin chooses it; --npudump-output says where failing tests' dumps go",
         "dump_list": "use layers, model_name, opname_range and the blacklists",
         "dump_op_switch": "use scene='op'",
         "dump_debug": "use scene='overflow'",

@@ -1,4 +1,8 @@
-"""The options as pytest knows them: each row of the table is a command-line option and an ini key."""
+"""The options as pytest knows them: each row is an ini key, and few are options of the command line.
+
+What is a key alone is given for one run by pytest's own ``-o KEY=VALUE``. Names that are gone are refused,
+with those that have taken their place.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,33 @@ import pytest
 
 from pytest_npudump.errors import RequestError, said
 from pytest_npudump.language import AUTO, LANGUAGES
+from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.features import feature_options
-from pytest_npudump.settings import OPTIONS, Option, Settings, settings_from
+from pytest_npudump.settings import CALIBRATE, OPTIONS, Option, Settings, settings_from
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+_CALIBRATE = "npudump_calibrate"
+_PAGE = "docs/reference/options.md"
+_GONE = {
+    "calibrate": "--npudump-update-golden=calibrate -o npudump_calibration_runs={value}",
+    "require-npu": "--npudump-runtime=npu",
+    "skip-without-npu": "--npudump-runtime=npu-or-skip",
+    "device": "-o npudump_devices={value}",
+    "numerics": "-o npudump_preset={value}",
+    "recompute": "-o npudump_escalate=on,{value}",
+    "isolation-timeout": "-o npudump_isolation={value}",
+    "dump-dir": "--npudump-output={value}",
+    "results": "--npudump-output={value}",
+    "artifacts": "--npudump-output={value}",
+    "summary": "--npudump-output=DIR",
+    "artifacts-limit": "-o npudump_output_limit={value}",
+    "allow-update-in-ci": "-o npudump_allow_in_ci=true",
+}
+"""What is typed in place of options that there were, by name; their ini keys have gone, too."""
+_VALUES = {"numerics": {"auto": "default"}, "recompute": {"off": "no-recompute"}, "device": {"auto": ""}}
 
 
 class _Runtimes(tuple[str, ...]):
@@ -43,56 +69,93 @@ def _choices(option: Option) -> tuple[str, ...]:
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Register every row as a command-line option and as an ini key of the same name.
+    """Register every row as an ini key, some as options of the command line, and the names that are gone.
 
     The keys of options that no file may set are known all the same: they are refused with the reason.
     """
     group = parser.getgroup("npudump", "numerical regression tests on Ascend NPUs")
     for option in all_options():
-        if not option.standing:
-            _add_approving(group, option)
+        if option.typed:
+            _add_typed(group, option)
+        if option.standing:
+            kind: Any = "bool" if isinstance(option.default, bool) else None
+            parser.addini(option.dest, option.help, type=kind, default=option.default)
+        else:
+            kind = "string" if option.typed else "bool"
             words = said("refused: {flag} is for the command line only", flag=option.flag)
-            how: dict[str, Any] = {"type": "string" if option.metavar or option.modes else "bool"}
-            parser.addini(option.dest, words, default=None, **how)
-            continue
-        text = f"{option.help} (ini: {option.dest})"
-        if isinstance(option.default, bool):
-            group.addoption(option.flag, dest=option.dest, action="store_true", default=None, help=text)
-            parser.addini(option.dest, option.help, type="bool", default=option.default)
-            continue
-        shown = f"{text}; default {option.default}" if option.default else text
-        choices = _choices(option)
-        extra: dict[str, Any] = {"choices": choices} if choices else {"metavar": option.metavar}
-        group.addoption(option.flag, dest=option.dest, default=None, help=shown, **extra)
-        parser.addini(option.dest, option.help, default=option.default)
+            parser.addini(option.dest, words, type=kind, default=None)
+    group.addoption(
+        f"--npudump-update-golden={CALIBRATE}",
+        dest=_CALIBRATE,
+        action="store_true",
+        default=None,
+        help=SUPPRESS,
+    )
+    for name in _gone():
+        group.addoption(
+            f"--npudump-{name}", dest=_gone_dest(name), nargs="?", const="", default=None, help=SUPPRESS
+        )
+    for name in _GONE:
+        parser.addini(_key(name), said("refused: the name has gone"), default=None)
 
 
-def _add_approving(group: Any, option: Option) -> None:
-    """Add an option for one run; one with modes has an option string a mode.
+def _gone() -> dict[str, str]:
+    """Return what is typed in place of an option that has gone, by its name: most are keys now."""
+    keys = (option for option in all_options() if not option.typed and option.standing)
+    return {option.name: f"{option.flag}={{value}}" for option in keys} | _GONE
+
+
+def _key(name: str) -> str:
+    return f"npudump_{name}".replace("-", "_")
+
+
+def _gone_dest(name: str) -> str:
+    return _key(f"gone-{name}")
+
+
+def _add_typed(group: Any, option: Option) -> None:
+    """Add an option of the command line; one with modes has an option string a mode.
 
     An option whose value may be left out would take the path behind it for one.
     """
-    text = f"{option.help}; on the command line only"
-    how: dict[str, Any] = {"metavar": option.metavar} if option.metavar else {"action": "store_true"}
+    choices = _choices(option)
+    how: dict[str, Any] = {"choices": choices} if choices else {"metavar": option.metavar}
     if option.modes:
         how = {"action": "store_const", "const": option.modes[0]}
-    group.addoption(option.flag, dest=option.dest, default=None, help=text, **how)
+    elif isinstance(option.default, bool):
+        how = {"action": "store_true"}
+    group.addoption(option.flag, dest=option.dest, default=None, help=option.help, **how)
     for mode in option.modes:
         how = {"action": "store_const", "const": mode, "help": SUPPRESS}
         group.addoption(f"{option.flag}={mode}", dest=option.dest, default=None, **how)
+
+
+def shorten_help(config: pytest.Config) -> None:
+    """Have ``pytest --help`` name the ini keys, and the page that has them all."""
+    names = [option.dest for option in all_options()]
+    shown = ", ".join(option.field for option in all_options() if option.standing and not option.typed)
+    words = said(
+        "further settings, for one run with -o npudump_NAME=VALUE, described in {page}: {names}",
+        page=_PAGE,
+        names=shown,
+    )
+    gone = [_key(name) for name in _GONE]
+    _compat.show_ini_keys_as_one(config, {*names, *gone}, "npudump_*", words)
 
 
 def settings_of(config: pytest.Config) -> Settings:
     """Resolve the options of ``config``: command line before ini file before default.
 
     Raises:
-        RequestError: an ini key holds a value that the option of that name would refuse, or something
+        RequestError: an option or ini key has gone, a key holds a value that is none of its, or something
             that stands for every run approves.
     """
     _refuse_standing(config)
-    settings = settings_from({option.dest: _resolve(option, config) for option in OPTIONS})
-    given = {option: option.value(_resolve(option, config)) for option in feature_options()}
-    unusual = {option.field: it for option, it in given.items() if it != option.value(option.default)}
+    _refuse_gone(config)
+    given = {option.dest: _resolve(option, config) for option in OPTIONS}
+    settings = settings_from(given | {_CALIBRATE: config.getoption(_CALIBRATE)})
+    more = {option: option.value(_resolve(option, config)) for option in feature_options()}
+    unusual = {option.field: it for option, it in more.items() if it != option.value(option.default)}
     return settings._replace(features=unusual)
 
 
@@ -106,39 +169,83 @@ def usage_error(config: pytest.Config, text: str) -> pytest.UsageError:
     from pytest_npudump.language.text import inert  # noqa: PLC0415 - for errors
     from pytest_npudump.language.translation import speaking, spoken  # noqa: PLC0415 - for errors
 
-    option = next(one for one in OPTIONS if one.name == "lang")
-    language = getattr(config.option, option.dest, None) or config.getini(option.dest)
+    language = config.getini("npudump_lang")
     with speaking(language if language in LANGUAGES else AUTO):
         return pytest.UsageError(inert(spoken(text)))
 
 
 def _refuse_standing(config: pytest.Config) -> None:
     """Refuse to approve by anything that stands for runs to come."""
-    everywhere = {
+    place, flag = next(_standing(config), ("", ""))
+    if place:
+        raise RequestError(
+            said(
+                "{place}: approving is never a standing setting: every plain 'pytest' would rewrite "
+                "the goldens it is to check, and pass. Remove it there, and give {flag} on the "
+                "command line of the one run that approves",
+                place=place,
+                flag=flag,
+            )
+        )
+
+
+def _standing(config: pytest.Config) -> Iterator[tuple[str, str]]:
+    """Yield the places at which something that stands approves, and what is typed in its stead."""
+    everywhere: Mapping[str, Sequence[str]] = {
         said("addopts of pytest's configuration file"): config.getini("addopts"),
         said("the variable PYTEST_ADDOPTS"): shlex.split(os.environ.get("PYTEST_ADDOPTS", "")),
     }
-    for option in OPTIONS:
-        if option.standing:
-            continue
-        places = [
-            f"{option.flag} in {place}"
-            for place, words in everywhere.items()
-            if any(word.partition("=")[0] == option.flag for word in _all(words))
-        ]
-        # Where the key is absent, pytest 7 answers with an empty list.
-        found = config.getini(option.dest)
-        if isinstance(found, bool) or ((option.metavar or option.modes) and found):
-            places.append(said("ini key {key}", key=option.dest))
-        if places:
+    typed = {option.flag: option.flag for option in OPTIONS if option.typed and not option.standing}
+    typed |= {f"--npudump-{name}": _flag_now(name) for name in ("calibrate", "allow-update-in-ci")}
+    key, now = "npudump_allow_in_ci", _flag_now("allow-update-in-ci")
+    for place, given in everywhere.items():
+        words = _all(given)
+        for flag, instead in typed.items():
+            if any(word.partition("=")[0] == flag for word in words):
+                yield f"{flag} in {place}", instead
+        if any(key in word for word in words):  # whichever way -o is written
+            yield f"{key} in {place}", now
+    # Where a key is absent, pytest 7 answers with an empty list.
+    if key not in _compat.overrides(config) and isinstance(config.getini(key), bool):
+        yield said("ini key {key}", key=key), now
+    for flag, instead in typed.items():
+        dest = flag.removeprefix("--").replace("-", "_")
+        if _text(config, dest):
+            yield said("ini key {key}", key=dest), instead
+
+
+def _flag_now(name: str) -> str:
+    return _GONE[name].partition(" ")[0] if name == "calibrate" else _GONE[name]
+
+
+def _text(config: pytest.Config, key: str) -> str:
+    """Return what a key of the type string is, which should not be there; "" where it is not."""
+    try:
+        return str(config.getini(key) or "")
+    except (TypeError, pytest.UsageError) as error:  # TOML has types
+        return str(error)
+
+
+def _refuse_gone(config: pytest.Config) -> None:
+    """Refuse options and ini keys that there were, and say what is given now."""
+    for name, now in _gone().items():
+        flag, value = f"--npudump-{name}", config.getoption(_gone_dest(name), None)
+        if value is not None:
+            typed = now.format(
+                value=shlex.quote(_VALUES.get(name, {}).get(value, value)) if value else "VALUE"
+            )
+            given = f"{flag}={value}" if value else flag
             raise RequestError(
-                said(
-                    "{place}: approving is never a standing setting: every plain 'pytest' would rewrite "
-                    "the goldens it is to check, and pass. Remove it there, and give {flag} on the "
-                    "command line of the one run that approves",
-                    place=places[0],
-                    flag=option.flag,
-                )
+                said("there is no {given} any more: give {typed} instead", given=given, typed=typed)
+            )
+    for name, now in _GONE.items():
+        key = _key(name)
+        if value := _text(config, key):
+            words = now.format(value=_VALUES.get(name, {}).get(value, value)).split(" ")[-1]
+            new, _, value = words.removeprefix("--").partition("=")
+            told = f"{new.replace('-', '_')} = {value}"
+            raise RequestError(
+                said("there is no ini key {key} any more: write {told} instead", key=key, told=told)
             )
 
 
@@ -155,9 +262,11 @@ def _all(words: Sequence[str]) -> Sequence[str]:
 
 
 def _resolve(option: Option, config: pytest.Config) -> Any:
-    given = config.getoption(option.dest)
-    if not option.standing:
+    given = config.getoption(option.dest) if option.typed else None
+    if option.typed and not option.standing:
         return given or option.default
+    if isinstance(option.default, bool):
+        return given or _switch(option, config)
     value = config.getini(option.dest) if given is None else given
     choices = _choices(option)
     if choices and value not in choices:
@@ -171,3 +280,12 @@ def _resolve(option: Option, config: pytest.Config) -> Any:
             )
         )
     return value
+
+
+def _switch(option: Option, config: pytest.Config) -> bool:
+    try:
+        return bool(config.getini(option.dest))
+    except (TypeError, ValueError, pytest.UsageError) as error:  # the last of pytest 9.2
+        raise RequestError(
+            said("ini key {key}: {error}, expected true or false", key=option.dest, error=str(error))
+        ) from error

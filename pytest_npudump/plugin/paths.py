@@ -13,6 +13,7 @@ from pytest_npudump.errors import said
 from pytest_npudump.golden.path import golden_path
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.marker import Identity, are_one_case, request_of
+from pytest_npudump.regression.case import STARTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -50,7 +51,7 @@ class Paths:
             variant=variant,
         )
 
-    def dumps(self, identity: str, request: DumpRequest | None = None) -> Path:
+    def dumps(self, identity: str, request: DumpRequest | None = None, base: Path | None = None) -> Path:
         """Return a directory for a test's dumps that does not exist yet.
 
         Its name is one that CANN and MindSpore accept; MindSpore takes no dot.
@@ -58,8 +59,9 @@ class Paths:
         Args:
             identity: the test's id.
             request: what a test on the emulator asks for, whose dumps may lie in memory; None for others.
+            base: the folder for all dumps; None for that of the session.
         """
-        base = dumps_base(self._config, self._settings)
+        base = base or dumps_base(self._config, self._settings)
         base = self._config.hook.pytest_npudump_dumps_base(base=base, request=request) or base
         plain = _NOT_PLAIN.sub("_", identity).strip("_")[-_SHOWN:]
         digest = blake2b(identity.encode(), digest_size=4).hexdigest()
@@ -87,8 +89,16 @@ class Paths:
 
 def dumps_base(config: pytest.Config, settings: Settings) -> Path:
     """Return the folder in which the dumps and reports of a session lie, as an absolute path."""
-    given = settings.dump_dir
-    return Path(given).absolute() if given else _compat.base_temp(config) / "npudump"
+    output = output_folder(config, settings)
+    return output / "dumps" if output is not None else _compat.base_temp(config) / "npudump"
+
+
+def output_folder(config: pytest.Config, settings: Settings) -> Path | None:
+    """Return the folder for what a session leaves; None where none is named.
+
+    It has ``results``, ``dumps``, ``report``, ``log``, ``summary.md`` and ``session.json``.
+    """
+    return config.rootpath / settings.output if settings.output else None
 
 
 def golden_root(config: pytest.Config, settings: Settings) -> Path:
@@ -104,11 +114,8 @@ def started_with(config: pytest.Config) -> dict[str, str]:
         "--rootdir": root if option.rootdir else None,
     }
     told = {name: Path(os.path.relpath(path, root)).as_posix() for name, path in found.items() if path}
-    words = {
-        "--npudump-golden-dir": getattr(option, "npudump_golden_dir", None),
-        "--npudump-golden-variant": getattr(option, "npudump_golden_variant", None),
-    }
-    return told | {name: str(word) for name, word in words.items() if word}
+    words = _compat.overrides(config)
+    return told | {name: words[name] for name in STARTED if words.get(name)}
 
 
 def shared_goldens(items: Iterable[pytest.Item], paths: Paths) -> Iterator[tuple[pytest.Item, str]]:

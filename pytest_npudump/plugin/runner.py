@@ -86,7 +86,7 @@ class Runner:
         """Return what ``item`` gets as ``npu_dump``."""
         from pytest_npudump.plugin.fixture import NpuDump  # noqa: PLC0415 - with the first test that runs
 
-        return NpuDump(item.stash[TEST], item.path.parent, devices_of(item, self._settings))
+        return NpuDump(item.stash[TEST], item.path.parent, devices_of(item))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -183,7 +183,7 @@ class Runner:
         item.stash[ENDED], item.stash[PARTS], item.stash[REPORTS] = False, [], {}
         try:
             if TEST not in item.stash:
-                runtime = self.runtime.loaded(devices_of(item, self._settings)[0])
+                runtime = self.runtime.loaded(devices_of(item)[0])
                 item.stash[TEST] = item.ihook.pytest_npudump_session(
                     runner=self, item=item, runtime=runtime, settings=self.settings_for(item)
                 )

@@ -105,9 +105,7 @@ def _number(environment: Mapping[str, str], name: str) -> int:
     return int(text)
 
 
-def own_device(chosen: int | None) -> int:
-    """Return the id of this process's device: the one that was chosen, else its LOCAL_RANK."""
-    if chosen is not None:
-        return chosen
+def own_device() -> int:
+    """Return the id of this process's device: its LOCAL_RANK, else 0."""
     rank = current_rank()
     return rank.local if rank is not None else 0

@@ -62,7 +62,7 @@ class RunFolder:
         except OSError as error:
             raise ConfigError(
                 f"{self.path}: the folder for the test's dumps cannot be made: {error.strerror}; choose "
-                "another with --npudump-dump-dir"
+                "another with --npudump-output"
             ) from error
 
     def delete(self) -> None:
@@ -190,7 +190,7 @@ def refuse_deleted(folder: Path, test: str) -> None:
     if not folder.is_dir():
         raise RequestError(
             f"{folder}: the second run's dump is not there any more: run {test} again, with "
-            f"--npudump-dump-dir=DIR --npudump-keep-dumps=failed"
+            f"--npudump-output=DIR -o npudump_keep_dumps=failed"
         )
 
 

@@ -269,7 +269,7 @@ def _prepared(directory: Path) -> Iterator[None]:
         raise ConfigError(
             said(
                 "{directory}: the dump cannot be prepared: {error}; free space there, or choose "
-                "another folder with --npudump-dump-dir",
+                "another folder with --npudump-output",
                 directory=directory,
                 error=error.strerror or error,
             )

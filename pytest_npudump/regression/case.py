@@ -86,8 +86,8 @@ class Case:
 
 
 PYTEST_PATHS = ("-c", "--rootdir")
-STARTED = (*PYTEST_PATHS, "--npudump-golden-dir", "--npudump-golden-variant")
-"""Options that have to be given again for a test to have the golden that it had."""
+STARTED = (*PYTEST_PATHS, "npudump_golden_dir", "npudump_golden_variant")
+"""Options and ini keys that have to be given again for a test to have the golden that it had."""
 
 
 def arguments_of(test: str, file: str, root: Path, here: Path, started: Mapping[str, str]) -> tuple[str, ...]:
@@ -103,7 +103,9 @@ def arguments_of(test: str, file: str, root: Path, here: Path, started: Mapping[
     options = [
         word
         for name, given in started.items()
-        for word in (name, _relative(root / given, here) if name in PYTEST_PATHS else given)
+        for word in (
+            (name, _relative(root / given, here)) if name in PYTEST_PATHS else ("-o", f"{name}={given}")
+        )
     ]
     return (*options, _relative(root / file, here) + test[len(file) :])
 
@@ -119,7 +121,7 @@ def terms_of(case: Case) -> Terms:
     request, settings = case.request, case.settings
     return Terms(
         case.tolerances,
-        settings.numerics or AUTO,
+        AUTO if request.preset else settings.bounds,
         tensors=EVERY if AUTO_LAYERS in request.golden_tensors else request.golden_tensors,
         layers=request.layers,
         kept=request.golden_tensors,
@@ -194,7 +196,6 @@ def origin_of(case: Case, *, with_digests: bool) -> Origin:
         arguments=case.arguments,
         rank=rank,
         isolated=case.isolated,
-        artifacts="artifacts" in case.settings.features,
         lang=case.settings.lang,
         producer=case.goldens.facts(case.runtime.producer()),
         models=tuple(map(str, case.runtime.activity.models)),

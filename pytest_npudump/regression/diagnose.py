@@ -38,7 +38,7 @@ def full_words(directory: Path) -> str:
     return said(
         "the file system of {directory} is full ({free} bytes are free), so that a dump "
         "there may be incomplete: free space, or choose another folder with "
-        "--npudump-dump-dir",
+        "--npudump-output",
         directory=directory,
         free=free,
     )

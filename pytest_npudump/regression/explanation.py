@@ -209,7 +209,7 @@ def _joined(second: Escalation, third: Escalation) -> Escalation:
         notes=(
             *second.notes,
             *third.notes,
-            said("a third run (--npudump-escalate=twice) dumped {names}", names=names),
+            said("a third run (-o npudump_escalate=twice) dumped {names}", names=names),
         ),
         third=told,
     )

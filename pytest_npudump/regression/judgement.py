@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 CHANGE = "change"
-"""The value of ``--npudump-fail-on`` with which a value that is not the golden's fails its test."""
+"""The value of ``npudump_fail_on`` with which a value that is not the golden's fails its test."""
 
 _NOTHING_JUDGED = said(
     "no value was judged: the golden and the dump share neither a finite statistic nor a "
@@ -189,7 +189,7 @@ def _changes(comparison: Comparison, changes: Sequence[Verdict], following: int)
     )
     if following:
         words += said(", beside {following} that follow from tensors that do not repeat", following=following)
-    way_out = said("--npudump-fail-on=change lets nothing pass but the golden's own digits")
+    way_out = said("-o npudump_fail_on=change lets nothing pass but the golden's own digits")
     return (said("{words}, first {key}; {way_out}", words=words, key=changes[0].key, way_out=way_out),)
 
 

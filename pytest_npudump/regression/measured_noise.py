@@ -56,7 +56,7 @@ class Measured:
         if self.cells or not same_values(previous.table, table):
             note = said(
                 "the calibration of the golden that was there is dropped, as its values have "
-                "changed: measure anew with --npudump-calibrate"
+                "changed: measure anew with --npudump-update-golden=calibrate"
             )
             return replace(self, notes=(*self.notes, note))
         head = {**self.head, CALIBRATION: previous.extra[CALIBRATION]}
@@ -102,7 +102,7 @@ def repeated(alike: Sequence[Deviations], *, filtered: bool = False) -> Measured
     unseeded = _beyond(alike, exact=False).any()
     advice = said(
         "later runs will fail for it: give the test a seed, or measure its bounds with "
-        "--npudump-update-golden --npudump-calibrate N"
+        "--npudump-update-golden --npudump-update-golden=calibrate"
     )
     notes = _repeat_notes(alike, repeats, advice if unseeded else "")
     return Measured(cells, {REPEATS: repeats.to_head()}, notes)

@@ -178,7 +178,6 @@ class Origin:
         arguments: what a user types behind ``pytest`` in that folder to run the test alone.
         rank: of a distributed run; None for a process of its own.
         isolated: whether each run had a process of its own.
-        artifacts: whether its reports are kept for a CI.
         lang: the language of its reports.
         producer: facts of the run, as a golden records them.
         models: files of the models that ran.
@@ -194,7 +193,6 @@ class Origin:
     arguments: tuple[str, ...] = ()
     rank: Rank | None = None
     isolated: bool = False
-    artifacts: bool = False
     lang: str = ""
     producer: Mapping[str, str] = field(default_factory=dict)
     models: tuple[str, ...] = ()

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump, TensorKey
     from pytest_npudump.graph.edges import Edges
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.result import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ def plan_second_run(case: Case, first: Result) -> Plan | None:
         if plan.omitted and plan.runs:
             plan = replace(plan, skipped=Escalation(omitted=plan.omitted, problem=plan.notes[0]))
         return plan
-    if not (case.settings.escalate and case.request.escalate):
+    if not (case.settings.second_runs and case.request.escalate):
         return None
     return _plan_explanation(case, first, dump)
 
@@ -169,7 +168,7 @@ def _plan(
     notes = []
     if left_out:
         notes.append(
-            f"the tensors of {len(wanted)} layers exceed --npudump-dump-limit "
+            f"the tensors of {len(wanted)} layers exceed npudump_dump_limit "
             f"({case.settings.dump_limit} bytes): only {len(chosen)} are dumped, sources and what "
             f"feeds them first, else in execution order"
         )
@@ -185,9 +184,7 @@ def _plan(
             chosen, (), omitted, (*notes, said("acl.json cannot select single operators: all were dumped"))
         )
     if unresolved and sum(sizes.values()) > case.settings.dump_limit:
-        problem = (
-            f"not run: {_unresolved(unresolved)}, and a dump of every layer exceeds --npudump-dump-limit"
-        )
+        problem = f"not run: {_unresolved(unresolved)}, and a dump of every layer exceeds npudump_dump_limit"
         return Plan(wanted, skipped=Escalation(problem=problem))
     if unresolved:
         notes.append(
@@ -304,7 +301,7 @@ def plan_third_run(case: Case, first: Result, escalation: Escalation) -> Plan | 
         escalation: what the second run has found.
     """
     dump = first.run.dump
-    if case.settings.escalate < _TWICE or case.exchange is not None or dump is None or first.good:
+    if case.settings.second_runs < _TWICE or case.exchange is not None or dump is None or first.good:
         return None
     if escalation.problem or escalation.reproduced is False:
         return None

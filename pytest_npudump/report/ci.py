@@ -9,7 +9,7 @@ import json
 import re
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.language.text import cut
@@ -94,7 +94,7 @@ def markdown_summary(
     problems: Sequence[str] = (),
     *,
     approval: str = "",
-    artifacts: str | None = None,
+    root: Path | None = None,
 ) -> str:
     """Return the summary of a session, whose names no reader of Markdown or HTML takes for markup.
 
@@ -102,7 +102,7 @@ def markdown_summary(
         tests: in the order in which they ran.
         problems: why the session does not pass, whatever they say.
         approval: the option by which the run writes goldens; "" for one that compares.
-        artifacts: the session's folder of artifacts, as a reader of the summary finds it; None without one.
+        root: what paths are relative to, as far as they lie below it: on another machine they do not.
     """
     line = summary_line([test.result for test in tests], approval=approval) if tests else _NONE
     failing, good = [test for test in tests if not test.good], [test for test in tests if test.good]
@@ -118,7 +118,7 @@ def markdown_summary(
             for counts in (counts_of(one.result),)
         ]
         parts.append(_table(header, rows, len(failing) - _FAILING))
-        parts += [_details(test, artifacts) for test in failing[:_FAILING]]
+        parts += [_details(test, root) for test in failing[:_FAILING]]
     if good:
         passed = [(one.test, one.status, counts_of(one.result)) for one in good[:_GOOD]]
         body = _table(("test", "status", "tensors"), passed, len(good) - _GOOD)
@@ -132,21 +132,17 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> s
     return "\n".join([*lines, *([f"\nand {left} more"] if left > 0 else [])])
 
 
-def _details(test: JudgedTest, artifacts: str | None) -> str:
+def _details(test: JudgedTest, root: Path | None) -> str:
     result = test.result
     told = [str(result["headline"])] if result.get("headline") else []
-    told += [f"report: {_report(result, artifacts)}"] if result.get("details") else []
+    told += [f"report: {_report(Path(result['details']), root)}"] if result.get("details") else []
     told += [str(result["way_out"])] if result.get("way_out") else []
     told += [f"note: {note}" for note in result.get("notes", [])[:5]]
     return _folded(_text(test.test), "\n".join(f"- {code(line)}" for line in told)) if told else ""
 
 
-def _report(result: Mapping[str, Any], artifacts: str | None) -> PurePath:
-    """Return where the report is found: behind a job only what was gathered is left."""
-    details = PurePath(result["details"])
-    if artifacts is None or not result.get("artifact"):
-        return details
-    return PurePath(artifacts, result["artifact"], details.name)
+def _report(details: Path, root: Path | None) -> Path:
+    return details.relative_to(root) if root is not None and details.is_relative_to(root) else details
 
 
 def _folded(title: str, body: str) -> str:

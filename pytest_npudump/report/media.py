@@ -42,7 +42,7 @@ class Medium(NamedTuple):
         flags: of its option of ``npudump report``, which takes a folder.
         help: of that option.
         written: the line that says where a file is.
-        option: its option of pytest, which takes a folder too; None where it has none.
+        option: its option of pytest, a switch whose name is the folder's; None where it has none.
         takes: a package that it needs, and the extra that has it; two times "" for none.
         spoken: whether people read it, in their language; a program's is English.
     """
@@ -75,9 +75,10 @@ MEDIA = (
         written=mark("page: {path}"),
         option=Option(
             "report",
-            default="",
-            help="folder for a page of the session's marked tests, index.html, for a browser (extra report)",
-            metavar="DIR",
+            default=False,
+            help="write a page of the session's marked tests for a browser, report/index.html in the output "
+            "folder (extra report)",
+            typed=True,
         ),
         takes=("jinja2", "report"),
     ),

@@ -74,7 +74,6 @@ def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
         from pytest_npudump.report.terminal import headline, ways_out  # noqa: PLC0415 - only for failures
 
         told["details"] = str(details.text)
-        told |= {"artifact": f"tests/{details.text.parent.name}"} if result.origin.artifacts else {}
         told["headline"] = headline(result)
         told["way_out"] = next(iter(ways_out(result)), "")
     return told

@@ -332,7 +332,9 @@ def _chosen_rows(
 
 
 _NOTHING = "-"
-_ANEW = said("record it with --npudump-update-golden, or measure with --npudump-calibrate, to know it")
+_ANEW = said(
+    "record it with --npudump-update-golden, or measure with --npudump-update-golden=calibrate, to know it"
+)
 
 
 def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple[str, ...]]:

@@ -24,7 +24,7 @@ _MOST = 1 << 24
 """Bytes of a list; 100,000 names have less than half of it."""
 
 
-def read_expected(given: str, root: Path, option: str = "--npudump-expect") -> int | tuple[str, ...]:
+def read_expected(given: str, root: Path, option: str = "npudump_expect") -> int | tuple[str, ...]:
     """Return how many marked tests are to be compared, or which.
 
     Args:
@@ -96,7 +96,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 def missing_tests(
     expected: int | Collection[str],
     results: Sequence[tuple[str, Mapping[str, Any]]],
-    option: str = "--npudump-expect",
+    option: str = "npudump_expect",
 ) -> str:
     """Return what was not compared, in words; "" where nothing is missing.
 

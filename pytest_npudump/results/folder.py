@@ -146,7 +146,7 @@ class ResultsFolder:
             raise ResultsError(
                 said(
                     "{path}: no results can be read: {error}; run the tests with "
-                    "--npudump-results=DIR, or with pytest's cache, and name that folder",
+                    "--npudump-output=DIR, or with pytest's cache, and name that folder",
                     path=self._lines,
                     error=error.strerror or error,
                 )

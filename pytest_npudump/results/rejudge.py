@@ -23,7 +23,7 @@ from pytest_npudump.regression.result import Origin, Result
 from pytest_npudump.report.result_json import result_json
 from pytest_npudump.request import AUTO_LAYERS, DumpRequest
 from pytest_npudump.results.entry import SKIPPED, XFAILED, ResultsError
-from pytest_npudump.settings import default_settings
+from pytest_npudump.settings import BOUNDS, default_settings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -79,7 +79,10 @@ class Overrides:
             facts = {name: str(value) for name, value in data["producer"].items()}
             terms = Terms(
                 self._tolerances(data["tolerances"]).for_run(facts),
-                self.numerics or request.get("numerics") or options.get("numerics") or AUTO,
+                self.numerics
+                or request.get("numerics")
+                or options.get("numerics")
+                or _bounds(request, options),
                 tensors=EVERY if AUTO_LAYERS in kept else kept,
                 layers=tuple(request.get("layers", ())),
                 kept=kept,
@@ -137,6 +140,12 @@ class Overrides:
             rules = [*self.tolerances.rules, *(rule for rule in rules if rule.source in _MARKER)]
             preset = self.tolerances.preset
         return Tolerances(self.preset or preset, tuple(rules))
+
+
+def _bounds(request: Mapping[str, Any], options: Mapping[str, Any]) -> str:
+    """Return the numerics for which a run's bounds were to be; a marker's preset goes before the run's."""
+    preset = options.get("preset")
+    return str(preset) if preset in BOUNDS and not request.get("preset") else AUTO
 
 
 def terms_at(entries: Iterable[Entry], root: Path | None, golden_dir: Path | None) -> Overrides:

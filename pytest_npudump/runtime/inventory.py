@@ -98,7 +98,7 @@ def run_npu_smi() -> str | None:
 
 
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
-_OPTION = "--npudump-devices"
+_OPTION = "npudump_devices"
 _IDS = re.compile(r"\d{1,4}(\s*,\s*\d{1,4})*")
 _NPU = re.compile(r"davinci(\d{1,4})")
 
@@ -124,7 +124,7 @@ def take_inventory(
     root: Path = Path("/"),
     npu_smi: Callable[[], str | None] = run_npu_smi,
 ) -> Inventory:
-    """Find the devices that ``--npudump-devices`` means.
+    """Find the devices that ``npudump_devices`` means.
 
     ``auto`` means all that can be seen: those of ``ASCEND_RT_VISIBLE_DEVICES``, else those of
     ``/dev/davinci*``. It leaves out what ``npu-smi`` calls ill; a device that is named is used all the same,

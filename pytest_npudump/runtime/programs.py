@@ -154,7 +154,7 @@ def _error(command: tuple[str, ...], what: str, stdout: Path, stderr: Path) -> E
     for name, path in (("stdout", stdout), ("stderr", stderr)):
         lines = last_lines(path)
         parts += [f"--- end of {name} ---", *lines] if lines else [f"--- {name} is empty ---"]
-    parts.append(f"(--npudump-keep-dumps=all keeps the whole output, in {stdout.parent})")
+    parts.append(f"(-o npudump_keep_dumps=all keeps the whole output, in {stdout.parent})")
     return ExternalProgramError("\n".join(parts))
 
 

@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
 
 from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.settings import NPU, NPU_OR_SKIP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -136,9 +137,6 @@ def provider_of(name: str) -> Provider:
     return provider
 
 
-_REQUIRED = "--npudump-require-npu"
-
-
 @dataclass(frozen=True, slots=True)
 class Choice:
     """A decision for a runtime.
@@ -156,57 +154,45 @@ class Choice:
         return provider_of(self.name).needs_process(scene)
 
 
-def choose(option: str, *, require_npu: bool = False) -> Choice:
+def choose(option: str) -> Choice:
     """Decide for a runtime, with ``auto`` for the first that works here.
 
     ``auto`` means ``torch_npu`` where the tests collected so far have imported it, and not ``acl``, and it
     has a device; torch is never imported to find that out. Else it means ``acl``, else ``emulator``. It never
-    means ``mindspore``, which works without a device too: that has to be asked for.
+    means ``mindspore``, which works without a device too: that has to be asked for. ``npu`` means the same
+    but ``emulator``; so does ``npu-or-skip``, of which nothing is asked where no NPU answers.
 
     Raises:
         MissingExtraError: MindSpore was asked for and is not installed.
         RuntimeUnavailableError: the runtime that was asked for is not installed, or no device answers, or
-            an NPU is required and ``auto`` finds none in this process.
+            ``npu`` finds none in this process.
     """
     asked = f"--npudump-runtime={option}"
-    if require_npu and option == "emulator":
-        raise RuntimeUnavailableError(f"{_REQUIRED} excludes {asked}")
-    if option == "auto":
-        name, why = _first_that_works(require_npu=require_npu)
+    if option in {"auto", NPU, NPU_OR_SKIP}:
+        name, why = _first_that_works(asked if option == NPU else "")
     else:
         name, why = option, provider_of(option).find(asked)
     return Choice(name, ", ".join(filter(None, (asked, why))))
 
 
-def _first_that_works(*, require_npu: bool) -> tuple[str, str]:
+def _first_that_works(requiring: str = "") -> tuple[str, str]:
     pyacl, torch_npu, mindspore = (
         cast("Any", provider_of(name)) for name in ("acl", "torch_npu", "mindspore")
     )
     if not pyacl.is_imported_by_tests() and torch_npu.is_imported_with_device():
         return "torch_npu", "the tests have imported torch_npu and a device answers"
     acl, why = pyacl.probe_acl()
-    if acl is None and require_npu:
-        raise RuntimeUnavailableError(f"{_REQUIRED}: {why}")
+    if acl is None and requiring:
+        raise RuntimeUnavailableError(f"{requiring}: {why}")
     # What dumps nothing of the tests' own framework has been chosen.
     hint = "; tests import mindspore, which --npudump-runtime=mindspore dumps"
     return "emulator" if acl is None else "acl", why + (hint if mindspore.is_imported() else "")
 
 
-def why_no_npu(runtime: str, option: str) -> str:
-    """Return why no NPU answers, as the reason for what an option then does; "" where one answers.
-
-    Args:
-        runtime: as in ``--npudump-runtime``.
-        option: that asks.
-    """
-    try:
-        if runtime != "auto":
-            provider_of(runtime).require(option)
-            return ""
-        name, why = _first_that_works(require_npu=False)
-    except RuntimeUnavailableError as error:
-        return str(error)
-    return f"{option}: {why}" if name == "emulator" else ""
+def why_no_npu() -> str:
+    """Return why no NPU answers, as the reason for which tests are skipped; "" where one answers."""
+    name, why = _first_that_works()
+    return f"--npudump-runtime={NPU_OR_SKIP}: {why}" if name == "emulator" else ""
 
 
 def load(choice: Choice, device: int) -> Runtime:
@@ -220,9 +206,9 @@ def load(choice: Choice, device: int) -> Runtime:
 
 
 def require(option: str) -> None:
-    """Refuse to go on where no NPU answers: what ``--npudump-require-npu`` promises.
+    """Refuse to go on where no NPU answers, for an option that wants one.
 
     Raises:
         RuntimeUnavailableError: says why.
     """
-    provider_of("acl" if option == "auto" else option).require(_REQUIRED)
+    provider_of("acl").require(option)

@@ -85,7 +85,7 @@ def test_the_printed_file_is_the_one_the_test_s_run_writes(show: Show) -> None:
         def test_one(npu_dump):
             pathlib.Path("written.json").write_text(npu_dump.config_path.read_text())
         """,
-        "npudump_dump_dir = dumps",
+        "npudump_output = .",
     )
     code, out, _ = show("test_shown.py::test_one")
     assert code == 0
@@ -151,10 +151,10 @@ def test_a_glob_is_said_to_cost_a_dump_of_everything(show: Show) -> None:
 
 
 def test_a_dump_path_that_ge_refuses_is_an_error(show: Show, tmp_path: Path) -> None:
-    project(SOURCE, "npudump_dump_dir = with blank")
+    project(SOURCE, "npudump_output = with blank")
     code, out, err = show("test_shown.py::test_one")
     assert code == 1
-    assert dump_of(out)["dump_path"].startswith(f"{tmp_path}/project/with blank/")
+    assert dump_of(out)["dump_path"].startswith(f"{tmp_path}/project/with blank/dumps/")
     assert err.startswith("error: no model is dumped, for GE refuses silently: dump_path: ")
 
 

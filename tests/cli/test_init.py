@@ -362,7 +362,7 @@ def test_a_device_here_asks_for_one_in_ci(
     monkeypatch.setattr(first_test, "installed_cann", lambda: "8.0.RC1")
     done = run("init")
     job = (repository / ".github/workflows/npudump.yml").read_text("utf-8")
-    assert "--npudump-require-npu" in job
+    assert "--npudump-runtime=npu" in job
     assert yaml.safe_load(job)["jobs"]["npudump"]["runs-on"] == ["self-hosted", "npu"]
     assert "which label the runners with an NPU have" in done.out
 
@@ -435,7 +435,7 @@ def test_golden_init_takes_the_folder_from_pytests_configuration(
     run("golden", "init")
     path = repository / ".gitattributes"
     assert path.read_text("utf-8").startswith("tests/refs/**/*.yaml text ")
-    monkeypatch.setenv("PYTEST_ADDOPTS", "--npudump-golden-dir=other")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-onpudump_golden_dir=other")
     run("golden", "init")
     assert "\nother/**/*.yaml text " in path.read_text("utf-8")
 

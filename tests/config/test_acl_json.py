@@ -149,7 +149,7 @@ def test_file_holds_the_section_and_is_private(tmp_path: Path) -> None:
 
 @pytest.mark.each("path", ["/a b", "/ü", "/a\nb", "/a'b", '/a"b', "/a|b", "/a~b", "/a<b", "/名"])
 def test_path_that_the_graph_engine_dumps_nothing_into_is_refused(tmp_path: Path, path: str) -> None:
-    with pytest.raises(ConfigError, match=r"dumps nothing into a path.*--npudump-dump-dir, or --basetemp"):
+    with pytest.raises(ConfigError, match=r"dumps nothing into a path.*--npudump-output, or --basetemp"):
         write_acl_json(tmp_path / "acl.json", dump_section(RunRequest(DumpRequest(), Path(path))))
     assert not (tmp_path / "acl.json").exists()
 

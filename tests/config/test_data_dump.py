@@ -158,7 +158,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"data_dump": {"path": "/x"}},
-        "data_dump['path']: not here: the plugin chooses it; --npudump-dump-dir*",
+        "data_dump['path']: not here: the plugin chooses it; --npudump-output*",
     ),
     ({"data_dump": {"kernels": []}}, "data_dump['kernels']: not here: use layers"),
     ({"data_dump": {"iteration": "0"}}, "data_dump['iteration']: not here: use dump_step"),
@@ -317,7 +317,7 @@ def test_the_file_is_private_and_a_path_mindspore_refuses_is_never_written(tmp_p
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     for dump_path in ("/var/a.b", "/var/a b", "relative", "/var/\u00e9"):
         refused = data_dump_settings(RunRequest(DumpRequest(), Path(dump_path)))
-        with pytest.raises(ConfigError, match=r"path: .*--npudump-dump-dir"):
+        with pytest.raises(ConfigError, match=r"path: .*--npudump-output"):
             write_data_dump(tmp_path / "other.json", refused, device="CPU", version=NEWEST)
     assert not (tmp_path / "other.json").exists()
 

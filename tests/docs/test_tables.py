@@ -213,7 +213,7 @@ def test_extras_that_pages_install_exist() -> None:
 @pytest.fixture(scope="module")
 def failure(demonstration: tuple[Path, str]) -> Any:
     """The report.json of the demonstration's failure."""
-    (path,) = (demonstration[0] / "dumps").glob("*/report.json")
+    (path,) = (demonstration[0] / "output/dumps").glob("*/report.json")
     return json.loads(path.read_text(encoding="utf-8"))
 
 
@@ -251,7 +251,7 @@ def test_the_keys_of_the_junit_property_are_on_the_page(
         "npudump",
         "-p",
         "no:cacheprovider",
-        f"--npudump-dump-dir={tmp_path}",
+        f"--npudump-output={tmp_path}",
         "--junitxml=junit.xml",
     ]
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}

@@ -137,7 +137,7 @@ LINES: list[tuple[Changes, str, str, str, str]] = [
             ("ACL_DUMP_DATA", "0", OK, "without effect"),
             ("MINDSPORE_DUMP_CONFIG", "/d.json", WARNING, "MindSpore dumps"),
             ("MS_ACL_DUMP_CFG_PATH", "/acl.json", WARNING, "finalize_dump"),
-            ("ASCEND_RT_VISIBLE_DEVICES", "4,5", OK, "--npudump-device goes to 1"),
+            ("ASCEND_RT_VISIBLE_DEVICES", "4,5", OK, "npudump_devices goes to 1"),
             ("ASCEND_RT_VISIBLE_DEVICES", "npu:1", WARNING, "no list of device ids"),
             ("ASCEND_RT_VISIBLE_DEVICES", "", WARNING, "no list of device ids"),
         )
@@ -231,15 +231,15 @@ def test_names_that_cann_does_not_dump_into_are_problems(
     machine: Machine, tmp_path: Path, named: Named, name: str
 ) -> None:
     found = named(list(machine.lines("dumping", tmp_path / name)), "dump path")
-    assert (found.state, "--npudump-dump-dir" in found.remedy) == (PROBLEM, True)
+    assert (found.state, "--npudump-output" in found.remedy) == (PROBLEM, True)
 
 
 @pytest.mark.each("name", ["dumps", "with blank"])
 def test_the_key_or_option_that_names_the_place_is_said(
     machine: Machine, tmp_path: Path, named: Named, name: str
 ) -> None:
-    findings = list(machine.lines("dumping", tmp_path / name, "npudump_dump_dir in pytest.ini"))
-    assert "(npudump_dump_dir in pytest.ini)" in named(findings, "dump path").text
+    findings = list(machine.lines("dumping", tmp_path / name, "npudump_output in pytest.ini"))
+    assert "(npudump_output in pytest.ini)" in named(findings, "dump path").text
 
 
 def test_a_place_that_cannot_be_written_is_a_problem_with_its_reason(

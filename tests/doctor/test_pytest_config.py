@@ -19,67 +19,68 @@ CONFTEST = """
 import json
 from pathlib import Path
 from pytest_npudump.plugin.options import settings_of
-from pytest_npudump.settings import Settings
+from pytest_npudump.plugin.paths import output_folder
 
 def pytest_sessionstart(session):
-    dump_dir, base = settings_of(session.config).dump_dir, session.config.getoption("basetemp")
-    place = Path(dump_dir).absolute() if dump_dir else base and Path(base).absolute() / "npudump"
+    config, base = session.config, session.config.getoption("basetemp")
+    output = output_folder(config, settings_of(config))
+    place = output / "dumps" if output else base and Path(base).absolute() / "npudump"
     Path("place.json").write_text(json.dumps(str(place or "")))
 """
 PYPROJECT = "[tool.pytest.ini_options]\n"
 SCENES: dict[str, tuple[dict[str, str], str, str]] = {
     "nothing": ({}, "", ""),
-    "pyproject": ({"pyproject.toml": f"{PYPROJECT}npudump_dump_dir = 'a'\n"}, "", "a"),
-    "pytest.ini": ({"pytest.ini": "[pytest]\nnpudump_dump_dir = a b\n"}, "", "a b"),
-    ".pytest.ini": ({".pytest.ini": "[pytest]\nnpudump_dump_dir = a\n"}, "", "a"),
-    "tox.ini": ({"tox.ini": "[pytest]\nnpudump_dump_dir = a\n"}, "", "a"),
-    "setup.cfg": ({"setup.cfg": "[tool:pytest]\nnpudump_dump_dir = a\n"}, "", "a"),
+    "pyproject": ({"pyproject.toml": f"{PYPROJECT}npudump_output = 'a'\n"}, "", "a/dumps"),
+    "pytest.ini": ({"pytest.ini": "[pytest]\nnpudump_output = a b\n"}, "", "a b/dumps"),
+    ".pytest.ini": ({".pytest.ini": "[pytest]\nnpudump_output = a\n"}, "", "a/dumps"),
+    "tox.ini": ({"tox.ini": "[pytest]\nnpudump_output = a\n"}, "", "a/dumps"),
+    "setup.cfg": ({"setup.cfg": "[tool:pytest]\nnpudump_output = a\n"}, "", "a/dumps"),
     "an empty pytest.ini hides the rest": (
-        {"pytest.ini": "", "tox.ini": "[pytest]\nnpudump_dump_dir = a\n"},
+        {"pytest.ini": "", "tox.ini": "[pytest]\nnpudump_output = a\n"},
         "",
         "",
     ),
     "a pyproject.toml without pytest does not": (
-        {"pyproject.toml": "[tool.x]\n", "tox.ini": "[pytest]\nnpudump_dump_dir = a\n"},
+        {"pyproject.toml": "[tool.x]\n", "tox.ini": "[pytest]\nnpudump_output = a\n"},
         "",
-        "a",
+        "a/dumps",
     ),
-    "an absolute folder": ({"pytest.ini": "[pytest]\nnpudump_dump_dir = /var/a\n"}, "", "/var/a"),
+    "an absolute folder": ({"pytest.ini": "[pytest]\nnpudump_output = /var/a\n"}, "", "/var/a/dumps"),
     "addopts before the key": (
-        {"pytest.ini": "[pytest]\nnpudump_dump_dir = a\naddopts = -q '--npudump-dump-dir=b c'\n"},
+        {"pytest.ini": "[pytest]\nnpudump_output = a\naddopts = -q '--npudump-output=b c'\n"},
         "",
-        "b c",
+        "b c/dumps",
     ),
     "addopts as a list": (
-        {"pyproject.toml": f"{PYPROJECT}addopts = ['-ra', '--npudump-dump-dir', 'b']\n"},
+        {"pyproject.toml": f"{PYPROJECT}addopts = ['-ra', '--npudump-output', 'b']\n"},
         "",
-        "b",
+        "b/dumps",
     ),
     "the variable before addopts": (
-        {"pytest.ini": "[pytest]\naddopts = --npudump-dump-dir=b\n"},
-        "--npudump-dump-dir=c",
-        "c",
+        {"pytest.ini": "[pytest]\naddopts = --npudump-output=b\n"},
+        "--npudump-output=c",
+        "c/dumps",
     ),
     "the variable overrides the key": (
-        {"pytest.ini": "[pytest]\nnpudump_dump_dir = a\n"},
-        "-o npudump_dump_dir=c",
-        "c",
+        {"pytest.ini": "[pytest]\nnpudump_output = a\n"},
+        "-o npudump_output=c",
+        "c/dumps",
     ),
     "a file of arguments": (
-        {"pytest.ini": "[pytest]\naddopts = @more\n", "more": "-q\n--npudump-dump-dir=b c\n"},
+        {"pytest.ini": "[pytest]\naddopts = @more\n", "more": "-q\n--npudump-output=b c\n"},
         "",
-        "b c",
+        "b c/dumps",
     ),
     "a file of arguments in another, named by the variable": (
-        {"one": "@sub/two\n-q\n", "sub/two": "-o\nnpudump_dump_dir=c\n"},
+        {"one": "@sub/two\n-q\n", "sub/two": "-o\nnpudump_output=c\n"},
         "@one",
-        "c",
+        "c/dumps",
     ),
     "basetemp": ({"pytest.ini": "[pytest]\naddopts = --basetemp=t\n"}, "", "t/npudump"),
     "the key before basetemp": (
-        {"pytest.ini": "[pytest]\naddopts = --basetemp=t\nnpudump_dump_dir = a\n"},
+        {"pytest.ini": "[pytest]\naddopts = --basetemp=t\nnpudump_output = a\n"},
         "",
-        "a",
+        "a/dumps",
     ),
 }
 
@@ -112,29 +113,29 @@ def test_the_place_is_the_one_that_pytest_would_use(
         assert (found.path, found.origin) == (default_place(environ), "")
 
 
-def test_a_folder_takes_the_file_above_it_and_dumps_below_itself(tmp_path: Path) -> None:
-    (tmp_path / "pytest.ini").write_text("[pytest]\nnpudump_dump_dir = a\n")
+def test_a_folder_takes_the_file_above_it_and_dumps_where_that_lies(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\nnpudump_output = a\n")
     (tmp_path / "sub").mkdir()
     found = dump_place(tmp_path / "sub", {})
-    assert found.path == tmp_path / "sub" / "a"
-    assert found.origin == f"npudump_dump_dir in {tmp_path / 'pytest.ini'}"
+    assert found.path == tmp_path / "a" / "dumps"
+    assert found.origin == f"npudump_output in {tmp_path / 'pytest.ini'}"
 
 
 @pytest.mark.parametrize(("major", "expected"), [(8, "c"), (9, "a")])
 def test_pytest_9_reads_toml_files_of_its_own(tmp_path: Path, major: int, expected: str) -> None:
-    (tmp_path / "pytest.toml").write_text("[pytest]\nnpudump_dump_dir = 'a'\n")
-    (tmp_path / "pyproject.toml").write_text("[tool.pytest]\nnpudump_dump_dir = 'b'\n")
-    (tmp_path / "tox.ini").write_text("[pytest]\nnpudump_dump_dir = c\n")
-    assert dump_place(tmp_path, {}, pytest_major=major).path == tmp_path / expected
+    (tmp_path / "pytest.toml").write_text("[pytest]\nnpudump_output = 'a'\n")
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest]\nnpudump_output = 'b'\n")
+    (tmp_path / "tox.ini").write_text("[pytest]\nnpudump_output = c\n")
+    assert dump_place(tmp_path, {}, pytest_major=major).path == tmp_path / expected / "dumps"
     (tmp_path / "pytest.toml").unlink()
-    assert dump_place(tmp_path, {}, pytest_major=9).path == tmp_path / "b"
+    assert dump_place(tmp_path, {}, pytest_major=9).path == tmp_path / "b" / "dumps"
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
         ("pyproject.toml", "[tool.pytest"),
-        ("pytest.ini", "npudump_dump_dir = a\n"),
+        ("pytest.ini", "npudump_output = a\n"),
         ("pytest.ini", "[pytest]\naddopts = 'open\n"),
         ("tox.ini", "[pytest]\na = 1\na = 2\n"),
     ],

@@ -29,10 +29,7 @@ with npu_dump.load_model("small.onnx") as model:
     model.run({IMAGE})
 """
 RECORD = "pytest --npudump-update-golden"
-FAIL = (
-    "pytest --npudump-dump-dir=dumps --npudump-results=results --npudump-summary=summary.md"
-    " --junitxml=junit.xml --npudump-report=page"
-)
+FAIL = "pytest --npudump-output=. --junitxml=junit.xml --npudump-report"
 CHECK = "npudump check results"
 
 
@@ -191,7 +188,7 @@ X = np.arange(-4, 4, dtype=np.float32)
 npu_dump.check_op("Relu", X, reference=lambda x: np.maximum(x, 0))
 npu_dump.check_op("Add", X, X, reference=REFERENCE)
 """
-SAME_FAILURE = [model(change=1), "pytest --npudump-escalate=off --npudump-results=results"]
+SAME_FAILURE = [model(change=1), "pytest -o npudump_escalate=off --npudump-output=."]
 
 
 def failing(
@@ -214,7 +211,7 @@ EMULATOR: dict[str, Sequence[Step]] = {
     "weights-golden-tensors": failing("golden_tensors=['block/conv.2'], acl_json={'dump_data': 'tensor'}"),
     "weights-golden-auto": failing("golden_tensors='auto', acl_json={'dump_data': 'tensor'}"),
     "weights-projections": failing("acl_json={'dump_data': 'tensor', 'dump_mode': 'all'}", fault=model(first=1)),
-    "weights-twice": [model(), marked(), RECORD, model(first=1), f"{FAIL} --npudump-escalate=twice"],
+    "weights-twice": [model(), marked(), RECORD, model(first=1), f"{FAIL} -o npudump_escalate=twice"],
     "weights-exact": failing("preset='exact'"),
     "weights-loose": failing("rtol=10.0"),
     "weights-loop": failing(body=LOOP),
@@ -223,7 +220,7 @@ EMULATOR: dict[str, Sequence[Step]] = {
     "weights-half": [model(half=True), marked(body=HALF.replace("FACTOR", "1")), RECORD, "pytest",
                      model(half=True, change=1), FAIL, CHECK],
     "weights-isolated": failing("isolation='process'"),
-    "weights-chinese": [model(), marked(), RECORD, model(change=1), f"{FAIL} --npudump-lang=zh",
+    "weights-chinese": [model(), marked(), RECORD, model(change=1), f"{FAIL} -o npudump_lang=zh",
                         "npudump --lang zh check results", "npudump --lang zh golden diff --results results"],
     "weights-verbose": [model(), marked(), RECORD, model(change=1), f"{FAIL} -vv"],
     "weights-both": failing(fault=model(change=1, first=1)),
@@ -258,9 +255,9 @@ EMULATOR: dict[str, Sequence[Step]] = {
                           edited("golden/**/*.yaml", "test_small.py::test_small", "test_a.py::test_b"), FAIL],
     "golden-by-hand": [*failing(), edited("golden/**/*.yaml", "block/conv.2:output.0", "block/conv.3:output.0"), CHECK],
     "kept-by-hand": [model(), marked(), RECORD, FAIL, edited("golden/**/*.yaml", "block/conv.2:", "block.conv.2:"),
-                     CHECK, "pytest --npudump-escalate=off",
+                     CHECK, "pytest -o npudump_escalate=off",
                      edited("golden/**/*.yaml", "relu.1:output.0 float32", "relu.1:output.0 float16"), CHECK,
-                     "pytest --npudump-escalate=off"],
+                     "pytest -o npudump_escalate=off"],
     "kept-accepted": [model(), marked(), RECORD, model(change=1), FAIL, "npudump golden accept --results results",
                       CHECK, "pytest"],
     "kept-elsewhere": [model(), marked(), RECORD, model(change=1), FAIL, elsewhere, removed("golden/**/*.yaml"),
@@ -274,24 +271,24 @@ EMULATOR: dict[str, Sequence[Step]] = {
                   "pytest --npudump-tolerances=rules.yaml"],
     "what-if": [*failing(), f"{CHECK} --what-if exact", f"{CHECK} --what-if strict", f"{CHECK} --preset torch -v",
                 f"{CHECK} --json -"],
-    "fail-on-change": [model(), marked("rtol=1e3"), RECORD, model(change=1), "pytest --npudump-fail-on=change",
+    "fail-on-change": [model(), marked("rtol=1e3"), RECORD, model(change=1), "pytest -o npudump_fail_on=change",
                        "pytest"],
     "numerics": [model(), marked("preset='other'"), RECORD, model(change=1), FAIL, f"{CHECK} --preset same"],
     "presets": [model(), marked(), RECORD, model(change=1), *(
-        f"pytest --npudump-escalate=off --npudump-preset={name}" for name in ("torch", "ascend-abs", "strict"))],
+        f"pytest -o npudump_escalate=off -o npudump_preset={name}" for name in ("torch", "ascend-abs", "strict"))],
     "many": [model(), source(TWO), RECORD, "pytest -v", model(change=1), FAIL, CHECK,
              "npudump golden accept 'test_small.py::test_cases[one]' --results results",
              "npudump golden reject TestBoth --results results",
              "npudump golden accept --layers 'block/*' --results results", CHECK, "npudump golden status --no-collect"],
-    "expected": [model(), source(TWO), RECORD, "pytest --npudump-expect=4", "pytest --npudump-expect=5",
-                 "pytest -k one --npudump-expect=4"],
+    "expected": [model(), source(TWO), RECORD, "pytest -o npudump_expect=4", "pytest -o npudump_expect=5",
+                 "pytest -k one -o npudump_expect=4"],
     "update-new": [model(), source(TWO), f"{RECORD}=new -k one", f"{RECORD}=new", f"{RECORD}=new"],
-    "update-ci": [model(), marked(), "export CI=true", RECORD, f"{RECORD} --npudump-allow-update-in-ci"],
+    "update-ci": [model(), marked(), "export CI=true", RECORD, f"{RECORD} -o npudump_allow_in_ci=true"],
     "update-reason": [model(), marked(), f"{RECORD} --npudump-reason='a new kernel'",
                       "npudump golden show golden/test_small/test_small.yaml",
                       "npudump golden show --noise golden/test_small/test_small.yaml --json -"],
-    "variant": [model(), marked(), RECORD, model(change=1), f"{RECORD} --npudump-golden-variant=Ascend310P",
-                "pytest --npudump-golden-variant=Ascend310P", model(), "pytest", "npudump golden status",
+    "variant": [model(), marked(), RECORD, model(change=1), f"{RECORD} -o npudump_golden_variant=Ascend310P",
+                "pytest -o npudump_golden_variant=Ascend310P", model(), "pytest", "npudump golden status",
                 "npudump golden status --no-collect"],
     "stale": [model(), source(TWO), RECORD, marked(), "npudump golden status", "npudump golden status --prune",
               "npudump golden status --prune --yes"],
@@ -303,13 +300,13 @@ EMULATOR: dict[str, Sequence[Step]] = {
               "npudump golden merge golden/test_small/test_small.yaml base.yaml base.yaml"],
     "report": [*failing(), "npudump report results -o made", "npudump report results --node-data made",
                "npudump report results --plots made"],
-    "plot": [model(), marked("acl_json={'dump_data': 'tensor'}"), RECORD, "pytest --npudump-dump-dir=dumps --npudump-keep-dumps=all",
+    "plot": [model(), marked("acl_json={'dump_data': 'tensor'}"), RECORD, "pytest --npudump-output=. -o npudump_keep_dumps=all",
              "npudump compare golden/test_small/test_small.yaml dumps --plots made"],
     "compare": [model(), marked("acl_json={'dump_data': 'tensor'}"), RECORD,
-                "pytest --npudump-dump-dir=dumps --npudump-keep-dumps=all",
+                "pytest --npudump-output=. -o npudump_keep_dumps=all",
                 "npudump compare golden/test_small/test_small.yaml dumps",
                 "npudump compare golden/test_small/test_small.yaml dumps --json -"],
-    "artifacts": [model(), marked(), RECORD, model(change=1), "pytest --npudump-artifacts=made"],
+    "artifacts": [model(), marked(), RECORD, model(change=1), "pytest --npudump-output=made"],
     "repro": [*failing(), "npudump repro dumps/*/report.json -o made/one"],
     "xfail": [model(), source(f"@pytest.mark.xfail\n{'@pytest.mark.npu_dump'}\ndef test_small(npu_dump):\n"
                               + "".join(f"    {line}\n" for line in BODY.splitlines())), RECORD,
@@ -321,8 +318,8 @@ EMULATOR: dict[str, Sequence[Step]] = {
     "no-fixture": [model(), source("@pytest.mark.npu_dump\ndef test_small():\n    pass\n"), RECORD, "pytest"],
     "model-missing": [marked(), RECORD],
     "model-broken": [written("small.onnx", "nothing"), marked(), RECORD],
-    "budget": [model(), marked("golden_tensors=['*'], acl_json={'dump_data': 'tensor'}"), f"{RECORD} --npudump-tensor-budget=10"],
-    "dump-limit": [model(), marked(), RECORD, model(change=1), f"{FAIL} --npudump-dump-limit=100"],
+    "budget": [model(), marked("golden_tensors=['*'], acl_json={'dump_data': 'tensor'}"), f"{RECORD} -o npudump_tensor_budget=10"],
+    "dump-limit": [model(), marked(), RECORD, model(change=1), f"{FAIL} -o npudump_dump_limit=100"],
     "overflow-healthy": [model(half=True), marked("scene='overflow'", HALF.replace("FACTOR", "1")), FAIL, CHECK],
     "overflow": [model(half=True), marked("scene='overflow'", HALF.replace("FACTOR", "2000")), FAIL, CHECK],
     "watcher-healthy": [model(), marked(WATCHER), FAIL, CHECK],
@@ -402,4 +399,4 @@ def test_results_are_plain_data(frozen: Callable[..., None]) -> None:
             for line in path.read_text().splitlines():
                 json.loads(line)
 
-    frozen("results", [model(), source(TWO), "pytest --npudump-results=results", reread, CHECK])
+    frozen("results", [model(), source(TWO), "pytest --npudump-output=.", reread, CHECK])

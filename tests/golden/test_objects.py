@@ -105,7 +105,7 @@ def test_what_was_mapped_stays_when_the_file_is_replaced(tmp_path: Path) -> None
 
 def test_a_folder_that_cannot_be_written_is_said_with_the_way_out(tmp_path: Path) -> None:
     tmp_path.joinpath("file").write_text("in the way")
-    with pytest.raises(StoreError, match=r"cannot be written: Not a directory; .*--npudump-tensor-cache"):
+    with pytest.raises(StoreError, match=r"cannot be written: Not a directory; .*npudump_tensor_cache"):
         ObjectCache(tmp_path / "file").write(DIGEST, [CONTENT], "here")
 
 

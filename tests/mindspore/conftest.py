@@ -209,7 +209,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Proje
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:pytest-retry -p no:hypothesispytest")
     pytester.makeini(
         "[pytest]\naddopts = --strict-markers --strict-config -p no:cacheprovider\n"
-        "npudump_dump_dir = dumps\nfilterwarnings = error\n"
+        "npudump_output = .\nfilterwarnings = error\n"
     )
     pytester.path.joinpath("nets.py").write_text(NETS, encoding="utf-8")
     return Project(pytester)

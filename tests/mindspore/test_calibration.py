@@ -21,7 +21,9 @@ def test_small():
 
 def test_inputs_of_cells_are_perturbed_and_the_noise_of_what_follows_is_measured(project: Project) -> None:
     project.tests(SMALL.format(given="Tensor(X)"))
-    result = project.run("--npudump-update-golden", "--npudump-calibrate=3")
+    result = project.run(
+        "--npudump-update-golden", "--npudump-update-golden=calibrate", "-onpudump_calibration_runs=3"
+    )
     result.stdout.fnmatch_lines(["*calibrated with 3 members, varied: repeats, inputs; factor*"])
     text = project.path.joinpath("golden", "test_net", "test_small.yaml").read_text(encoding="utf-8")
     document = yaml.safe_load(text)
@@ -35,5 +37,7 @@ def test_a_function_of_jit_is_only_repeated_and_the_note_says_so(project: Projec
         '\n@pytest.mark.npu_dump(isolation="process")\ndef test_small():\n'
         "    @ms.jit\n    def twice(x):\n        return x + x\n\n    twice(Tensor(X))\n"
     )
-    result = project.run("--npudump-update-golden", "--npudump-calibrate=3")
+    result = project.run(
+        "--npudump-update-golden", "--npudump-update-golden=calibrate", "-onpudump_calibration_runs=3"
+    )
     result.stdout.fnmatch_lines(["*only repetitions were measured, as the plugin saw no input*"])

@@ -11,6 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from conftest import Project
 
+
 pytestmark = pytest.mark.mindspore
 
 
@@ -63,7 +64,7 @@ def test_layers_are_selected_by_mindspore_itself_under_any_of_their_names(projec
         def test_globs():
             filled(Small())(Tensor(X))
         """)
-    project.record("--npudump-keep-dumps=all", passed=2)
+    project.record("-onpudump_keep_dumps=all", passed=2)
     assert project.files("run1") == [
         "Default_fc1-Dense_MatMul-op0",
         "Default_fc1-Dense_MatMul-op0",
@@ -169,9 +170,9 @@ def test_a_path_that_mindspore_refuses_is_refused_with_the_way_out(project: Proj
         def test_small():
             filled(Small())(Tensor(X))
         """)
-    result = project.run("--npudump-dump-dir=dumps.d", "--npudump-update-golden")
+    result = project.run("--npudump-output=dumps.d", "--npudump-update-golden")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["npudump: MindSpore * refuses this dump: *path: *--npudump-dump-dir*"])
+    result.stdout.fnmatch_lines(["npudump: MindSpore * refuses this dump: *path: *--npudump-output*"])
 
 
 def test_a_graph_compiled_at_import_is_named_as_the_cause(project: Project) -> None:

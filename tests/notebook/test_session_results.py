@@ -13,6 +13,7 @@ from pytest_npudump.notebook import read_results
 if TYPE_CHECKING:
     from pathlib import Path
 
+
 TESTS = """
 import numpy as np
 import onnx
@@ -34,7 +35,7 @@ def test_layer(npu_dump, tmp_path, name):
 def test_skipped():
     pass
 """
-OPTIONS = ("--npudump-runtime=emulator", "--npudump-results=kept")
+OPTIONS = ("--npudump-runtime=emulator", "--npudump-output=.")
 
 
 @pytest.mark.e2e
@@ -42,12 +43,12 @@ def test_a_notebook_shows_tests_and_strips_of_those_that_fail(pytester: pytest.P
     pytester.makepyfile(test_it=TESTS + "KIND = {'<b>': 'Relu', 'relu': 'Relu'}")
     pytester.runpytest_subprocess("--npudump-update-golden", *OPTIONS)
     pytester.runpytest_subprocess(*OPTIONS).assert_outcomes(passed=2, skipped=1)
-    found = read_results("kept")
+    found = read_results("results")
     assert found.ok
     assert repr(found) == "<SessionResults: 2 of 2 tests passed>"
     pytester.makepyfile(test_it=TESTS + "KIND = {'<b>': 'Neg', 'relu': 'Relu'}")
     pytester.runpytest_subprocess(*OPTIONS).assert_outcomes(passed=1, failed=1, skipped=1)
-    found = read_results(pytester.path / "kept", root=pytester.path)
+    found = read_results(pytester.path / "results", root=pytester.path)
     assert not found.ok
     assert found.tests["test_it.py::test_layer[<b>]"] == "failed"
     assert found.tests["test_it.py::test_layer[relu]"] == "passed"

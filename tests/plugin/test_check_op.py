@@ -40,7 +40,7 @@ def write(project: Project, body: str, marker: str = "scene='check_op'", decorat
 
 
 def run(project: Project, *options: str, **expected: Any) -> pytest.RunResult:
-    return project.run("--npudump-dump-dir=dumps", *options, **expected)
+    return project.run("--npudump-output=.", *options, **expected)
 
 
 def kept(project: Project) -> list[str]:
@@ -62,7 +62,7 @@ def several(project: Project, bodies: Sequence[str], shows: Sequence[str] = (), 
 
 def test_each_check_has_a_dump_of_inputs_and_outputs_as_tensors(project: Project) -> None:
     write(project, "for _ in range(3):\n    npu_dump.check_op('Add', X, X, reference=np.add)")
-    run(project, "--npudump-keep-dumps=all").assert_outcomes(passed=1)
+    run(project, "-onpudump_keep_dumps=all").assert_outcomes(passed=1)
     assert kept(project) == ["example1", "example2", "example3"]
     for folder in project.path.joinpath("dumps").rglob("example*"):
         (file,) = [path for path in folder.rglob("Add.*") if path.is_file()]
@@ -193,7 +193,7 @@ def test_op(npu_dump, pair):
     npu_dump.check_op("Mul", *pair, reference=np.multiply)
 """
     project.test_file(source)
-    run(project, "--npudump-keep-dumps=all").assert_outcomes(passed=1)
+    run(project, "-onpudump_keep_dumps=all").assert_outcomes(passed=1)
     assert len(kept(project)) >= 20
 
 

@@ -24,7 +24,7 @@ CLIENT = Path(__file__).parents[1] / "data" / "torch_client"
 RUNTIME = "--npudump-runtime=torch_npu"
 
 
-DUMPS = "--npudump-dump-dir=dumps"
+DUMPS = "--npudump-output=."
 
 
 CALLS = [("aclnnAdd", 1), ("aclnnMul", 2), ("aclnnAdd", 3), ("aclnnMul", 4), ("aclnnAdd", 5)]
@@ -220,7 +220,7 @@ def test_a_graph_of_torchair_is_dumped_by_its_own_configuration(eager: Eager) ->
     for scope in (True, False):
         shutil.rmtree(eager.project.path / "dumps", ignore_errors=True)
         write_torchair(eager, value=1.5, scope=scope)
-        eager.run("--npudump-escalate=off").assert_outcomes(failed=1)
+        eager.run("-onpudump_escalate=off").assert_outcomes(failed=1)
         assert verdicts(eager) == [("fail", "add_1:output.0")]
 
 
@@ -431,9 +431,7 @@ def write_net(project: Project, body: str, marker: str = "") -> None:
 
 
 def run_net(project: Project, *options: str) -> pytest.RunResult:
-    return project.pytester.runpytest_inprocess(
-        "--npudump-runtime=mindspore", "--npudump-dump-dir=dumps", *options
-    )
+    return project.pytester.runpytest_inprocess("--npudump-runtime=mindspore", "--npudump-output=.", *options)
 
 
 def dumped(project: Project, run: str) -> list[str]:

@@ -39,7 +39,7 @@ def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_failure_that_the_body_passes_over_fails_the_test(project: Project) -> None:
     project.marked("scene='exception', isolation='none'", body=SWALLOW)
     project.run(
-        "--npudump-dump-dir=dumps",
+        "--npudump-output=.",
         failed=1,
         shows=[
             "npudump: block/conv.2 (Conv) failed on the NPU (device 0, stream 3, task 3)",
@@ -62,7 +62,7 @@ def test_a_failure_that_the_body_passes_over_fails_the_test(project: Project) ->
 def test_a_process_that_the_runtime_ends_leaves_its_core(project: Project) -> None:
     project.marked("scene='exception', acl_json={'dump_scene': 'aic_err_detail_dump'}", body=SWALLOW)
     project.run(
-        "--npudump-dump-dir=dumps",
+        "--npudump-output=.",
         failed=1,
         shows=[
             "npudump: the kernel te_conv_block_conv_2__kernel0 failed on the NPU (device 0, stream 3, *",

@@ -52,7 +52,7 @@ def rows(project: Project) -> list[str]:
 
 def test_an_application_s_layers_are_those_of_the_same_model_in_the_test(application: Project) -> None:
     write_test(application)
-    application.record("--npudump-repeats=1")
+    application.record("-onpudump_repeats=1")
     outside = rows(application)
     producer = yaml.safe_load(application.golden.read_text())["producer"]
     assert (producer["runtime"], "onnxruntime" in producer) == ("external", False)
@@ -80,7 +80,7 @@ finally:
 
 def test_no_operator_is_judged_by_a_model_that_the_application_wrote_in_between(application: Project) -> None:
     write_test(application)
-    application.record("--npudump-repeats=1")
+    application.record("-onpudump_repeats=1")
     right = application.path.joinpath("small.onnx").read_bytes()
     application.model(change=0.01)
     application.path.joinpath("small.onnx").rename(application.path / "wrong.onnx")
@@ -144,7 +144,7 @@ def test_two_applications_are_told_apart_by_captures(application: Project) -> No
             npu_dump.run([*COMMAND, "acl.json"], acl_json="acl.json", models=["small.onnx"])
     """
     write_test(application, body)
-    application.record("--npudump-repeats=1")
+    application.record("-onpudump_repeats=1")
     names = [row.split()[0] for row in rows(application)]
     assert len(names) == 15
     assert sum("first" in name for name in names) == sum("second" in name for name in names) == 5
@@ -171,7 +171,7 @@ def test_output_is_kept_with_the_dump(application: Project) -> None:
         application,
         RUN.replace("COMMAND", 'COMMAND[:2], START.replace("import", "print(7); import", 1), *COMMAND[3:]'),
     )
-    application.record("--npudump-dump-dir=dumps", "--npudump-keep-dumps=all", "--npudump-repeats=1")
+    application.record("--npudump-output=.", "-onpudump_keep_dumps=all", "-onpudump_repeats=1")
     (path,) = (application.path / "dumps").rglob("stdout.txt")
     assert path.read_text() == "7\n"
     assert (path.parent / "stderr.txt").read_text() == ""
@@ -186,7 +186,7 @@ def test_the_test_s_own_process_has_no_dump_while_the_application_runs(applicati
     assert acl.finalize() == 0
     """
     write_test(application, body)
-    application.record("--npudump-repeats=1")
+    application.record("-onpudump_repeats=1")
 
 
 def test_what_a_killed_run_left_is_put_back_and_reported(application: Project) -> None:
@@ -213,9 +213,10 @@ def test_what_a_killed_run_left_is_put_back_and_reported(application: Project) -
 
 def test_a_calibration_of_a_program_only_repeats_it_and_a_note_says_why(application: Project) -> None:
     write_test(application)
-    application.record("--npudump-repeats=1")
+    application.record("-onpudump_repeats=1")
     application.run(
-        "--npudump-calibrate=3",
+        "--npudump-update-golden=calibrate",
+        "-onpudump_calibration_runs=3",
         passed=1,
         shows="*only repetitions were measured, as programs of npu_dump.run() feed*",
     )

@@ -25,11 +25,11 @@ def test_update_is_refused_under_any_ci_service(project: Project, monkeypatch: p
         result.stderr.fnmatch_lines([words])
     assert not project.path.joinpath("golden").exists()
     monkeypatch.setenv("CI", "true")
-    project.record("--npudump-allow-update-in-ci")
+    project.record("-onpudump_allow_in_ci=true")
     project.run(passed=1, hides="*APPROVES*")
     for value in ("", "0", "false", "No"):
         monkeypatch.setenv("CI", value)
-        project.record("--npudump-repeats=1")
+        project.record("-onpudump_repeats=1")
 
 
 def test_ini_file_that_approves_ends_the_run_before_a_golden_is_written(project: Project) -> None:
@@ -54,20 +54,10 @@ def test_run_without_a_part_of_the_plugin_is_refused(project: Project) -> None:
 def test_required_npu_ends_the_run_before_the_first_test(project: Project) -> None:
     project.test_file("def test_other():\n    open('ran', 'w').close()\n", "test_small.py")
     run = project.pytester.runpytest_inprocess
-    require, skip = "--npudump-require-npu", "--npudump-skip-without-npu"
-    excludes = f"{skip} and {{}} exclude each other*"
-    refused = {
-        (require, "--npudump-runtime=auto"): f"{require}*",
-        (require, "--npudump-runtime=acl"): f"{require}*",
-        (require, "--npudump-runtime=emulator"): f"{require}*",
-        (skip, require): excludes.format(require),
-        (skip, "--npudump-runtime=emulator"): excludes.format("--npudump-runtime=emulator"),
-    }
-    for options, words in refused.items():
-        result = run(*options)
-        assert result.ret == pytest.ExitCode.USAGE_ERROR, options
-        result.stderr.fnmatch_lines([f"ERROR: npudump: {words}"])
-    project.pytester.makeini("[pytest]\nnpudump_require_npu = true\n")
+    result = run("--npudump-runtime=npu")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: npudump: --npudump-runtime=npu: no module 'acl'*"])
+    project.pytester.makeini("[pytest]\nnpudump_runtime = npu\n")
     assert run().ret == pytest.ExitCode.USAGE_ERROR
     assert not project.path.joinpath("ran").exists()
     project.pytester.makeini("[pytest]\n")
@@ -101,27 +91,27 @@ def test_required_npu_that_stops_answering_never_becomes_the_emulator(
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     if not workers:
         monkeypatch.setenv("ONCE", "1")
-    result = project.pytester.runpytest_subprocess("--npudump-require-npu", *workers)
+    result = project.pytester.runpytest_subprocess("--npudump-runtime=npu", *workers)
     assert result.ret != 0
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*--npudump-require-npu: pyACL is installed but no device answers*"])
+    result.stdout.fnmatch_lines(["*--npudump-runtime=npu: pyACL is installed but no device answers*"])
 
 
-@pytest.mark.parametrize("options", [(), ("--npudump-runtime=acl", "--npudump-isolation=process")])
+@pytest.mark.parametrize("options", [(), ("-onpudump_isolation=process",)])
 def test_without_an_npu_marked_tests_are_skipped_with_the_reason_where_that_is_asked_for(
     project: Project, options: tuple[str, ...]
 ) -> None:
     project.test_file(
         f"@pytest.mark.npu_dump\ndef test_small(npu_dump):\n{project.body}def test_other():\n    pass\n"
     )
-    result = project.pytester.runpytest_inprocess("--npudump-skip-without-npu", "-rs", *options)
+    result = project.pytester.runpytest_inprocess("--npudump-runtime=npu-or-skip", "-rs", *options)
     result.assert_outcomes(skipped=1, passed=1)
     assert result.ret == 0
-    reason = "--npudump-skip-without-npu: no module 'acl' (CANN's pyACL) can be imported; *"
+    reason = "--npudump-runtime=npu-or-skip: no module 'acl' (CANN's pyACL) can be imported; *"
     result.stdout.fnmatch_lines([f"npudump: marked tests are skipped: {reason}", f"SKIPPED [[]1] *{reason}"])
     result.stdout.no_fnmatch_line("*runtime emulator*")
     expecting = project.pytester.runpytest_inprocess(
-        "--npudump-skip-without-npu", "--npudump-expect=1", *options
+        "--npudump-runtime=npu-or-skip", "-onpudump_expect=1", *options
     )
     assert expecting.ret == pytest.ExitCode.TESTS_FAILED
 

@@ -45,7 +45,7 @@ def test_layers_alike_in_file_names_have_no_golden_tensors_and_are_judged_by_no_
     words = "*note: *no golden tensors of a_b, only statistics: several layers go*"
     for dump, limit in (
         ("stats", ()),
-        ("tensor", ("--npudump-dump-limit=1280",)),
+        ("tensor", ("-onpudump_dump_limit=1280",)),
     ):  # five tensors of 8x8 float32
         project.marked(f"golden_tensors=['*'], acl_json=dict(dump_data={dump!r})")
         project.run("--npudump-update-golden", *limit, passed=1, shows=words)
@@ -163,7 +163,7 @@ def test_where_an_approved_change_begins_is_kept_from_then_on(auto: Project) -> 
 
 
 def test_where_the_kept_run_failed_is_kept_although_it_was_mended(project: Project) -> None:
-    kept_results = "--npudump-results=kept"
+    kept_results = "--npudump-output=."
     project.marked("golden_tensors='auto', acl_json={'dump_data': 'tensor'}")
     project.record(kept_results)
     project.model(change=0.5)
@@ -203,7 +203,7 @@ def test_a_golden_without_tensors_fails_and_says_what_to_do(auto: Project) -> No
     auto.golden.with_suffix(".safetensors").unlink()
     auto.run(failed=1, shows=words)
     auto.recorded()
-    option = "--npudump-golden-tensors=auto"
+    option = "-onpudump_golden_tensors=auto"
     auto.run(option, failed=1, shows=words)
     auto.record(option)
     auto.run(option, passed=1)
@@ -215,14 +215,14 @@ def test_a_golden_without_tensors_fails_and_says_what_to_do(auto: Project) -> No
     assert kept(auto) == {"block/relu.1"}
 
 
-KEEP = "--npudump-results=kept"
+KEEP = "--npudump-output=."
 
 
 LAST = "block_conv_2:output.0"
 
 
 def accept(*words: str) -> int:
-    return main(["golden", "accept", "--results", "kept", *words])
+    return main(["golden", "accept", "--results", "results", *words])
 
 
 def tensors_of(project: Project, store: TensorStore | None = None) -> dict[str, np.ndarray]:
@@ -231,7 +231,7 @@ def tensors_of(project: Project, store: TensorStore | None = None) -> dict[str, 
 
 
 def objects(project: Project) -> list[Path]:
-    return [path for path in (project.path / "kept" / "tensors").rglob("*") if path.is_file()]
+    return [path for path in (project.path / "results" / "tensors").rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_an_approved_run_keeps_the_tensors_that_an_update_would(project: Project
 
 def test_tensors_go_to_the_store_of_the_project(project: Project) -> None:
     (project.path / "store").mkdir()
-    place = (f"--npudump-tensor-store=file://{project.path}/store", "--npudump-tensor-cache=cache")
+    place = (f"-onpudump_tensor_store=file://{project.path}/store", "-onpudump_tensor_cache=cache")
     project.marked("golden_tensors=['block/conv.2']")
     project.record(*place)
     store = TensorStore(f"file://{project.path}/store", str(project.path / "cache"))
@@ -303,9 +303,9 @@ def test_a_tensor_that_is_not_what_the_run_had_is_refused(
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (["--npudump-dump-limit=1"], "that of block_conv_2:output.0 (not run: the tensors of"),
-        (["--npudump-escalate=off"], "neither the run nor its second run has"),
-        (["--npudump-tensor-budget=1"], "more than --npudump-tensor-budget"),
+        (["-onpudump_dump_limit=1"], "that of block_conv_2:output.0 (not run: the tensors of"),
+        (["-onpudump_escalate=off"], "neither the run nor its second run has"),
+        (["-onpudump_tensor_budget=1"], "more than npudump_tensor_budget"),
     ],
 )
 def test_a_run_without_the_tensors_says_so(
@@ -354,19 +354,17 @@ def test_a_marker_that_asks_for_more_takes_the_tensors_without_an_update(project
     assert project.run().ret == 0
 
 
-def test_artifacts_carry_the_tensors(project: Project) -> None:
+def test_an_output_folder_carries_the_tensors(project: Project) -> None:
     project.recorded("golden_tensors=['block/conv.2']", change=0.01)
-    project.run(KEEP, "--npudump-artifacts=artifacts")
-    folder = project.path / "artifacts" / "session-1" / "results"
-    assert [path.name for path in objects(project)] == [
-        path.name for path in (folder / "tensors").rglob("*") if path.is_file()
-    ]
+    project.run("--npudump-output=out")
+    folder = project.path / "out" / "results"
+    assert [path for path in (folder / "tensors").rglob("*") if path.is_file()]
     assert main(["golden", "accept", "--results", str(folder)]) == 0
 
 
 def test_tensors_beyond_the_budget_are_told_once_with_the_largest(project: Project) -> None:
     project.marked("golden_tensors='auto'")
     words = f"npudump: nothing was recorded: golden_tensors: *{OUTPUT}:output.0 (128 bytes)*"
-    result = project.run("--npudump-update-golden", "--npudump-tensor-budget=100", shows=words)
+    result = project.run("--npudump-update-golden", "-onpudump_tensor_budget=100", shows=words)
     result.stdout.no_fnmatch_line("second run: *")
     assert not [*(project.path / "golden").rglob("*.yaml")]

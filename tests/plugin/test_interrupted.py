@@ -29,7 +29,7 @@ pytestmark = pytest.mark.e2e
 FOUND = "npudump: block/conv.2:output.0 *"
 
 
-DUMPS = "--npudump-dump-dir=dumps"
+DUMPS = "--npudump-output=."
 
 
 AGAIN = """
@@ -63,7 +63,7 @@ def interrupted(project: Project, body: str, marker: str = "", before: str = "")
         f"@pytest.mark.npu_dump({marker})\ndef test_small(npu_dump):\n{project.body}\n"
         f"    if again():{lines}\n\ndef test_other():\n    pass\n"
     )
-    project.record(DUMPS, "--npudump-repeats=1")
+    project.record(DUMPS, "-onpudump_repeats=1")
     project.model(change=0.01)
 
 
@@ -160,14 +160,14 @@ def test_exit_with_0_in_or_behind_a_marked_test_that_fails_does_not_end_with_0(p
     }.items():
         for where, code in places:
             (project.path / where).write_text(str(code))
-            result = project.run(DUMPS, f"--npudump-isolation={isolation}", "--npudump-summary=s.md")
+            result = project.run(DUMPS, f"-onpudump_isolation={isolation}", "--npudump-output=.")
             (project.path / where).unlink()
             failed = where != "body"
             result.assert_outcomes(failed=int(failed))
             zero = pytest.ExitCode.TESTS_FAILED if failed else pytest.ExitCode.INTERRUPTED
             assert result.ret == (code or zero), (isolation, where, code)
             result.stdout.fnmatch_lines(["npudump: 0 of 1 tests passed, *" if failed else NOT_COMPARED])
-            assert ("was not compared" in (project.path / "s.md").read_text()) is not failed
+            assert ("was not compared" in (project.path / "summary.md").read_text()) is not failed
 
 
 def test_exception_that_is_no_error_leaves_the_first_run_s_failure(project: Project) -> None:
@@ -321,7 +321,9 @@ def test_full_disk_is_named(project: Project, tiny: Path, isolation: str) -> Non
     project.marked(f"isolation={isolation!r}")
     (tiny / "filler").write_bytes(bytes(8192 if isolation == "process" else 4096))
     result = project.run(
-        "--npudump-dump-dir=tiny", failed=1, shows="*the file system of *tiny/* is full (* bytes are free)*"
+        "--npudump-output=tiny",
+        failed=1,
+        shows="*the file system of *tiny/dumps/* is full (* bytes are free)*",
     )
     result.stdout.fnmatch_lines(
         ["npudump: 0 of 1 tests passed, * (emulator); see docs/reference/failures.md"]

@@ -136,7 +136,7 @@ def test_around(wide):
 def test_outcomes_are_those_of_the_tests_which_run_in_processes_of_their_own(project: Project) -> None:
     log = several(project, OUTCOMES, FIXTURES)
     outcomes = {"passed": 3, "skipped": 2, "xfailed": 1, "failed": 1, "errors": 1}
-    project.run("--npudump-update-golden", "--npudump-repeats=1", **outcomes, shows="E*OSError: no card")
+    project.run("--npudump-update-golden", "-onpudump_repeats=1", **outcomes, shows="E*OSError: no card")
     ran = {word: pids(log, word) for word in ("limited", "skips", "xfails", "fails", "wide")}
     assert len({process for [process] in ran.values()} | {os.getpid()}) == 6
     assert pids(log, "marked") == pids(log, "set_up") == []
@@ -161,8 +161,14 @@ def test_every_kind_of_test_may_have_a_process_of_its_own(
     bodies["here"] = ("@pytest.mark.npu_dump(isolation='none')", "")
     change = "import os\nCHANGE = float(os.environ.get('CHANGE', '0'))\n"
     log = several(project, bodies, change)
-    project.record("--npudump-isolation=process", "-k", "chosen")
-    project.record("--npudump-isolation=process", "--npudump-calibrate=3", "-k", "not chosen")
+    project.record("-onpudump_isolation=process", "-k", "chosen")
+    project.record(
+        "-onpudump_isolation=process",
+        "--npudump-update-golden=calibrate",
+        "-onpudump_calibration_runs=3",
+        "-k",
+        "not chosen",
+    )
     assert set(pids(log, "here")) == {os.getpid()}
     assert not {os.getpid()} & {process for name in KINDS for process in pids(log, name)}
     goldens = {path.stem: path.read_text("utf-8") for path in project.path.rglob("golden/**/*.yaml")}
@@ -177,10 +183,10 @@ def test_every_kind_of_test_may_have_a_process_of_its_own(
         "npudump: Relu: output 0[[]0[]] is 1, expected 2*",
         "dump:  *example1*",
     ]
-    result = project.run("--npudump-isolation=process", "-v", failed=5)
+    result = project.run("-onpudump_isolation=process", "-v", failed=5)
     for line in shows:
         result.stdout.fnmatch_lines([line])
-    project.record("--npudump-isolation=process", "-k", "chosen")
+    project.record("-onpudump_isolation=process", "-k", "chosen")
     kept = load_tensors(project.path / "golden/test_small/test_chosen.safetensors")
     assert {key.partition(":")[0] for key in kept} == {"block/conv.2", "head/softmax"}
 
@@ -210,7 +216,7 @@ def test_death_in_the_body_fails_the_test_and_says_so(project: Project) -> None:
         "npudump: the test's process did not end within 3 seconds and was ended, during the test's body; *",
         "npudump: 0 of 7 tests passed, 7 process died (emulator); see docs/reference/failures.md",
     ]
-    project.run("--npudump-dump-dir=dumps", failed=6, xfailed=1, shows=shows)
+    project.run("--npudump-output=.", failed=6, xfailed=1, shows=shows)
     reports = [json.loads(path.read_text()) for path in project.path.rglob("dumps/*/report.json")]
     assert {report["status"] for report in reports} == {"process died"}
 
@@ -394,9 +400,9 @@ def test_output_of_the_process_is_shown_where_nothing_is_captured(project: Proje
 def test_time_limit_that_is_none_is_refused(project: Project) -> None:
     project.marked()
     for value in ("0", "soon", "-1", "inf", "nan"):
-        result = project.run(f"--npudump-isolation-timeout={value}")
+        result = project.run(f"-onpudump_isolation={value}")
         assert result.ret == pytest.ExitCode.USAGE_ERROR, value
-        assert re.search("--npudump-isolation-timeout is '.*', expected seconds", result.stderr.str())
+        assert re.search("npudump_isolation is '.*', expected seconds", result.stderr.str())
 
 
 def test_warnings_that_are_errors_leave_the_process_alone_and_fail_the_test_as_ever(
@@ -462,7 +468,7 @@ def start(folder: Path) -> subprocess.Popen[str]:
                 "-p",
                 "no:cacheprovider",
                 "--npudump-runtime=emulator",
-                "--npudump-repeats=1",
+                "-onpudump_repeats=1",
             ),
             *("--npudump-update-golden", "-p", "no:asyncio", "-p", "no:pytest-retry", "-p", "no:flaky"),
         ],

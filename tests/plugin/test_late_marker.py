@@ -68,10 +68,10 @@ def test_marker_of_a_collection_hook_is_run_like_any_other(project: Project) -> 
         conftest(project, hook, "['block/conv.2']")
         project.model()
         project.test_file(UNMARKED)
-        project.record("--npudump-repeats=1")
+        project.record("-onpudump_repeats=1")
         assert "block/conv.2:output.0" in project.golden.read_text()
         project.model(change=0.01)
-        project.run("--npudump-escalate=off", failed=1)
+        project.run("-onpudump_escalate=off", failed=1)
         project.golden.unlink()
 
 

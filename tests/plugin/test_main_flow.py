@@ -214,11 +214,18 @@ def test_nothing_that_steers_a_reader_s_terminal_gets_to_one(
     project.model(named=named)
     project.record()
     project.model(named=named, change=0.01)
-    options = ("--npudump-report=page", "--npudump-summary=summary.md", "--junitxml=out.xml", "-rA", "-v")
-    result = project.run(*options, "--npudump-dump-dir=dumps", "--npudump-results=kept", failed=1)
+    options = (
+        "--npudump-output=.",
+        "--npudump-report",
+        "--npudump-output=.",
+        "--junitxml=out.xml",
+        "-rA",
+        "-v",
+    )
+    result = project.run(*options, "--npudump-output=.", failed=1)
     capsys.readouterr()
-    test = ("test_small.py::test_small", "--results", "kept")
-    main(["check", "kept", "-v"])
+    test = ("test_small.py::test_small", "--results", "results")
+    main(["check", "results", "-v"])
     main(["golden", "diff", *test])
     main(["golden", "accept", *test, "--reason", f"why{steering}"])
     main(["golden", "show", "golden/test_small/test_small.yaml"])
@@ -227,7 +234,7 @@ def test_nothing_that_steers_a_reader_s_terminal_gets_to_one(
     main(["golden", "show", f"none{steering}.yaml"])
     project.golden.write_text(project.golden.read_text("utf-8").replace("test: ", f"test: a{steering[:2]}"))
     again = project.run()
-    files = ("out.xml", "summary.md", "page/*.html", "dumps/*/report.txt", "dumps/notes.txt")
+    files = ("out.xml", "summary.md", "report/*.html", "dumps/*/report.txt", "dumps/notes.txt")
     told = [path.read_text("utf-8") for name in files for path in project.path.glob(name)]
     told += [result.stdout.str(), again.stdout.str(), *capsys.readouterr()]
     assert len(told) >= len(files) + 3
@@ -244,11 +251,11 @@ def test_a_rule_or_layer_with_brackets_is_for_the_layer_that_has_them_alone(proj
     assert [*load_tensors(project.golden.with_suffix(".safetensors"))] == ["blk[1]:output.0"]
     relu_and_add(project, 1.5)
     project.run(
-        "--npudump-results=kept",
+        "--npudump-output=.",
         failed=1,
         shows=["npudump: blk1:output.0 *", "*(preset same*"],
     )
-    assert main(["check", str(project.path / "kept"), "--root", str(project.path)]) == 1
+    assert main(["check", str(project.path / "results"), "--root", str(project.path)]) == 1
     project.recorded('layers=["blk[1]"]', body)
     assert [
         line.split()[0] for line in project.golden.read_text("utf-8").splitlines() if ":output" in line
@@ -266,7 +273,7 @@ def test_a_golden_that_leaves_out_what_nobody_measured_lets_nothing_pass(project
     for kept in (others[:1], others[:2]):
         project.golden.write_text(f"{head}unwritten:\n{entries}columns: {first}{''.join(kept)}", "utf-8")
         project.run(
-            "--npudump-expect=1",
+            "-onpudump_expect=1",
             failed=1,
             shows=[
                 "note: *test_small.yaml: 'unwritten' applies only to the MindSpore version on a CPU *",
@@ -282,7 +289,7 @@ def test_what_cannot_be_set_up_is_a_sentence(project: Project) -> None:
     project.marked()
     project.path.joinpath("file").touch()
     words = "npudump: *the folder for the test's dumps cannot be made: *"
-    project.run("--npudump-dump-dir=file", errors=1, shows=words, hides="*Traceback*")
+    project.run("--npudump-output=file", errors=1, shows=words, hides="*Traceback*")
     rules = f"rules:\n  - {{layer: a, rtol: {':'.join(['1'] * 3000)}, atol: 0}}\n"
     project.path.joinpath("t.yaml").write_text(rules)
     result = project.run("--npudump-tolerances=t.yaml")
@@ -309,12 +316,10 @@ def test_numerics_decide_which_bounds_hold_and_that_is_said(project: Project) ->
     project.model(change=0.5)
     for options, bounds in {
         (): "bounds:     for other numerics: onnxruntime 0.1 -> *",
-        (
-            "--npudump-numerics=same",
-        ): "bounds:     for the same numerics, as the option*says (onnxruntime 0.1*",
-        ("--npudump-numerics=hf32",): "bounds:     for HF32 numerics, as the option*",
+        ("-onpudump_preset=same",): "bounds:     for the same numerics, as the option*says (onnxruntime 0.1*",
+        ("-onpudump_preset=hf32",): "bounds:     for HF32 numerics, as the option*",
     }.items():
-        project.run("--npudump-escalate=off", *options, failed=1, shows=bounds)
+        project.run("-onpudump_escalate=off", *options, failed=1, shows=bounds)
     project.model(change=0.0005)
     project.marked('preset="hf32"')
     project.run(passed=1)
@@ -329,15 +334,19 @@ def test_a_golden_of_a_device_is_compared_with_and_written_by_nothing_without_on
         "runtime: emulator, soc: Emulator", "runtime: acl, soc: Ascend910B3"
     )
     golden.write_text(device, "utf-8")
-    words = "*test_small.yaml is *runtime acl, soc Ascend910B3*golden-variant=NAME*"
-    for how in ("--npudump-update-golden", "--npudump-calibrate=3"):
+    words = "*test_small.yaml is *runtime acl, soc Ascend910B3*golden_variant=NAME*"
+    for how in (
+        "--npudump-update-golden",
+        "--npudump-update-golden=calibrate",
+        "-onpudump_calibration_runs=3",
+    ):
         project.run(how, failed=1, shows=words)
     project.model(change=0.01)
     words = "note: *is a device's*and this run the emulator's: record it*"
     project.run("--npudump-update-golden=failed", failed=1, shows=words)
     project.run(shows="to accept on the device: pytest --npudump-update-golden *")
-    project.record("--npudump-golden-variant=emulated")
-    project.run("--npudump-golden-variant=emulated", passed=1)
+    project.record("-onpudump_golden_variant=emulated")
+    project.run("-onpudump_golden_variant=emulated", passed=1)
     assert golden.read_text("utf-8") == device
 
 
@@ -373,7 +382,7 @@ def test_what_is_judged_by_no_value_does_not_pass(project: Project) -> None:
         "layers=['mul'], acl_json={'dump_data': 'tensor'}, golden_tensors=['mul']": "*mul*",
     }.items():
         _model(project, "nan", 1, "[-1, 2, 3, 4]", marker)
-        project.record("--npudump-repeats=1")
+        project.record("-onpudump_repeats=1")
         _model(project, "nan", 1000, "[-1, 2, 3, 4]", marker)
         project.run(failed=1, shows=words)
         project.golden.unlink()
@@ -382,7 +391,7 @@ def test_what_is_judged_by_no_value_does_not_pass(project: Project) -> None:
 def test_elements_that_pass_beside_much_larger_ones_are_noted(project: Project) -> None:
     marker = "layers=['mul'], acl_json={'dump_data': 'tensor'}, golden_tensors=['mul']"
     _model(project, "large", 1, "[1] * 4096", marker)
-    project.record("--npudump-repeats=1")
+    project.record("-onpudump_repeats=1")
     assert "most elements" not in project.run().stdout.str()
     _model(project, "large", -1, "[1] * 4096", marker)
     project.run("-rA", passed=1, shows="*most elements are farther off than rtol of themselves*")
@@ -399,14 +408,14 @@ WORDS = (
 )
 
 
-KEPT = ("--results", "kept")
+KEPT = ("--results", "results")
 
 
 def test_a_golden_of_nan_is_told_at_each_decision(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     project.marked(body=BODY)
-    project.run("--npudump-results=kept", failed=1, shows=f"note: {WORDS}")
+    project.run("--npudump-output=.", failed=1, shows=f"note: {WORDS}")
     for words in (("diff", *KEPT), ("accept", *KEPT), ("show", "golden/test_small/test_small.yaml")):
         capsys.readouterr()
         main(["golden", *words])

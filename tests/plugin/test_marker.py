@@ -208,7 +208,7 @@ def test_the_line_begins_as_pytest_reads_the_name_of_a_marker() -> None:
     [
         (("a", "b"), {}, "2 positional arguments; only layers may be given by position"),
         (("a",), {"layers": "a"}, "layers: given twice, by position and by name"),
-        ((), {"dump_path": "x"}, "dump_path: not an argument of the marker: *--npudump-dump-dir*"),
+        ((), {"dump_path": "x"}, "dump_path: not an argument of the marker: *--npudump-output*"),
         ((), {"dump_list": "x"}, "dump_list: not an argument of the marker: *use layers*"),
         ((), {"dump_op_switch": "on"}, "dump_op_switch: not an argument of the marker: use scene='op'"),
         ((), {"transport": "callback"}, "transport: not an argument of the marker: leave it out; where it *"),

@@ -131,12 +131,12 @@ def test_operators_of_one_name_in_several_models_do_not_hide_each_other(project:
         before = {"other": other, "small": (0, 3)}
         models(before)
         project.marked(body=body)
-        project.record("--npudump-repeats=1")
+        project.record("-onpudump_repeats=1")
         project.run(passed=1)
         models({**before, changed: (3, 0)})
         old = "0x3" if before[changed] == (0, 3) else "not among them"
         words = f"*leave no file, differ: *empty#{qualifier}={changed}: {old} -> 3x0*"
-        project.run("--npudump-escalate=off", failed=1, shows=words)
+        project.run("-onpudump_escalate=off", failed=1, shows=words)
 
 
 def test_a_new_operator_of_empty_tensors_fails_where_there_was_none(project: Project) -> None:

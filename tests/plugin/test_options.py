@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from fractions import Fraction
 from pathlib import Path
 
@@ -19,21 +20,17 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "options.md"
 OPTIONS = all_options()
 NOT_DEFAULT = {
     "repeats": "5",
-    "calibrate": "20",
-    "device": "3",
+    "calibration-runs": "12",
     "devices": "0,1",
     "dump-limit": "2KiB",
-    "artifacts-limit": "2KiB",
+    "output-limit": "2KiB",
     "expect": "3",
     "tensor-budget": "3KiB",
     "tensor-cache-limit": "3KiB",
     "runtime": "emulator",
-    "escalate": "off",
-    "recompute": "float64",
+    "escalate": "twice,float64",
     "keep-dumps": "all",
-    "isolation": "process",
-    "isolation-timeout": "90.5",
-    "numerics": "other",
+    "isolation": "90.5",
     "lang": "zh",
     "fail-on": "change",
     "golden-tensors": "auto",
@@ -43,21 +40,26 @@ REFUSED = "approving is never a standing setting"
 
 
 def other_value(option: Option) -> str:
-    return NOT_DEFAULT.get(option.name, "somewhere")
+    return "true" if isinstance(option.default, bool) else NOT_DEFAULT.get(option.name, "somewhere")
+
+
+def typed(option: Option, value: str = "") -> list[str]:
+    """Return the option as it is given on a command line."""
+    value = value or other_value(option)
+    if not option.typed:
+        return ["-o", f"{option.dest}={value}"]
+    return [option.flag if option.modes or isinstance(option.default, bool) else f"{option.flag}={value}"]
 
 
 def resolved(option: Option, text: str) -> object:
     """Return what Settings make of ``text``: written out here, not computed by the module."""
     known: dict[str, object] = {
         "repeats": 5,
-        "calibrate": 20,
-        "device": 3,
+        "calibration-runs": 12,
         "dump-limit": 2048,
-        "artifacts-limit": 2048,
+        "output-limit": 2048,
         "tensor-budget": 3072,
         "tensor-cache-limit": 3072,
-        "escalate": False,
-        "isolation-timeout": 90.5,
     }
     if option.modes:
         return "all"
@@ -67,7 +69,16 @@ def resolved(option: Option, text: str) -> object:
 def test_an_update_may_say_whose_goldens_it_writes(pytester: pytest.Pytester) -> None:
     for mode, flag in {"all": "", "failed": "=failed", "new": "=new"}.items():
         found = settings(pytester, f"--npudump-update-golden{flag}", "test_some.py")
-        assert found.update_golden == mode
+        assert (found.update_golden, found.calibrate) == (mode, 0)
+        assert found.approval_flag == f"--npudump-update-golden{flag}"
+
+
+def test_a_calibration_is_an_update_that_may_come_with_another(pytester: pytest.Pytester) -> None:
+    calibrate = "--npudump-update-golden=calibrate"
+    found = settings(pytester, calibrate)
+    assert (found.update_golden, found.calibrate, found.approval_flag) == ("", 20, calibrate)
+    found = settings(pytester, "--npudump-update-golden", calibrate, "-o", "npudump_calibration_runs=3")
+    assert (found.update_golden, found.calibrate) == ("all", 3)
 
 
 def test_an_update_takes_no_path_behind_it_for_its_value(pytester: pytest.Pytester) -> None:
@@ -95,7 +106,7 @@ def _no_options(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_settings_have_one_field_for_each_option_that_is_no_feature_s() -> None:
-    assert [*(option.field for option in ALWAYS), "features"] == [*Settings._fields]
+    assert [*(option.field for option in ALWAYS), "calibrate", "features"] == [*Settings._fields]
 
 
 def test_defaults_are_those_of_the_table(pytester: pytest.Pytester, defaults: Settings) -> None:
@@ -107,36 +118,70 @@ def test_options_are_taken_from_the_command_line_and_from_ini_keys_of_their_name
 ) -> None:
     for option in OPTIONS:
         text = other_value(option)
-        switch = isinstance(option.default, bool)
         pytester.makeini("[pytest]\n")
-        found = settings(pytester, option.flag if switch or option.modes else f"{option.flag}={text}")
+        found = settings(pytester, *typed(option))
         assert value_of(found, option) == resolved(option, text)
         if option.standing:
-            key = f"{option.dest} = {'true' if switch else text}"
-            pytester.makeini(f"[pytest]\naddopts = --strict-config\n{key}\n")
+            pytester.makeini(f"[pytest]\naddopts = --strict-config\n{option.dest} = {text}\n")
             found = settings(pytester)
             assert value_of(found, option) == resolved(option, text)
             assert [one for one in OPTIONS if value_of(found, one) != value_of(defaults, one)] == [option]
-    pytester.makeini("[pytest]\nnpudump_escalate = off\nnpudump_device = 7\n")
-    found = settings(pytester, "--npudump-escalate=on")
-    assert (found.escalate, found.device) == (True, 7)
+    pytester.makeini("[pytest]\nnpudump_escalate = off\nnpudump_output = here\nnpudump_repeats = 3\n")
+    found = settings(pytester, "-o", "npudump_escalate=on", "--npudump-output=there")
+    assert (found.escalate, found.output, found.repeats) == ("on", "there", 3)
+
+
+@pytest.mark.each(
+    ("text", "runs", "recompute"),
+    [
+        ("off", 0, "float32"),
+        ("on", 1, "float32"),
+        ("twice,float64", 2, "float64"),
+        ("on,no-recompute", 1, "off"),
+        *(
+            (text, None, "")
+            for text in ("", "thrice", "on,", "on,float16", ",float64", "float64", "on, float64")
+        ),
+    ],
+)
+def test_escalation_says_how_often_and_in_what(
+    pytester: pytest.Pytester, text: str, runs: int | None, recompute: str
+) -> None:
+    if runs is None:
+        with pytest.raises(RequestError, match=r"npudump_escalate is .*, expected off, on or twice"):
+            settings(pytester, "-o", f"npudump_escalate={text}")
+        return
+    found = settings(pytester, "-o", f"npudump_escalate={text}")
+    assert (found.second_runs, found.recompute) == (runs, recompute)
+
+
+@pytest.mark.each(
+    ("preset", "bounds"),
+    [
+        ("", "auto"),
+        ("default", "auto"),
+        ("torch", "auto"),
+        *((name,) * 2 for name in ("same", "other", "hf32")),
+    ],
+)
+def test_a_preset_says_which_bounds_hold(pytester: pytest.Pytester, preset: str, bounds: str) -> None:
+    assert settings(pytester, "-o", f"npudump_preset={preset}").bounds == bounds
 
 
 def test_the_options_that_approve_are_for_the_command_line_only() -> None:
-    assert [option.name for option in APPROVING] == [
-        "update-golden",
-        "reason",
-        "calibrate",
-        "allow-update-in-ci",
-    ]
+    assert [option.name for option in APPROVING] == ["update-golden", "reason", "allow-in-ci"]
 
 
 def test_ini_key_that_would_approve_is_refused_with_the_reason(pytester: pytest.Pytester) -> None:
-    for option in APPROVING:
+    given = {option.dest: option.flag for option in APPROVING}
+    given |= {"npudump_calibrate": "--npudump-update-golden=calibrate"}
+    given |= dict.fromkeys(
+        ("npudump_allow_update_in_ci", "npudump_allow_in_ci"), "-o npudump_allow_in_ci=true"
+    )
+    for key, flag in given.items():
         for strict, value in (("", "true"), ("addopts = --strict-config\n", "false")):
-            pytester.makeini(f"[pytest]\n{strict}{option.dest} = {value}\n")
-            words = f"ini key {option.dest}: {REFUSED}.*give {option.flag} on the"
-            with pytest.raises(RequestError, match=words):
+            pytester.makeini(f"[pytest]\n{strict}{key} = {value}\n")
+            with pytest.raises(RequestError, match=f"ini key {key}: {REFUSED}.*give {flag} on the"):
                 settings(pytester)
 
 
@@ -161,43 +206,128 @@ def test_argument_file_that_would_approve_is_refused_with_the_reason(
 
 
 def test_addopts_that_would_approve_are_refused_with_the_reason(pytester: pytest.Pytester) -> None:
-    for option in APPROVING:
-        words = f"{option.flag}={other_value(option)}" if option.metavar else option.flag
+    lines = [
+        ("--npudump-update-golden", "--npudump-update-golden=calibrate"),
+        ("--npudump-calibrate", "--npudump-calibrate=3"),
+    ]
+    lines += [(option.flag, " ".join(typed(option))) for option in APPROVING if option.typed]
+    ways = (
+        "-o npudump_allow_in_ci=1",
+        "-onpudump_allow_in_ci=1",
+        "-qonpudump_allow_in_ci=1",
+        "--override-ini=npudump_allow_in_ci=1",
+    )
+    lines += [("npudump_allow_in_ci", words) for words in ways]
+    for shown, words in lines:
         pytester.makeini("[pytest]\n")
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PYTEST_ADDOPTS", f"-q {words}")
-            with pytest.raises(
-                RequestError, match=f"{option.flag} in the variable PYTEST_ADDOPTS: {REFUSED}"
-            ):
+            with pytest.raises(RequestError, match=f"{shown} in the variable PYTEST_ADDOPTS: {REFUSED}"):
                 settings(pytester)
         pytester.makeini(f"[pytest]\naddopts = -q {words}\n")
-        with pytest.raises(RequestError, match=f"{option.flag} in addopts of pytest's .* file: {REFUSED}"):
-            settings(pytester, words)
+        with pytest.raises(RequestError, match=f"{shown} in addopts of pytest's .* file: {REFUSED}"):
+            settings(pytester, *shlex.split(words))
 
 
 def test_value_outside_the_choices_is_refused_from_either_source(pytester: pytest.Pytester) -> None:
     for option in OPTIONS:
         if option.choices:
-            with pytest.raises(pytest.UsageError, match="'gpu'"):
-                pytester.parseconfig(f"{option.flag}=gpu")
-            pytester.makeini(f"[pytest]\n{option.dest} = gpu\n")
             words = f"ini key {option.dest} is 'gpu', expected one of {option.choices[0]}"
+            if option.typed:
+                with pytest.raises(pytest.UsageError, match="'gpu'"):
+                    pytester.parseconfig(f"{option.flag}=gpu")
+            with pytest.raises(RequestError, match=words):
+                settings(pytester, "-o", f"{option.dest}=gpu")
+            pytester.makeini(f"[pytest]\n{option.dest} = gpu\n")
             with pytest.raises(RequestError, match=words):
                 settings(pytester)
             pytester.makeini("[pytest]\n")
 
 
-def test_device_that_is_no_id_is_refused(pytester: pytest.Pytester) -> None:
-    for text in ("-1", "first", "", "1.0", "0x1"):
-        with pytest.raises(RequestError, match="expected a device id such as 0"):
-            settings(pytester, f"--npudump-device={text}")
+@pytest.mark.each(
+    ("given", "told"),
+    [
+        ("--npudump-preset=other", "-o npudump_preset=other"),
+        ("--npudump-numerics=other", "-o npudump_preset=other"),
+        ("--npudump-numerics=auto", "-o npudump_preset=default"),
+        ("--npudump-calibrate=7", "--npudump-update-golden=calibrate -o npudump_calibration_runs=7"),
+        ("--npudump-repeats", "-o npudump_repeats=VALUE"),
+        ("--npudump-require-npu", "--npudump-runtime=npu"),
+        ("--npudump-skip-without-npu", "--npudump-runtime=npu-or-skip"),
+        ("--npudump-device=3", "-o npudump_devices=3"),
+        ("--npudump-recompute=off", "-o npudump_escalate=on,no-recompute"),
+        ("--npudump-recompute=float64", "-o npudump_escalate=on,float64"),
+        ("--npudump-isolation-timeout=60", "-o npudump_isolation=60"),
+        ("--npudump-dump-dir=a b", "--npudump-output='a b'"),
+        ("--npudump-results=kept", "--npudump-output=kept"),
+        ("--npudump-artifacts=art", "--npudump-output=art"),
+        ("--npudump-artifacts-limit=1GiB", "-o npudump_output_limit=1GiB"),
+        ("--npudump-summary=s.md", "--npudump-output=DIR"),
+        ("--npudump-allow-update-in-ci", "-o npudump_allow_in_ci=true"),
+    ],
+)
+def test_an_option_that_has_gone_is_refused_with_what_is_given_now(
+    pytester: pytest.Pytester, given: str, told: str
+) -> None:
+    words = f"there is no {given} any more: give {told} instead"
+    with pytest.raises(RequestError, match=re.escape(words)):
+        settings(pytester, given)
 
 
-def test_help_names_every_option_and_its_ini_key(pytester: pytest.Pytester) -> None:
-    result = pytester.runpytest_inprocess("--help", "-p", "no:cacheprovider", "-p", "no:asyncio")
-    words = set(re.findall(r"[\w-]+", result.stdout.str()))
-    assert {option.flag for option in OPTIONS} <= words
-    assert {option.dest for option in OPTIONS} <= words
+def test_every_option_but_six_that_there_was_is_refused(pytester: pytest.Pytester) -> None:
+    was = {
+        *("update-golden", "repeats", "reason", "calibrate", "runtime", "require-npu", "skip-without-npu"),
+        *("device", "devices", "golden-dir", "golden-variant", "preset", "numerics", "fail-on", "tolerances"),
+        *("escalate", "recompute", "dump-dir", "dump-limit", "tensor-budget", "golden-tensors", "lang"),
+        *("tensor-store", "tensor-cache", "tensor-cache-limit", "keep-dumps", "isolation", "expect"),
+        *("isolation-timeout", "results", "summary", "artifacts", "artifacts-limit", "report"),
+        "allow-update-in-ci",
+    }
+    kept = {option.name for option in OPTIONS if option.typed}
+    assert kept - was == {"output"}
+    for name in was - kept:
+        with pytest.raises(RequestError, match=f"there is no --npudump-{name}=1 any more"):
+            settings(pytester, f"--npudump-{name}=1")
+
+
+@pytest.mark.each(
+    ("key", "told"),
+    [
+        ("npudump_numerics = other", "npudump_preset = other"),
+        ("npudump_require_npu = true", "npudump_runtime = npu"),
+        ("npudump_skip_without_npu = false", "npudump_runtime = npu-or-skip"),
+        ("npudump_device = 3", "npudump_devices = 3"),
+        ("npudump_recompute = off", "npudump_escalate = on,no-recompute"),
+        ("npudump_isolation_timeout = 60", "npudump_isolation = 60"),
+        ("npudump_dump_dir = dumps", "npudump_output = dumps"),
+        ("npudump_results = kept", "npudump_output = kept"),
+        ("npudump_summary = s.md", "npudump_output = DIR"),
+        ("npudump_artifacts = art", "npudump_output = art"),
+        ("npudump_artifacts_limit = 1GiB", "npudump_output_limit = 1GiB"),
+    ],
+)
+def test_an_ini_key_that_has_gone_is_refused_with_what_is_written_now(
+    pytester: pytest.Pytester, key: str, told: str
+) -> None:
+    name = key.partition(" ")[0]
+    pytester.makeini(f"[pytest]\n{key}\n")
+    with pytest.raises(RequestError, match=f"there is no ini key {name} any more: write {told} instead"):
+        settings(pytester)
+
+
+def test_a_report_that_names_a_folder_is_refused(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nnpudump_report = site\n")
+    with pytest.raises(RequestError, match=r"ini key npudump_report: .*'site'.*expected true or false"):
+        settings(pytester)
+
+
+def test_help_is_little_longer_and_names_every_option_and_the_page(pytester: pytest.Pytester) -> None:
+    helps = [pytester.runpytest_subprocess("--help", *way).outlines for way in ((), ("-p", "no:npudump"))]
+    assert len(helps[0]) - len(helps[1]) <= 40
+    words = set(re.findall(r"[\w.-]+", "\n".join(helps[0])))
+    assert {option.flag for option in OPTIONS if option.typed} <= words
+    assert {option.field for option in OPTIONS if option.standing and not option.typed} <= words
+    assert "options.md" in " ".join(words)
 
 
 @pytest.mark.each(
@@ -237,12 +367,14 @@ def test_text_that_is_no_size_is_refused_with_an_example(text: str) -> None:
 
 def test_docs_list_exactly_these_options_with_their_defaults() -> None:
     rows = re.findall(
-        r"^\| `(--npudump-[a-z-]+)[^`]*` \|(.*)\|\s*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
+        r"^\| `(--npudump-[a-z-]+|npudump_[a-z_]+)[^`]*` \|(.*)\|\s*$",
+        PAGE.read_text(encoding="utf-8").partition("## The output folder")[0],
+        re.MULTILINE,
     )
-    options = {option.flag: option for option in OPTIONS}
-    assert sorted(flag for flag, _ in rows) == sorted(options)
-    for flag, rest in rows:
-        option = options[flag]
+    options = {option.flag.removeprefix("-o "): option for option in OPTIONS}
+    assert sorted(name for name, _ in rows) == sorted(options)
+    for name, rest in rows:
+        option = options[name]
         cells = [cell.strip().strip("`") for cell in re.split(r"(?<!\\)\|", rest)]
         default = "off" if option.default is False else str(option.default)
-        assert default in cells or (not default and set(cells) & {"", "-", "none"}), (flag, default, cells)
+        assert default in cells or (not default and set(cells) & {"", "-", "none"}), (name, default, cells)

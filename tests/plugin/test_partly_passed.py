@@ -11,6 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from conftest import Project
 
+
 MODEL = """
     image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
     with npu_dump.load_model("small.onnx") as model:
@@ -169,7 +170,7 @@ def test_update_takes_back_what_it_recorded_where_a_late_subtest_fails(
     source = LATE_SUBTEST.format(statement="assert not BROKEN()")
     source = source.replace("npu_dump\n", f"npu_dump({arguments})\n", 1)
     golden = approved_then_broken(project, source)
-    result = project.run("--npudump-update-golden", f"--npudump-isolation={isolation}")
+    result = project.run("--npudump-update-golden", f"-onpudump_isolation={isolation}")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["npudump: 0 of 1 tests passed, 1 not recorded *"])
     assert project.golden.read_bytes() == golden
@@ -193,7 +194,7 @@ def test_update_takes_back_what_it_recorded_where_the_session_ends_in_the_teardo
 ) -> None:
     source = HEAD + "@pytest.fixture\ndef guard():\n    yield\n    BROKEN() and pytest.exit('enough')\n"
     golden = approved_then_broken(project, source + MARKED.format(fixtures=", guard"))
-    project.run("--npudump-update-golden", f"--npudump-isolation={isolation}")
+    project.run("--npudump-update-golden", f"-onpudump_isolation={isolation}")
     assert project.golden.read_bytes() == golden
     assert beside(project) == [project.golden.name]
 
@@ -208,7 +209,7 @@ def test_update_does_not_say_recorded_where_the_teardown_of_the_first_of_two_run
     golden = approved_then_broken(project, source)
     project.run(
         "--npudump-update-golden",
-        f"--npudump-isolation={isolation}",
+        f"-onpudump_isolation={isolation}",
         "--junitxml=out.xml",
         passed=1,
         errors=1,
@@ -239,7 +240,7 @@ def test_nothing_counts_before_the_end_of_the_teardown(
     golden = project.golden.read_bytes()
     project.test_file(source.replace("GOLDEN = 'golden'", f"GOLDEN = {str(project.golden)!r}"))
     project.model(change=0.01)
-    project.run("--npudump-update-golden", f"--npudump-isolation={isolation}", passed=1)
+    project.run("--npudump-update-golden", f"-onpudump_isolation={isolation}", passed=1)
     assert (project.path / "seen").read_bytes() == golden != project.golden.read_bytes()
     project.run().assert_outcomes(passed=1)
     assert beside(project) == [p.name for p in sorted(project.golden.parent.glob("[!.]*"))]

@@ -146,15 +146,15 @@ def test_a_name_that_is_taken_is_left_alone(shared_memory: Path, tmp_path: Path)
     assert not any(shared_memory.iterdir())
 
 
-@pytest.mark.parametrize("option", ["", "--npudump-dump-dir", "--npudump-keep-dumps=all"])
+@pytest.mark.parametrize("option", ["", "--npudump-output", "-onpudump_keep_dumps=all"])
 def test_dumps_of_tests_that_fail_are_where_the_report_says(
     project: Any, tmp_path: Path, option: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They lie on the disk from the start where the user names the folder, or keeps all that goes there."""
     base = tmp_path / "base"
-    given = option == "--npudump-dump-dir"
+    given = option == "--npudump-output"
     options = [f"{option}={tmp_path / 'named'}"] if given else [*filter(None, [option])]
-    place = tmp_path / "named" if given else base / "npudump"
+    place = tmp_path / "named" / "dumps" if given else base / "npudump"
     monkeypatch.setattr(memory_folder, "ROOM", 0)
     project.path.joinpath("tox.ini").unlink(missing_ok=True)
     project.test_file(
@@ -195,7 +195,7 @@ TEST = "test_model.py::test_layers"
 def paths_of(root: Path, defaults: Settings, dump_dir: Path) -> Paths:
     hook = SimpleNamespace(pytest_npudump_dumps_base=lambda **_asked: None)
     config: Any = SimpleNamespace(rootpath=root, hook=hook)
-    return Paths(config, defaults._replace(dump_dir=str(dump_dir)))
+    return Paths(config, defaults._replace(output=str(dump_dir)))
 
 
 def test_runs_of_one_test_that_share_a_folder_of_dumps_have_folders_of_their_own(
@@ -215,5 +215,5 @@ def test_a_folder_of_dumps_that_cannot_be_made_is_named_all_the_same(
     (tmp_path / "file").touch()
     for place in ("gone", "file"):
         found = paths_of(tmp_path, defaults, tmp_path / place).claimed(TEST)
-        assert found.parent == tmp_path / place
+        assert found.parent == tmp_path / place / "dumps"
         assert not found.exists()

@@ -19,6 +19,7 @@ from pytest_npudump.cli import main
 if TYPE_CHECKING:
     from conftest import Project
 
+
 IDS = (
     "it's",
     "`touch OWNED`",
@@ -65,19 +66,20 @@ def test_each_medium_has_a_command_that_a_shell_understands(
     project.pytester.makeini(INI)
     parametrised(project)
     result = project.run(
-        f"--npudump-lang={language}",
-        "--npudump-dump-dir=dumps",
-        "--npudump-results=kept",
-        "--npudump-report=page",
-        "--npudump-summary=summary.md",
+        f"-onpudump_lang={language}",
+        "--npudump-output=.",
+        "--npudump-output=.",
+        "--npudump-output=.",
+        "--npudump-report",
+        "--npudump-output=.",
         "--junitxml=out.xml",
         failed=len(IDS),
     )
     root = project.path
     capsys.readouterr()
-    assert main(["--lang", language, "check", "kept"]) == 2
+    assert main(["--lang", language, "check", "results"]) == 2
     properties = ET.parse(root / "out.xml").iterfind(".//property[@name='npudump']")  # noqa: S314 - our own
-    [page] = root.joinpath("page").glob("*.html")
+    [page] = root.joinpath("report").glob("*.html")
     found = {
         "terminal": commands(result.stdout.str()),
         "report.txt": commands("\n".join(path.read_text() for path in root.glob("dumps/*/report.txt"))),
@@ -127,7 +129,7 @@ def test_a_command_is_for_the_folder_in_which_pytest_was_started(
         monkeypatch.chdir(start)
         told = commands(project.run(*options).stdout.str())
         assert [word for command in told for word in arguments(command, start)[1:]] == expected
-    variant = ("--npudump-golden-dir", "ours", "--npudump-golden-variant", "it's")
+    variant = ("-onpudump_golden_dir=ours", "-onpudump_golden_variant=it's")
     monkeypatch.chdir(folder)
     [command] = commands(project.run(*variant, "test_small.py").stdout.str())
     assert arguments(command, folder)[1:] == [*variant, here]
@@ -146,7 +148,7 @@ def test_a_body_that_changes_the_folder_changes_no_command(
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     project.marked(body=f"{project.body}    import os\n    os.chdir({str(elsewhere)!r})\n")
     project.run(
-        "--npudump-dump-dir=dumps",
+        "--npudump-output=.",
         shows=[
             "report:     dumps/*/report.txt",
             "to create:  pytest --npudump-update-golden test_small.py::test_small",

@@ -68,7 +68,7 @@ def test_a_failing_test_that_sets_the_model_directory_has_a_second_run(project: 
     project.run().assert_outcomes(passed=2)
     install.reset()
     project.test_file(source(3))
-    project.run("--npudump-dump-dir=dumps", "-k", "first", failed=1)
+    project.run("--npudump-output=.", "-k", "first", failed=1)
     report = project.report()
     assert report["escalation"]["problem"] is None  # type: ignore[index]
     assert report["escalation"]["reproduced"] is True  # type: ignore[index]
@@ -324,8 +324,8 @@ def test_each_way_to_start_a_process_is_told_of_a_test_that_passes(project: Proj
     tools = "    import ctypes.util, platform\n    ctypes.util.find_library('z'), platform.processor()"
     quiet = f"@pytest.mark.npu_dump\ndef test_quiet(npu_dump):\n{OWN}{tools}"
     project.test_file("\n".join([STARTING, *tests, quiet]))
-    project.record("--npudump-repeats=1")
-    project.run("-v", "--npudump-dump-dir=dumps", passed=len(STARTS) + 1)
+    project.record("-onpudump_repeats=1")
+    project.run("-v", "--npudump-output=.", passed=len(STARTS) + 1)
     notes = json.loads(next(project.path.glob("dumps/**/notes.json")).read_text("utf-8"))["notes"]
     told = {test.rpartition("::")[2]: note["note"] for note in notes for test in note["tests"]}
     assert told == {

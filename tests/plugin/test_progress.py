@@ -13,6 +13,7 @@ from pytest_npudump.plugin import terminal
 if TYPE_CHECKING:
     from conftest import Project
 
+
 IMPATIENT = """
 from pytest_npudump.plugin import terminal
 terminal.PATIENCE = terminal.SILENCE = 0.0
@@ -22,7 +23,7 @@ terminal.PATIENCE = terminal.SILENCE = 0.0
 def on_a_terminal(project: Project, *options: str) -> str:
     """Run pytest in a project, where its output is a terminal; what was drawn there."""
     here, there = os.openpty()
-    words = ["-p", "no:cacheprovider", "--npudump-runtime=emulator", "--npudump-dump-dir=dumps", *options]
+    words = ["-p", "no:cacheprovider", "--npudump-runtime=emulator", "--npudump-output=.", *options]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "PYTEST_ADDOPTS": ""}
     child = subprocess.Popen(
         [*project.pytester._getpytestargs(), *words],
@@ -59,7 +60,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.skipif(os.name != "posix", reason="no pseudo terminals here")
-@pytest.mark.parametrize("options", [(), ("-s",), ("--npudump-isolation=process",)])
+@pytest.mark.parametrize("options", [(), ("-s",), ("-onpudump_isolation=process",)])
 def test_a_terminal_shows_each_step_of_a_failing_test_in_one_line(
     failing: Project, options: tuple[str, ...]
 ) -> None:
@@ -74,13 +75,13 @@ def test_a_terminal_shows_each_step_of_a_failing_test_in_one_line(
 
 @pytest.mark.usefixtures("_impatient")
 def test_a_log_has_whole_lines(failing: Project) -> None:
-    failing.run("--npudump-dump-dir=dumps").stdout.fnmatch_lines(
+    failing.run("--npudump-output=.").stdout.fnmatch_lines(
         ["npudump: run 2 of test_small.py::test_small"], consecutive=True
     )
 
 
 def test_quick_work_says_nothing(failing: Project) -> None:
-    shown = failing.run("--npudump-dump-dir=dumps").stdout
+    shown = failing.run("--npudump-output=.").stdout
     shown.no_fnmatch_line("npudump: run *")
     shown.no_fnmatch_line("npudump: reading *")
 
@@ -88,5 +89,5 @@ def test_quick_work_says_nothing(failing: Project) -> None:
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize("options", [("-qq",), ("-p", "no:terminal"), ("-n1",)])
 def test_nothing_is_said_by_who_prints_nothing(failing: Project, options: tuple[str, ...]) -> None:
-    shown = failing.run("--npudump-dump-dir=dumps", *options).stdout
+    shown = failing.run("--npudump-output=.", *options).stdout
     shown.no_fnmatch_line("npudump: run *")

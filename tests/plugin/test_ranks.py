@@ -278,9 +278,9 @@ def test_what_is_no_rank_or_cannot_be_asked_of_one_is_refused(
     result = project.run(shows="*the variable RANK is 'nonsense', expected a number from 0")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     monkeypatch.setenv("RANK", "1")
-    result = project.run("--npudump-calibrate=3")
+    result = project.run("--npudump-update-golden=calibrate", "-onpudump_calibration_runs=3")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    words = "*--npudump-calibrate measures a test in one process, and this one is rank 1 of 2*"
+    words = "*--npudump-update-golden=calibrate measures a test in one process, and this one is rank 1 of 2*"
     result.stderr.fnmatch_lines([words])
     words = "*this is rank 1 of 2, and all ranks run one test at a time: leave out -n*"
     assert project.run("-n1", shows=words).ret != 0
@@ -298,7 +298,13 @@ def test_devices_of_one_dump_share_a_golden(several: Project, monkeypatch: pytes
     several.run(passed=1)
     words = "*not calibrated: device 0, device 1 have one golden, and only one of*"
     for update in ((), ("--npudump-update-golden",)):
-        several.run("--npudump-calibrate=3", *update, failed=1, shows=words)
+        several.run(
+            "--npudump-update-golden=calibrate",
+            "-onpudump_calibration_runs=3",
+            *update,
+            failed=1,
+            shows=words,
+        )
     monkeypatch.setenv("CHANGED", "1")
     shows = [
         "npudump: device 1: head/softmax:output.0 *",

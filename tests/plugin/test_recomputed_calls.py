@@ -67,7 +67,7 @@ class Block:
         """Run it in a process of its own; return what the terminal shows."""
         paths = [str(self._project.path / "client"), FOLDER, str(DATA.parents[1])]
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore"]
-        command += ["--npudump-runtime=torch_npu", "--npudump-dump-dir=dumps", *options]
+        command += ["--npudump-runtime=torch_npu", "--npudump-output=.", *options]
         environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
         done = subprocess.run(
             command,
@@ -102,7 +102,7 @@ def test_wrong_kernels_are_convicted_and_handed_over_and_right_ones_acquitted(
     block: Block, tmp_path: Path
 ) -> None:
     block.run("--npudump-update-golden")
-    shown = block.run("--npudump-recompute=float64", faults="mm relu mul_.Tensor")
+    shown = block.run("-onpudump_escalate=on,float64", faults="mm relu mul_.Tensor")
     assert block.verdicts() == {
         "aclnnMm:output.0": ("unknown", "aten.mm.default"),  # it may take HF32, which is as far off
         "aclnnRelu:output.0": ("convicted", "aten.relu.default"),
@@ -124,6 +124,6 @@ def test_wrong_kernels_are_convicted_and_handed_over_and_right_ones_acquitted(
     assert main(["repro", str(report), "-o", str(tmp_path / "made"), "--no-run"]) == 0
     with np.load(tmp_path / "made" / "outputs.npz") as outputs:
         np.testing.assert_allclose(outputs["device"], outputs["cpu"] * 1.001, rtol=1e-6)
-    shown = block.run("--npudump-recompute=off", faults="mm")
+    shown = block.run("-onpudump_escalate=on,no-recompute", faults="mm")
     assert block.verdicts() == {}
     assert "recomputed:" not in shown

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from conftest import Project
 
 
-DUMPS = "--npudump-dump-dir=dumps"
+DUMPS = "--npudump-output=."
 
 
 REFERENCE = "reference='reference.onnx'"
@@ -312,7 +312,7 @@ def test_part_of_a_model_is_compared_on_the_whole_models_inputs(converted: Proje
         converted.model()
         assert result_of(converted)["reference"]["good"], marker
         converted.model(change=0.01)
-        assert not result_of(converted, "--npudump-escalate=off")["reference"]["good"], marker
+        assert not result_of(converted, "-onpudump_escalate=off")["reference"]["good"], marker
 
 
 def test_rules_against_the_reference_count_and_have_to_match(converted: Project) -> None:
@@ -388,9 +388,11 @@ def test_{net}(npu_dump):
     given = {"quantised": "one", "prepared": "one", "within": "two"}
     for fault in ("", "one", "act", "two"):
         monkeypatch.setenv("FAULT", fault)
-        project.run(f"--npudump-dump-dir=dumps{fault}").assert_outcomes(failed=8)
+        project.run(f"--npudump-output=dumps{fault}").assert_outcomes(failed=8)
         for name, op_type in scenes:
-            [path] = project.path.glob(f"dumps{fault}/test_small_py_test_{name}_{op_type}-*/report.json")
+            [path] = project.path.glob(
+                f"dumps{fault}/dumps/test_small_py_test_{name}_{op_type}-*/report.json"
+            )
             isolated = json.loads(path.read_text())["escalation"]["isolated"]
             judged = {one["layer"]: one["verdict"] for one in isolated}
             wrong = {layer for layer, verdict in judged.items() if verdict == "convicted"}

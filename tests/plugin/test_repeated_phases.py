@@ -143,7 +143,7 @@ def test_body_that_failed_by_itself_is_compared_when_it_is_repeated(project: Pro
     project.test_file(FLAKY_BODY.format(arguments=""))
     once = project.path / "once"
     once.touch()
-    project.record("--npudump-repeats=1")
+    project.record("-onpudump_repeats=1")
     project.path.joinpath("conftest.py").write_text(INSIDE_THE_REPORT)
     once.unlink()
     project.run(passed=1, shows="npudump: 1 of 1 tests passed; 5 of 5 tensors compared (emulator)")
@@ -259,8 +259,8 @@ def test_a_body_that_fails_however_often_it_is_repeated_ends_no_session(project:
     project.pytester.makeconftest(INSIDE_THE_REPORT)
     project.test_file(f"@pytest.mark.npu_dump\ndef test_small(npu_dump):\n{project.body}    assert False\n")
     project.run(
-        "--npudump-results=kept",
+        "--npudump-output=.",
         failed=1,
         shows="npudump: 0 of 1 tests passed, 1 not compared (emulator); see docs/reference/failures.md",
     )
-    assert '"status":"not compared"' in project.path.joinpath("kept/results.jsonl").read_text("utf-8")
+    assert '"status":"not compared"' in project.path.joinpath("results/results.jsonl").read_text("utf-8")

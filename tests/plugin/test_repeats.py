@@ -31,10 +31,10 @@ def test_what_does_not_repeat_is_listed_with_its_spread_and_is_no_change(project
     )
     lines = project.golden.read_text("utf-8").splitlines()
     assert any(line.split()[-1].startswith("~") for line in lines if "block/conv.2" in line)
-    project.run("--npudump-fail-on=change", passed=1)
+    project.run("-onpudump_fail_on=change", passed=1)
     for _ in range(2):  # an odd and an even run, each by a process's own count
         project.wavering(1e-3)
-        project.run("--npudump-fail-on=change").assert_outcomes(passed=1)
+        project.run("-onpudump_fail_on=change").assert_outcomes(passed=1)
 
 
 def test_a_test_that_feeds_its_model_other_values_in_each_run_records_nothing(project: Project) -> None:
@@ -48,17 +48,21 @@ def test_a_test_that_feeds_its_model_other_values_in_each_run_records_nothing(pr
                 model.run(RNG.normal(size=(1, 1, 8, 8)).astype(np.float32))
         """
     )
-    for option in ("--npudump-update-golden", "--npudump-update-golden --npudump-calibrate=3"):
+    for option in (
+        "--npudump-update-golden",
+        "--npudump-update-golden --npudump-update-golden=calibrate -o npudump_calibration_runs=3",
+    ):
         project.run(
             *option.split(),
             failed=1,
             shows="*nothing was recorded: *feeds its model other values in each run: image*",
         )
         assert not [*project.path.glob("golden/**/*.yaml")]
-    project.record("--npudump-repeats=1")
+    project.record("-onpudump_repeats=1")
     before = project.golden.read_text("utf-8")
     project.run(
-        "--npudump-calibrate=3",
+        "--npudump-update-golden=calibrate",
+        "-onpudump_calibration_runs=3",
         failed=1,
         shows="*not calibrated: the test feeds its model other values in each run: image*",
     )
@@ -87,20 +91,22 @@ def test_data_that_differ_are_seen_where_the_inputs_are_not_in_the_dump(project:
     # One thread has an order: the same values in another one are other data.
     turned = "image * (number := next(COUNT) % 2)); model.run(image * (1 - number)"
     project.test_file(shuffled.format(marker='layers=["block/conv.2"]', runs=turned))
-    project.record("--npudump-repeats=1")
+    project.record("-onpudump_repeats=1")
     project.run(
         "--npudump-update-golden",
-        "--npudump-calibrate=3",
+        "--npudump-update-golden=calibrate",
+        "-onpudump_calibration_runs=3",
         failed=1,
         shows="*not calibrated: the test feeds its model other values*: image; *",
     )
     project.golden.unlink()
     project.test_file(shuffled.format(marker='layers=["block/conv.2"]', runs=rolled))
-    project.record("--npudump-repeats=1")
+    project.record("-onpudump_repeats=1")
     before = project.golden.read_text("utf-8")
     project.run(
         "--npudump-update-golden",
-        "--npudump-calibrate=3",
+        "--npudump-update-golden=calibrate",
+        "-onpudump_calibration_runs=3",
         failed=1,
         shows="*not calibrated: the test feeds its model other values*: image; *",
     )
@@ -111,7 +117,7 @@ def test_data_that_differ_are_seen_where_the_inputs_are_not_in_the_dump(project:
     for marker, runs in (("", rounded), ("acl_json={'dump_step': '1'}", first_step)):
         layers = f'layers=["block/conv.2"], {marker}'
         project.test_file(shuffled.format(marker=layers, runs=runs))
-        project.record("--npudump-calibrate=3")
+        project.record("--npudump-update-golden=calibrate", "-onpudump_calibration_runs=3")
 
 
 def test_the_first_change_is_shown_only_where_the_golden_is_known_to_repeat(project: Project) -> None:
@@ -173,7 +179,7 @@ def test_fixtures_are_set_up_anew_for_each_of_as_many_runs_as_are_asked_for(proj
     tensors = "golden_tensors=['block/conv.2']"
     for marker, options, runs in (
         ("", (), 2),
-        ("", ("--npudump-repeats=1",), 1),
+        ("", ("-onpudump_repeats=1",), 1),
         ("repeats=4", (), 4),
         (tensors, (), 2),
     ):
@@ -187,9 +193,9 @@ def test_fixtures_are_set_up_anew_for_each_of_as_many_runs_as_are_asked_for(proj
         project.golden.unlink()
     project.marked()
     for repeats in ("0", "-1", "two", "1e3"):
-        result = project.run(f"--npudump-repeats={repeats}")
+        result = project.run(f"-onpudump_repeats={repeats}")
         assert result.ret == pytest.ExitCode.USAGE_ERROR
-        result.stderr.fnmatch_lines(["*--npudump-repeats is*expected a number of runs, 1 or more*"])
+        result.stderr.fnmatch_lines(["*npudump_repeats is*expected a number of runs, 1 or more*"])
 
 
 def lines_without_noise(project: Project) -> list[str]:
@@ -204,12 +210,13 @@ def test_a_golden_that_matches_learns_its_noise_and_nothing_else_of_it_changes(p
     project.recorded()
     before = lines_without_noise(project)
     project.run(
-        "--npudump-calibrate=5",
+        "--npudump-update-golden=calibrate",
+        "-onpudump_calibration_runs=5",
         passed=1,
         shows=[
             "npudump: THIS RUN CALIBRATES*",
             "*calibrated with 5 members, varied: repeats, inputs, threads, optimisation; factor 5*",
-            "*this run updates goldens (--npudump-calibrate)",
+            "*this run updates goldens (--npudump-update-golden=calibrate)",
         ],
     )
     assert head(project)["calibration"] == {
@@ -226,7 +233,7 @@ def test_a_golden_that_does_not_match_is_not_calibrated(project: Project) -> Non
     project.recorded()
     before = project.golden.read_text("utf-8")
     project.model(change=0.5)
-    project.run("--npudump-calibrate=3").assert_outcomes(failed=1)
+    project.run("--npudump-update-golden=calibrate", "-onpudump_calibration_runs=3").assert_outcomes(failed=1)
     assert project.golden.read_text("utf-8") == before
 
 
@@ -237,14 +244,16 @@ def test_a_test_whose_teardown_fails_calibrates_nothing(project: Project) -> Non
         "@pytest.fixture\ndef bad():\n    yield\n    raise RuntimeError('no')\n\n"
         f"@pytest.mark.npu_dump\ndef test_small(npu_dump, bad):\n{project.body}"
     )
-    project.run("--npudump-calibrate=3").assert_outcomes(failed=1, errors=1)
+    project.run("--npudump-update-golden=calibrate", "-onpudump_calibration_runs=3").assert_outcomes(
+        failed=1, errors=1
+    )
     assert project.golden.read_text("utf-8") == before
     assert not [*project.golden.parent.glob(".npudump-*")]
 
 
 def test_noise_beyond_the_preset_is_allowed_from_then_on_and_the_report_says_so(project: Project) -> None:
     project.marked('preset="exact"')
-    project.record("--npudump-calibrate=8")
+    project.record("--npudump-update-golden=calibrate", "-onpudump_calibration_runs=8")
     project.model(change=1e-8)
     project.run().assert_outcomes(passed=1)
     project.model(change=0.01)
@@ -260,7 +269,8 @@ def test_members_that_stray_alone_fail_the_calibration_and_name_the_layers(proje
     before = project.golden.read_text("utf-8")
     project.wavering(0.5, "next(COUNT) == 2")
     project.run(
-        "--npudump-calibrate=5",
+        "--npudump-update-golden=calibrate",
+        "-onpudump_calibration_runs=5",
         failed=1,
         shows="*not calibrated: bounds made from all members but one*Most sensitive: *strays by*",
     )
@@ -278,7 +288,9 @@ def test_a_state_that_a_perturbed_model_has_made_is_no_data_of_the_test(project:
                 model.run(image + 1e4 * (out.sum(dtype=np.float64) - out.size / 2).astype(np.float32))
         """
     )
-    project.run("--npudump-update-golden", "--npudump-calibrate=6").assert_outcomes(passed=1)
+    project.run(
+        "--npudump-update-golden", "--npudump-update-golden=calibrate", "-onpudump_calibration_runs=6"
+    ).assert_outcomes(passed=1)
 
 
 def test_a_test_that_feeds_one_member_other_values_is_not_calibrated(project: Project) -> None:
@@ -298,7 +310,8 @@ def test_a_test_that_feeds_one_member_other_values_is_not_calibrated(project: Pr
         )
         project.run(
             "--npudump-update-golden",
-            "--npudump-calibrate=5",
+            "--npudump-update-golden=calibrate",
+            "-onpudump_calibration_runs=5",
             failed=1,
             shows="*not calibrated: the test feeds its model other values*: image; *",
         )
@@ -307,7 +320,7 @@ def test_a_test_that_feeds_one_member_other_values_is_not_calibrated(project: Pr
 
 def test_an_update_keeps_the_calibration_of_unchanged_values_and_drops_any_other(project: Project) -> None:
     project.marked()
-    project.record("--npudump-calibrate=4")
+    project.record("--npudump-update-golden=calibrate", "-onpudump_calibration_runs=4")
     calibrated = project.golden.read_text("utf-8")
     project.record()
     assert project.golden.read_text("utf-8") == calibrated
@@ -322,13 +335,15 @@ def test_calibrating_is_refused_under_ci_and_as_a_standing_setting(
     project.marked()
     with monkeypatch.context() as patch:
         patch.setenv("CI", "true")
-        refused = project.run("--npudump-calibrate=3")
+        refused = project.run("--npudump-update-golden=calibrate", "-onpudump_calibration_runs=3")
     assert refused.ret == pytest.ExitCode.USAGE_ERROR
-    refused.stderr.fnmatch_lines(["*--npudump-calibrate is refused because the variable CI is set*"])
-    monkeypatch.setenv("PYTEST_ADDOPTS", "--npudump-calibrate=3")
+    refused.stderr.fnmatch_lines(
+        ["*--npudump-update-golden=calibrate is refused because the variable CI is set*"]
+    )
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--npudump-update-golden=calibrate")
     standing = project.run()
     assert standing.ret == pytest.ExitCode.USAGE_ERROR
-    standing.stderr.fnmatch_lines(["*--npudump-calibrate in the variable PYTEST_ADDOPTS*"])
+    standing.stderr.fnmatch_lines(["*--npudump-update-golden in the variable PYTEST_ADDOPTS*"])
 
 
 def as_tensors(project: Project) -> Path:
@@ -346,7 +361,7 @@ def cells(project: Project) -> list[str]:
 def test_noise_of_projections_fails_a_run_only_where_it_was_not_measured(project: Project) -> None:
     project.wavering(1e-3)
     source = as_tensors(project)
-    project.record("--npudump-calibrate=6")
+    project.record("--npudump-update-golden=calibrate", "-onpudump_calibration_runs=6")
     assert any(cell.startswith("~") and cell.count(",") == 4 for cell in cells(project))
     source.write_text(source.read_text("utf-8").replace("itertools.count()", "itertools.count(1)"), "utf-8")
     project.run().assert_outcomes(passed=1)
@@ -362,15 +377,21 @@ def test_a_change_that_passes_is_no_noise_and_widens_no_bound(project: Project) 
         project.recorded(change=change)
         words = "changed within tolerance (first block/conv.2:output.0): the measured bounds allow for none"
         shows = f"*measured around this run, in which * {words} of that change*"
-        project.run(f"--npudump-preset={preset}", "--npudump-calibrate=8", passed=1, shows=shows)
+        project.run(
+            f"-onpudump_preset={preset}",
+            "--npudump-update-golden=calibrate",
+            "-onpudump_calibration_runs=8",
+            passed=1,
+            shows=shows,
+        )
         project.model(change=3 * change)
-        project.run("--npudump-escalate=off", failed=1)
+        project.run("-onpudump_escalate=off", failed=1)
         project.golden.unlink()
         project.model()
     for number in ("0.5", "2", "x"):
-        result = project.run(f"--npudump-calibrate={number}")
+        result = project.run("--npudump-update-golden=calibrate", f"-onpudump_calibration_runs={number}")
         assert result.ret == pytest.ExitCode.USAGE_ERROR
-        result.stderr.fnmatch_lines(["*--npudump-calibrate is*expected a number of runs, 3 or more*"])
+        result.stderr.fnmatch_lines(["*npudump_calibration_runs is*expected a number of runs, 3 or more*"])
 
 
 BODY = """

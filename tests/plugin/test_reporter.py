@@ -102,7 +102,7 @@ def test_a_thousand_failing_layers_are_a_screenful_and_a_small_junit(regressed: 
 def test_of_many_failing_tests_the_later_ones_lose_their_rows_and_no_way_out(
     regressed: pytest.Pytester,
 ) -> None:
-    result = run(regressed, MANY, "--npudump-escalate=off")
+    result = run(regressed, MANY, "-onpudump_escalate=off")
     result.assert_outcomes(failed=24)
     texts = failures(regressed.path / "out.xml")
     assert len(texts) == 24
@@ -161,7 +161,7 @@ def chinese(pytester: pytest.Pytester) -> pytest.Pytester:
     pytester.makepyfile(test_it=dedent(SPOKEN))
     maximum = pytester.path / "maximum"
     maximum.write_text("1")
-    recorded = pytester.runpytest_inprocess("--npudump-update-golden", "--npudump-lang=zh")
+    recorded = pytester.runpytest_inprocess("--npudump-update-golden", "-onpudump_lang=zh")
     assert recorded.ret == 0, recorded.stdout.str()
     maximum.write_text("1.5")
     return pytester
@@ -182,12 +182,12 @@ def test_the_locale_decides_where_no_option_does(
 ) -> None:
     monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
     chinese.runpytest_inprocess("-k", "0").stdout.fnmatch_lines(["首个差异:*"])
-    chinese.runpytest_inprocess("-k", "0", "--npudump-lang=en").stdout.fnmatch_lines(["first: *"])
+    chinese.runpytest_inprocess("-k", "0", "-onpudump_lang=en").stdout.fnmatch_lines(["first: *"])
 
 
 @pytest.mark.e2e
 def test_workers_of_xdist_tell_the_controller(chinese: pytest.Pytester) -> None:
-    result = chinese.runpytest_inprocess("--npudump-lang=zh", "-n1", "-k", "0")
+    result = chinese.runpytest_inprocess("-onpudump_lang=zh", "-n1", "-k", "0")
     result.stdout.fnmatch_lines(["首个差异:*", "npudump: *"])
 
 
@@ -196,15 +196,14 @@ def test_what_programs_read_is_the_same_in_every_language(chinese: pytest.Pytest
     for language in ("en", "zh"):
         shutil.rmtree("dumps", ignore_errors=True)
         result = chinese.runpytest_inprocess(
-            f"--npudump-lang={language}",
+            f"-onpudump_lang={language}",
             f"--junitxml={language}.xml",
-            "--npudump-dump-dir=dumps",
-            f"--npudump-summary={language}.md",
+            "--npudump-output=.",
         )
         data = [path.read_bytes() for path in sorted((chinese.path / "dumps").rglob("report.json"))]
         assert len(data) == 3
         junit = without_durations(chinese.path / f"{language}.xml")
-        summary = (chinese.path / f"{language}.md").read_text("utf-8")
+        summary = (chinese.path / "summary.md").read_text("utf-8")
         golden = files(chinese.path / "golden")
         written[language] = (result.ret, junit, summary, golden, data)
     english, chinese = written["en"], written["zh"]
@@ -219,13 +218,13 @@ def test_what_refuses_a_run_or_a_test_is_chinese_and_english_in_junit(pytester: 
         test_fixture="def test_it(npu_dump): pass",
         test_marker="import pytest\n@pytest.mark.npu_dump(rtol='a')\ndef test_it(): pass",
     )
-    refused = pytester.runpytest_inprocess("--npudump-reason=why", "--npudump-lang=zh")
+    refused = pytester.runpytest_inprocess("--npudump-reason=why", "-onpudump_lang=zh")
     assert refused.ret == pytest.ExitCode.USAGE_ERROR
     assert "而本次运行不更新：请给出 --npudump-update-golden" in refused.stderr.str()
-    failed = pytester.runpytest_inprocess("--npudump-lang=zh", "--junit-xml=it.xml", "test_fixture.py")
+    failed = pytester.runpytest_inprocess("-onpudump_lang=zh", "--junit-xml=it.xml", "test_fixture.py")
     assert "npudump: test_fixture.py::test_it 使用了 fixture npu_dump 却没有标记" in failed.stdout.str()
     assert "uses the fixture npu_dump without the marker" in (pytester.path / "it.xml").read_text("utf-8")
-    marked = pytester.runpytest_inprocess("--npudump-lang=zh", "test_marker.py")
+    marked = pytester.runpytest_inprocess("-onpudump_lang=zh", "test_marker.py")
     assert "rtol：不允许 'a'，应为 a finite number, 0 or greater" in marked.stdout.str()
     english = pytester.runpytest_inprocess("test_marker.py")
     assert "rtol: 'a' is not allowed, expected a finite number, 0 or greater" in english.stdout.str()

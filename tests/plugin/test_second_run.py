@@ -133,13 +133,13 @@ def test_hypothesis_test_is_refused_at_collection(project: Project) -> None:
 
 def test_what_is_expected_to_fail_is_not_run_again_and_what_is_skipped_not_at_all(project: Project) -> None:
     failing(project, ONE.replace("@pytest", "@pytest.mark.xfail\n@pytest", 1))
-    project.run("--npudump-dump-dir=dumps", xfailed=1)
+    project.run("--npudump-output=.", xfailed=1)
     assert not list(project.path.glob("dumps/*/run2"))
     project.test_file("@pytest.mark.skip\n" + ONE.replace("LOG = []\n", ""))
-    project.run("--npudump-dump-dir=none", skipped=1)
+    project.run("--npudump-output=none", skipped=1)
     project.marked()
-    assert project.run("--setup-only", "--npudump-dump-dir=none").ret == 0
-    assert not project.path.joinpath("none").exists()
+    assert project.run("--setup-only", "--npudump-output=none").ret == 0
+    assert not project.path.joinpath("none", "dumps").exists()
 
 
 def test_the_output_shown_is_that_of_the_last_run_and_exitfirst_stops_behind_it(project: Project) -> None:
@@ -189,7 +189,7 @@ def test_failure_of_a_second_setup_leaves_the_verdict_standing(project: Project)
     "options",
     [
         (),
-        pytest.param(("--npudump-isolation=process",), marks=pytest.mark.e2e),
+        pytest.param(("-onpudump_isolation=process",), marks=pytest.mark.e2e),
         pytest.param(("-n1",), marks=pytest.mark.e2e),
     ],
 )
@@ -197,7 +197,7 @@ def test_a_verdict_is_at_the_test_and_not_in_this_package(project: Project, opti
     project.recorded(change=0.5)
     source = project.path.joinpath("test_small.py").read_text().splitlines()
     line = source.index("@pytest.mark.npu_dump()") + 1
-    shown = project.run("--tb=line", "--npudump-dump-dir=dumps", *options).stdout
+    shown = project.run("--tb=line", "--npudump-output=.", *options).stdout
     found = [text for text in shown.lines if text.startswith(f"{project.path}/test_small.py:")]
     assert [text.partition(": Failed: ")[0] for text in found] == [f"{project.path}/test_small.py:{line}"]
     assert ": Failed: npudump: block/conv.2" in found[0]
@@ -207,7 +207,7 @@ def test_an_exception_of_the_body_stays_where_it_was_raised(project: Project) ->
     body = "    npu_dump.load_model('no such model.onnx').__enter__()\n"
     project.marked(body=body)
     line = project.path.joinpath("test_small.py").read_text().splitlines(keepends=True).index(body) + 1
-    project.run("--tb=line", "--npudump-dump-dir=dumps").stdout.fnmatch_lines(
+    project.run("--tb=line", "--npudump-output=.").stdout.fnmatch_lines(
         [f"{project.path}/test_small.py:{line}: *AclError: acl.mdl.load_from_file*"]
     )
 
@@ -290,7 +290,7 @@ def test_update_fails_for_a_repetition_that_differs_from_the_first(project: Proj
     project.test_file(DIFFERING.format(arguments=f"isolation={isolation!r}, escalate=False"))
     project.run(
         "--npudump-update-golden",
-        "--npudump-repeats=1",
+        "-onpudump_repeats=1",
         "--count=2",
         passed=1,
         failed=1,
@@ -346,7 +346,7 @@ def test_no_operator_is_judged_by_a_second_run_that_is_healthy(project: Project)
         shutil.rmtree(project.path / "dumps", ignore_errors=True)
         project.recorded(body=FLAKY.replace("{factors}", repr(factors)))
         project.path.joinpath("runs").touch()
-        project.run("--npudump-dump-dir=dumps", shows=f"second run: {words}")
+        project.run("--npudump-output=.", shows=f"second run: {words}")
         judged = project.report()["escalation"]["isolated"]
         assert [one["layer"] for one in judged if one["verdict"] == "convicted"] == convicted, factors
         assert bool(judged) == bool(convicted), (factors, judged)
@@ -370,7 +370,7 @@ def test_runs_that_print_the_same_reproduce_a_failure(project: Project) -> None:
     project.recorded("preset='exact'", body=body)
     scaled(1.0)
     result = project.run(
-        "--npudump-dump-dir=dumps",
+        "--npudump-output=.",
         shows=["*max 1.5, expected 1.51465", "second run: reproduced; *"],
     )
     result.stdout.fnmatch_lines(["tolerance:  rtol=0 atol=0 dtype=float16 (preset exact)"])
@@ -391,7 +391,7 @@ def test_second_run_whose_body_fails_leaves_the_verdict_standing(project: Projec
     )
     project.path.joinpath("wrong").touch()
     project.run(
-        "--npudump-dump-dir=dumps",
+        "--npudump-output=.",
         failed=1,
         shows=[
             "npudump: block/conv.2:output.0 *",
@@ -430,7 +430,7 @@ def test_a_pattern_inside_a_tensor_is_told_in_text_and_json(project: Project) ->
     weights.CopyFrom(numpy_helper.from_array(array, weights.name))
     onnx.save(model, str(project.path / "small.onnx"))
     project.run(
-        "--npudump-dump-dir=dumps",
+        "--npudump-output=.",
         shows="*:output.0: pattern: * along axis 1: 0 instead of values (explains * of the difference)",
     )
     findings = project.report()["escalation"]["findings"]

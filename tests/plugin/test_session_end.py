@@ -41,18 +41,18 @@ def test_a_test_whose_setup_fails_is_told_once_elsewhere_and_is_no_comparison(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     project.test_file(BROKEN, "test_broken.py")
-    options = ("--junitxml=junit.xml", "--npudump-summary=summary.md", "--npudump-results=kept")
+    options = ("--junitxml=junit.xml", "--npudump-output=.")
     shows = [
         "npudump: 0 of 1 tests passed, 1 not compared (emulator); see docs/reference/failures.md",
         "*0 marked tests were compared*",
     ]
-    project.run(*options, "--npudump-expect=1", errors=1, shows=shows, hides="*pending review*")
+    project.run(*options, "-onpudump_expect=1", errors=1, shows=shows, hides="*pending review*")
     assert len(ET.parse(project.path / "junit.xml").findall(".//testcase")) == 1  # noqa: S314 - pytest's own
     assert "test_broken" in (project.path / "summary.md").read_text("utf-8")
     project.marked()
-    project.run("--npudump-results=kept", failed=1, errors=1)
+    project.run("--npudump-output=.", failed=1, errors=1)
     capsys.readouterr()
-    main(["check", "kept"])
+    main(["check", "results"])
     assert capsys.readouterr().out.splitlines()[-1].endswith("(emulator); see docs/reference/failures.md")
     project.path.joinpath("test_small.py").unlink()
     project.test_file(BROKEN.replace("raise RuntimeError", "pytest.skip"), "test_broken.py")
@@ -68,7 +68,7 @@ def test_the_command_is_for_the_folder_in_which_pytest_was_started(
         project.path.joinpath(name).mkdir()
     project.path.joinpath("ci/pytest.ini").write_text("[pytest]\n", "utf-8")
     monkeypatch.chdir(project.path / "sub")
-    for options in ((), ("--npudump-results=my kept",), ("-c", "../ci/pytest.ini")):
+    for options in ((), ("--npudump-output=.",), ("-c", "../ci/pytest.ini")):
         result = project.run(*options, "../test_small.py")
         [line] = [line for line in result.outlines if "pending review" in line]
         words = shlex.split(line.partition("npudump golden ")[2])
@@ -116,7 +116,7 @@ def test_what_a_scene_without_statistics_finds_is_nothing_to_decide(
     ]
     project.test_file(RUN + "".join(tests))
     # In a process of its own: a failed operator leaves its mark in the emulator.
-    options = ("--npudump-runtime=emulator", "--npudump-results=kept", "--npudump-summary=summary.md")
+    options = ("--npudump-runtime=emulator", "--npudump-output=.")
     result = project.pytester.runpytest_subprocess(*options)
     result.assert_outcomes(failed=4)
     for words in ("*for a decision*", "*golden review*", "*golden accept*"):
@@ -127,9 +127,9 @@ def test_what_a_scene_without_statistics_finds_is_nothing_to_decide(
     monkeypatch.chdir(project.path)
     capsys.readouterr()
     for verb in (["pending"], ["accept"], ["review"]):
-        assert main(["golden", *verb, "--results", "kept"]) == 0
+        assert main(["golden", *verb, "--results", "results"]) == 0
         assert capsys.readouterr().out == "no run waits for a decision\n"
-    assert main(["check", "kept"]) == 1
+    assert main(["check", "results"]) == 1
     assert "approve" not in capsys.readouterr().out
 
 
@@ -143,15 +143,15 @@ def test_runs_that_fail_or_have_no_golden_wait_where_they_are_kept(
     project.run("-p", "no:cacheprovider", hides="*pending review*")
     project.run(shows=[words, "npudump: 0 of 1 tests passed*"])
     assert main(["golden", "accept"]) == 0
-    kept = "--npudump-results=my kept"
+    kept = "--npudump-output=out"
     project.run(kept, hides="*pending review*")
     project.model(change=0.01)
-    project.run(kept, shows=f"{words} --results 'my kept'")
+    project.run(kept, shows=f"{words} --results out/results")
     monkeypatch.setenv("CI", "true")
     project.run(hides="*pending review*")
-    project.run("--npudump-results=kept", shows="*golden review --results kept")
+    project.run("--npudump-output=.", shows="*golden review --results results")
     project.marked(body="    assert False\n")
-    project.run("--npudump-results=kept", hides="*pending review*")
+    project.run("--npudump-output=.", hides="*pending review*")
 
 
 TWO = "".join(f"\n@pytest.mark.npu_dump\ndef test_{name}(npu_dump):\n{{body}}" for name in ("one", "two"))
@@ -206,20 +206,20 @@ def test_a_rule_for_a_statistic_has_to_be_one_that_a_golden_has(two: Project) ->
         "npu_dump\n", 'npu_dump(acl_json={"dump_data": "tensor"})\n', 1
     )
     two.test_file(source)
-    two.record("--npudump-repeats=1")
+    two.record("-onpudump_repeats=1")
     assert held(judged(two), hides="*matches no tensor*").ret == 0
 
 
-STALE = "--npudump-fail-on=stale"
+STALE = "-onpudump_fail_on=stale"
 
 
 def test_a_golden_without_a_test_fails_a_session_that_asks_for_it(two: Project) -> None:
     for options in ((), ("test_small.py::test_one",)):
         assert two.run(STALE, *options).ret == 0
-    two.run("--npudump-update-golden", "--npudump-golden-dir=other")
+    two.run("--npudump-update-golden", "-onpudump_golden_dir=other")
     two.test_file(TWO.format(body=two.body).replace("test_two", "test_renamed"))
     shows = [
-        "npudump: --npudump-fail-on=stale: goldens are stale:",
+        "npudump: npudump_fail_on=stale: goldens are stale:",
         "npudump:     *test_two.yaml: no test of test_small.py has this golden: test_small.py::test_two",
     ]
     two.run(STALE, "-k", "one", passed=1, deselected=1, shows=shows)
@@ -227,8 +227,8 @@ def test_a_golden_without_a_test_fails_a_session_that_asks_for_it(two: Project) 
     ini = two.path / "tox.ini"
     ini.write_text(ini.read_text("utf-8") + "\nnpudump_fail_on = stale\n", "utf-8")
     shows = ["npudump: *other/test_small/test_two.yaml: no test of *"]
-    result = two.run("--npudump-golden-dir=other", "-k", "one", shows=shows)
+    result = two.run("-onpudump_golden_dir=other", "-k", "one", shows=shows)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     two.test_file("raise RuntimeError('broken')\n", "test_broken.py")
-    words = "npudump: --npudump-fail-on=stale: whether goldens are stale is not known:"
+    words = "npudump: npudump_fail_on=stale: whether goldens are stale is not known:"
     assert two.run("test_small.py", shows=words).ret == pytest.ExitCode.TESTS_FAILED

@@ -48,7 +48,7 @@ def test_same(npu_dump, case):
 @pytest.fixture
 def noted(pytester: pytest.Pytester) -> pytest.Pytester:
     """A project of which 11 tests pass with a note, 8 different ones, and whose goldens are recorded."""
-    pytester.makeini("[pytest]\nnpudump_runtime = emulator\nnpudump_dump_dir = dumps\n")
+    pytester.makeini("[pytest]\nnpudump_runtime = emulator\nnpudump_output = .\n")
     pytester.makepyfile(test_it=PROJECT)
     run(pytester, "--npudump-update-golden", "-p", "no:cacheprovider").assert_outcomes(passed=13)
     return pytester

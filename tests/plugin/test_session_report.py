@@ -38,8 +38,8 @@ def changed(project: Project) -> Project:
 
 
 def test_a_failing_session_has_a_page_with_its_source_and_its_elements(changed: Project) -> None:
-    result = changed.run("--npudump-report=site", "--npudump-dump-dir=dumps")
-    page = changed.path / "site/index.html"
+    result = changed.run("--npudump-output=.", "--npudump-report")
+    page = changed.path / "report/index.html"
     result.stdout.fnmatch_lines([f"npudump: report: *{page}"])
     text = page.read_text("utf-8")
     assert "To approve</span> <code>pytest --npudump-update-golden" in text
@@ -57,64 +57,64 @@ def test_a_failing_session_has_a_page_with_its_source_and_its_elements(changed: 
 def test_a_page_is_written_afterwards_from_kept_results(
     changed: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    changed.run("--npudump-results=kept", "--npudump-dump-dir=dumps", "--npudump-report=site")
+    changed.run("--npudump-output=.", "--npudump-report")
     capsys.readouterr()
-    assert main(["report", "kept", "-o", "after", "--node-data", "nodes"]) == 0
+    assert main(["report", "results", "-o", "after", "--node-data", "nodes"]) == 0
     assert capsys.readouterr().out.startswith("page: after/index.html\nnode data: nodes/")
-    assert tensors(changed.path / "after/index.html") == tensors(changed.path / "site/index.html")
+    assert tensors(changed.path / "after/index.html") == tensors(changed.path / "report/index.html")
     (nodes,) = (changed.path / "nodes").iterdir()
     results = json.loads(nodes.read_text("utf-8"))["results"]
     assert max(one["value"] for one in results.values()) > 1
     shutil.rmtree(changed.path / "dumps")
-    assert main(["report", "kept", "-o", "after"]) == 0
+    assert main(["report", "results", "-o", "after"]) == 0
     text = (changed.path / "after/index.html").read_text("utf-8")
     assert "is not there: pictures of elements need the dumps" in text
     assert "data:image/png" not in text
-    assert main(["report", "kept"]) == 2
+    assert main(["report", "results"]) == 2
     assert "nothing to write" in capsys.readouterr().err
 
 
 def test_a_page_is_of_its_session_only(changed: Project) -> None:
-    changed.run("--npudump-results=kept")
+    changed.run("--npudump-output=.")
     changed.test_file("@pytest.mark.npu_dump\ndef test_other(npu_dump):\n" + changed.body, "test_other.py")
-    changed.run("--npudump-results=kept", "--npudump-report=site", "test_other.py")
-    page = changed.path / "site/index.html"
+    changed.run("--npudump-output=.", "--npudump-report", "test_other.py")
+    page = changed.path / "report/index.html"
     text = page.read_text("utf-8")
     assert "test_other.py::test_other" in text
     assert "test_small.py" not in text
     changed.test_file("def test_plain():\n    pass\n", "test_other.py")
-    changed.run("--npudump-report=site", "test_other.py")
+    changed.run("--npudump-output=.", "--npudump-report", "test_other.py")
     text = page.read_text("utf-8")
     assert "No marked test ran in this session." in text
     assert "npudump-update-golden" not in text
     page.unlink()
     page.parent.rmdir()
     page.parent.write_text("a file", encoding="utf-8")
-    words = "npudump: no report: *site*cannot be written*"
-    changed.run("--npudump-report=site", "--npudump-results=kept", "test_small.py", shows=words)
+    words = "npudump: no report: *report*cannot be written*"
+    changed.run("--npudump-output=.", "--npudump-report", "test_small.py", shows=words)
 
 
 def test_without_jinja2_the_session_does_not_start(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.model()
     project.marked()
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    result = project.run("--npudump-report=site")
+    result = project.run("--npudump-output=.", "--npudump-report")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--npudump-report needs*pip install 'pytest-npudump[[]report]'*"])
 
 
 def test_the_page_is_chinese_from_the_session_and_from_the_command(changed: Project) -> None:
-    changed.run("--npudump-report=site", "--npudump-results=kept", "--npudump-lang=zh")
+    changed.run("--npudump-output=.", "--npudump-report", "-onpudump_lang=zh")
     folder = changed.path
     nodes = {}
     for language in ("en", "zh"):
         target = folder / language
         options = ["-o", str(target), "--node-data", str(target / "nodes"), "--lang", language]
-        assert main(["report", str(folder / "kept"), "--root", str(folder), *options]) == 0
+        assert main(["report", str(folder / "results"), "--root", str(folder), *options]) == 0
         nodes[language] = [path.read_bytes() for path in sorted((target / "nodes").iterdir())]
     assert nodes["zh"] == nodes["en"] != []
     assert '<html lang="en">' in (folder / "en/index.html").read_text("utf-8")
-    for page in (folder / "site/index.html", folder / "zh/index.html"):
+    for page in (folder / "report/index.html", folder / "zh/index.html"):
         text = page.read_text("utf-8")
         assert '<html lang="zh-CN">' in text
         assert "批准</span> <code>pytest --npudump-update-golden" in text

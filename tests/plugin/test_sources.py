@@ -41,7 +41,7 @@ def write(project: Project, **changed: float) -> None:
 
 
 def failed(project: Project, *options: str) -> pytest.RunResult:
-    result = project.run("--npudump-dump-dir=dumps", *options)
+    result = project.run("--npudump-output=.", *options)
     assert result.ret == 1
     return result
 
@@ -378,7 +378,7 @@ def recorded(project: Project) -> Project:
 
 def test_inputs_beyond_the_limit_are_said_to_be_missing(recorded: Project) -> None:
     recorded.marked(body=FAULTY + recorded.body)
-    recorded.run("--npudump-dump-dir=dumps", "--npudump-dump-limit=600")
+    recorded.run("--npudump-output=.", "-onpudump_dump_limit=600")
     assert {one["why"] for one in isolated(recorded).values()} == {
         "of its inputs the second run has not dumped 'image'",
         "of its inputs the second run has not dumped 'right/a'",
@@ -397,7 +397,7 @@ def test_inputs_that_the_first_run_has_not_dumped_are_in_the_second_one_where_th
     faults.distort("small", "both", factor=1.001)
 """
     recorded.marked("layers=['both']", body=fault + recorded.body)
-    recorded.run("--npudump-dump-dir=dumps", f"--npudump-dump-limit={limit}")
+    recorded.run("--npudump-output=.", f"-onpudump_dump_limit={limit}")
     assert {key: one["verdict"] for key, one in isolated(recorded).items()} == {"both:output.0": verdict}
 
 
@@ -411,11 +411,11 @@ def test_a_third_run_judges_what_feeds_an_acquitted_operator(recorded: Project) 
     faults.distort("small", "left/b", factor=1.001)
 """
     recorded.marked(marker, body=fault + recorded.body)
-    recorded.run("--npudump-dump-dir=dumps")
+    recorded.run("--npudump-output=.")
     assert {key: one["verdict"] for key, one in isolated(recorded).items()} == {"both:output.0": "acquitted"}
     assert recorded.report()["escalation"]["third"] is None
     shutil.rmtree(recorded.path / "dumps")
-    recorded.run("--npudump-dump-dir=dumps", "--npudump-escalate=twice").assert_outcomes(failed=1)
+    recorded.run("--npudump-output=.", "-onpudump_escalate=twice").assert_outcomes(failed=1)
     assert {key: one["verdict"] for key, one in isolated(recorded).items()} == {
         "both:output.0": "acquitted",
         "left/b:output.0": "convicted",
@@ -431,7 +431,7 @@ def test_a_third_run_judges_what_feeds_an_acquitted_operator(recorded: Project) 
 
 def test_a_third_run_has_room_for_the_inputs_of_one_suspect(recorded: Project) -> None:
     recorded.marked(body=FAULTY + recorded.body)
-    recorded.run("--npudump-dump-dir=dumps", "--npudump-dump-limit=600", "--npudump-escalate=twice")
+    recorded.run("--npudump-output=.", "-onpudump_dump_limit=600", "-onpudump_escalate=twice")
     assert {key: one["verdict"] for key, one in isolated(recorded).items()} == {
         "left/a:output.0": "unknown",
         "right/b:output.0": "convicted",
@@ -447,7 +447,7 @@ def test_a_third_run_that_fails_leaves_what_the_second_one_found(recorded: Proje
 """
     recorded.marked(body=fault + FAULTY + recorded.body)
     recorded.run(
-        "--npudump-dump-dir=dumps", "--npudump-dump-limit=600", "--npudump-escalate=twice"
+        "--npudump-output=.", "-onpudump_dump_limit=600", "-onpudump_escalate=twice"
     ).assert_outcomes(failed=1)
     found = recorded.report()["escalation"]
     assert found["reproduced"] is True

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TENSORS = 'acl_json={"dump_data": "tensor"}'
 
 
-KEEP = ("--npudump-keep-dumps=all", "--npudump-dump-dir=dumps")
+KEEP = ("-onpudump_keep_dumps=all", "--npudump-output=.")
 
 
 BODY = """
@@ -117,7 +117,7 @@ def test_a_golden_in_full_precision_and_one_that_cann_printed_serve_either_way(p
         project.model(nan=nan)
         for recorded, run in (({}, {"dump_data": "tensor"}), ({"dump_data": "tensor"}, {})):
             project.marked(f"acl_json={ {'dump_mode': 'all'} | recorded }")
-            project.record("--npudump-repeats=1")
+            project.record("-onpudump_repeats=1")
             assert ("digits: 6" in golden_text(project)) == (not recorded)
             assert ("projections" in golden_text(project)) == bool(recorded)
             project.marked(f"acl_json={ {'dump_mode': 'all'} | run }")
@@ -130,7 +130,7 @@ def test_l2norm_is_not_asked_for_elsewhere_nor_against_the_marker(
     marked(project)
     for soc in ("Emulator", "Ascend910_9391", "Ascend310P3", "Ascend950", ""):
         monkeypatch.setattr(_base, "SOC_NAME", soc)
-        project.record(*KEEP, "--npudump-repeats=1")
+        project.record(*KEEP, "-onpudump_repeats=1")
         assert asked(project) is None, soc
         assert norms(project) == {"-"}, soc
     monkeypatch.setattr(_base, "SOC_NAME", "Ascend910B3")

@@ -53,7 +53,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_the_golden_has_hashes_and_a_machine_without_a_cache_fetches_what_it_compares(
     stored: Project, s3: Any
 ) -> None:
-    stored.record("--npudump-tensor-store=")
+    stored.record("-onpudump_tensor_store=")
     beside = stored.golden.with_suffix(".safetensors")
     assert beside.exists()
     stored.run(passed=1)
@@ -163,7 +163,7 @@ def test_a_damaged_object_fails_the_test_and_a_damaged_cache_is_mended(stored: P
 def test_an_address_that_is_none_is_refused(stored: Project) -> None:
     result = stored.run(
         "--npudump-update-golden",
-        "--npudump-tensor-store=shared/folder",
+        "-onpudump_tensor_store=shared/folder",
         shows="*npudump_tensor_store is 'shared/folder', expected an address such as s3://*",
     )
     assert result.ret != 0

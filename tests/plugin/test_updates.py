@@ -173,7 +173,7 @@ def test_no_update_writes_through_a_symbolic_link(
     folder.symlink_to(outside / "folder")
     before = {path: path.read_bytes() for path in outside.rglob("*.*")}
     assert project.run("--npudump-update-golden").ret == 1
-    assert project.run("--npudump-calibrate=3").ret == 1
+    assert project.run("--npudump-update-golden=calibrate", "-onpudump_calibration_runs=3").ret == 1
     assert {path: path.read_bytes() for path in outside.rglob("*.*")} == before
     folder.unlink()
     folder.parent.rmdir()
@@ -196,7 +196,7 @@ def split(project: Project) -> Project:
     text = base.read_text(encoding="utf-8").replace("runtime: emulator", "runtime: acl")
     base.write_text(text, encoding="utf-8")
     project.model(change=0.01)
-    project.record("--npudump-golden-variant=emu")
+    project.record("-onpudump_golden_variant=emu")
     assert main(["golden", "split", str(variant(project)), "--by", "runtime"]) == 0
     return project
 
@@ -236,7 +236,7 @@ def test_a_run_that_no_variant_is_for_does_not_replace_the_common_golden(split: 
     split.run("--npudump-update-golden", failed=1, shows=words)
     split.run("--npudump-update-golden=failed", failed=1)
     split.model()
-    split.run("--npudump-calibrate=5", failed=1)
+    split.run("--npudump-update-golden=calibrate", "-onpudump_calibration_runs=5", failed=1)
     split.run(passed=1)
     assert common(split).read_bytes() == before
 
@@ -244,9 +244,9 @@ def test_a_run_that_no_variant_is_for_does_not_replace_the_common_golden(split: 
 def test_an_option_names_the_variant_whatever_ran(split: Project) -> None:
     split.run(
         "-rA",
-        "--npudump-golden-variant=other",
+        "-onpudump_golden_variant=other",
         failed=1,
-        shows="*compared with the common golden test_small.yaml: --npudump-golden-variant*",
+        shows="*compared with the common golden test_small.yaml: npudump_golden_variant*",
     )
 
 
@@ -255,15 +255,15 @@ def test_kept_results_are_judged_and_accepted_by_the_variant(
 ) -> None:
     monkeypatch.chdir(split.path)
     before = common(split).read_bytes()
-    split.run("--npudump-results=kept").assert_outcomes(passed=1)
-    assert main(["check", "kept"]) == 0
+    split.run("--npudump-output=.").assert_outcomes(passed=1)
+    assert main(["check", "results"]) == 0
     split.model(change=0.02)
-    split.run("--npudump-results=kept").assert_outcomes(failed=1)
-    assert main(["check", "kept"]) == 1
-    assert main(["golden", "pending", "--results", "kept"]) == 1
-    assert main(["golden", "accept", "--results", "kept"]) == 0, capsys.readouterr().err
+    split.run("--npudump-output=.").assert_outcomes(failed=1)
+    assert main(["check", "results"]) == 1
+    assert main(["golden", "pending", "--results", "results"]) == 1
+    assert main(["golden", "accept", "--results", "results"]) == 0, capsys.readouterr().err
     assert common(split).read_bytes() == before
     assert VARIANT in alone(variant(split)).extra
-    split.run("--npudump-results=kept").assert_outcomes(passed=1)
-    split.run("--npudump-results=kept", "--npudump-update-golden").assert_outcomes(passed=1)
-    assert main(["check", "kept"]) == 0
+    split.run("--npudump-output=.").assert_outcomes(passed=1)
+    split.run("--npudump-output=.", "--npudump-update-golden").assert_outcomes(passed=1)
+    assert main(["check", "results"]) == 0

@@ -91,7 +91,7 @@ def wrong_channel(weights: dict[str, np.ndarray]) -> None:
 
 def run(project: Project, *options: str, marker: str = REFERENCE) -> pytest.RunResult:
     project.marked(marker, body=BODY)
-    return project.run("--npudump-dump-dir=dumps", *options)
+    return project.run("--npudump-output=.", *options)
 
 
 def blames(project: Project) -> list[dict[str, Any]]:
@@ -149,7 +149,7 @@ def test_the_same_of_a_real_model(project: Project) -> None:
     on_device(project.path / "reference.onnx", project.path / "device.onnx", wrong)
     own = convolutions[0].name
     flat = run(
-        project, "--npudump-dump-dir=flat", "--npudump-escalate=off", marker=f"{REFERENCE}, preset='om-net'"
+        project, "--npudump-output=flat", "-onpudump_escalate=off", marker=f"{REFERENCE}, preset='om-net'"
     )
     flat.assert_outcomes(failed=1)
     flat.stdout.no_fnmatch_line(f"npudump: against the reference reference.onnx: {own} *")

@@ -52,7 +52,7 @@ def test_workers_lose_no_golden_no_verdict_and_no_second_run(project: Project) -
     )
     project.run("-p", "xdist", "--dist=each", "--tx=2*popen", passed=12)
     project.model(change=0.5)
-    project.run(*workers, "--npudump-dump-dir=dumps", "--junitxml=out.xml", failed=6)
+    project.run(*workers, "--npudump-output=.", "--junitxml=out.xml", failed=6)
     root = ET.parse(project.path / "out.xml").getroot()  # noqa: S314 - pytest's own file
     assert len(list(root.iter("testcase"))) == len(list(root.iter("failure"))) == 6
     reports = [json.loads(path.read_text("utf-8")) for path in (project.path / "dumps").rglob("report.json")]
@@ -81,7 +81,7 @@ class Held:
 
 def test_a_session_holds_no_more_after_many_tests_than_after_some(project: Project, tmp_path: Path) -> None:
     project.test_file(MANY.format(tests=30))
-    project.record("--npudump-repeats=1")
+    project.record("-onpudump_repeats=1")
     held = Held()
     result = project.pytester.inline_run(
         "--npudump-runtime=emulator", f"--basetemp={tmp_path / 'base'}", plugins=[held]
@@ -126,24 +126,26 @@ def _used(project: Project) -> list[str]:
 
 def test_without_the_option_nothing_is_locked(project: Project, locks: Path) -> None:
     project.recorded(body=project.body + "    assert npu_dump.devices == (0,)\n")
-    project.run("--npudump-device=1").assert_outcomes(failed=1)
+    project.run(passed=1)
     assert not locks.exists()
+    project.run("-onpudump_devices=1").assert_outcomes(failed=1)
+    assert locks.exists()
 
 
 def test_workers_have_devices_of_their_own_and_lose_no_golden(project: Project) -> None:
     project.test_file(EXCLUSIVE.format(marker="", tests=12))
-    project.record("-p", "xdist", "-n3", "--npudump-devices=0,1", "--npudump-repeats=1")
+    project.record("-p", "xdist", "-n3", "-onpudump_devices=0,1", "-onpudump_repeats=1")
     assert len([*(project.path / "golden").rglob("*.yaml")]) == 12
     assert set(_used(project)) == {"(0,)", "(1,)"}
-    project.run("-p", "xdist", "-n3", "--npudump-devices=0,1", passed=12, shows="*12 of 12 tests passed, *")
+    project.run("-p", "xdist", "-n3", "-onpudump_devices=0,1", passed=12, shows="*12 of 12 tests passed, *")
 
 
 def test_what_a_test_asks_for_is_given_or_refused(project: Project) -> None:
     project.marked("devices=2", project.body + "    assert npu_dump.devices == (1, 2)\n")
-    project.record("--npudump-device=1")
+    project.record("-onpudump_devices=1,2")
     project.marked("devices=3")
-    words = "*npudump: the test needs 3 devices, and --npudump-devices gives 2"
-    project.run("--npudump-devices=0,1", errors=1, shows=words)
+    words = "*npudump: the test needs 3 devices, and npudump_devices gives 2"
+    project.run("-onpudump_devices=0,1", errors=1, shows=words)
     project.test_file("""
         @pytest.fixture(scope="session")
         def model(npu_device):
@@ -152,10 +154,10 @@ def test_what_a_test_asks_for_is_given_or_refused(project: Project) -> None:
         def test_it(model):
             assert model == "on 1"
     """)
-    project.run("--npudump-devices=1", passed=1)
+    project.run("-onpudump_devices=1", passed=1)
     project.test_file("def test_it(request):\n    request.getfixturevalue('npu_device')")
     words = "*npudump: npu_device: nothing holds a device for this test: name *"
-    project.run("--npudump-devices=1", failed=1, shows=words)
+    project.run("-onpudump_devices=1", failed=1, shows=words)
 
 
 def test_the_process_of_an_isolated_test_has_its_parent_s_device(project: Project, locks: Path) -> None:
@@ -163,7 +165,7 @@ def test_the_process_of_an_isolated_test_has_its_parent_s_device(project: Projec
     locks.mkdir()
     claim = DeviceLock(locks / "npu0.claim")
     assert claim.take("another process")
-    project.record("--npudump-devices=0,1,2", "--npudump-repeats=1")
+    project.record("-onpudump_devices=0,1,2", "-onpudump_repeats=1")
     claim.give_back()
     assert _used(project) == ["(1, 2)"]
 
@@ -171,7 +173,7 @@ def test_the_process_of_an_isolated_test_has_its_parent_s_device(project: Projec
 def test_a_run_that_was_killed_leaves_its_device_free(project: Project) -> None:
     source = "import os\ndef test_it(npu_device):\n    os.environ.get('DIE') and os.kill(os.getpid(), 9)\n"
     project.test_file(source)
-    options = ["-q", "--npudump-devices=0", "-p", "no:cacheprovider"]
+    options = ["-q", "-onpudump_devices=0", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options],
         cwd=project.path,
@@ -180,16 +182,16 @@ def test_a_run_that_was_killed_leaves_its_device_free(project: Project) -> None:
         capture_output=True,
     )
     assert done.returncode == -9
-    project.run("--npudump-devices=0").assert_outcomes(passed=1)
+    project.run("-onpudump_devices=0").assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--npudump-devices=x"], "npudump: --npudump-devices is 'x', expected auto, or device ids"),
+        (["-onpudump_devices=x"], "npudump: npudump_devices is 'x', expected auto, or device ids"),
         (
-            ["--npudump-devices=0", "--npudump-device=1"],
-            "npudump: --npudump-device and --npudump-devices excl",
+            ["-onpudump_devices=0", "-onpudump_devices=1"],
+            "npudump: npudump_devices and npudump_devices excl",
         ),
     ],
 )
@@ -205,10 +207,10 @@ def test_ranks_have_the_device_of_their_number(project: Project, monkeypatch: py
         monkeypatch.setenv(name, value)
     project.test_file("def test_it(): pass")
     project.run(
-        "--npudump-devices=auto", passed=1, shows="npudump: this is rank 0 of 2, which *: nothing is locked"
+        "-onpudump_devices=auto", passed=1, shows="npudump: this is rank 0 of 2, which *: nothing is locked"
     )
-    result = project.run("--npudump-devices=0")
+    result = project.run("-onpudump_devices=0")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        ["*--npudump-devices: this is rank 0 of 2, which has the device of its LOCAL_RANK*"]
+        ["*npudump_devices: this is rank 0 of 2, which has the device of its LOCAL_RANK*"]
     )

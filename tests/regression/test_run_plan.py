@@ -12,16 +12,12 @@ from pytest_npudump.explain.operator_alone import UPSTREAM
 from pytest_npudump.graph.edges import Edges, Port
 from pytest_npudump.graph.edges import GraphNode as Node
 from pytest_npudump.regression.dataflow import edges_of_run
-from pytest_npudump.regression.run_plan import (
-    needs_inputs,
-    plan_second_run,
-    plan_suspects,
-    upstream_of,
-)
+from pytest_npudump.regression.run_plan import needs_inputs, plan_second_run, plan_suspects, upstream_of
 from tests.regression.conftest import BOTH, HEALTHY, PRINTED, REGRESSED, Flow
 
 if TYPE_CHECKING:
     from pytest_npudump.regression.run_plan import Plan
+
 
 MATMUL, SOFTMAX = 2 * (200 + 2), 2 * (2 + 2)
 """Bytes of the float16 inputs and outputs of the operators that differ, by their shapes."""
@@ -33,7 +29,7 @@ def _plan(flow: Flow, sample: Path, **given: Any) -> Plan | None:
 
 
 UPDATE: dict[str, Any] = {"update_golden": "all"}
-DIFFER, EXCEEDED = BOTH[2:], "the tensors of 2 layers exceed --npudump-dump-limit"
+DIFFER, EXCEEDED = BOTH[2:], "the tensors of 2 layers exceed npudump_dump_limit"
 PLANS: dict[str, tuple[Any, ...]] = {
     "all differing, in order of execution": ({}, REGRESSED, DIFFER, (), ""),
     "room for both": ({"dump_limit": MATMUL + SOFTMAX}, REGRESSED, DIFFER, (), ""),
@@ -118,7 +114,7 @@ def test_a_name_that_nothing_knows_makes_the_second_run_dump_all(flow: Flow) -> 
 def test_a_dump_of_all_layers_beyond_the_limit_is_not_made(flow: Flow) -> None:
     plan = _printed(flow, dump_limit=100_000)
     assert plan.skipped is not None
-    assert "a dump of every layer exceeds --npudump-dump-limit" in plan.skipped.problem
+    assert "a dump of every layer exceeds npudump_dump_limit" in plan.skipped.problem
 
 
 def test_a_golden_that_has_the_raw_names_tells_them(flow: Flow) -> None:

@@ -119,7 +119,7 @@ def test_golden_tensors_beyond_the_budget_are_not_recorded_and_the_largest_are_n
     (problem,) = session.result.problems
     assert re.search(
         r"nothing was recorded: golden_tensors: the tensors have 404 bytes, more than "
-        r"--npudump-tensor-budget \(100 bytes\): net/MatMul@0:input.0 \(400 bytes\), net/MatMul@0:output.0 "
+        r"npudump_tensor_budget \(100 bytes\): net/MatMul@0:input.0 \(400 bytes\), net/MatMul@0:output.0 "
         r"\(4 bytes\); name fewer layers, or raise the budget",
         problem,
     )
@@ -129,7 +129,7 @@ def test_golden_tensors_beyond_the_budget_are_not_recorded_and_the_largest_are_n
 def test_a_folder_that_cannot_be_made_is_an_error_of_the_configuration(flow: Flow) -> None:
     flow.folder.joinpath("file").touch()
     case = replace(flow.case(), directory=flow.folder / "file" / "dumps")
-    with pytest.raises(ConfigError, match="--npudump-dump-dir"):
+    with pytest.raises(ConfigError, match="--npudump-output"):
         flow.session(case, HEALTHY).start()
 
 

@@ -1,4 +1,4 @@
-"""Which runtime is chosen where, and what ``--npudump-require-npu`` promises."""
+"""Which runtime is chosen where, and what ``--npudump-runtime=npu`` promises."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_installed_acl_without_a_device_is_told_apart_from_none(machine: Callabl
         assert choose("auto").name == "emulator"
         with pytest.raises(RuntimeUnavailableError, match=f"--npudump-runtime=acl: {reason}"):
             choose("acl")
-        with pytest.raises(RuntimeUnavailableError, match=f"--npudump-require-npu: {reason}"):
+        with pytest.raises(RuntimeUnavailableError, match=f"--npudump-runtime=npu: {reason}"):
             require("auto")
 
 

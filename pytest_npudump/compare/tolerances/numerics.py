@@ -16,11 +16,12 @@ from pytest_npudump.language.translation import gettext as _
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
 SAME = "same"
 OTHER = "other"
 HF32 = "hf32"
 AUTO = "auto"
-"""What ``--npudump-numerics`` may say: these four."""
+"""What is asked for: bounds for one of these, or those that fit."""
 
 UNKNOWN = "-"
 """What a fact that one side does not tell is written as."""
@@ -100,7 +101,7 @@ def numerics_of(
     if named in {SAME, OTHER, HF32}:
         return Numerics(named, differs, untold, preset=named)
     if option and option != AUTO:
-        return Numerics(option, differs, untold, mark("option --npudump-numerics"), named)
+        return Numerics(option, differs, untold, mark("option npudump_preset"), named)
     values = [*(value for name in _SWITCHES for value in told.get(name, ()))]
     values += [switches[name] for name in _SWITCHES if name in switches]
     on = any(value not in {"off", UNKNOWN} for value in values)

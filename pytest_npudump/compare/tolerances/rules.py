@@ -13,10 +13,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.tolerances.presets import bound
-from pytest_npudump.compare.tolerances.tolerance import AGAINST, ANY, GOLDEN, SIDES, Rule, Tolerances
+from pytest_npudump.compare.tolerances.tolerance import AGAINST, ANY, DEFAULT, GOLDEN, SIDES, Rule, Tolerances
 from pytest_npudump.dump.dtypes import ALL, UNKNOWN
 from pytest_npudump.dump.table import JUDGED, PROJECTIONS, is_count
 from pytest_npudump.errors import RequestError
+from pytest_npudump.settings import BOUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -135,11 +136,16 @@ def tolerances_for(request: DumpRequest, settings: Settings, rootdir: Path) -> T
         RequestError: an unknown preset, a bad rule, or a tolerance file that cannot be read.
     """
     base = load_tolerances(rootdir / settings.tolerances) if settings.tolerances else Tolerances()
-    preset = request.preset or settings.preset or base.preset
+    preset = request.preset or chosen_preset(settings) or base.preset
     combined = Tolerances(preset, base.rules)
     if request.rtol is not None or request.atol is not None:
         combined = combined.extended([Rule(request.rtol or 0.0, request.atol or 0.0, source="marker")])
     return combined.extended(parse_rules(request.tolerances, preset=preset, source=MARKER_RULES))
+
+
+def chosen_preset(settings: Settings) -> str:
+    """Return the preset that a run's options name, ``default`` where they name the bounds it stands for."""
+    return DEFAULT if settings.preset in BOUNDS else settings.preset
 
 
 def load_tolerances(path: Path, *, against: str = GOLDEN) -> Tolerances:

@@ -155,7 +155,7 @@ def of_call(failure: FailingTensor, *, drawn: bool = False) -> CallReproduction:
     except (OSError, ValueError) as error:
         raise RequestError(
             f"{folder}: what the call was given is not there any more: run {failure.test} again, with "
-            f"--npudump-dump-dir=DIR --npudump-keep-dumps=failed ({error})"
+            f"--npudump-output=DIR -o npudump_keep_dumps=failed ({error})"
         ) from error
     call["hf32"] = failure.producer.get("hf32", "")
     made = CallReproduction(

@@ -89,7 +89,7 @@ def read_failure(path: Path, layer: str = "") -> FailingTensor:
     if not isinstance(escalation, dict) or not escalation.get("directory"):
         raise RequestError(
             f"{file}: there was no second run, which dumps the tensors that a reproduction consists of: run "
-            f"the test again without --npudump-escalate=off"
+            f"the test again without -o npudump_escalate=off"
         )
     key = _chosen(file, data, layer)
     origin, third = data["origin"], escalation.get("third") or {}
@@ -130,7 +130,7 @@ def _read(file: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise RequestError(
             f"{file}: cannot be read: {error}; expected the report.json beside a failing test's dumps, below "
-            f"--npudump-dump-dir"
+            f"--npudump-output"
         ) from error
     if not isinstance(data, dict) or not isinstance(data.get("origin"), dict) or "escalation" not in data:
         raise RequestError(
@@ -292,7 +292,7 @@ def read_operands(failure: FailingTensor, models: Models) -> Operands:
     except NotAtHandError as error:
         raise RequestError(
             f"{failure.key} cannot be reproduced by itself: {error}; --reduce looks for a piece of the model "
-            f"that can, --npudump-dump-limit has the second run dump more"
+            f"that can, npudump_dump_limit has the second run dump more"
         ) from error
     if alone.verdict == CONVICTED:
         return Operands(found, judged, alone, REFERENCE)

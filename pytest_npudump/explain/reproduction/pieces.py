@@ -174,11 +174,11 @@ class PieceReproduction(Reproduction):
 
         What other plugins the environment has pytest load (``PYTEST_ADDOPTS``, ``PYTEST_PLUGINS``) is loaded.
         """
-        with tempfile.TemporaryDirectory(prefix="npudump-") as dumps:
+        with tempfile.TemporaryDirectory(prefix="npudump-") as output:
             command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header"]
-            command += [f"--npudump-dump-dir={dumps}", "--npudump-keep-dumps=failed", _TEST_FILE]
+            command += [f"--npudump-output={output}", "-onpudump_keep_dumps=failed", _TEST_FILE]
             done = ran(folder, [*command, *([f"--npudump-runtime={runtime}"] if runtime else [])])
-            reports = [*Path(dumps).glob("*/report.json")]
+            reports = [*Path(output, "dumps").glob("*/report.json")]
             report: dict[str, Any] = json.loads(reports[0].read_text(encoding="utf-8")) if reports else {}
         compared = (report.get("comparison") or {}, (report.get("reference") or {}).get("comparison") or {})
         found = (one.get("first_divergence") for one in compared)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from pytest_npudump.plugin import _compat
 from pytest_npudump.report.media import MEDIA
 from pytest_npudump.settings import Option, parse_seconds, parse_size
 
@@ -31,33 +32,30 @@ if TYPE_CHECKING:
     from pytest_npudump.settings import Settings
 
 
+ISOLATION_SECONDS = 1800.0
+
+
+def _isolation(text: str, flag: str) -> str:
+    if text not in {"auto", "process"}:
+        parse_seconds(text, flag)
+    return text
+
+
 DEVICES = Option(
     "devices",
     default="",
     help="device ids, or (auto) all that are there and healthy, which processes use in turns: each has "
-    "one of its own, locked for all users of the machine while a test runs; without it nothing is locked",
+    "one of its own, locked for all users of the machine while a test runs; without it nothing is locked, "
+    "and the device is LOCAL_RANK of a distributed run, else 0",
     metavar="auto|IDS",
 )
 ISOLATION = Option(
     "isolation",
     default="auto",
-    help="whether marked tests run in a child process each: all of them, or (auto) those whose marker, "
-    "scene or runtime needs it",
-    choices=("auto", "process"),
-)
-ISOLATION_TIMEOUT = Option(
-    "isolation-timeout",
-    default="1800",
-    help="seconds that one isolated run of a test may take",
-    metavar="SECONDS",
-    parse=parse_seconds,
-)
-RESULTS = Option(
-    "results",
-    default="",
-    help="folder in which verdicts and statistics of each marked test are kept for npudump check and "
-    "npudump golden; default in pytest's cache",
-    metavar="DIR",
+    help="whether marked tests run in a child process each: all of them (process, or the seconds that one "
+    f"may take, {ISOLATION_SECONDS:g} if not said), or (auto) those whose marker, scene or runtime needs it",
+    metavar="auto|process|SECONDS",
+    parse=_isolation,
 )
 EXPECT = Option(
     "expect",
@@ -66,25 +64,13 @@ EXPECT = Option(
     "names, one a line, as pytest --collect-only -q prints them",
     metavar="N|FILE",
 )
-SUMMARY = Option(
-    "summary",
-    default="",
-    help="file for a summary in Markdown, as GitHub Actions gets it unasked",
-    metavar="FILE",
-)
-ARTIFACTS = Option(
-    "artifacts",
-    default="",
-    help="folder in which each session gathers what a person needs of its failing tests: reports, dumps, "
-    "kept results, versions, CANN's log",
-    metavar="DIR",
-)
-ARTIFACTS_LIMIT = Option(
-    "artifacts-limit",
-    default="1GiB",
-    help="most bytes in the folder of artifacts; the largest files are left out first, and named",
+OUTPUT_LIMIT = Option(
+    "output-limit",
+    default="none",
+    help="most bytes in the output folder behind a session: beyond it the largest files of its dumps are "
+    "removed, and named; none removes nothing",
     metavar="SIZE",
-    parse=parse_size,
+    parse=lambda text, flag: None if text == "none" else parse_size(text, flag),
 )
 TENSOR_CACHE_LIMIT = Option(
     "tensor-cache-limit",
@@ -112,23 +98,23 @@ class Feature(NamedTuple):
 
 def _is_expected(config: pytest.Config, settings: Settings) -> bool:
     """Whether something is, if only by an empty text: a variable of a job may not be set."""
-    return bool(EXPECT.of(settings)) or getattr(config.option, EXPECT.dest, None) is not None
+    return bool(EXPECT.of(settings)) or EXPECT.dest in _compat.overrides(config)
 
 
 def _is_shown(config: pytest.Config, settings: Settings) -> bool:
-    """Whether artifacts are asked for, or a service runs this session that shows its summary."""
+    """Whether there is an output folder, or a service runs this session that shows its summary."""
     del config
     service = "true" in {os.environ.get("GITHUB_ACTIONS"), os.environ.get("GITLAB_CI")}
-    return bool(service or SUMMARY.of(settings) or ARTIFACTS.of(settings))
+    return bool(service or settings.output)
 
 
 FEATURES = {
     "devices": Feature((DEVICES,), lambda _, settings: DEVICES.of(settings)),
-    "isolation": Feature((ISOLATION, ISOLATION_TIMEOUT)),
-    "keeper": Feature((RESULTS,)),
+    "isolation": Feature((ISOLATION,)),
+    "keeper": Feature(),
     "expectation": Feature((EXPECT,), _is_expected),
-    "artifacts": Feature((SUMMARY, ARTIFACTS, ARTIFACTS_LIMIT), _is_shown),
     "session_media": Feature(OF_MEDIA, lambda _, settings: any(one.of(settings) for one in OF_MEDIA)),
+    "output": Feature((OUTPUT_LIMIT,), _is_shown),
     "stale_goldens": Feature(early=lambda _, settings: settings.fail_on == "stale"),
     "idle_rules": Feature(),
     "tensor_cache": Feature((TENSOR_CACHE_LIMIT,)),

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.errors import DeviceError, NpudumpError, RequestError, joined
+from pytest_npudump.errors import DeviceError, NpudumpError, joined
 from pytest_npudump.language.text import cut, inert
 from pytest_npudump.plugin.features import DEVICES
 from pytest_npudump.plugin.item_case import HELD_DEVICES, number_of_devices, only_setup
@@ -46,14 +46,12 @@ def feature(config: pytest.Config, settings: Settings) -> DeviceTurns | HeldByPa
         NpudumpError: the devices cannot be found or locked, or are named to one rank of several.
     """
     given: str = DEVICES.of(settings)
-    if settings.device is not None:
-        raise RequestError("--npudump-device and --npudump-devices exclude each other: leave one out")
     if config.pluginmanager.has_plugin(CHILD):
         return HeldByParent(tuple(map(int, given.split(","))))
     if (rank := current_rank()) is not None:
         words = f"this is {rank}, which has the device of its LOCAL_RANK"
         if given != "auto":
-            raise DeviceError(f"--npudump-devices: {words}: leave the option out")
+            raise DeviceError(f"npudump_devices: {words}: leave it out")
         return DeviceTurns(config, settings, Inventory({}, f"{words}: nothing is locked"))
     told: Any = getattr(config, "workerinput", {}).get(_KEY)
     return DeviceTurns(config, settings, take_inventory(given) if told is None else Inventory(dict(told)))
@@ -104,7 +102,7 @@ class DeviceTurns:
 
     def _own(self) -> int:
         if self._pool is None:
-            return own_device(self._settings.device)
+            return own_device()
         if self._pool.own is None:
             raise DeviceError(
                 "npu_device: nothing holds a device for this test: name the fixture among its arguments, or "
@@ -146,7 +144,8 @@ class DeviceTurns:
 
     def pytest_npudump_child_options(self, item: pytest.Item, options: dict[str, Any]) -> None:
         """Hand the devices of a test on to the process that it runs in."""
-        options["npudump_devices"] = ",".join(str(i) for i in item.stash.get(HELD_DEVICES, ()))
+        ids = ",".join(str(i) for i in item.stash.get(HELD_DEVICES, ()))
+        options["override_ini"] = [*(options.get("override_ini") or ()), f"{DEVICES.dest}={ids}"]
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
@@ -366,7 +365,7 @@ class DevicePool:
             DeviceError: the pool has fewer, or a lock cannot be taken.
         """
         if number > len(self):
-            raise DeviceError(f"the test needs {number} devices, and --npudump-devices gives {len(self)}")
+            raise DeviceError(f"the test needs {number} devices, and npudump_devices gives {len(self)}")
         started = time.monotonic()
         try:
             own = self._choose(owner)

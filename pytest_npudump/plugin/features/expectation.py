@@ -1,4 +1,4 @@
-"""``--npudump-expect``: a session that compared fewer marked tests than it was to does not pass."""
+"""``npudump_expect``: a session that compared fewer marked tests than it was to does not pass."""
 
 from __future__ import annotations
 

@@ -10,18 +10,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import pytest
-
 from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.golden.origin import revision
 from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import ngettext
 from pytest_npudump.plugin.conclusion import why_incomplete
-from pytest_npudump.plugin.features import RESULTS
 from pytest_npudump.plugin.item_case import ITEM, KEPT, only_setup
 from pytest_npudump.plugin.marker import Identity, request_of
 from pytest_npudump.plugin.marks import is_marked
-from pytest_npudump.plugin.paths import golden_root
+from pytest_npudump.plugin.paths import golden_root, output_folder
 from pytest_npudump.plugin.reporter import CHILD, ITEM_OF_REPORT
 from pytest_npudump.regression.dataflow import source_names
 from pytest_npudump.regression.result import RECORDED, UNCHANGED
@@ -48,6 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    import pytest
+
     from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.plugin.runner import Runner
     from pytest_npudump.regression.result import Result
@@ -63,29 +62,30 @@ _BEFORE, _BEHIND = 1, 5
 """Places of lines."""
 
 
-IN_PLACE_OF_A_CACHE = pytest.StashKey[str]()
-"""Folder of results, relative to rootdir, in a session without a cache, where a feature needs them."""
-
-
 def has_place(config: pytest.Config, settings: Settings) -> bool:
     """Whether there is a place for results."""
-    in_cache = getattr(config, "cache", None) is not None
-    return bool(RESULTS.of(settings) or in_cache or config.stash.get(IN_PLACE_OF_A_CACHE, ""))
+    return bool(settings.output) or getattr(config, "cache", None) is not None
 
 
 def results_path(config: pytest.Config, settings: Settings) -> Path:
-    """Return the folder of the results, where they have a place: one that was named, or in pytest's cache.
+    """Return the folder of the results, where they have a place: the output folder, or pytest's cache.
 
     Raises:
         OSError: pytest's cache has no folder, and none can be made.
     """
-    if named := RESULTS.of(settings):
-        return config.rootpath / str(named)
-    cache = getattr(config, "cache", None)
-    if cache is None:
-        return config.rootpath / config.stash[IN_PLACE_OF_A_CACHE]
-    folder: Path = cache.mkdir("npudump")
-    return folder / "results"
+    return kept_folder(config, settings) / "results"
+
+
+def kept_folder(config: pytest.Config, settings: Settings) -> Path:
+    """Return the folder that results and reports are below.
+
+    Raises:
+        OSError: pytest's cache has no folder, and none can be made.
+    """
+    output = output_folder(config, settings)
+    cache: Any = getattr(config, "cache", None)
+    folder: Path = cache.mkdir("npudump") if output is None else output
+    return folder
 
 
 def feature(config: pytest.Config, settings: Settings) -> Keeper:
@@ -108,7 +108,7 @@ class Keeper:
         self._config = config
         self._settings = settings
         self._place = partial(results_path, config, settings) if has_place(config, settings) else None
-        self._named = bool(RESULTS.of(settings))
+        self._named = bool(settings.output)
         self._folder: ResultsFolder | None = None
         worker: Any = getattr(config, "workerinput", {})
         self._session = str(worker.get("testrunuid") or uuid4().hex)

@@ -51,7 +51,7 @@ _GROUP_FILES = {
 def feature(config: pytest.Config, settings: Settings) -> DumpsInMemory | None:
     """Return what has dumps in memory, where they are not to stay."""
     del config
-    return None if settings.dump_dir or settings.keep_dumps == "all" else DumpsInMemory()
+    return None if settings.output or settings.keep_dumps == "all" else DumpsInMemory()
 
 
 class DumpsInMemory:

@@ -34,7 +34,7 @@ def feature(config: pytest.Config, settings: Settings) -> Ranks | None:
     if settings.calibrate:
         raise ConfigError(
             said(
-                "--npudump-calibrate measures a test in one process, and this one is {rank}: "
+                "--npudump-update-golden=calibrate measures a test in one process, and this one is {rank}: "
                 "calibrate with one rank, or give the layers a rule of their own",
                 rank=rank,
             )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from pytest_npudump.errors import MissingExtraError, NpudumpError
-from pytest_npudump.plugin.features.keeper import IN_PLACE_OF_A_CACHE, has_place, results_path
+from pytest_npudump.errors import MissingExtraError, NpudumpError, RequestError, said
+from pytest_npudump.plugin.features.keeper import has_place, kept_folder, results_path
 from pytest_npudump.plugin.reporter import reports_here
 from pytest_npudump.report.media import MEDIA
 
@@ -26,18 +26,23 @@ def feature(config: pytest.Config, settings: Settings) -> SessionMedia | None:
     """Return what writes the media that are asked for; the results that they are of need a place.
 
     Raises:
-        MissingExtraError: one cannot be made.
+        NpudumpError: one cannot be made.
     """
     asked: list[tuple[Medium, str]] = []
     for medium in MEDIA:
-        folder = medium.option.of(settings) if medium.option is not None else ""
-        if medium.option is None or not folder:
+        if medium.option is None or not medium.option.of(settings):
             continue
         package, extra = medium.takes
         if package and find_spec(package) is None:
             raise MissingExtraError(medium.option.flag, package, extra)
-        asked.append((medium, folder))
-    config.stash[IN_PLACE_OF_A_CACHE] = f"{asked[0][1]}/results"
+        if not settings.output and config.pluginmanager.is_blocked("cacheprovider"):
+            raise RequestError(
+                said(
+                    "{flag} has no place without pytest's cache: give --npudump-output",
+                    flag=medium.option.flag,
+                )
+            )
+        asked.append((medium, medium.option.name))
     return SessionMedia(asked) if reports_here(config) else None
 
 
@@ -64,7 +69,9 @@ class SessionMedia:
             try:
                 with nullcontext() if medium.spoken else speaking(ENGLISH):
                     view, why = _view(reporter)
-                    written = medium.write(view, reporter.config.rootpath / folder, name)
+                    written = medium.write(
+                        view, kept_folder(reporter.config, reporter.settings) / folder, name
+                    )
             except (OSError, NpudumpError) as error:
                 reporter.say(_("no report: {error}").format(error=error), _PLACE)
                 continue

@@ -1,4 +1,4 @@
-"""``--npudump-fail-on=stale``: goldens that no test has fail the session, by a collection of its own."""
+"""``npudump_fail_on=stale``: goldens that no test has fail the session, by a collection of its own."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class StaleGoldens:
 
 def _lines(config: pytest.Config, settings: Settings) -> list[str]:
     """Return what is stale, or why that is not known, in lines; none where nothing is."""
-    options = [f"--npudump-golden-dir={settings.golden_dir}"]
+    options = ["-o", f"npudump_golden_dir={settings.golden_dir}"]
     if config.inipath is not None:
         options += ["-c", str(config.inipath)]
     given = os.environ.get("PYTEST_ADDOPTS", "")
@@ -63,4 +63,4 @@ def _lines(config: pytest.Config, settings: Settings) -> list[str]:
         return []
     told = (done.stdout if done.returncode == 1 else done.stderr or done.stdout).splitlines()
     heading = "goldens are stale" if done.returncode == 1 else "whether goldens are stale is not known"
-    return [f"--npudump-fail-on=stale: {heading}:", *(f"  {line}" for line in told)]
+    return [f"npudump_fail_on=stale: {heading}:", *(f"  {line}" for line in told)]

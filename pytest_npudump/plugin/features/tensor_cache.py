@@ -1,4 +1,4 @@
-"""The tensors that this machine has of a store are kept within ``--npudump-tensor-cache-limit``."""
+"""The tensors that this machine has of a store are kept within ``npudump_tensor_cache_limit``."""
 
 from __future__ import annotations
 

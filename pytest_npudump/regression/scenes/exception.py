@@ -98,9 +98,7 @@ def _used_by_others(case: Case) -> Callable[[int], bool]:
     """Return what tells whether a device is another rank's; none is where nothing is known of that."""
     if case.exchange is None or os.environ.get(_RENUMBERED):
         return lambda _: False
-    rank, given = case.exchange.rank, case.settings.device
-    if given is not None:
-        return lambda device: device != given
+    rank = case.exchange.rank
     return lambda device: device != rank.local and (device < rank.local_size or not rank.local_size)
 
 

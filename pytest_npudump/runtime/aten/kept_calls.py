@@ -264,7 +264,7 @@ class KeptCalls:
         size = size_of(arguments, named)
         if size > self._left:
             return (
-                f"its arguments ({size} bytes) are beyond what is left of --npudump-dump-limit ({self._left})"
+                f"its arguments ({size} bytes) are beyond what is left of npudump_dump_limit ({self._left})"
             )
         try:
             return copied(arguments, named, why_not=self._why_not_here, writes=writes(function))

@@ -292,7 +292,7 @@ class MindSporeRuntime(VariedRuntime):
             except (RuntimeError, AttributeError, ValueError) as error:
                 words = " ".join(str(error).split())
                 raise RuntimeUnavailableError(
-                    f"--npudump-device={self.device}: mindspore.set_device refuses it: {words}"
+                    f"device {self.device}: mindspore.set_device refuses it: {words}"
                 ) from error
         self._device_set = True
         chosen = _ACL_VARIABLE if operators else _VARIABLE

@@ -206,9 +206,8 @@ def test_tensors_that_do_not_reach_the_store_stay_where_they_are(
     ("ini", "environment"),
     [
         ("npudump_tensor_store = file://{path}/other", ""),
-        ("addopts = --npudump-tensor-store=file://{path}/other", ""),
         ("addopts = -o npudump_tensor_store=file://{path}/other", ""),
-        ("", "--npudump-tensor-store=file://{path}/other"),
+        ("", "-onpudump_tensor_store=file://{path}/other"),
     ],
 )
 def test_the_store_is_the_one_that_pytest_would_take(

@@ -171,7 +171,7 @@ def test_variants_are_in_use_unless_those_that_are_selected_are_named(project: P
 def test_a_variant_is_named_as_the_option_takes_it_or_as_its_file_spells_it(
     project: Project, stale: Any
 ) -> None:
-    # Names of files are those that runs with --npudump-golden-variant write, and with RANK=1 WORLD_SIZE=2.
+    # Names of files are those that runs with npudump_golden_variant write, and with RANK=1 WORLD_SIZE=2.
     own, long = "Ascend310P-d6b5ba2537", "Ascend910_9391_cann"
     for variant in (own, f"{long}-3ad56a5915", f"{long}-c8faa9a798"):
         project.golden("test_a.py::test_x[a]", f"test_x[a]@{variant}")
@@ -206,7 +206,7 @@ def test_variants_beside_a_common_golden_that_cannot_be_read_are_not_judged(
     ("file", "shared"),
     [
         ("pytest.ini", "[pytest]\nnpudump_golden_dir = ../golden\n"),
-        ("pytest.ini", "[pytest]\naddopts = -q --npudump-golden-dir ../golden\n"),
+        ("pytest.ini", "[pytest]\naddopts = -q npudump_golden_dir ../golden\n"),
         ("pyproject.toml", '[tool.pytest.ini_options]\nnpudump_golden_dir = "../golden"\n'),
         ("tox.ini", "[pytest]\n"),  # the folder may be named on the command line
     ],

@@ -48,7 +48,7 @@ def test_only_what_both_sides_tell_and_differs_loosens(
 
 def test_a_preset_goes_before_the_option_and_both_before_the_facts() -> None:
     facts = {"cann": ("9.0.0", "9.1.0")}
-    assert numerics_of(facts, {}, option="same") == Numerics("same", facts, (), "option --npudump-numerics")
+    assert numerics_of(facts, {}, option="same") == Numerics("same", facts, (), "option npudump_preset")
     assert numerics_of(facts, {}, preset="hf32", option="same") == Numerics("hf32", facts, (), "", "hf32")
     assert numerics_of(facts, {}, preset="default", option="auto").bounds == "other"
 

@@ -111,7 +111,7 @@ def fail(project: Path, fault: str = "", *, scale: float = 1.0, marker: str = ""
     net(project / "right.onnx")
     assert run_pytest(project, "--npudump-update-golden") == 0
     net(project / "net.onnx", scale)
-    assert run_pytest(project, "--npudump-dump-dir=dumps", fault=fault) == 1
+    assert run_pytest(project, "--npudump-output=.", fault=fault) == 1
     [report] = (project / "dumps").glob("*/report.json")
     return Failed(project, report)
 
@@ -143,7 +143,7 @@ def changed_input(tmp_path_factory: pytest.TempPathFactory) -> Failed:
     test.write_text(TEST.format(marker=""), encoding="utf-8")
     assert run_pytest(project, "--npudump-update-golden") == 0
     test.write_text(TEST.format(marker="").replace("linspace(-1", "linspace(-2"), encoding="utf-8")
-    assert run_pytest(project, "--npudump-dump-dir=dumps") == 1
+    assert run_pytest(project, "--npudump-output=.") == 1
     [report] = (project / "dumps").glob("*/report.json")
     return Failed(project, report)
 

@@ -199,7 +199,7 @@ def test_a_failure_that_did_not_reproduce_is_said_to_be_none_of_the_folder(
     project.joinpath("test_net.py").write_text(_WRONG_ONCE, encoding="utf-8")
     assert run_pytest(project, "--npudump-update-golden") == 0
     project.joinpath("wrong").touch()
-    assert run_pytest(project, "--npudump-dump-dir=dumps") == 1
+    assert run_pytest(project, "--npudump-output=.") == 1
     [report] = (project / "dumps").glob("*/report.json")
     assert repro(report) == 1
     said = "passes here by itself, and the second run of test_net.py::test_net, whose inputs these"

@@ -32,31 +32,31 @@ NAMES = ("test_small.py::test_small[left]", "test_small.py::test_small[right]")
 def test_fewer_tests_than_expected_do_not_pass(project: Project) -> None:
     project.test_file(TWO)
     failed = pytest.ExitCode.TESTS_FAILED
-    words = "npudump: --npudump-expect={}: {} marked tests were compared: *"
+    words = "npudump: npudump_expect={}: {} marked tests were compared: *"
     assert (
-        project.run("--npudump-expect=2", "--npudump-update-golden", shows=words.format(2, 0)).ret == failed
+        project.run("-onpudump_expect=2", "--npudump-update-golden", shows=words.format(2, 0)).ret == failed
     )
     for options in ((), ("--count=2",)):
-        assert project.run("--npudump-expect=2", *options).ret == 0
-        assert project.run("--npudump-expect=3", *options, shows=words.format(3, 2)).ret == failed
+        assert project.run("-onpudump_expect=2", *options).ret == 0
+        assert project.run("-onpudump_expect=3", *options, shows=words.format(3, 2)).ret == failed
     printed = project.pytester.runpytest_inprocess("--collect-only", "-q", "-m", "npu_dump")
     for text in (printed.stdout.str(), "# of the release\n\n" + "\n".join(NAMES)):
         project.path.joinpath("expected.txt").write_text(text)
         assert read_expected("expected.txt", project.path) == NAMES
-        assert project.run("--npudump-expect=expected.txt").ret == 0
-    assert project.run("--npudump-expect=expected.txt", "--collect-only").ret == 0
+        assert project.run("-onpudump_expect=expected.txt").ret == 0
+    assert project.run("-onpudump_expect=expected.txt", "--collect-only").ret == 0
     missed = f"*1 of 2 tests were not compared: {NAMES[1].replace('[', '[[]')}: *"
     for options in (("-k", "left"), ("--deselect", NAMES[1])):
-        assert project.run("--npudump-expect=expected.txt", *options, shows=missed).ret == failed
+        assert project.run("-onpudump_expect=expected.txt", *options, shows=missed).ret == failed
     project.test_file(TWO.replace("    image =", "    if side == 'right': pytest.skip()\n    image ="))
-    assert project.run("--npudump-expect=expected.txt", passed=2, skipped=1, shows=missed).ret == failed
+    assert project.run("-onpudump_expect=expected.txt", passed=2, skipped=1, shows=missed).ret == failed
     project.test_file("def test_other():\n    pass\n")
-    assert project.run("--npudump-expect=1", shows=words.format(1, 0)).ret == failed
+    assert project.run("-onpudump_expect=1", shows=words.format(1, 0)).ret == failed
     project.test_file("import missing_module\n")
-    assert project.run("--npudump-expect=1").ret == pytest.ExitCode.INTERRUPTED
-    result = project.run("--npudump-expect=none.txt")
+    assert project.run("-onpudump_expect=1").ret == pytest.ExitCode.INTERRUPTED
+    result = project.run("-onpudump_expect=none.txt")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: npudump: --npudump-expect is 'none.txt': *"])
+    result.stderr.fnmatch_lines(["ERROR: npudump: npudump_expect is 'none.txt': *"])
 
 
 @pytest.mark.e2e
@@ -77,21 +77,21 @@ def test_kept_results_of_several_sessions_are_counted_together(
 ) -> None:
     def check(expect: str) -> tuple[int, str]:
         capsys.readouterr()
-        code = main(["check", "kept", "--expect", expect])
+        code = main(["check", "results", "--expect", expect])
         return code, capsys.readouterr().err
 
     project.test_file(TWO)
     project.record()
     project.path.joinpath("expected.txt").write_text("\n".join(NAMES))
-    project.run("--npudump-results=kept", "-k", "left")
+    project.run("--npudump-output=.", "-k", "left")
     assert check("1") == (0, "")
     assert check("2") == (2, "npudump: --expect=2: 1 marked tests were compared\n")
     code, text = check("expected.txt")
     assert (code, text) == (2, f"npudump: --expect: 1 of 2 tests were not compared: {NAMES[1]}\n")
-    project.run("--npudump-results=kept", "-k", "right")
+    project.run("--npudump-output=.", "-k", "right")
     assert check("expected.txt") == (0, "")
     project.model(change=0.1)
-    project.run("--npudump-results=kept", "-k", "right")
+    project.run("--npudump-output=.", "-k", "right")
     assert check("expected.txt") == (1, "")
     assert check("")[0] == 2
 
@@ -102,7 +102,7 @@ def test_workers_of_xdist_are_counted_together(project: Project, workers: str) -
     project.test_file(TWO)
     project.record()
     project.path.joinpath("expected.txt").write_text("\n".join(NAMES))
-    options = ("--npudump-runtime=emulator", "--npudump-expect=expected.txt", *workers.split())
+    options = ("--npudump-runtime=emulator", "-onpudump_expect=expected.txt", *workers.split())
     assert project.pytester.runpytest_subprocess(*options).ret == 0
     assert project.pytester.runpytest_subprocess(*options, "-k", "left").ret == 1
 
@@ -128,7 +128,7 @@ def test_what_is_no_expectation_is_refused(
 ) -> None:
     if content is not None:
         tmp_path.joinpath(given).write_bytes(content)
-    with pytest.raises(RequestError, match="--npudump-expect") as caught:
+    with pytest.raises(RequestError, match="npudump_expect") as caught:
         read_expected(given, tmp_path)
     assert words in str(caught.value)
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from conftest import Project
     from pytest_npudump.plugin.reporter import Reporter
 
-MOTTO = Option("motto", default="", help="words for the end", metavar="TEXT")
+
+MOTTO = Option("motto", default="", help="words for the end", metavar="TEXT", typed=True)
 
 
 class Motto:

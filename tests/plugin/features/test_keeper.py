@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from conftest import Project
 
 
-KEEP = "--npudump-results=kept"
+KEEP = "--npudump-output=."
 
 
 RUN = "def test_small(npu_dump):\n"
 
 
 def lines(project: Project, kind: str = "test") -> list[dict[str, Any]]:
-    text = (project.path / "kept/results.jsonl").read_text("utf-8")
+    text = (project.path / "results/results.jsonl").read_text("utf-8")
     return [line for line in map(json.loads, text.splitlines()) if line["kind"] == kind]
 
 
 def check(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
     """Run ``npudump check`` on what was kept; return its exit code and its JSON."""
     capsys.readouterr()
-    code = main(["check", "kept", "--json", "-", *words])
+    code = main(["check", "results", "--json", "-", *words])
     return code, json.loads(capsys.readouterr().out)
 
 
@@ -49,7 +49,7 @@ def once_recorded(project: Project) -> str:
 
 def text(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     capsys.readouterr()
-    main(["check", "kept", *words])
+    main(["check", "results", *words])
     return capsys.readouterr().out
 
 
@@ -78,14 +78,14 @@ def test_a_kept_run_is_judged_by_the_golden_of_today_as_a_new_one(project: Proje
     """After its golden was accepted or changed by hand, and in another checkout."""
     project.recorded()
     project.run(KEEP)
-    kept = shutil.copytree(project.path / "kept", tmp_path / "kept")
+    kept = shutil.copytree(project.path / "results", tmp_path / "results")
     recorded = project.golden.read_text("utf-8")
     elsewhere = shutil.copytree(project.path, tmp_path / "elsewhere")
     verdicts = set()
     for name, edit in _EDITS.items():
         for root in (project.path, elsewhere):
             root.joinpath(project.golden.relative_to(project.path)).write_text(edit(recorded), "utf-8")
-        project.run(KEEP, "--npudump-escalate=off")
+        project.run(KEEP, "-onpudump_escalate=off")
         (now,) = lines(project)
         verdicts.add(now["status"])
         again = judged_again(kept, elsewhere)
@@ -102,7 +102,7 @@ def test_a_record_is_the_golden_that_an_update_would_write(project: Project) -> 
 
     def record() -> tuple[str, str]:
         [line] = lines(project)
-        file = project.path / "kept" / line["record"]["file"]
+        file = project.path / "results" / line["record"]["file"]
         assert file.parent.name == "test_small"
         head, _, types = file.read_text("utf-8").partition("op_types:")
         return head, types
@@ -163,7 +163,7 @@ def test_a_test_that_passed_in_part_counts_as_no_good_one(
     for why, (source, change, status, outcome, verdict) in NOT_WHOLE.items():
         project.model(change=change)
         project.test_file(source + project.body)
-        shutil.rmtree(project.path / "kept", ignore_errors=True)
+        shutil.rmtree(project.path / "results", ignore_errors=True)
         project.run(KEEP)
         [line] = lines(project)
         assert (line["status"], line["outcome"]) == (status, outcome)
@@ -192,7 +192,7 @@ def test_a_later_session_replaces_what_was_kept_of_the_tests_it_ran(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     project.test_file(TWO.replace("(npu_dump, k):", "(npu_dump, k):\n    k") + project.body)
-    project.record("--npudump-repeats=1")
+    project.record("-onpudump_repeats=1")
     project.model(change=0.01)
     project.run(KEEP)
     assert "earlier session" not in text(capsys)
@@ -201,7 +201,7 @@ def test_a_later_session_replaces_what_was_kept_of_the_tests_it_ran(
     statuses = {line["test"][-2]: line["status"] for line in lines(project)}
     assert statuses == {"a": "failed", "b": "passed", "c": "passed", "d": "failed"}
     assert len(lines(project, "session")) == 2
-    assert len([path for path in (project.path / "kept/records").rglob("*") if path.is_file()]) == 4
+    assert len([path for path in (project.path / "results/records").rglob("*") if path.is_file()]) == 4
     assert "npudump: 2 of 4 results are of earlier sessions: test_small.py::test_small[a]" in text(capsys)
 
 
@@ -226,13 +226,13 @@ def test_a_session_that_is_killed_loses_nothing_that_had_ended(
     project.pytester.run(sys.executable, "-m", "pytest", "--npudump-runtime=emulator", KEEP)
     assert [line["test"][-2] for line in lines(project)] == ["a", "b"]
     capsys.readouterr()
-    assert main(["check", "kept"]) == 2
+    assert main(["check", "results"]) == 2
     assert "2 of the 4 tests of the last session left no result" in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_written_is_told_once_and_fails_nothing(project: Project) -> None:
     project.test_file(TWO + project.body + "    assert k >= 0\n")
-    (project.path / "kept").write_text("a file", "utf-8")
+    (project.path / "results").write_text("a file", "utf-8")
     for options in (["--npudump-update-golden"], []):
         result = project.run(KEEP, *options, passed=4)
         [told] = [line for line in result.outlines if "results are not kept: " in line]
@@ -268,12 +268,12 @@ def test_a_full_disk_is_told_once_and_loses_no_golden(
         "npudump: report: *index.html",
         "npudump: 3 runs pending review: *",
     ]
-    project.run(KEEP, "--npudump-report=page", failed=4, shows=shows)
+    project.run(KEEP, "--npudump-output=.", "--npudump-report", failed=4, shows=shows)
     assert [line["test"][-2] for line in lines(project)] == ["a", "c", "d"]
     words = "1 of the 4 tests of the last session left no result"
-    assert words in (project.path / "page/index.html").read_text("utf-8")
+    assert words in (project.path / "report/index.html").read_text("utf-8")
     capsys.readouterr()
-    assert main(["check", "kept"]) == 2
+    assert main(["check", "results"]) == 2
     assert words in capsys.readouterr().err
 
 
@@ -295,13 +295,13 @@ def test_an_update_keeps_tests_that_have_no_golden_and_those_behind_them(
     assert [line["test"].partition("::test_")[2] for line in lines(project)] == [*tests]
     monkeypatch.chdir(project.path)
     capsys.readouterr()
-    assert main(["check", "kept"]) == 0
+    assert main(["check", "results"]) == 0
     assert "3 of 3 tests passed" in capsys.readouterr().out
     project.marked("scene='overflow'", body=project.overflowing())
     project.run(KEEP, "--npudump-update-golden", passed=1)
     [golden] = project.path.rglob("test_small.yaml")
     assert "\noverflow:" in golden.read_text("utf-8")
-    assert main(["check", "kept"]) == 0
+    assert main(["check", "results"]) == 0
 
 
 def test_results_of_another_version_stay_and_nothing_is_kept_without_a_place(project: Project) -> None:
@@ -309,7 +309,7 @@ def test_results_of_another_version_stay_and_nothing_is_kept_without_a_place(pro
     before = {path for path in project.path.rglob("*") if "__pycache__" not in path.parts}
     project.run(passed=1)
     assert {path for path in project.path.rglob("*") if "__pycache__" not in path.parts} == before
-    kept = project.path / "kept/results.jsonl"
+    kept = project.path / "results/results.jsonl"
     kept.parent.mkdir()
     kept.write_text('{"version":2,"kind":"test"}\n', "utf-8")
     project.run(KEEP, passed=1, shows="npudump: results are not kept: *of version 2*remove the folder*")
@@ -365,13 +365,13 @@ def test_damaged_results_are_told_and_never_fewer_tests(
 ) -> None:
     project.test_file(TWO + project.body + "    assert k >= 0\n")
     project.record(KEEP)
-    whole = (project.path / "kept").rename(project.path / "whole")
+    whole = (project.path / "results").rename(project.path / "whole")
     for damage, words in WORDS.items():
-        shutil.rmtree(project.path / "kept", ignore_errors=True)
-        shutil.copytree(whole, project.path / "kept")
-        spoil(project.path / "kept", damage)
+        shutil.rmtree(project.path / "results", ignore_errors=True)
+        shutil.copytree(whole, project.path / "results")
+        spoil(project.path / "results", damage)
         capsys.readouterr()
-        assert main(["check", "kept"]) == 2, damage
+        assert main(["check", "results"]) == 2, damage
         done = capsys.readouterr()
         assert words in done.err + done.out
 
@@ -445,7 +445,7 @@ def test_what_if_names_its_idle_rules_and_the_tests_that_it_cannot_judge(
     rules.write_text("rules: [{layer: 'Cnov@2*', rtol: 1, atol: 1, reason: wide}]\n", "utf-8")
     capsys.readouterr()
     assert (
-        main(["check", "kept", "--what-if", str(rules), "--what-if", "exact", "--tolerances", str(rules)])
+        main(["check", "results", "--what-if", str(rules), "--what-if", "exact", "--tolerances", str(rules)])
         == 0
     )
     told = capsys.readouterr().err.splitlines()
@@ -482,7 +482,7 @@ def test_small(npu_dump):
 """
 
 
-NO_SECOND_RUN = "--npudump-escalate=off"
+NO_SECOND_RUN = "-onpudump_escalate=off"
 
 
 @pytest.fixture
@@ -508,16 +508,15 @@ def first_of_two_fails(project: Project, result: pytest.RunResult, checked: Call
     result.stdout.fnmatch_lines(
         ["npudump: 1 of 2 tests passed, 1 failed; 10 of 10 tensors compared; first mismatch block/conv.2:*"]
     )
-    assert "1 of 2 tests passed" in project.path.joinpath("s.md").read_text("utf-8").splitlines()[0]
-    assert len([*project.path.joinpath("art").glob("session-1/tests/*/report.txt")]) == 1
+    [summary] = project.path.rglob("summary.md")
+    assert "1 of 2 tests passed" in summary.read_text("utf-8").splitlines()[0]
+    assert len([*summary.parent.glob("dumps/*/report.txt")]) == 1
     assert checked() == 1
 
 
 OPTIONS = (
     NO_SECOND_RUN,
-    "--npudump-results=kept",
-    "--npudump-summary=s.md",
-    "--npudump-artifacts=art",
+    "--npudump-output=out",
 )
 
 
@@ -541,11 +540,10 @@ def test_tests_outside_of_rootdir(project: Project) -> None:
     )
     assert len([*ci.joinpath("golden").rglob("*.yaml")]) == 2
     model_of(project, "a", change=0.01)
-    options = [one.replace("=s.md", "=../s.md").replace("=art", "=../art") for one in OPTIONS]
-    result = project.run("-c", "ci/pytest.ini", *files, *options)
-    first_of_two_fails(project, result, lambda: main(["check", str(ci / "kept"), "--root", str(ci)]))
+    result = project.run("-c", "ci/pytest.ini", *files, *OPTIONS)
+    first_of_two_fails(project, result, lambda: main(["check", str(ci / "out/results"), "--root", str(ci)]))
     for number, gaps in (2, 0), (3, 1):
-        result = project.run("-c", "ci/pytest.ini", *files, NO_SECOND_RUN, f"--npudump-expect={number}")
+        result = project.run("-c", "ci/pytest.ini", *files, NO_SECOND_RUN, f"-onpudump_expect={number}")
         assert result.stdout.str().count(f"={number}: 2 marked tests were compared") == gaps
 
 
@@ -553,8 +551,8 @@ def test_tests_that_are_named_twice(fails_first: Project) -> None:
     files = ("--keep-duplicates", "test_small.py", "test_small.py")
     result = fails_first.run(*files, *OPTIONS)
     root = str(fails_first.path)
-    first_of_two_fails(fails_first, result, lambda: main(["check", f"{root}/kept", "--root", root]))
-    lines = fails_first.path.joinpath("kept/results.jsonl").read_text("utf-8").splitlines()
+    first_of_two_fails(fails_first, result, lambda: main(["check", f"{root}/out/results", "--root", root]))
+    lines = fails_first.path.joinpath("out/results/results.jsonl").read_text("utf-8").splitlines()
     assert [json.loads(line).get("outcome") for line in lines] == [None, "failed"]
 
 
@@ -565,7 +563,7 @@ def test_an_update_compares_what_is_named_twice_with_what_the_first_has_recorded
     fails_first.run(
         *files,
         "--npudump-update-golden",
-        "--npudump-repeats=1",
+        "-onpudump_repeats=1",
         NO_SECOND_RUN,
         passed=1,
         failed=1,
@@ -577,7 +575,7 @@ def test_workers_that_each_run_all_tests(fails_first: Project) -> None:
     each = ("--dist=each", "--tx=2*popen")
     result = fails_first.run(*each, *OPTIONS)
     root = str(fails_first.path)
-    first_of_two_fails(fails_first, result, lambda: main(["check", f"{root}/kept", "--root", root]))
+    first_of_two_fails(fails_first, result, lambda: main(["check", f"{root}/out/results", "--root", root]))
     result = fails_first.run(*each, "--npudump-update-golden")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: npudump: --dist=each runs a test in every worker, *"])

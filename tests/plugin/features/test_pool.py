@@ -81,7 +81,7 @@ def test_several_devices_are_gathered_with_the_own_one_first(tmp_path: Path) -> 
 
 def test_more_devices_than_there_are_is_an_error_and_holds_nothing(tmp_path: Path) -> None:
     pool = _pool(tmp_path, 2)
-    with pytest.raises(DeviceError, match="needs 3 devices, and --npudump-devices gives 2"):
+    with pytest.raises(DeviceError, match="needs 3 devices, and npudump_devices gives 2"):
         pool.take(3, "a test")
     lock = DeviceLock(tmp_path / "npu0.lock")
     assert lock.take("other")

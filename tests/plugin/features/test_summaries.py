@@ -42,22 +42,19 @@ def test_session_that_does_not_pass_whatever_its_tests_say_is_told_as_such(
 ) -> None:
     regressed.model()
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    options = ("--npudump-summary=summary.md", "--npudump-artifacts=art", "--npudump-lang=zh")
-    kept = ("--npudump-report=site", "--npudump-results=kept")
-    assert regressed.run(*options, "--npudump-expect=1").ret == 0
+    options = ("--npudump-output=.", "-onpudump_lang=zh")
+    assert regressed.run(*options, "-onpudump_expect=1").ret == 0
     summary = regressed.path / "summary.md"
     assert summary.read_text("utf-8").startswith("### ✅")
-    result = regressed.run(*options, *kept, "--npudump-expect=2")
+    result = regressed.run(*options, "--npudump-report", "-onpudump_expect=2")
     assert result.ret == 1
-    words = "--npudump-expect=2: 1 marked tests were compared: the run does not pass"
+    words = "npudump_expect=2: 1 marked tests were compared: the run does not pass"
     result.stdout.fnmatch_lines([f"::error title=npudump::{words}"])
     told = summary.read_text("utf-8")
     assert told.startswith("### ❌")
-    for page in ("site/index.html", "art/session-2/report.html"):
-        text = (regressed.path / page).read_text("utf-8")
-        assert "--npudump-expect=2：比对了 1 个带标记的用例：本次运行不通过" in text
+    text = (regressed.path / "report" / "index.html").read_text("utf-8")
+    assert "npudump_expect=2：比对了 1 个带标记的用例：本次运行不通过" in text
     assert f"\n\n- `{words}`\n" in told
-    assert f"`{words}`" in (regressed.path / "art" / "session-2" / "summary.md").read_text("utf-8")
 
 
 @pytest.mark.e2e
@@ -67,7 +64,7 @@ def test_worker_that_dies_is_told_where_all_other_tests_pass(regressed: Any) -> 
         "import os\n" + SOURCE + "\n@pytest.mark.npu_dump\ndef test_dies():\n    os._exit(3)\n"
     )
     result = regressed.pytester.runpytest_subprocess(
-        *("--npudump-runtime=emulator", "--npudump-summary=summary.md", "-n1")
+        *("--npudump-runtime=emulator", "--npudump-output=.", "-n1")
     )
     result.assert_outcomes(passed=1, failed=1)
     told = (regressed.path / "summary.md").read_text("utf-8")
@@ -77,20 +74,20 @@ def test_worker_that_dies_is_told_where_all_other_tests_pass(regressed: Any) -> 
 
 def test_summary_of_an_earlier_session_does_not_stand_where_no_marked_test_runs(regressed: Any) -> None:
     regressed.model()
-    regressed.run("--npudump-summary=summary.md")
+    regressed.run("--npudump-output=.")
     summary = regressed.path / "summary.md"
     assert summary.read_text("utf-8").startswith("### ✅")
-    regressed.run("--npudump-summary=summary.md", "--collect-only")
+    regressed.run("--npudump-output=.", "--collect-only")
     assert summary.read_text("utf-8").startswith("### ✅")
     regressed.test_file("import missing_module\n")
-    assert regressed.run("--npudump-summary=summary.md").ret == 2
+    assert regressed.run("--npudump-output=.").ret == 2
     assert summary.read_text("utf-8").startswith(
         "### ❌ npudump&#58; no marked test has run\n\n- `pytest ended with exit code 2`"
     )
     regressed.test_file("def test_other():\n    pass\n")
-    assert regressed.run("--npudump-summary=summary.md").ret == 0
+    assert regressed.run("--npudump-output=.").ret == 0
     words = "npudump: the summary *test_small.py/summary.md cannot be written: *"
-    assert regressed.run("--npudump-summary=test_small.py/summary.md", shows=words).ret == 0
+    assert regressed.run("--npudump-output=test_small.py", shows=words).ret == 0
     assert summary.read_text("utf-8") == "### npudump&#58; no marked test has run\n"
 
 
@@ -130,14 +127,14 @@ def test_no_name_of_a_layer_is_a_command_to_github(
     project.record()
     project.model(named=name, change=0.1)
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    for options in ([], ["-v"], ["--npudump-lang=zh"]):
-        result = project.run("--npudump-results=kept", *options, failed=1)
+    for options in ([], ["-v"], ["-onpudump_lang=zh"]):
+        result = project.run("--npudump-output=.", *options, failed=1)
         [line] = commands("\n".join(result.outlines + result.errlines))
         assert line.startswith("::error file=test_small.py,")
     capsys.readouterr()
-    kept = ["--results", "kept", "--root", "."]
+    kept = ["--results", "results", "--root", "."]
     for words in (
-        *(["check", "kept"], ["check", "kept", "--json", "-"], ["report", "kept", "-o", "page"]),
+        *(["check", "results"], ["check", "results", "--json", "-"], ["report", "results", "-o", "page"]),
         *(
             ["golden", "pending", *kept],
             ["golden", "diff", *kept],

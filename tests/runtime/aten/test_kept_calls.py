@@ -27,7 +27,7 @@ def test_random_operators_are_unknown(found: Any) -> None:
 
 def test_a_call_beyond_the_limit_is_known_and_not_kept(found: Any) -> None:
     (why,) = found["limit"]
-    assert "(96 bytes) are beyond what is left of --npudump-dump-limit (50)" in why
+    assert "(96 bytes) are beyond what is left of npudump_dump_limit (50)" in why
 
 
 def test_memory_in_a_private_format_is_not_read(found: Any) -> None:

@@ -314,7 +314,7 @@ def test_a_mindspore_that_cannot_be_imported_says_why(
     tmp_path.joinpath("mindspore.py").write_text("raise ImportError('libmindspore_core.so:\\n no such file')")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(RuntimeUnavailableError, match=r"cannot be imported: libmindspore_core\.so: no such"):
-        provider.require("--npudump-require-npu")
+        provider.require("--npudump-runtime=npu")
 
 
 class Tensor:

@@ -456,6 +456,6 @@ def test_a_run_that_requires_an_npu_asks_the_client(torch_npu: Any, monkeypatch:
     require("torch_npu")
     monkeypatch.setattr(torch_npu.npu, "is_available", lambda: False)
     with pytest.raises(
-        RuntimeUnavailableError, match="--npudump-require-npu: torch_npu is installed but finds"
+        RuntimeUnavailableError, match="--npudump-runtime=npu: torch_npu is installed but finds"
     ):
         require("torch_npu")

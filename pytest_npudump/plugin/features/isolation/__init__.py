@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.features import ISOLATION, ISOLATION_TIMEOUT
+from pytest_npudump.plugin.features import ISOLATION, ISOLATION_SECONDS
 from pytest_npudump.plugin.marker import request_of
 from pytest_npudump.plugin.reporter import CHILD
 from pytest_npudump.scene import SCENES
@@ -32,8 +32,9 @@ class Isolation:
     """Runs tests in processes of their own: where the marker says so, else where scene or runtime does."""
 
     def __init__(self, settings: Settings) -> None:
-        self._always = ISOLATION.of(settings) == "process"
-        self._timeout: float = ISOLATION_TIMEOUT.of(settings)
+        chosen: str = ISOLATION.of(settings)
+        self._always = chosen != "auto"
+        self._timeout = ISOLATION_SECONDS if chosen in {"auto", "process"} else float(chosen)
 
     def pytest_npudump_run(
         self, runner: Runner, item: pytest.Item, nextitem: pytest.Item | None

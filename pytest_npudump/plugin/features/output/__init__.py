@@ -1,6 +1,7 @@
-"""What a session leaves for the service that runs it: summaries for its pages, and a tree of artifacts.
+"""What a session leaves in its output folder, and for the service that runs it: summaries for its pages.
 
-``tree`` writes what GitHub, GitLab and others show, and gathers what failing tests have left.
+Kept results, dumps and the page are written there by those whose they are; ``tree`` completes them with a
+summary, ``session.json`` and CANN's log, and writes what GitHub, GitLab and others show.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.language import ENGLISH
-from pytest_npudump.plugin.features import ARTIFACTS, ARTIFACTS_LIMIT, SUMMARY
+from pytest_npudump.plugin.features import OUTPUT_LIMIT
+from pytest_npudump.plugin.paths import output_folder
 from pytest_npudump.plugin.reporter import reports_here
 
 if TYPE_CHECKING:
@@ -18,38 +20,35 @@ if TYPE_CHECKING:
     from pytest_npudump.settings import Settings
 
 
-def feature(config: pytest.Config, settings: Settings) -> Artifacts | None:
+def feature(config: pytest.Config, settings: Settings) -> Output | None:
     """Return what writes, where this process runs tests and reports."""
-    return Artifacts(settings) if reports_here(config) and not config.option.collectonly else None
+    return Output(config, settings) if reports_here(config) and not config.option.collectonly else None
 
 
-class Artifacts:
+class Output:
     """Writes once the session has ended."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._summary = SUMMARY.of(settings)
-        self._folder = ARTIFACTS.of(settings)
-        self._limit = ARTIFACTS_LIMIT.of(settings)
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+        self._folder = output_folder(config, settings)
+        self._limit: int | None = OUTPUT_LIMIT.of(settings)
         self._annotations: list[str] = []
 
     def pytest_npudump_wanted(self) -> bool:
         """Say that the end of the session is looked at whatever ran."""
-        return bool(self._summary)
+        return self._folder is not None
 
     def pytest_npudump_session_end(self, reporter: Reporter) -> None:
         """Write everything, in English."""
         from pytest_npudump.language.translation import speaking  # noqa: PLC0415 - where it is wanted
-        from pytest_npudump.plugin.features.artifacts import tree  # noqa: PLC0415 - the same
+        from pytest_npudump.plugin.features.output import tree  # noqa: PLC0415 - the same
 
         with speaking(ENGLISH):
             problems, root = reporter.problems(), reporter.config.rootpath
             tests = tree.judged_tests(reporter.tests.values(), root)
-            folder = None
-            if self._folder and tests:
-                told, folder = tree.gather(tests, problems, reporter, root / self._folder, self._limit)
-                reporter.say(told)
-            summary = root / self._summary if self._summary else None
-            for line in tree.write_summaries(tests, problems, reporter, summary, folder):
+            if self._folder is not None and tests:
+                for line in tree.complete(tests, reporter, self._folder, self._limit):
+                    reporter.say(line)
+            for line in tree.write_summaries(tests, problems, reporter, self._folder):
                 reporter.say(line)
             self._annotations = [*tree.annotation_lines(tests, problems)]
 

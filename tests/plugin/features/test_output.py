@@ -1,0 +1,142 @@
+"""The output folder: all that sessions leave for a person, and what a limit leaves out of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from pytest_npudump.results.folder import ResultsFolder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+TEXT = (".txt", ".json", ".csv", ".md", ".html")
+PARTS = {"results", "dumps", "report", "summary.md", "session.json"}
+
+
+@pytest.fixture
+def regressed(project: Any) -> Any:
+    project.recorded(change=0.1)
+    project.pytester.makeini("[pytest]\naddopts = --strict-markers\nnpudump_output = out\n")
+    return project
+
+
+def files(folder: Path) -> dict[str, int]:
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in found}
+
+
+def test_failed_session_leaves_all_that_was_dumped_and_said(regressed: Any) -> None:
+    regressed.run("--npudump-report", "--junitxml=junit.xml")
+    out = regressed.path / "out"
+    assert {path.name for path in out.iterdir()} == PARTS
+    (directory,) = (path for path in (out / "dumps").iterdir() if path.is_dir())
+    assert {"report.txt", "report.json", "run1", "run2"} <= {path.name for path in directory.iterdir()}
+    summary = (out / "summary.md").read_text("utf-8")
+    assert f"`report: out/dumps/{directory.name}/report.txt`" in summary
+    properties = ET.parse(regressed.path / "junit.xml").iter("property")  # noqa: S314 - as written here
+    told = {one.get("name"): one.get("value") for one in properties}
+    assert json.loads(told["npudump"])["details"] == str(directory / "report.txt")
+    (entry,) = ResultsFolder(out / "results").read().entries
+    assert entry.status == "failed"
+    assert ResultsFolder(out / "results").record(entry)
+    page = (out / "report" / "index.html").read_text("utf-8")
+    assert entry.test in page
+    assert "Elements, from the second run" in page
+    index = json.loads((out / "session.json").read_bytes())
+    assert index["left_out"] == []
+    assert index["left_out_in_all"] == {"files": 0, "bytes": 0}
+    assert index["limit"] is None
+    assert index["packages"]["pytest"] == pytest.__version__
+    assert [producer["soc"] for producer in index["producers"]] == ["Emulator"]
+    assert index["options"] == {"runtime": "emulator", "output": "out", "report": True}
+
+
+def test_sessions_share_a_folder_and_the_last_one_has_page_and_summary(regressed: Any) -> None:
+    out = regressed.path / "out"
+    regressed.run()
+    first = files(out / "dumps")
+    regressed.run()
+    both = files(out / "dumps")
+    assert first.items() <= {name: both[name] for name in first}.items()
+    assert len(both) == 2 * len(first)
+    regressed.model()
+    regressed.run("--npudump-report", passed=1)
+    assert (out / "summary.md").read_text("utf-8").startswith("### ✅")
+    assert files(out / "dumps") == both
+    assert [entry.status for entry in ResultsFolder(out / "results").read().entries] == ["passed"]
+
+
+@pytest.mark.e2e
+def test_workers_share_a_folder(regressed: Any) -> None:
+    regressed.pytester.runpytest_subprocess("--npudump-runtime=emulator", "-n2", "--npudump-report")
+    out = regressed.path / "out"
+    assert {path.name for path in out.iterdir()} == PARTS
+    assert [entry.status for entry in ResultsFolder(out / "results").read().entries] == ["failed"]
+    assert len([*out.glob("dumps/*/report.txt")]) == 1
+
+
+def test_a_limit_leaves_the_largest_dumps_of_the_session_out_and_names_them(regressed: Any) -> None:
+    out = regressed.path / "out"
+    regressed.run()
+    first = files(out)
+    tensors = [name for name in first if name.startswith("dumps/") and not name.endswith(TEXT)]
+    sizes = sorted((first[name] for name in tensors), reverse=True)
+
+    def run(room: int, shows: str) -> dict[str, Any]:
+        regressed.run(f"-onpudump_output_limit={room}", shows=f"npudump: *{shows}*")
+        found: dict[str, Any] = json.loads((out / "session.json").read_bytes())
+        assert found["limit"] == room
+        return found
+
+    dumped = sum(size for name, size in first.items() if name.startswith("dumps/"))
+    room = sum(first.values()) + dumped - 2 * sizes[0]
+    told = run(room, "out: over npudump_output_limit (*), left out: ")
+    left_out = [one["bytes"] for one in told["left_out"]]
+    assert left_out == sizes[: len(left_out)]
+    assert 1 <= len(left_out) < len(sizes)
+    assert sum(files(out).values()) <= room + 2 * first["session.json"]
+    before = files(out)
+    told = run(0, "out: *, and npudump_output_limit is 0 B; remove dumps of earlier sessions, or give more")
+    after = files(out)
+    assert told["left_out_in_all"]["files"] == len(told["left_out"]) == len(tensors)
+    assert {name for name in before if name.startswith("dumps/")} <= after.keys()
+    fresh = {name for name in after.keys() - before.keys() if name.startswith("dumps/")}
+    assert fresh
+    assert all(name.endswith(TEXT) or "." not in name.rpartition("/")[2] for name in fresh)
+
+
+def test_log_of_a_failed_session_is_copied_and_trouble_fails_nothing(
+    regressed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = regressed.path / "cann" / "run"
+    log.mkdir(parents=True)
+    for name, time in {"new.log": 1 << 33, "old.log": 1}.items():
+        log.joinpath(name).write_text("said")
+        os.utime(log / name, (time, time))
+    monkeypatch.setenv("ASCEND_PROCESS_LOG_PATH", str(log.parent))
+    regressed.run()
+    assert files(regressed.path / "out" / "log") == {"run/new.log": 4}
+    regressed.model()
+    regressed.run("--npudump-output=good", passed=1)
+    assert not (regressed.path / "good" / "log").exists()
+    regressed.path.joinpath("file").write_text("a file")
+    words = ["npudump: results are not kept: *", "npudump: *file: session.json cannot be written: *"]
+    assert regressed.run("--npudump-output=file", passed=0, errors=1, shows=words[:1]).ret == 1
+
+
+def test_a_page_has_no_place_without_a_cache(regressed: Any) -> None:
+    regressed.pytester.makeini("[pytest]\n")
+    result = regressed.run("-p", "no:cacheprovider", "--npudump-report")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["*--npudump-report has no place without pytest's cache: give --npudump-output"]
+    )
+    regressed.run(
+        "--npudump-report", failed=1, shows="npudump: report: *.pytest_cache/d/npudump/report/index.html"
+    )
