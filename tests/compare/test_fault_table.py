@@ -1,4 +1,4 @@
-"""The fault table in short: one model, 42 faults in each of two formats, and what rules make of them.
+"""The fault table in short: one model, 84 faults in each of two formats, and what rules make of them.
 
 Of bfloat16 only the runs without a fault are in it, which may not fail.
 
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.e2e
 
 BENCHMARKS = Path(__file__).parents[2] / "docs/benchmarks"
-FAULTS, MEMBERS, SEED = 42, 2, 2
+FAULTS, MEMBERS, SEED = 84, 2, 1
 
 FLOORS = [
     # format, rule, found, and of those found named right, in per cent: 3 less than measured
-    ("float32", "same, 3 statistics", 85, 72),
-    ("float32", "same, 4 in full", 89, 84),
-    ("float32", "same, 3 statistics, calibrated", 85, 72),
-    ("float32", "other, 3 statistics", 85, 72),
-    ("float32", "other, 4 in full", 89, 84),
-    ("float32", "same, 4 and 8 projections", 92, 97),
-    ("float32", "other, 4 and 8 projections", 92, 97),
-    ("float32", "change, 3 statistics", 94, 82),
-    ("float32", "change, 4 in full", 94, 84),
+    ("float32", "same, 3 statistics", 87, 70),
+    ("float32", "same, 4 in full", 89, 77),
+    ("float32", "same, 3 statistics, calibrated", 87, 70),
+    ("float32", "other, 3 statistics", 87, 70),
+    ("float32", "other, 4 in full", 89, 77),
+    ("float32", "same, 4 and 8 projections", 91, 91),
+    ("float32", "other, 4 and 8 projections", 91, 91),
+    ("float32", "change, 3 statistics", 95, 82),
+    ("float32", "change, 4 in full", 97, 86),
     ("float32", "change, 4 and 8 projections", 99, 99),
-    ("float32", "hf32, 4 and 8 projections", 42, 70),
-    ("float16", "same, 3 statistics", 94, 41),
-    ("float16", "same, 4 in full", 94, 47),
-    ("float16", "same, 4 and 8 projections", 97, 71),
-    ("float16", "other, 4 in full", 43, 47),
-    ("float16", "other, 4 and 8 projections", 48, 77),
-    ("float16", "change, 3 statistics", 94, 83),
-    ("float16", "change, 4 in full", 94, 83),
+    ("float32", "hf32, 4 and 8 projections", 35, 70),
+    ("float16", "same, 3 statistics", 84, 29),
+    ("float16", "same, 4 in full", 84, 31),
+    ("float16", "same, 4 and 8 projections", 87, 67),
+    ("float16", "other, 4 in full", 33, 38),
+    ("float16", "other, 4 and 8 projections", 38, 75),
+    ("float16", "change, 3 statistics", 95, 81),
+    ("float16", "change, 4 in full", 97, 84),
     ("float16", "change, 4 and 8 projections", 99, 99),
 ]
 
@@ -155,12 +155,12 @@ def test_faults_are_found_and_named(tallies: Any, dtype: str, rule: str, found: 
     ("dtype", "rule", "source", "repeating"),
     [
         # as above: the first source and where its change begins; the same where the golden repeats
-        ("float32", "same, 3 statistics", 78, 83),
-        ("float32", "same, 4 in full", 84, 84),
-        ("float32", "same, 3 statistics, calibrated", 78, 83),
+        ("float32", "same, 3 statistics", 71, 82),
+        ("float32", "same, 4 in full", 81, 85),
+        ("float32", "same, 3 statistics, calibrated", 71, 82),
         ("float32", "same, 4 and 8 projections", 97, 99),
-        ("float16", "same, 3 statistics", 47, 83),
-        ("float16", "same, 4 and 8 projections", 94, 99),
+        ("float16", "same, 3 statistics", 34, 81),
+        ("float16", "same, 4 and 8 projections", 92, 99),
         ("float16", "other, 4 and 8 projections", 97, 99),
     ],
 )
