@@ -35,9 +35,6 @@ def load(option, device):
     LOADED.append(module.NumpyRuntime())
     return LOADED[-1]
 
-def require(option):
-    raise RuntimeError(option)
-
 def needs_process(scene):
     return False
 """
