@@ -61,13 +61,6 @@ class Provider(Protocol):
             RuntimeUnavailableError: its client cannot be imported, or finds no device.
         """
 
-    def require(self, option: str) -> None:
-        """Return where an NPU answers.
-
-        Raises:
-            RuntimeUnavailableError: none does.
-        """
-
     def needs_process(self, scene: str) -> bool:
         """Whether each run of a test of this scene needs a process that has used no device yet."""
 
@@ -206,9 +199,11 @@ def load(choice: Choice, device: int) -> Runtime:
 
 
 def require(option: str) -> None:
-    """Refuse to go on where no NPU answers, for an option that wants one.
+    """Refuse to go on where pyACL finds no NPU, for an option that wants one.
 
     Raises:
         RuntimeUnavailableError: says why.
     """
-    provider_of("acl").require(option)
+    acl, why = cast("Any", provider_of("acl")).probe_acl()
+    if acl is None:
+        raise RuntimeUnavailableError(f"{option}: {why}")

@@ -147,7 +147,7 @@ def test_job_without_an_npu_passes_on_a_project_and_fails_without_its_test(
     pytester.makepyfile(test_it=TESTS)
     pytester.path.joinpath("npudump-tests.txt").write_text("test_it.py::test_relu")
     options = shlex.split(run)[1:]
-    pytester.runpytest_subprocess("--npudump-update-golden", *options[:2])
+    pytester.runpytest_subprocess("--npudump-update-golden", *options[:3])
     assert pytester.run(Path(sys.executable).with_name("npudump"), *shlex.split(verify)[1:]).ret == 0
     assert pytester.runpytest_subprocess(*options).ret == 0
     assert pytester.runpytest_subprocess(*options, "-k", "other").ret != 0

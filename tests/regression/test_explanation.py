@@ -168,7 +168,7 @@ import sys
 from pathlib import Path
 from pytest_npudump.record.run_folder import RunFolder
 from pytest_npudump.regression.explanation import explain
-from pytest_npudump.storage.mailbox import dump_bytes
+from pytest_npudump.storage.atomic import dump_bytes
 Path(sys.argv[2]).write_bytes(dump_bytes(explain(RunFolder(Path(sys.argv[1])))))
 """
 

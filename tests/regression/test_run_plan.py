@@ -80,7 +80,7 @@ def test_a_second_run_dumps_what_is_to_be_explained_or_kept_and_has_room(flow: F
 
 def test_the_option_is_not_overruled(flow: Flow) -> None:
     flow.record()
-    flow.settings = flow.settings._replace(escalate=False)
+    flow.settings = flow.settings._replace(escalate="off")
     assert _plan(flow, REGRESSED) is None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import pytest
 
 from pytest_npudump.errors import RuntimeUnavailableError
 from pytest_npudump.runtime.pyacl import probe_acl
-from pytest_npudump.runtime.registry import choose, load, require
+from pytest_npudump.runtime.registry import choose, load, require, why_no_npu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,13 +72,12 @@ def test_device_that_answers_is_chosen_without_initialising_acl_and_loaded(
     assert probe_acl() == (module, "8 devices answer")
     assert choose("auto").name == choose("acl").name == "acl"
     assert choose("auto").why == "--npudump-runtime=auto, 8 devices answer"
-    require("auto")
-    require("acl")
+    require("--npudump-runtime=npu")
+    assert choose("npu").name == choose("npu-or-skip").name == "acl"
+    assert not why_no_npu()
     runtime = load(choose("auto"), 3)
     assert (runtime.acl, runtime.name, runtime.device) == (module, "acl", 3)
     assert choose("emulator").name == "emulator", "asked for although a device answers"
-    with pytest.raises(RuntimeUnavailableError, match="excludes --npudump-runtime=emulator"):
-        require("emulator")
 
 
 def test_installed_acl_without_a_device_is_told_apart_from_none(machine: Callable[[int, int], Any]) -> None:
@@ -88,7 +88,10 @@ def test_installed_acl_without_a_device_is_told_apart_from_none(machine: Callabl
         with pytest.raises(RuntimeUnavailableError, match=f"--npudump-runtime=acl: {reason}"):
             choose("acl")
         with pytest.raises(RuntimeUnavailableError, match=f"--npudump-runtime=npu: {reason}"):
-            require("auto")
+            require("--npudump-runtime=npu")
+        with pytest.raises(RuntimeUnavailableError, match=f"--npudump-runtime=npu: {reason}"):
+            choose("npu")
+        assert re.fullmatch(f"--npudump-runtime=npu-or-skip: {reason}", why_no_npu())
 
 
 def test_missing_module_points_at_the_environment_of_cann() -> None:
@@ -122,9 +125,9 @@ def test_other_module_of_that_name_is_not_taken_for_cann_s(
 @pytest.mark.usefixtures("emulator")
 def test_emulator_never_passes_for_a_device_and_is_loaded_as_the_module_acl() -> None:
     assert probe_acl() == (None, "the module 'acl' of this process is the emulator")
-    for option in ("auto", "acl"):
+    for refused in (lambda: require("--npudump-runtime=npu"), lambda: choose("npu"), lambda: choose("acl")):
         with pytest.raises(RuntimeUnavailableError, match="is the emulator"):
-            require(option)
+            refused()
     runtime = load(choose("emulator"), 0)
     assert (runtime.name, runtime.acl) == ("emulator", sys.modules["acl"])
     assert runtime.acl.__npudump_emulator__

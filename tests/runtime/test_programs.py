@@ -89,7 +89,7 @@ def test_a_failure_shows_the_last_lines_of_both_outputs(run: Run) -> None:
     assert "line 999" in lines
     assert "line 979" not in lines
     assert "no device \\x1b[31m" in lines
-    assert "-onpudump_keep_dumps=all" in lines[-1]
+    assert "-o npudump_keep_dumps=all" in lines[-1]
 
 
 def test_a_death_by_signal_is_named(run: Run) -> None:

@@ -35,9 +35,6 @@ def load(option, device):
     LOADED.append(module.NumpyRuntime())
     return LOADED[-1]
 
-def require(option):
-    raise RuntimeError(option)
-
 def needs_process(scene):
     return False
 """
@@ -127,6 +124,6 @@ def test_an_offer_that_is_no_provider_is_refused(site: Path) -> None:
 
 def test_the_option_names_each_runtime_of_ours_and_each_is_a_provider() -> None:
     (option,) = [option for option in OPTIONS if option.name == "runtime"]
-    assert option.choices == ("auto", *OURS)
+    assert option.choices == ("auto", "npu", "npu-or-skip", *OURS)
     assert all(isinstance(provider_of(name), Provider) for name in OURS)
     assert all(isinstance(provider_of(name), Examined) for name in OURS)

@@ -9,7 +9,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING
 
-from pytest_npudump.errors import MissingExtraError, RuntimeUnavailableError
+from pytest_npudump.errors import MissingExtraError
 from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:
@@ -44,11 +44,6 @@ def load(option: str, device: int) -> Runtime:
 
     install()
     return EmulatorRuntime(importlib.import_module("acl"), "emulator", device)
-
-
-def require(option: str) -> None:
-    """Refuse: it is no NPU."""
-    raise RuntimeUnavailableError(f"{option} excludes --npudump-runtime=emulator")
 
 
 def probe() -> Probe:

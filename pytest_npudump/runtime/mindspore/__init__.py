@@ -32,13 +32,6 @@ def load(option: str, device: int) -> Runtime:
     return MindSporeRuntime(_imported(option), device)
 
 
-def require(option: str) -> None:
-    """Import MindSpore and ask it for its device."""
-    target = _imported(option).get_context("device_target")
-    if target != "Ascend":
-        raise RuntimeUnavailableError(f"{option}: MindSpore finds no Ascend device and runs on {target}")
-
-
 def probe() -> Probe:
     """Import MindSpore, and ask for its device.
 

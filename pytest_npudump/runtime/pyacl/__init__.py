@@ -42,13 +42,6 @@ def load(option: str, device: int) -> Runtime:
     return PyAclRuntime(importlib.import_module("acl"), "acl", device)
 
 
-def require(option: str) -> None:
-    """Ask pyACL for its devices."""
-    acl, why = probe_acl()
-    if acl is None:
-        raise RuntimeUnavailableError(f"{option}: {why}")
-
-
 def probe() -> Probe:
     """Count the devices, and ask for their chip."""
     acl, why = probe_acl()

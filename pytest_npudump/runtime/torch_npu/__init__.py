@@ -35,11 +35,6 @@ def load(option: str, device: int) -> Runtime:
     return TorchNpuRuntime(_imported(option), device)
 
 
-def require(option: str) -> None:
-    """Import torch_npu and ask it for a device."""
-    _imported(option)
-
-
 def probe() -> Probe:
     """Import torch_npu, and ask for its chip.
 

@@ -299,28 +299,26 @@ def test_dumps_outside_of_devices_that_other_ranks_use_are_left_to_them(
 
 
 BLAMED = [
-    (Rank(1, 4, 1, 4), None, 7, ""),  # which no other rank of this machine has by itself
-    (Rank(1, 4, 1, 4), 2, 2, ""),
-    (Rank(1, 4, 1, 4), None, 0, "4,5,6,7"),
-    (Rank(9, 16, 1, 0), None, 1, ""),
-    (None, None, 1, ""),
+    (Rank(1, 4, 1, 4), 7, ""),  # which no other rank of this machine has by itself
+    (Rank(1, 4, 1, 4), 1, ""),
+    (Rank(1, 4, 1, 4), 0, "4,5,6,7"),
+    (Rank(9, 16, 1, 0), 1, ""),
+    (None, 1, ""),
 ]
 
 
-@pytest.mark.parametrize(("rank", "given", "device", "visible"), BLAMED)
-def test_dumps_outside_of_a_device_that_may_be_this_process_s_fail_its_test(  # noqa: PLR0917 - a case has four facts
+@pytest.mark.parametrize(("rank", "device", "visible"), BLAMED)
+def test_dumps_outside_of_a_device_that_may_be_this_process_s_fail_its_test(  # noqa: PLR0917 - a case has three facts
     run: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     rank: Rank | None,
-    given: int | None,
     device: int,
     visible: str,
 ) -> None:
     monkeypatch.setenv("ASCEND_DUMP_PATH", str(tmp_path / "work"))
     monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", visible)
     run.exchange = None if rank is None else SimpleNamespace(rank=rank)
-    run.settings.device = given
     dump_outside(tmp_path, device)
     assert [found.device for found in failed(judge(run, run.attempt))] == [device]
 

@@ -18,7 +18,7 @@ from pytest_npudump.request import DumpRequest, RunRequest
 from pytest_npudump.runtime import mindspore as provider
 from pytest_npudump.runtime import pyacl
 from pytest_npudump.runtime.mindspore.adapter import MindSporeActivity, MindSporeRuntime, VariedCells
-from pytest_npudump.runtime.registry import Choice, choose, load, require
+from pytest_npudump.runtime.registry import Choice, choose, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -300,21 +300,13 @@ def test_mindspore_is_chosen_only_by_name(monkeypatch: pytest.MonkeyPatch) -> No
     assert (runtime.name, runtime.device) == ("mindspore", 2)
 
 
-def test_an_npu_is_required_of_mindspore_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "mindspore", MindSpore("Ascend"))
-    require("mindspore")
-    monkeypatch.setitem(sys.modules, "mindspore", MindSpore("CPU"))
-    with pytest.raises(RuntimeUnavailableError, match="finds no Ascend device and runs on CPU"):
-        require("mindspore")
-
-
 def test_a_mindspore_that_cannot_be_imported_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tmp_path.joinpath("mindspore.py").write_text("raise ImportError('libmindspore_core.so:\\n no such file')")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(RuntimeUnavailableError, match=r"cannot be imported: libmindspore_core\.so: no such"):
-        provider.require("--npudump-runtime=npu")
+        provider.load("--npudump-runtime=mindspore", 0)
 
 
 class Tensor:

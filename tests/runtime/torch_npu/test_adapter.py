@@ -14,7 +14,7 @@ import pytest
 from pytest_npudump.config.acl_json import write_acl_json
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
 from pytest_npudump.runtime.acl import AclError
-from pytest_npudump.runtime.registry import choose, load, require
+from pytest_npudump.runtime.registry import choose, load, why_no_npu
 from pytest_npudump.runtime.torch_npu.adapter import TorchNpuRuntime
 
 
@@ -447,15 +447,28 @@ def test_a_client_that_cannot_be_imported_says_why(tmp_path: Path, monkeypatch: 
     text = "raise ImportError('libhccl.so: cannot open shared object file')"
     tmp_path.joinpath("torch_npu.py").write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    for refused in (lambda: load(choose("torch_npu"), 0), lambda: require("torch_npu")):
-        with pytest.raises(RuntimeUnavailableError, match=r"cannot be imported: libhccl\.so.*set_env\.sh"):
-            refused()
+    with pytest.raises(RuntimeUnavailableError, match=r"cannot be imported: libhccl\.so.*set_env\.sh"):
+        load(choose("torch_npu"), 0)
 
 
-def test_a_run_that_requires_an_npu_asks_the_client(torch_npu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    require("torch_npu")
+def test_a_run_of_torch_npu_asks_the_client_for_an_npu(
+    torch_npu: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(choose("torch_npu"), 0)
     monkeypatch.setattr(torch_npu.npu, "is_available", lambda: False)
     with pytest.raises(
-        RuntimeUnavailableError, match="--npudump-runtime=npu: torch_npu is installed but finds"
+        RuntimeUnavailableError, match="--npudump-runtime=torch_npu: torch_npu is installed but finds"
     ):
-        require("torch_npu")
+        load(choose("torch_npu"), 0)
+
+
+@pytest.mark.usefixtures("_no_acl")
+def test_an_npu_is_where_torch_npu_that_the_tests_have_imported_finds_one(
+    torch_npu: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert choose("npu").name == "torch_npu"
+    assert not why_no_npu()
+    monkeypatch.setattr(torch_npu.npu, "is_available", lambda: False)
+    with pytest.raises(RuntimeUnavailableError, match="--npudump-runtime=npu: "):
+        choose("npu")
+    assert why_no_npu()
