@@ -26,7 +26,7 @@ def test_dump_of_changed_weights_is_1(run: Callable[..., Done], classifier: Path
     inputs = classifier.with_suffix(".npz")
     done = run("compare", classifier, DATA / "regressed", "--inputs", inputs)
     assert done.code == 1
-    assert "\nagainst the reference classifier.onnx: net/Conv@22 (Conv input.0) differs" in done.out
+    assert "\nagainst the reference classifier.onnx: net/Conv@22:input.0 relative_l2 0.11102 from" in done.out
     assert run("compare", classifier, DATA / "regressed", "--inputs", inputs, "--rtol", "0.5").code == 0
     assert run("compare", classifier, DATA / "golden", "--inputs", inputs, "--rtol", "1e-7").code == 1
 
@@ -43,7 +43,7 @@ def test_json_has_every_verdict(run: Callable[..., Done], classifier: Path) -> N
     [
         ((), "the inputs of the model are not known"),
         (("--inputs", "gone.npz"), "--inputs gone.npz: cannot be read"),
-        (("--map", "gone.yaml"), "reference_map: gone.yaml cannot be read"),
+        (("--map", "gone.yaml"), "map: gone.yaml cannot be read"),
         (("--rtol", "-1"), "--rtol -1.0: expected a finite number"),
         (("--preset", "nope"), "unknown tolerance preset 'nope'"),
     ],

@@ -105,7 +105,7 @@ def test_the_folder_holds_golden_tensors_report_and_little_else(
     golden = folder / "golden" / "test_angle_classifier" / "test_angle_classifier.yaml"
     assert "  Conv@21:output.0 float32 " in golden.read_text(encoding="utf-8")
     assert list(load_file(golden.with_suffix(".safetensors"))) == ["Conv@21:output.0"]
-    (report,) = (folder / "dumps").glob("*/report.txt")
+    (report,) = (folder / "output" / "dumps").glob("*/report.txt")
     assert "Conv@21" in report.read_text(encoding="utf-8")
     assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 4 << 20
 
@@ -119,7 +119,7 @@ def test_the_last_line_puts_the_model_back_and_the_test_passes(
         "$ cd npudump-demo\n$ cp angle_classifier.original.onnx angle_classifier.onnx && pytest\n"
     )
     copy = tmp_path / "npudump-demo"
-    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("dumps"))
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("output"))
     assert (copy / "angle_classifier.original.onnx").read_bytes() == MODEL.read_bytes()
     shutil.copyfile(copy / "angle_classifier.original.onnx", copy / "angle_classifier.onnx")
     words = ["-m", "pytest", "-p", "npudump", "-p", "no:cacheprovider"]

@@ -13,10 +13,11 @@ from pytest_npudump.doctor.pytest_config import output_folder
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.results.entry import LINES, ResultsError, results_in
-from pytest_npudump.results.folder import ResultsFolder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pytest_npudump.results.folder import ResultsFolder
 
 
 _PLUGIN = "pytest_npudump.plugin.collected"
@@ -81,6 +82,8 @@ def last_results(named: Path | None) -> ResultsFolder:
         ResultsError: there are none.
         ConfigError: pytest's configuration, which may name the output folder, cannot be read.
     """
+    from pytest_npudump.results.folder import ResultsFolder  # noqa: PLC0415 - numpy and yaml come with it
+
     found = results_in(named) if named is not None else last_if_any()
     if found is None:
         raise ResultsError(

@@ -206,7 +206,7 @@ def test_variants_beside_a_common_golden_that_cannot_be_read_are_not_judged(
     ("file", "shared"),
     [
         ("pytest.ini", "[pytest]\nnpudump_golden_dir = ../golden\n"),
-        ("pytest.ini", "[pytest]\naddopts = -q npudump_golden_dir ../golden\n"),
+        ("pytest.ini", "[pytest]\naddopts = -q -o npudump_golden_dir=../golden\n"),
         ("pyproject.toml", '[tool.pytest.ini_options]\nnpudump_golden_dir = "../golden"\n'),
         ("tox.ini", "[pytest]\n"),  # the folder may be named on the command line
     ],
