@@ -14,8 +14,7 @@ from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
 from pytest_npudump.explain.called_operators import CallBench, CalledOperator
 from pytest_npudump.explain.operator_alone import judge_alone
 from pytest_npudump.runtime.aten.kept_calls import Given, KeptRun, digest_of
-from pytest_npudump.runtime.aten.recompute import may_run
-from pytest_npudump.runtime.aten.recompute import NotRecomputedError, Reading
+from pytest_npudump.runtime.aten.recompute import NotRecomputedError, Reading, may_run
 
 if TYPE_CHECKING:
     from pathlib import Path
