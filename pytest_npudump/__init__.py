@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_npudump.runtime.base import ModelSession
     from pytest_npudump.runtime.programs import ExternalRun
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ExternalRun",

@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     legend = [line.format(limit=_LIMIT) for line in _LEGEND]
     _print("The test fails and names the first layer that differs.", *legend, "")
     break_model(folder, _AMOUNT)
-    failed = _pytest(folder, f"--npudump-output={_OUTPUT}", f"-onpudump_dump_limit={_LIMIT}")
+    failed = _pytest(folder, f"--npudump-output={_OUTPUT}", "-o", f"npudump_dump_limit={_LIMIT}")
     _say(f"5. The project is in {arguments.folder}")
     _print(*_ending(folder, arguments.folder))
     if (recorded, passed, failed) != (0, 0, 1):
