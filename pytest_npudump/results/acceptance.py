@@ -38,6 +38,7 @@ from pytest_npudump.record.record import (
     left_out_of,
     rows_of,
 )
+from pytest_npudump.record.rows import differing_keys
 from pytest_npudump.regression.dataflow import same_layers
 from pytest_npudump.regression.measured_noise import same_values
 from pytest_npudump.regression.unwritten import by_layer, new_entries
@@ -341,7 +342,8 @@ def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple
     """Return what is written in place of a golden, and a note on what it does not know any more.
 
     Noise is a share of a statistic's scale, and of the machine that computes: a tensor of the same type and
-    shape keeps it where the numerics are the same, whatever its values are.
+    shape keeps it where the numerics are the same, whatever its values are. That values repeat is known of
+    those alone that several runs have given.
 
     Args:
         golden: the run, as the golden that it would be.
@@ -358,9 +360,10 @@ def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple
     if changed := _changed_facts(before, golden):
         return _of_one_run(golden), (_dropped(before, changed),)
     table, anew = _with_noise(golden.table, before.table)
+    changed_rows = anew.union(differing_keys(before.table, golden.table, summed_by_both=True))
     repeats = repeats_of(before.extra, before.path)
-    if repeats is not None and repeats.runs > 1 and anew:
-        kept = [key for key in table.keys if key not in anew]
+    if repeats is not None and repeats.runs > 1:
+        kept = [key for key in table.keys if key not in changed_rows]
         head[REPEATS] = _of_the_rest(repeats, kept, len(before.table), len(table)).to_head()
     note = said(
         "nothing is known of the noise of what was approved ({count} of {total} tensors): {anew}",
@@ -368,7 +371,15 @@ def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple
         total=len(table),
         anew=_ANEW,
     )
-    return replace(golden, table=table, extra={**golden.extra, **head}), (note,) if anew else ()
+    of_before = said(
+        "{count} of {total} tensors changed and keep the noise of the golden; whether they repeat is not known: "
+        "{anew}",
+        count=len(changed_rows - anew),
+        total=len(table),
+        anew=_ANEW,
+    )
+    notes = (*([note] if anew else ()), *([of_before] if changed_rows - anew else ()))
+    return replace(golden, table=table, extra={**golden.extra, **head}), notes
 
 
 def _dropped(before: Record, changed: Sequence[str]) -> str:

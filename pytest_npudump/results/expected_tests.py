@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.errors import RequestError, said
 from pytest_npudump.language.text import first_of, typed
 from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import ngettext
 from pytest_npudump.regression.result import FAILED, PASSED
 
 if TYPE_CHECKING:
@@ -111,9 +112,11 @@ def missing_tests(
         count = len({result.get("golden") or node for node, result in judged})
         if count >= expected:
             return ""
-        return _("{option}={expected}: {count} marked tests were compared").format(
-            option=option, expected=expected, count=count
-        )
+        return ngettext(
+            "{option}={expected}: {count} marked test was compared",
+            "{option}={expected}: {count} marked tests were compared",
+            count,
+        ).format(option=option, expected=expected, count=count)
     others = [(node, result) for node, result in results if result["status"] not in COMPARED]
     compared, not_compared = (
         {name for node, result in some for name in (node, str(result.get("test", node)))}

@@ -85,7 +85,7 @@ def test_kept_results_of_several_sessions_are_counted_together(
     project.path.joinpath("expected.txt").write_text("\n".join(NAMES))
     project.run("--npudump-output=.", "-k", "left")
     assert check("1") == (0, "")
-    assert check("2") == (2, "npudump: --expect=2: 1 marked tests were compared\n")
+    assert check("2") == (2, "npudump: --expect=2: 1 marked test was compared\n")
     code, text = check("expected.txt")
     assert (code, text) == (2, f"npudump: --expect: 1 of 2 tests were not compared: {NAMES[1]}\n")
     project.run("--npudump-output=.", "-k", "right")
@@ -144,7 +144,7 @@ def test_tests_that_were_not_compared_do_not_count() -> None:
     results = [*told.items()]
     assert missing_tests(("a::b",), results) == ""
     assert "2 of 3 tests were not compared: a::c, a::d" in missing_tests(("a::b", "a::c", "a::d"), results)
-    assert "1 marked tests" in missing_tests(2, results)
+    assert "1 marked test was" in missing_tests(2, results)
 
 
 def test_of_tests_that_share_a_name_each_has_to_be_compared() -> None:
@@ -154,6 +154,6 @@ def test_of_tests_that_share_a_name_each_has_to_be_compared() -> None:
     for order in (results, results[::-1]):
         assert missing_tests(("../a/t.py::b",), order) == ""
         assert "1 of 1 tests were not compared: ::b" in missing_tests(("::b",), order)
-        assert "1 marked tests were compared" in missing_tests(2, order)
+        assert "1 marked test was compared" in missing_tests(2, order)
     both = [("::b", {**result, "status": "failed"}) for _, result in results]
     assert missing_tests(2, both) == missing_tests(("::b",), both) == ""

@@ -48,7 +48,7 @@ def test_session_that_does_not_pass_whatever_its_tests_say_is_told_as_such(
     assert summary.read_text("utf-8").startswith("### ✅")
     result = regressed.run(*options, "--npudump-report", "-onpudump_expect=2")
     assert result.ret == 1
-    words = "npudump_expect=2: 1 marked tests were compared: the run does not pass"
+    words = "npudump_expect=2: 1 marked test was compared: the run does not pass"
     result.stdout.fnmatch_lines([f"::error title=npudump::{words}"])
     told = summary.read_text("utf-8")
     assert told.startswith("### ❌")
