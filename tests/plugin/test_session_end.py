@@ -72,7 +72,7 @@ def test_the_command_is_for_the_folder_in_which_pytest_was_started(
         result = project.run(*options, "../test_small.py")
         [line] = [line for line in result.outlines if "pending review" in line]
         words = shlex.split(line.partition("npudump golden ")[2])
-        assert main(["golden", "pending", *words[1:]]) == 1, words
+        assert main(["golden", "diff", *words[1:]]) == 1, words
         assert "test_small.py::test_small" in capsys.readouterr().out, words
 
 
@@ -119,18 +119,20 @@ def test_what_a_scene_without_statistics_finds_is_nothing_to_decide(
     options = ("--npudump-runtime=emulator", "--npudump-output=.")
     result = project.pytester.runpytest_subprocess(*options)
     result.assert_outcomes(failed=4)
-    for words in ("*for a decision*", "*golden review*", "*golden accept*"):
+    for words in ("*pending review*", "*for a decision*", "*golden review*", "*golden accept*"):
         result.stdout.no_fnmatch_line(words)
     summary = (project.path / "summary.md").read_text("utf-8")
     assert "golden review" not in summary
     assert "golden accept" not in summary
     monkeypatch.chdir(project.path)
     capsys.readouterr()
-    for verb in (["pending"], ["accept"], ["review"]):
+    for verb in (["diff"], ["accept"], ["review"]):
         assert main(["golden", *verb, "--results", "results"]) == 0
         assert capsys.readouterr().out == "no run waits for a decision\n"
     assert main(["check", "results"]) == 1
-    assert "approve" not in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "approve" not in told
+    assert "to accept" not in told
 
 
 def test_runs_that_fail_or_have_no_golden_wait_where_they_are_kept(
