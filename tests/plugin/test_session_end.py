@@ -231,6 +231,13 @@ def test_a_golden_without_a_test_fails_a_session_that_asks_for_it(two: Project) 
     shows = ["npudump: *other/test_small/test_two.yaml: no test of *"]
     result = two.run("-onpudump_golden_dir=other", "-k", "one", shows=shows)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
+    two.path.joinpath("golden/test_small/test_two.yaml").unlink()
+    two.run("--npudump-update-golden", "-onpudump_fail_on=difference", passed=2)
+    assert two.run().ret == 0
+    two.path.joinpath("rules.yaml").write_text(f"rules:\n{GOOD.replace('conv.2', 'gone')}", "utf-8")
+    shows = ["npudump:   rules that match no tensor of any test:", "npudump:     *rules.yaml: *block/gone*"]
+    ini.write_text(ini.read_text("utf-8") + "npudump_tolerances = rules.yaml\n", "utf-8")
+    assert two.run(passed=2, shows=shows).ret == pytest.ExitCode.TESTS_FAILED
     two.test_file("raise RuntimeError('broken')\n", "test_broken.py")
     words = "npudump: npudump_fail_on=stale: whether goldens are stale is not known:"
     assert two.run("test_small.py", shows=words).ret == pytest.ExitCode.TESTS_FAILED
