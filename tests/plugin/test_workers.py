@@ -190,8 +190,8 @@ def test_a_run_that_was_killed_leaves_its_device_free(project: Project) -> None:
     [
         (["-onpudump_devices=x"], "npudump: npudump_devices is 'x', expected auto, or device ids"),
         (
-            ["-onpudump_devices=0", "-onpudump_devices=1"],
-            "npudump: npudump_devices and npudump_devices excl",
+            ["--npudump-device=0", "-onpudump_devices=1"],
+            "npudump: there is no --npudump-device=0 any more: give -o npudump_devices=0 instead",
         ),
     ],
 )
