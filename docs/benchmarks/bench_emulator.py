@@ -227,7 +227,7 @@ def bench_session(trees: list[Path], work: Path, count: int, rounds: int) -> Non
     for _ in range(rounds):
         for tree in trees:
             single, many = (session(tree, folder, number, 1.0) for number in (1, count))
-            assert f"{count} of {count} tests good" in many[2], many[2]
+            assert f"{count} of {count} tests passed" in many[2], many[2]
             each = [(many[at] - single[at]) / (count - 1) for at in (0, 1)]
             every[tree].append((each[0], each[1]))
     for at, name in enumerate(("processor", "wall clock")):

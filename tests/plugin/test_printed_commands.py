@@ -68,10 +68,7 @@ def test_each_medium_has_a_command_that_a_shell_understands(
     result = project.run(
         f"-onpudump_lang={language}",
         "--npudump-output=.",
-        "--npudump-output=.",
-        "--npudump-output=.",
         "--npudump-report",
-        "--npudump-output=.",
         "--junitxml=out.xml",
         failed=len(IDS),
     )
@@ -89,7 +86,7 @@ def test_each_medium_has_a_command_that_a_shell_understands(
             unescape(line).strip("`-").removesuffix("</code>")
             for line in commands(unescape(root.joinpath("summary.md").read_text()))
         ],
-        "page": [unescape(one) for one in re.findall(r'class="way">.*<code>(.*)</code>', page.read_text())],
+        "page": [unescape(one) for one in re.findall(r"<li>[^<]*: <code>(.*)</code>", page.read_text())],
     }
     tests = {f"test_small.py::test_small[{name}]" for name in IDS}
     for medium, told in found.items():
@@ -129,7 +126,7 @@ def test_a_command_is_for_the_folder_in_which_pytest_was_started(
         monkeypatch.chdir(start)
         told = commands(project.run(*options).stdout.str())
         assert [word for command in told for word in arguments(command, start)[1:]] == expected
-    variant = ("-onpudump_golden_dir=ours", "-onpudump_golden_variant=it's")
+    variant = ("-o", "npudump_golden_dir=ours", "-o", "npudump_golden_variant=it's")
     monkeypatch.chdir(folder)
     [command] = commands(project.run(*variant, "test_small.py").stdout.str())
     assert arguments(command, folder)[1:] == [*variant, here]

@@ -72,7 +72,7 @@ def test_the_command_is_for_the_folder_in_which_pytest_was_started(
         result = project.run(*options, "../test_small.py")
         [line] = [line for line in result.outlines if "pending review" in line]
         words = shlex.split(line.partition("npudump golden ")[2])
-        assert main(["golden", "pending", *words[1:]]) == 1, words
+        assert main(["golden", "diff", *words[1:]]) == 1, words
         assert "test_small.py::test_small" in capsys.readouterr().out, words
 
 
@@ -119,18 +119,20 @@ def test_what_a_scene_without_statistics_finds_is_nothing_to_decide(
     options = ("--npudump-runtime=emulator", "--npudump-output=.")
     result = project.pytester.runpytest_subprocess(*options)
     result.assert_outcomes(failed=4)
-    for words in ("*for a decision*", "*golden review*", "*golden accept*"):
+    for words in ("*pending review*", "*for a decision*", "*golden review*", "*golden accept*"):
         result.stdout.no_fnmatch_line(words)
     summary = (project.path / "summary.md").read_text("utf-8")
     assert "golden review" not in summary
     assert "golden accept" not in summary
     monkeypatch.chdir(project.path)
     capsys.readouterr()
-    for verb in (["pending"], ["accept"], ["review"]):
+    for verb in (["diff"], ["accept"], ["review"]):
         assert main(["golden", *verb, "--results", "results"]) == 0
         assert capsys.readouterr().out == "no run waits for a decision\n"
     assert main(["check", "results"]) == 1
-    assert "approve" not in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "approve" not in told
+    assert "to accept" not in told
 
 
 def test_runs_that_fail_or_have_no_golden_wait_where_they_are_kept(
@@ -229,6 +231,13 @@ def test_a_golden_without_a_test_fails_a_session_that_asks_for_it(two: Project) 
     shows = ["npudump: *other/test_small/test_two.yaml: no test of *"]
     result = two.run("-onpudump_golden_dir=other", "-k", "one", shows=shows)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
+    two.path.joinpath("golden/test_small/test_two.yaml").unlink()
+    two.run("--npudump-update-golden", "-onpudump_fail_on=difference", passed=2)
+    assert two.run().ret == 0
+    two.path.joinpath("rules.yaml").write_text(f"rules:\n{GOOD.replace('conv.2', 'gone')}", "utf-8")
+    shows = ["npudump:   rules that match no tensor of any test:", "npudump:     *rules.yaml: *block/gone*"]
+    ini.write_text(ini.read_text("utf-8") + "npudump_tolerances = rules.yaml\n", "utf-8")
+    assert two.run(passed=2, shows=shows).ret == pytest.ExitCode.TESTS_FAILED
     two.test_file("raise RuntimeError('broken')\n", "test_broken.py")
     words = "npudump: npudump_fail_on=stale: whether goldens are stale is not known:"
     assert two.run("test_small.py", shows=words).ret == pytest.ExitCode.TESTS_FAILED

@@ -225,7 +225,7 @@ def test_an_update_writes_the_variant_that_applies(split: Project) -> None:
     assert common(split).read_bytes() == before
     assert VARIANT in alone(variant(split)).extra
     split.run().assert_outcomes(passed=1)
-    assert main(["golden", "verify", str(split.path / "golden")]) == 0
+    assert main(["golden", "status", "--no-collect", str(split.path / "golden")]) == 0
 
 
 def test_a_run_that_no_variant_is_for_does_not_replace_the_common_golden(split: Project) -> None:
@@ -260,7 +260,7 @@ def test_kept_results_are_judged_and_accepted_by_the_variant(
     split.model(change=0.02)
     split.run("--npudump-output=.").assert_outcomes(failed=1)
     assert main(["check", "results"]) == 1
-    assert main(["golden", "pending", "--results", "results"]) == 1
+    assert main(["golden", "diff", "--results", "results"]) == 1
     assert main(["golden", "accept", "--results", "results"]) == 0, capsys.readouterr().err
     assert common(split).read_bytes() == before
     assert VARIANT in alone(variant(split)).extra

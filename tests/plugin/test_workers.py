@@ -137,7 +137,7 @@ def test_workers_have_devices_of_their_own_and_lose_no_golden(project: Project) 
     project.record("-p", "xdist", "-n3", "-onpudump_devices=0,1", "-onpudump_repeats=1")
     assert len([*(project.path / "golden").rglob("*.yaml")]) == 12
     assert set(_used(project)) == {"(0,)", "(1,)"}
-    project.run("-p", "xdist", "-n3", "-onpudump_devices=0,1", passed=12, shows="*12 of 12 tests passed, *")
+    project.run("-p", "xdist", "-n3", "-onpudump_devices=0,1", passed=12, shows="*12 of 12 tests passed; *")
 
 
 def test_what_a_test_asks_for_is_given_or_refused(project: Project) -> None:
@@ -190,8 +190,8 @@ def test_a_run_that_was_killed_leaves_its_device_free(project: Project) -> None:
     [
         (["-onpudump_devices=x"], "npudump: npudump_devices is 'x', expected auto, or device ids"),
         (
-            ["-onpudump_devices=0", "-onpudump_devices=1"],
-            "npudump: npudump_devices and npudump_devices excl",
+            ["--npudump-device=0", "-onpudump_devices=1"],
+            "npudump: there is no --npudump-device=0 any more: give -o npudump_devices=0 instead",
         ),
     ],
 )

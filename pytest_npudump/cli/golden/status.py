@@ -186,9 +186,7 @@ def _lines(found: _Status, *, verbose: bool) -> Iterator[str]:
         told = {one.path.absolute() for one in found.broken}
         unjudged = [one for one in known.unjudged if one.path.absolute() not in told]
         yield from _finding_lines(unjudged, _("not judged, and not removed by --prune:"))
-    if found.rules:
-        yield _("rules that match no tensor of any test:")
-        yield from (f"  {rule}" for rule in found.rules)
+    yield from _rule_lines(found.rules)
     if found.unjudged_rules:
         yield _("not judged: {why}").format(why=found.unjudged_rules)
     if found.waiting:
@@ -222,11 +220,14 @@ def _summary(found: _Status) -> str:
 
 def _prune(arguments: argparse.Namespace) -> int:
     """Remove files that no test reads, or say which; 1 where some wait for ``--yes``, 2 where one stays."""
-    stale = _take_stock(arguments.variant, arguments.paths).census.stale
+    stock = _take_stock(arguments.variant, arguments.paths)
+    stale = stock.census.stale
     if not arguments.yes:
+        rules, _why = _idle_rules(stock)
         emit(_finding_lines(stale, _("would be removed with --yes:")))
-        emit([] if stale else [_("nothing is stale")])
-        return 1 if stale else 0
+        emit(_rule_lines(rules))
+        emit([] if stale or rules else [_("nothing is stale")])
+        return 1 if stale or rules else 0
     removed = [*map(_removed, stale)]
     emit([_("{count} of {all} files removed").format(count=sum(removed), all=len(stale))])
     return 0 if all(removed) else 2
@@ -249,6 +250,13 @@ def _finding_lines(findings: Sequence[GoldenFinding], heading: str) -> Iterator[
     for finding in findings:
         why = finding.why.removeprefix(f"{finding.path}: ")
         yield f"  {shown(finding.path)}: {spoken(why)}"
+
+
+def _rule_lines(rules: Sequence[str]) -> Iterator[str]:
+    """Yield rules that match nothing, below a heading; nothing where there are none."""
+    if rules:
+        yield _("rules that match no tensor of any test:")
+        yield from (f"  {rule}" for rule in rules)
 
 
 @dataclass(frozen=True, slots=True)

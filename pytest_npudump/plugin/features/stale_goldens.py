@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _PLACE = 2
-_COMMAND = "import sys; from pytest_npudump.cli import main; sys.exit(main(['golden', 'stale']))"
+_COMMAND = "import sys; from pytest_npudump.cli import main; sys.exit(main(['golden', 'status', '--prune']))"
 
 
 def feature(config: pytest.Config, settings: Settings) -> StaleGoldens | None:

@@ -175,7 +175,7 @@ def page(session: SessionView) -> str:
         style=jinja2.utils.markupsafe.Markup((_HERE / "templates" / "page.css").read_text("utf-8")),
         script=jinja2.utils.markupsafe.Markup(script),
         digest=digest,
-        commands=(_("to approve"), _("to create")),
+        commands=(_("to accept"), _("to create")),
         translations=_translations(script),
     )
     return text

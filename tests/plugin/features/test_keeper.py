@@ -324,7 +324,7 @@ def test_other_tolerances_and_other_goldens(project: Project, capsys: pytest.Cap
     rules.write_text("rules: [{layer: 'block/*', rtol: 1, atol: 1, reason: wide}]\n", "utf-8")
     assert check(capsys, "--tolerances", str(rules))[0] == 0
     assert check(capsys, "--preset", "exact")[0] == 1
-    assert check(capsys, "--numerics", "hf32")[1]["tests"][0]["numerics"]["fixed_by"] is not None
+    assert check(capsys, "--preset", "hf32")[1]["tests"][0]["numerics"]["bounds"] == "hf32"
     project.path.joinpath("golden").rename(project.path / "elsewhere")
     assert check(capsys)[0] == 2
     assert check(capsys, "--golden-dir", "elsewhere")[0] == 1

@@ -136,7 +136,7 @@ def test_no_name_of_a_layer_is_a_command_to_github(
     for words in (
         *(["check", "results"], ["check", "results", "--json", "-"], ["report", "results", "-o", "page"]),
         *(
-            ["golden", "pending", *kept],
+            ["golden", "status", *kept],
             ["golden", "diff", *kept],
             ["golden", "review", "--allow-in-ci", *kept],
         ),
