@@ -98,13 +98,20 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Arg
 
 
 PARSERS = dict(parsers(_parser(list(COMMANDS))))
+PAGES_OF_COMMANDS = DOCS / "reference" / "commands"
+
+
+def arguments_of(command: str) -> list[str]:
+    """Return the rows of the table of arguments on the page of a command."""
+    text = (PAGES_OF_COMMANDS / f"{command.partition(' ')[0]}.md").read_text(encoding="utf-8")
+    section = re.split(rf"(?m)^##? `npudump {command}`\n", text)[1].split("\n#")[0]
+    table = section.split("| argument | meaning |")[1].split("\n\n")[0]
+    return [line for line in table.splitlines() if line.startswith("| `")]
 
 
 @pytest.mark.each("command", PARSERS)
 def test_the_page_lists_the_arguments_of_each_command_in_the_order_of_its_help(command: str) -> None:
-    text = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
-    section = text.split(f"\n## `npudump {command}`\n")[1].split("\n## ")[0]
-    listed = [names(line.split("|")[1]) for line in section.splitlines() if line.startswith("| `")]
+    listed = [names(line.split("|")[1]) for line in arguments_of(command)]
     expected = []
     for action in PARSERS[command]._actions:
         if isinstance(action, argparse._HelpAction) or action.help == argparse.SUPPRESS:
@@ -116,14 +123,7 @@ def test_the_page_lists_the_arguments_of_each_command_in_the_order_of_its_help(c
 
 @pytest.mark.each("command", PARSERS)
 def test_choices_and_defaults_of_a_command_are_on_its_page(command: str) -> None:
-    text = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
-    section = text.split(f"\n## `npudump {command}`\n")[1].split("\n## ")[0]
-    lines = {
-        name.split(" ")[0]: line
-        for line in section.splitlines()
-        if line.startswith("| `")
-        for name in names(line.split("|")[1])
-    }
+    lines = {name.split(" ")[0]: line for line in arguments_of(command) for name in names(line.split("|")[1])}
     for action in PARSERS[command]._actions:
         flag = action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
         if action.choices and "as for" not in lines[flag]:
@@ -132,14 +132,20 @@ def test_choices_and_defaults_of_a_command_are_on_its_page(command: str) -> None
 
 def test_every_command_is_listed_with_its_help() -> None:
     listed = {
-        names(name)[0]: text for name, text in rows("reference/commands.md", "| command | what it does |")
+        names(name)[0]: text
+        for name, text in rows("reference/commands/index.md", "| command | what it does |")
     }
     assert listed == COMMANDS
 
 
-def test_the_sections_of_commands_are_those_that_help_names() -> None:
-    text = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
-    assert re.findall(r"^## `npudump (.*)`$", text, re.MULTILINE) == list(PARSERS)
+def test_the_pages_of_commands_are_those_that_help_names_in_its_order() -> None:
+    pages = [PAGES_OF_COMMANDS / f"{command}.md" for command in COMMANDS]
+    assert sorted(PAGES_OF_COMMANDS.glob("*.md")) == sorted([*pages, PAGES_OF_COMMANDS / "index.md"])
+    texts = [page.read_text(encoding="utf-8") for page in pages]
+    headings = [re.findall(r"^##? `npudump (.*)`$", text, re.MULTILINE) for text in texts]
+    assert [name for found in headings for name in found if name in PARSERS] == list(PARSERS)
+    index = (PAGES_OF_COMMANDS / "index.md").read_text(encoding="utf-8")
+    assert re.findall(r"(?m)^(\w+)$", index.split("```{toctree}")[1]) == list(COMMANDS)
 
 
 def test_presets_are_listed_with_their_bounds_and_sources() -> None:
