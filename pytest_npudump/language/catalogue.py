@@ -6,6 +6,7 @@ https://www.gnu.org/software/gettext/manual/html_node/PO-Files.html
 from __future__ import annotations
 
 import ast
+import re
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _FOLDER = Path(__file__).parent / "catalogues"
 _STRINGS = ("msgid", "msgid_plural", "msgstr", "msgstr[0]")
+_FORMAT = re.compile(r"\{(\w+)[:!][^{}]*\}")
 
 
 class CatalogueError(NpudumpError):
@@ -41,6 +43,9 @@ def catalogue(language: str) -> Mapping[str, str]:
 def parse(text: str, name: str) -> Mapping[str, str]:
     """Return the translations that a catalogue holds; what is untranslated or fuzzy is left out.
 
+    They are found by a plural too, and by what :class:`~pytest_npudump.errors.Said` carries of a message, which
+    has no formats.
+
     Args:
         text: of the file.
         name: of the file, for errors.
@@ -54,6 +59,8 @@ def parse(text: str, name: str) -> Mapping[str, str]:
         translated = entry.get("msgstr", "") or entry.get("msgstr[0]", "")
         if english and translated and not fuzzy:
             found[english] = translated
+            for text in filter(None, (english, entry.get("msgid_plural", ""))):
+                found.setdefault(_FORMAT.sub("{\\1}", text), _FORMAT.sub("{\\1}", translated))
     return MappingProxyType(found)
 
 

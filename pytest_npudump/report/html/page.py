@@ -119,6 +119,8 @@ _GRAPHS = 3
 """Sources of a test whose surroundings are drawn."""
 _LINES = 400
 """Lines of a failure's text."""
+_LABEL = 12
+"""Signs of a line's label, its colon among them."""
 _OPEN = 3
 """Failing tests that are unfolded when the page opens."""
 
@@ -219,10 +221,17 @@ def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str,
         "elements_left": max(0, len(test.elements) - pictures),
         "data": payload(test.tensors, statistics) if test.tensors else "",
         "worst": _worst(test),
+        "why": [_labelled(plain(spoken(sentence))) for sentence in test.why],
         "commands": [line.partition(": ") for line in test.ways_out],
         "text": "\n".join(map(plain, test.text[:_LINES])),
         "lines_left": max(0, len(test.text) - _LINES),
     }
+
+
+def _labelled(sentence: str) -> tuple[str, str]:
+    """Return the label that a line of a terminal begins with, "" for none, and the rest."""
+    label, sign, rest = sentence.partition(":")
+    return (label, rest.strip()) if sign and len(label) < _LABEL else ("", sentence)
 
 
 def _worst(test: TestView) -> TensorView | None:
