@@ -35,16 +35,14 @@ def catalogue(language: str) -> Mapping[str, str]:
     """
     path = _FOLDER / f"{language}.po"
     try:
-        return parse(path.read_text("utf-8"), path.name)
+        content = path.read_text("utf-8")
+        return MappingProxyType({**_as_carried(content, path.name), **parse(content, path.name)})
     except (OSError, UnicodeDecodeError) as error:
         raise CatalogueError(f"{path} cannot be read: {error}: install the package again") from error
 
 
 def parse(text: str, name: str) -> Mapping[str, str]:
     """Return the translations that a catalogue holds; what is untranslated or fuzzy is left out.
-
-    They are found by a plural too, and by what :class:`~pytest_npudump.errors.Said` carries of a message, which
-    has no formats.
 
     Args:
         text: of the file.
@@ -53,15 +51,25 @@ def parse(text: str, name: str) -> Mapping[str, str]:
     Raises:
         CatalogueError: a line is none of a catalogue.
     """
-    found: dict[str, str] = {}
+    return MappingProxyType({english: translated for english, _, translated in _translations(text, name)})
+
+
+def _as_carried(text: str, name: str) -> dict[str, str]:
+    """Return the translations by what :class:`~pytest_npudump.errors.Said` carries: plurals, no formats."""
+    return {
+        _FORMAT.sub(r"{\1}", form): _FORMAT.sub(r"{\1}", translated)
+        for english, plural, translated in _translations(text, name)
+        for form in (english, plural)
+        if form and (form == plural or ":" in form)
+    }
+
+
+def _translations(text: str, name: str) -> Iterator[tuple[str, str, str]]:
     for entry, fuzzy in _entries(text, name):
-        english = entry.get("msgid", "")
+        english, plural = entry.get("msgid", ""), entry.get("msgid_plural", "")
         translated = entry.get("msgstr", "") or entry.get("msgstr[0]", "")
         if english and translated and not fuzzy:
-            found[english] = translated
-            for text in filter(None, (english, entry.get("msgid_plural", ""))):
-                found.setdefault(_FORMAT.sub("{\\1}", text), _FORMAT.sub("{\\1}", translated))
-    return MappingProxyType(found)
+            yield english, plural, translated
 
 
 def _entries(text: str, name: str) -> Iterator[tuple[dict[str, str], bool]]:

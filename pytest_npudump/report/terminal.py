@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import EXTRA
 from pytest_npudump.compare.tolerances.numerics import SAME
-from pytest_npudump.explain.operator_alone import CONVICTED
 from pytest_npudump.errors import joined
+from pytest_npudump.explain.operator_alone import CONVICTED
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import cut, typed
-from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import carrying, ngettext, spoken
+from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.onnxmodels.graph import drawing_words, draws_random
 from pytest_npudump.regression import result as status
 from pytest_npudump.report.explanations import (
@@ -134,9 +134,9 @@ def hand_over(result: Result, details: ReportFiles) -> str:
 
 
 def failure_summary(result: Result) -> dict[str, Any]:
-    """Return what is kept of a failure: its first line, and why it is, as sentences that carry their templates.
+    """Return what is kept of a failure, as sentences that carry their templates: its first line, and why.
 
-    Why it is: what the second run said, operators alone, whose error a reference shows, and patterns.
+    That is whose error a reference shows, what the second run said, operators alone, and patterns.
     """
     with carrying():
         return {"headline": _caption(result), "why": [*_reasons(result)]}
