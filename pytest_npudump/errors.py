@@ -87,7 +87,9 @@ def _said(template: str, values: Mapping[str, str]) -> str:
 
 def joined(separator: str, texts: Iterable[str]) -> str:
     """Return texts with a separator between them, as one that can be spoken where one of them can."""
-    every = [*texts]
+    every = [*texts] if separator else [*filter(None, texts)]
+    if len(every) == 1:
+        return every[0]
     if not any(isinstance(text, Said) for text in every):
         return separator.join(every)
     template = (

@@ -6,6 +6,7 @@ https://www.gnu.org/software/gettext/manual/html_node/PO-Files.html
 from __future__ import annotations
 
 import ast
+import re
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _FOLDER = Path(__file__).parent / "catalogues"
 _STRINGS = ("msgid", "msgid_plural", "msgstr", "msgstr[0]")
+_FORMAT = re.compile(r"\{(\w+)[:!][^{}]*\}")
 
 
 class CatalogueError(NpudumpError):
@@ -33,7 +35,8 @@ def catalogue(language: str) -> Mapping[str, str]:
     """
     path = _FOLDER / f"{language}.po"
     try:
-        return parse(path.read_text("utf-8"), path.name)
+        content = path.read_text("utf-8")
+        return MappingProxyType({**_as_carried(content, path.name), **parse(content, path.name)})
     except (OSError, UnicodeDecodeError) as error:
         raise CatalogueError(f"{path} cannot be read: {error}: install the package again") from error
 
@@ -48,13 +51,25 @@ def parse(text: str, name: str) -> Mapping[str, str]:
     Raises:
         CatalogueError: a line is none of a catalogue.
     """
-    found: dict[str, str] = {}
+    return MappingProxyType({english: translated for english, _, translated in _translations(text, name)})
+
+
+def _as_carried(text: str, name: str) -> dict[str, str]:
+    """Return the translations by what :class:`~pytest_npudump.errors.Said` carries: plurals, no formats."""
+    return {
+        _FORMAT.sub(r"{\1}", form): _FORMAT.sub(r"{\1}", translated)
+        for english, plural, translated in _translations(text, name)
+        for form in (english, plural)
+        if form and (form == plural or ":" in form)
+    }
+
+
+def _translations(text: str, name: str) -> Iterator[tuple[str, str, str]]:
     for entry, fuzzy in _entries(text, name):
-        english = entry.get("msgid", "")
+        english, plural = entry.get("msgid", ""), entry.get("msgid_plural", "")
         translated = entry.get("msgstr", "") or entry.get("msgstr[0]", "")
         if english and translated and not fuzzy:
-            found[english] = translated
-    return MappingProxyType(found)
+            yield english, plural, translated
 
 
 def _entries(text: str, name: str) -> Iterator[tuple[dict[str, str], bool]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import Said, said
@@ -38,9 +39,39 @@ def speaking(language: str) -> Iterator[None]:
         _CATALOGUE.reset(before)
 
 
+class _Message(Said):
+    """A message that carries its template once it is filled, and itself where nothing is to be filled."""
+
+    __slots__ = ()
+
+    def format(self, *_: object, **values: object) -> str:
+        """Return the message, filled, in English that can be spoken in another language."""
+        return said(str.__str__(self), **values)
+
+
+def _message(text: str) -> str:
+    message = _Message(text)
+    message.template, message.values = text, {}
+    return message
+
+
+_CARRIED: Mapping[str, str] = MappingProxyType({})
+"""Stands for the words of texts that are kept in English and spoken later."""
+
+
+@contextmanager
+def carrying() -> Iterator[None]:
+    """Have what is made inside be English that carries its templates, to be kept and spoken later."""
+    before = _CATALOGUE.set(_CARRIED)
+    try:
+        yield
+    finally:
+        _CATALOGUE.reset(before)
+
+
 def is_english() -> bool:
     """Whether what is made now is in English."""
-    return _CATALOGUE.get() is None
+    return not _CATALOGUE.get()
 
 
 def spoken_language() -> str:
@@ -51,6 +82,8 @@ def spoken_language() -> str:
 def gettext(message: str) -> str:
     """Return a message in the language that is spoken; its placeholders are filled afterwards."""
     words = _CATALOGUE.get()
+    if words is _CARRIED:
+        return _message(message)
     return message if words is None else words.get(message, message)
 
 
@@ -59,13 +92,14 @@ def ngettext(one: str, many: str, count: int) -> str:
     words = _CATALOGUE.get()
     if words is not None and one in words:
         return words[one]
-    return one if count == 1 else many
+    text = one if count == 1 else many
+    return _message(text) if words is _CARRIED else text
 
 
 def spoken(text: str) -> str:
     """Return a text in the language that is spoken, where it carries its template; else as it is."""
     words = _CATALOGUE.get()
-    if words is None or not isinstance(text, Said):
+    if not words or not isinstance(text, Said):
         return text
     template, parts = text.parts()
     told = {name: spoken(part) for name, part in parts.items()}

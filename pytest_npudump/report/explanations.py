@@ -128,7 +128,11 @@ _SHOWN = 2
 
 
 def isolated_lines(
-    isolated: Sequence[JudgedOperator], *, brief: bool, begins: Collection[TensorKey] = ()
+    isolated: Sequence[JudgedOperator],
+    *,
+    brief: bool,
+    begins: Collection[TensorKey] = (),
+    most: int | None = None,
 ) -> list[str]:
     """Return a line for each operator that was recomputed, the convicted first.
 
@@ -138,11 +142,14 @@ def isolated_lines(
         isolated: the verdicts.
         brief: whether to show the first few convicted only, or one other where there is none.
         begins: where changes begin: what is said of these tensors comes before others.
+        most: operators to tell of; None for as many as that takes.
     """
     order = {CONVICTED: 0, ACQUITTED: 1}
     told = (one for one in isolated if not one.upstream or one.alone.verdict == CONVICTED)
     ranked = sorted(told, key=lambda one: (order.get(one.alone.verdict, 2), one.key not in begins))
-    if brief and ranked:
+    if most is not None:
+        shown = ranked[:most]
+    elif brief and ranked:
         convicted = [one for one in ranked if one.alone.verdict == CONVICTED]
         shown, ranked = convicted[:_SHOWN] or ranked[:1], convicted
     else:
@@ -262,7 +269,7 @@ def reference_lines(
         lines += table([row(verdict) for verdict in failing[:rows]], _COLUMNS, columns)
     if rows is not None and len(failing) > rows:
         lines.append(_("  ... and {left} more").format(left=len(failing) - rows))
-    lines += _whose(result)
+    lines += [f"{_INDENT}{line}" for line in whose_error(result)]
     if brief:
         return lines
     if rule := deciding_rule(found.first):
@@ -271,7 +278,7 @@ def reference_lines(
     return [*lines, *(f"{_INDENT}{remark}" for remark in remarks)]
 
 
-def _whose(result: ReferenceResult) -> list[str]:
+def whose_error(result: ReferenceResult) -> list[str]:
     """Say whose error the first difference is, and how many are whose."""
     if not result.blames:
         return []
@@ -302,7 +309,7 @@ def _whose(result: ReferenceResult) -> list[str]:
         if len(counts) > 1
         else ""
     )
-    return [_INDENT + _("whose error: {words}{several}").format(words=words, several=several)]
+    return [_("whose error: {words}{several}").format(words=words, several=several)]
 
 
 def _first(result: ReferenceResult, sources: Sources | None) -> str:

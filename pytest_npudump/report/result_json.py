@@ -71,11 +71,12 @@ def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
     place = f"{result.origin.directory}/"
     told["notes"] = [*dict.fromkeys(mapped(note, lambda text: text.replace(place, "")) for note in notes)]
     if details is not None:
-        from pytest_npudump.report.terminal import headline, ways_out  # noqa: PLC0415 - only for failures
+        from pytest_npudump.report.terminal import hand_over, headline, ways_out  # noqa: PLC0415 - only for failures
 
         told["details"] = str(details.text)
         told["headline"] = headline(result)
         told["way_out"] = next(iter(ways_out(result)), "")
+        told |= {"hand_over": command} if (command := hand_over(result, details)) else {}
     return told
 
 

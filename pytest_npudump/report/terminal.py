@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import EXTRA
 from pytest_npudump.compare.tolerances.numerics import SAME
+from pytest_npudump.errors import joined
 from pytest_npudump.explain.operator_alone import CONVICTED
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import cut, typed
+from pytest_npudump.language.translation import carrying, ngettext, spoken
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import ngettext, spoken
 from pytest_npudump.onnxmodels.graph import drawing_words, draws_random
 from pytest_npudump.regression import result as status
 from pytest_npudump.report.explanations import (
@@ -22,6 +23,7 @@ from pytest_npudump.report.explanations import (
     reference_lines,
     reference_sentence,
     way_out,
+    whose_error,
 )
 from pytest_npudump.report.origins import first_change, more_sources, origin_lines, where_it_begins
 from pytest_npudump.report.scenes import can_be_approved, finding_details, finding_sentence
@@ -38,10 +40,11 @@ from pytest_npudump.report.verdicts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pytest_npudump.compare.stats.verdict import Verdict
-    from pytest_npudump.regression.result import Escalation, Result, SceneFinding
+    from pytest_npudump.dump.records import TensorKey
+    from pytest_npudump.regression.result import Escalation, Finding, Result, SceneFinding
     from pytest_npudump.report.files import ReportFiles
 
 
@@ -55,15 +58,20 @@ _LISTED = 2
 """Further problems, and notes, shown without ``-v``."""
 _DETAILS = 10
 """Findings of a scene, and lines of one, shown without ``-v``."""
+_ALONE = 4
+"""Operators alone of which a page tells."""
 _NARROWEST = 60
 """Columns that a terminal is taken to have at least."""
 
 
 def headline(result: Result) -> str:
     """Return the first line, which is also the line of pytest's short summary."""
+    return f"npudump: {_caption(result)}"
+
+
+def _caption(result: Result) -> str:
     ranks = [spoken(str(result.origin.rank))] if result.origin.rank is not None else []
-    whose = "".join(f"{name}: " for name in [*ranks, result.part] if name)
-    return f"npudump: {whose}{_what(result)}"
+    return joined(": ", [*filter(None, [*ranks, result.part]), _what(result)])
 
 
 def _what(result: Result) -> str:
@@ -110,17 +118,57 @@ def _behind(result: Result, details: ReportFiles) -> list[str]:
     """Return the last lines, which are to be copied whole: the file with everything, and the ways out."""
     place = shown(details.text, result.origin.here)
     words = spoken(details.problem) or _("report:     {text}").format(text=place)
-    return [*map(plain, [words, *_hand_over(result, details), *ways_out(result)])]
+    command = hand_over(result, details)
+    handed = [_("hand over:  {command}").format(command=command)] if command else []
+    return [*map(plain, [words, *handed, *ways_out(result)])]
 
 
-def _hand_over(result: Result, details: ReportFiles) -> list[str]:
-    """Return how to hand over an operator that is wrong by itself."""
+def hand_over(result: Result, details: ReportFiles) -> str:
+    """Return the command that hands over an operator that is wrong by itself; "" without such a one."""
     isolated = result.escalation.isolated if result.escalation is not None else ()
     convicted = [one for one in isolated if one.alone.verdict == CONVICTED]
     if details.problem or not any(one.saved is not None or not one.call for one in convicted):
-        return []
+        return ""
     folder = shown(details.text.parent, result.origin.here)
-    return [_("hand over:  npudump repro {parent} -o DIR").format(parent=typed(folder))]
+    return f"npudump repro {typed(folder)} -o DIR"
+
+
+def failure_summary(result: Result) -> dict[str, Any]:
+    """Return what is kept of a failure, as sentences that carry their templates: its first line, and why.
+
+    That is whose error a reference shows, what the second run said, operators alone, and patterns.
+    """
+    with carrying():
+        return {"headline": _caption(result), "why": [*_reasons(result)]}
+
+
+def _reasons(result: Result) -> Iterator[str]:
+    reference, escalation = result.reference, result.escalation
+    if reference is not None:
+        yield from whose_error(reference)
+    if escalation is None or escalation.problem in result.problems:
+        return
+    if escalation.problem:
+        yield _("second run: {problem}").format(problem=spoken(escalation.problem))
+    elif escalation.findings:
+        yield _("second run: {problem}").format(problem=_reproduction(result, escalation))
+    telling, begins = _in_order(result, escalation)
+    yield from isolated_lines(escalation.isolated, brief=True, begins=begins, most=_ALONE)
+    for finding in telling[:ROWS]:
+        for pattern in filter(None, (finding.pattern, finding.reference_pattern)):
+            line = _("pattern: {pattern}").format(pattern=spoken(str(pattern)))
+            yield _("elements:   {key}: {line}").format(key=finding.key, line=line)
+
+
+def _in_order(result: Result, escalation: Escalation) -> tuple[list[Finding], set[TensorKey]]:
+    """Return findings in the order in which they are told, and where changes begin.
+
+    Tensors that did not reproduce come first, then sources, else in the order of execution.
+    """
+    sources = result.sources.independent if result.sources is not None else ()
+    named = {source.key for source in sources}
+    telling = sorted(escalation.findings, key=lambda one: (one.reproduced is not False, one.key not in named))
+    return telling, {source.begins for source in sources if source.begins is not None}
 
 
 def verdict_lines(result: Result, *, verbose: bool, margin: int = 0) -> list[str]:
@@ -259,15 +307,11 @@ def _escalation_lines(result: Result, escalation: Escalation, *, brief: bool, no
             reproduction=_reproduction(result, escalation), layers=_layers(escalation)
         )
     ]
-    # Tensors that did not reproduce come first, then sources, else in the order of execution.
-    sources = result.sources.independent if result.sources is not None else ()
-    named = {source.key for source in sources}
-    telling = sorted(findings, key=lambda one: (one.reproduced is not False, one.key not in named))
+    telling, begins = _in_order(result, escalation)
     described = (finding_lines(finding, brief=brief) for finding in telling)
     if brief:
         described = (found for found in [next(filter(None, described), [])] if notes != 0)
     lines += [line for found in described for line in found]
-    begins = {source.begins for source in sources if source.begins is not None}
     lines += isolated_lines(escalation.isolated, brief=brief, begins=begins)
     place = shown(escalation.directory, result.origin.here)
     return [*lines, *listed, *([] if brief else [_("tensors:    {directory}").format(directory=place)])]
@@ -282,11 +326,8 @@ def _reproduction(result: Result, escalation: Escalation) -> str:
             different=different, count=len(findings)
         )
         now = Counter(finding.now for finding in findings if finding.reproduced is False and finding.now)
-        golden = _(", ").join(
-            _("{number} {how}").format(number=now[how], how=_(how))
-            for how in (status.AS_PRINTED, status.WITHIN, status.OUTSIDE)
-            if now[how]
-        )
+        known = [how for how in (status.AS_PRINTED, status.WITHIN, status.OUTSIDE) if now[how]]
+        golden = joined(_(", "), [_("{number} {how}").format(number=now[how], how=_(how)) for how in known])
         return _("{words}: {golden}").format(words=words, golden=golden) if golden else words
     if escalation.reproduced is None:
         return _("it has none of the mismatching tensors, and says nothing of them")

@@ -8,6 +8,7 @@ from os.path import commonprefix
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_npudump.errors import joined
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import inert, padded, width, wrapped
 from pytest_npudump.language.translation import gettext as _
@@ -163,7 +164,7 @@ def sentence(verdict: Verdict, *, against: str = "golden") -> str:
         words = _("{statistic} {actual}, expected {golden}").format(
             statistic=statistic(reason), actual=actual, golden=golden
         )
-    return f"{key} {words}{far}"
+    return joined("", (f"{key} ", words, far))
 
 
 def plain(text: str) -> str:

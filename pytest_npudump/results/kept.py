@@ -120,6 +120,10 @@ def keep(case: Case, result: Result, golden_root: Path) -> Kept:
         "producer": dict(result.origin.producer),
         "tolerances": {"preset": case.tolerances.preset, "rules": rules},
     }
+    if not result.good:
+        from pytest_npudump.report.terminal import failure_summary  # noqa: PLC0415 - only for failures
+
+        line["failure"] = failure_summary(result)
     line["options"] |= case.started
     line["golden"] |= {"chosen": case.goldens.chosen}
     if golden is not None:

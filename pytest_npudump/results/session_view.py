@@ -82,18 +82,25 @@ def _test(folder: ResultsFolder, entry: Entry, terms: Overrides) -> TestView:
     actual = {str(fact): str(value) for fact, value in data["producer"].items()}
     whose = data["part"] or ("" if data["rank"] is None else _("rank {rank}").format(rank=data["rank"]))
     preset, numerics = data["tolerances"]["preset"], (data["numerics"] or {}).get("bounds", "")
-    words = headline(result).removeprefix("npudump: ") if result is not None and not result.good else ""
+    failure = data.get("failure") or {}  # earlier lines lack it
+    first = failure.get("headline", "")
+    if not first and result is not None and not result.good:
+        first = headline(result).removeprefix("npudump: ")
     fallback = next(iter(data["problems"]), "") or str(data["incomplete"] or "")
+    why = tuple(map(str, failure.get("why", ()))) if word != GOOD else ()
+    text = tuple(map(spoken, data["problems"]))
+    if result is not None and word != GOOD:
+        text = _text(result, first, why)
     return TestView(
         name=f"{entry.test} ({whose})" if whose else entry.test,
         word=word,
         status=entry.status,
         runtime=str(data["runtime"]),
-        headline="" if word == GOOD else words or fallback,
+        headline="" if word == GOOD else first or fallback,
+        why=why,
+        hand_over=failure.get("hand_over", "") if word != GOOD else "",
         ways_out=tuple(ways_out(result)) if result is not None and word != GOOD else (),
-        text=tuple(full_lines(result))
-        if result is not None and word != GOOD
-        else tuple(map(spoken, data["problems"])),
+        text=text,
         counts={name: data["counts"][name] for name in COUNTS if name in data["counts"]},
         notes=tuple(dict.fromkeys(map(str, notes))),
         golden=str(data["golden"]["judged_with"] or data["golden"]["file"]),
@@ -104,6 +111,14 @@ def _test(folder: ResultsFolder, entry: Entry, terms: Overrides) -> TestView:
         producers=tuple((fact, before.get(fact), actual.get(fact)) for fact in {**before, **actual}),
         **told,
     )
+
+
+def _text(result: Result, first: str, why: Sequence[str]) -> tuple[str, ...]:
+    """Return the text of a failure that was judged again, with the cause that its run found."""
+    lines, out = full_lines(result), ways_out(result)
+    body = lines[: len(lines) - len(out)]
+    told = [f"npudump: {spoken(first)}"] if first else body[:1]
+    return (*told, *body[1:], *map(spoken, why), *out)
 
 
 def _word(entry: Entry) -> str:

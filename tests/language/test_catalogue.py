@@ -172,7 +172,9 @@ def test_no_marked_message_is_an_f_string_or_translated_before_the_language_is_k
 
 
 def test_our_reader_reads_our_catalogue_as_babel_does_and_needs_one() -> None:
-    assert catalogue("zh") == {english: chinese for english, chinese, _ in entries()}
+    words = {english: chinese for english, chinese, _ in entries()}
+    assert parse(PATH.read_text("utf-8"), PATH.name) == words
+    assert {english: catalogue("zh")[english] for english in words} == words
     with pytest.raises(CatalogueError, match="install the package again"):
         catalogue("xx")
 

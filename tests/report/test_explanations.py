@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from pytest_npudump.compare.patterns.pattern_search import Pattern
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.explain.operator_alone import Alone, JudgedOperator
-from pytest_npudump.report.explanations import conviction, isolated_lines
+from pytest_npudump.language.translation import carried, carrying, restored, speaking, spoken
+from pytest_npudump.regression import result as status
+from pytest_npudump.regression.result import Escalation, Finding, Result
+from pytest_npudump.report.explanations import conviction, finding_lines, isolated_lines
+from pytest_npudump.report.terminal import failure_summary
 
 
 def one(alone: Alone, name: str = "conv", *, own: bool = False, **given: Any) -> JudgedOperator:
@@ -89,3 +96,31 @@ def test_upstream_the_convicted_are_named_and_all_others_counted() -> None:
     brief = isolated_lines(found, brief=True)
     assert [line.split()[1] for line in brief] == ["e:output.0"]
     assert len(isolated_lines(found, brief=False)) == 3
+
+
+def test_what_is_kept_of_a_failure_is_spoken_as_the_terminal_speaks() -> None:
+    passed, wrong = Alone("acquitted", 0.0, 1.0), Alone("convicted", 1e-3, 4.8e-6)
+    isolated = [one(passed, "a"), *(one(wrong, name, own=True) for name in "bcdef"), one(passed, "g")]
+    pattern = Pattern("factor", "channel 0 of 2", "times 2", 0.95)
+    key = TensorKey("b", "output", 0)
+    findings = tuple(
+        Finding(key, reproduced=same, pattern=pattern, now=status.WITHIN) for same in (True, False)
+    )
+    escalation = Escalation(findings=findings, layers=("b",), isolated=tuple(isolated))
+    result = Result(status.FAILED, None, problems=("it differs",), escalation=escalation)
+    kept = failure_summary(replace(result, part="device 1"))
+    assert kept["headline"] == "device 1: it differs"
+    assert kept["why"][0] == "second run: NOT REPRODUCED in 1 of 2 tensors: 1 within tolerance of the golden"
+    alone = kept["why"][1:5]
+    assert all("must be wrong" in line for line in alone)
+    assert alone[3].endswith(" (and 3 more)")
+    assert kept["why"][5:] == [finding_lines(one, brief=True)[0] for one in findings]
+    with carrying():
+        kept["headline"] = conviction(isolated[:2])
+    carrier = restored(json.loads(json.dumps(carried(kept))))
+    with speaking("zh"):
+        assert spoken(carrier["headline"]) == conviction(isolated[:2])
+        spoken_lines = [spoken(line) for line in carrier["why"]]
+        assert spoken_lines[1:5] == isolated_lines(isolated, brief=False, most=4)
+        assert spoken_lines[5:] == [finding_lines(one, brief=True)[0] for one in findings]
+    assert failure_summary(replace(result, escalation=None))["why"] == []

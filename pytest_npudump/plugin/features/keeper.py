@@ -188,6 +188,7 @@ class Keeper:
             "outcome": outcome,
             "incomplete": incomplete,
             "details": told[-1].get("details") if told else None,
+            **_failure(kept, told[-1] if told else {}),
             "test_file": {"path": identity.test_file.as_posix(), "sha256": file_digest(item.path)},
             "revision": revision(self._config.rootpath),
         }
@@ -279,6 +280,12 @@ class Keeper:
             "{count} runs pending review: {command}",
             count,
         ).format(count=count, command=command)
+
+
+def _failure(kept: Kept, told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is kept of a failure, with the command that hands it over."""
+    failure = kept.line.get("failure")
+    return {} if failure is None else {"failure": {**failure, "hand_over": told.get("hand_over", "")}}
 
 
 def _outcome(reports: Sequence[pytest.TestReport]) -> str:

@@ -29,18 +29,8 @@ from pytest_npudump.report.charts import (
     strip_svg,
     values_svg,
 )
-from pytest_npudump.report.verdicts import number, numbers, plain
-from pytest_npudump.report.view import (
-    BAD,
-    GOOD,
-    IDENTICAL,
-    LEFT_OUT,
-    OPEN,
-    OUTSIDE,
-    SOURCE,
-    STATES,
-    UNPAIRED,
-)
+from pytest_npudump.report.verdicts import number, numbers, plain, times
+from pytest_npudump.report.view import BAD, GOOD, IDENTICAL, LEFT_OUT, OPEN, OUTSIDE, SOURCE, STATES, UNPAIRED
 from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
@@ -119,6 +109,8 @@ _GRAPHS = 3
 """Sources of a test whose surroundings are drawn."""
 _LINES = 400
 """Lines of a failure's text."""
+_LABEL = 12
+"""Signs of a line's label, its colon among them."""
 _OPEN = 3
 """Failing tests that are unfolded when the page opens."""
 
@@ -156,7 +148,13 @@ def page(session: SessionView) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"plain": plain, "number": number, "numbers": numbers, "spoken": spoken}
+    environment.filters |= {
+        "plain": plain,
+        "number": number,
+        "numbers": numbers,
+        "spoken": spoken,
+        "parts": _parts,
+    }
     environment.globals |= {"_": _, "ngettext": ngettext}
     script = (_HERE / "templates" / "page.js").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -175,7 +173,6 @@ def page(session: SessionView) -> str:
         style=jinja2.utils.markupsafe.Markup((_HERE / "templates" / "page.css").read_text("utf-8")),
         script=jinja2.utils.markupsafe.Markup(script),
         digest=digest,
-        commands=(_("to accept"), _("to create")),
         translations=_translations(script),
     )
     return text
@@ -199,6 +196,7 @@ def _jinja2() -> Any:
 
 def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str, Any]:
     """Return what the template shows of a test, its charts drawn."""
+    worst = _worst(test)
     states = [(state, sum(one.state == state for one in test.tensors)) for state in STATES]
     label = ", ".join(f"{count} {_(state)}" for state, count in states if count)
     return {
@@ -218,11 +216,32 @@ def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str,
         "elements": [_elements(one) for one in test.elements[:pictures]],
         "elements_left": max(0, len(test.elements) - pictures),
         "data": payload(test.tensors, statistics) if test.tensors else "",
-        "worst": _worst(test),
-        "commands": [line.partition(": ") for line in test.ways_out],
+        "worst": worst,
+        "why": [_labelled(plain(spoken(sentence))) for sentence in test.why],
+        "off": times(worst.share) if worst is not None and math.isfinite(worst.share) else "",
+        "commands": [_way_out(line) for line in test.ways_out],
         "text": "\n".join(map(plain, test.text[:_LINES])),
         "lines_left": max(0, len(test.text) - _LINES),
     }
+
+
+def _parts(name: str) -> Any:
+    """Return a text with names that may be broken behind each ``/``."""
+    return _jinja2().utils.markupsafe.Markup("/<wbr>").join(name.split("/"))
+
+
+def _way_out(line: str) -> tuple[str, str, bool]:
+    """Return what a way out is for, what is to be done, and whether that is a command."""
+    label, _sign, rest = line.partition(":")
+    if label == _("to accept:  {command}").partition(":")[0]:
+        label = _("If the change is meant, approve it")
+    return label, rest.strip(), rest.strip().startswith("pytest ")
+
+
+def _labelled(sentence: str) -> tuple[str, str]:
+    """Return the label that a line of a terminal begins with, "" for none, and the rest."""
+    label, sign, rest = sentence.partition(":")
+    return (label, rest.strip()) if sign and len(label) < _LABEL else ("", sentence)
 
 
 def _worst(test: TestView) -> TensorView | None:

@@ -20,7 +20,7 @@ from pytest_npudump.report.view import CHANGED, IDENTICAL, OUTSIDE, STATES, Sess
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-VOID = {"meta", "img", "br", "input", "link"}
+VOID = {"meta", "img", "br", "input", "link", "wbr"}
 SVG = {"line", "rect", "path"}
 
 
@@ -145,3 +145,15 @@ def test_the_first_screen_says_where_how_much_why_and_what_next(session: Session
     for words in ("its kernel did it", "npudump repro dumps/one -o DIR", "#test-0-elements"):
         assert words in answers
     assert "Why" not in page(SessionView((replace(failed, why=()),)))
+
+
+def test_a_command_is_there_to_be_copied_and_other_words_are_not(session: SessionView) -> None:
+    ways = (
+        "to accept:  in the marker, tolerances=[...]",
+        "to accept:  pytest --npudump-update-golden a.py",
+        "to accept on the device: pytest --npudump-update-golden b.py",
+    )
+    text = page(SessionView((replace(session.tests[0], ways_out=ways),)))
+    assert "<code>pytest --npudump-update-golden a.py</code>" in text
+    assert "to accept on the device: <code>pytest --npudump-update-golden b.py</code>" in text
+    assert "<code>in the marker" not in text
