@@ -21,6 +21,7 @@ _PROBED: set[str] = set()
 
 
 NPU = True
+HINT = "; is set_env.sh of CANN sourced?"
 REMEDY = "source set_env.sh of CANN on a machine with an NPU; until then use the emulator"
 
 
@@ -78,7 +79,7 @@ def probe_acl() -> tuple[Any | None, str]:
     try:
         acl = importlib.import_module("acl")
     except ModuleNotFoundError:
-        return None, "no module 'acl' (CANN's pyACL) can be imported; is set_env.sh of CANN sourced?"
+        return None, f"no module 'acl' (CANN's pyACL) can be imported{HINT}"
     except ImportError as error:
         return None, f"the module 'acl' (CANN's pyACL) cannot be imported: {error}"
     if acl.__name__ == _EMULATOR:
