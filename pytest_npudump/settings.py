@@ -98,7 +98,11 @@ def parse_seconds(text: str, flag: str) -> float:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
         raise RequestError(
-            said("{flag} is {value!r}, expected seconds, greater than 0", flag=flag, value=text)
+            said(
+                "{flag} is {value!r}, expected auto, process, or seconds greater than 0",
+                flag=flag,
+                value=text,
+            )
         )
     return seconds
 

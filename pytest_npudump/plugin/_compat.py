@@ -141,6 +141,16 @@ def overrides(config: pytest.Config) -> dict[str, str]:
     return dict(word.split("=", 1) for word in given if "=" in word)
 
 
+def ini_keys(config: pytest.Config) -> tuple[set[str], set[str]]:
+    """Return the keys given, in the configuration file or with ``-o``, and those that plugins know.
+
+    From pytest 9 on, reading ``inicfg`` warns.
+    """
+    held: Any = vars(config).get("_inicfg")
+    given = {*(config.inicfg if held is None else held), *overrides(config)}
+    return given, set(config._parser._inidict)  # noqa: SLF001 - see the module's docstring
+
+
 def show_ini_keys_as_one(config: pytest.Config, keys: Collection[str], name: str, words: str) -> None:
     """Have ``--help``, before which this is called, show one entry in place of many ini keys.
 

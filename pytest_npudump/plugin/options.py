@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 from argparse import SUPPRESS
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,7 @@ _GONE = {
     "allow-update-in-ci": "-o npudump_allow_in_ci=true",
 }
 """What is typed in place of options that there were, by name; their ini keys have gone, too."""
+_SWITCHES = {"require-npu", "skip-without-npu", "allow-update-in-ci"}
 _VALUES = {"numerics": {"auto": "default"}, "recompute": {"off": "no-recompute"}, "device": {"auto": ""}}
 
 
@@ -147,11 +149,12 @@ def settings_of(config: pytest.Config) -> Settings:
     """Resolve the options of ``config``: command line before ini file before default.
 
     Raises:
-        RequestError: an option or ini key has gone, a key holds a value that is none of its, or something
-            that stands for every run approves.
+        RequestError: an option or ini key has gone, a key is none of ours or holds a value that is none of
+            its, or something that stands for every run approves.
     """
     _refuse_standing(config)
     _refuse_gone(config)
+    _refuse_unknown(config)
     given = {option.dest: _resolve(option, config) for option in OPTIONS}
     settings = settings_from(given | {_CALIBRATE: config.getoption(_CALIBRATE)})
     more = {option: option.value(_resolve(option, config)) for option in feature_options()}
@@ -234,7 +237,7 @@ def _refuse_gone(config: pytest.Config) -> None:
             typed = now.format(
                 value=shlex.quote(_VALUES.get(name, {}).get(value, value)) if value else "VALUE"
             )
-            given = f"{flag}={value}" if value else flag
+            given = f"{flag}={value}" if value and name not in _SWITCHES else flag
             raise RequestError(
                 said("there is no {given} any more: give {typed} instead", given=given, typed=typed)
             )
@@ -247,6 +250,20 @@ def _refuse_gone(config: pytest.Config) -> None:
             raise RequestError(
                 said("there is no ini key {key} any more: write {told} instead", key=key, told=told)
             )
+
+
+def _refuse_unknown(config: pytest.Config) -> None:
+    """Refuse keys that begin as ours do and are none: pytest only warns of them, and goes on without."""
+    given, known = _compat.ini_keys(config)
+    for key in sorted(given - known):
+        if not key.startswith("npudump_"):
+            continue
+        close = get_close_matches(key, [option.dest for option in all_options()], n=1, cutoff=0.8)
+        if close:
+            raise RequestError(
+                said("there is no ini key {key}; did you mean {meant}?", key=key, meant=close[0])
+            )
+        raise RequestError(said("there is no ini key {key}: {page} has them all", key=key, page=_PAGE))
 
 
 def _all(words: Sequence[str]) -> Sequence[str]:

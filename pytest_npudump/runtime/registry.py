@@ -163,6 +163,8 @@ def choose(option: str) -> Choice:
     asked = f"--npudump-runtime={option}"
     if option in {"auto", NPU, NPU_OR_SKIP}:
         name, why = _first_that_works(asked if option == NPU else "")
+        if option == "auto":  # nobody asked for an NPU, and most machines with an emulator have no CANN
+            why = why.replace(cast("Any", provider_of("acl")).HINT, "")
     else:
         name, why = option, provider_of(option).find(asked)
     return Choice(name, ", ".join(filter(None, (asked, why))))

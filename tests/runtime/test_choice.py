@@ -99,6 +99,8 @@ def test_missing_module_points_at_the_environment_of_cann() -> None:
     assert module is None
     assert "no module 'acl'" in why
     assert "set_env.sh" in why
+    assert "set_env.sh" not in choose("auto").why  # nobody asked for an NPU
+    assert "set_env.sh" in why
     assert choose("auto").name == "emulator"
 
 

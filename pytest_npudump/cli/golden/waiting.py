@@ -21,8 +21,8 @@ from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.origins import source_lines
-from pytest_npudump.report.terminal import verdict_lines
-from pytest_npudump.report.verdicts import COLUMNS, row, shown
+from pytest_npudump.report.terminal import terminal_columns, verdict_lines
+from pytest_npudump.report.verdicts import COLUMNS, row, shown, table
 from pytest_npudump.request import KnownNames
 from pytest_npudump.results.acceptance import Pending, approve, pending_of, refuse_idle, reject
 from pytest_npudump.results.entry import ResultsError
@@ -169,8 +169,14 @@ def diff(arguments: argparse.Namespace) -> int:
     return _code(waiting)
 
 
-def difference(pending: Pending, layers: Sequence[str] = ()) -> Iterator[str]:
-    """Yield what differs in one run; ``layers`` are names or globs of those that are shown, none for all."""
+def difference(pending: Pending, layers: Sequence[str] = (), most: int | None = None) -> Iterator[str]:
+    """Yield what differs in one run.
+
+    Args:
+        pending: the run.
+        layers: names or globs of those that are shown; none for all.
+        most: columns of the terminal that rows are to fit; None for whole names.
+    """
     yield f"{pending.entry.test} ({shown(pending.path)})"
     for refusal in pending.refusals:
         yield "  " + _("cannot be accepted: {refusal}").format(refusal=spoken(refusal))
@@ -191,7 +197,8 @@ def difference(pending: Pending, layers: Sequence[str] = ()) -> Iterator[str]:
     yield f"  {count}: {size(pending)}"
     yield from (f"  {line}" for line in source_lines(_sources(pending), brief=False))
     if failing:
-        yield from (f"  {line}" for line in columns([row(verdict) for verdict in failing], COLUMNS))
+        rows = [row(verdict) for verdict in failing]
+        yield from table(rows, COLUMNS, most) if most else (f"  {line}" for line in columns(rows, COLUMNS))
 
 
 def _failing(pending: Pending, layers: Sequence[str]) -> list[Verdict]:
@@ -417,7 +424,7 @@ def _key(question: str) -> str:
 
 
 def _shown(pending: Pending) -> Iterator[str]:
-    lines = list(difference(pending))
+    lines = list(difference(pending, most=terminal_columns()))
     yield from lines[:_LINES]
     if len(lines) > _LINES:
         yield "  " + _("... and {left} more lines (w shows all)").format(left=len(lines) - _LINES)

@@ -15,12 +15,14 @@ from pytest_npudump.runtime.registry import Probe
 if TYPE_CHECKING:
     from pytest_npudump.runtime.base import Runtime
 
+
 _EMULATOR = "pytest_npudump.emulator.acl"
 _PROBED: set[str] = set()
 """``acl``, where it was this module that imported it, and no test."""
 
 
 NPU = True
+HINT = "; is set_env.sh of CANN sourced?"
 REMEDY = "source set_env.sh of CANN on a machine with an NPU; until then use the emulator"
 
 
@@ -71,7 +73,7 @@ def probe_acl() -> tuple[Any | None, str]:
     try:
         acl = importlib.import_module("acl")
     except ModuleNotFoundError:
-        return None, "no module 'acl' (CANN's pyACL) can be imported; is set_env.sh of CANN sourced?"
+        return None, f"no module 'acl' (CANN's pyACL) can be imported{HINT}"
     except ImportError as error:
         return None, f"the module 'acl' (CANN's pyACL) cannot be imported: {error}"
     if acl.__name__ == _EMULATOR:

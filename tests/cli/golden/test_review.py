@@ -89,6 +89,23 @@ def test_what_is_asked_about_is_shown_before_it(waiting: Repository, review: Run
     assert waiting.decisions()["test_b"] is None
 
 
+def test_rows_fit_the_terminal_and_why_shows_whole_names(
+    repository: Repository, review: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    prefix = f"{'get_logits_/' * 6}"
+    names = [f"{prefix}block_{'x' * 30}/conv", f"{prefix}fc"]
+    repository.approve("test_a", dict.fromkeys(names, 1.0))
+    repository.keep("test_a", dict.fromkeys(names, 2.0))
+    lines = review("q").out.splitlines()
+    assert f"  all names begin with {prefix}" in lines
+    head = next(index for index, line in enumerate(lines) if line.startswith("  layer"))
+    rows = lines[head : head + 3]
+    assert rows[-1].startswith("  fc ")
+    assert max(map(len, rows)) <= 80
+    assert any(line.startswith(f"  {names[0]} ") for line in review("w", "q").out.splitlines())
+
+
 def test_layers_that_are_misspelt_are_asked_for_again(waiting: Repository, review: Run) -> None:
     done = review("l cnov", "l conv fx", "l conv", "S")
     assert done.out.count("of 3: ") == 2
