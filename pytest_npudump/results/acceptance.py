@@ -372,8 +372,8 @@ def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple
         anew=_ANEW,
     )
     of_before = said(
-        "{count} of {total} tensors changed and keep the noise of the golden; whether they repeat is not known: "
-        "{anew}",
+        "{count} of {total} tensors changed and keep the noise of the golden; whether they repeat is "
+        "not known: {anew}",
         count=len(changed_rows - anew),
         total=len(table),
         anew=_ANEW,
