@@ -169,7 +169,7 @@ def test_drawn_inputs_fail_too_or_leave_nothing(repro: Repro, tmp_path: Path) ->
 def test_a_call_names_nothing_but_an_operator(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     part = SimpleNamespace(path=os.path, relu=os.path, b=SimpleNamespace(c=SimpleNamespace(d=os)))
     ops = SimpleNamespace(load_library=os.system, _os=part, aten=part, a=part)
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(ops=ops))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(ops=ops))
     given: dict[str, Any] = {"operator": name, "memory": {}, "arguments": [], "named": {}}
     found = run_of_data(("", [(KeptCall(name, (), ""), (given, {}))])).calls[0]
     assert (found.function, found.given) == (None, None)
