@@ -14,16 +14,19 @@ later; what was deleted meanwhile is told as that.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import dataclass, replace
+from enum import Enum
+from hashlib import blake2b
 from importlib.metadata import version
 from io import BytesIO
 from pickle import Unpickler, UnpicklingError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.errors import ConfigError, RequestError
-from pytest_npudump.storage.atomic import dump_bytes, load_bytes
+from pytest_npudump.errors import ConfigError, NpudumpError, RequestError
+from pytest_npudump.storage.atomic import dump_bytes
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
@@ -33,11 +36,15 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import TensorKey, TensorRecord
     from pytest_npudump.dump.table import StatsTable
 
+_T = TypeVar("_T")
 
 REPORT = "report"
 """The name of both files of a report, but for their suffixes."""
-_DUMP, _OF_CAPTURE = "dump", "dump-"
-_CONTEXT, _HEAD = "context", "pytest-npudump"
+_DUMP, _OF_CAPTURE, _PROBE = "dump", "dump-", "other-memory.stats"
+CONTEXT = "context"
+"""The file beside a dump without which the dump explains nothing."""
+_HEAD, _FORMAT = "pytest-npudump", 2
+"""What kept files begin with; the number goes up with every change of what the classes in them hold."""
 _AGAIN = "run the test again"
 
 
@@ -79,22 +86,29 @@ class RunFolder:
         Raises:
             RequestError: there is none, or not any more.
         """
-        runs = sorted(self.path.glob(f"run[0-9]*/{_CONTEXT}"), key=lambda file: int(file.parent.name[3:]))
+        found = (file.parent for file in self.path.glob(f"run[0-9]*/{CONTEXT}"))
+        runs = {int(run.name[3:]): run for run in found if re.fullmatch("run[0-9]{1,9}", run.name)}
         if not runs:
             raise RequestError(
                 f"{self.path}: no second run is there that a failure could be explained by, or not any more: "
                 f"{_AGAIN}"
             )
-        return runs[-1].parent
+        return runs[max(runs)]
 
     def keep_probe(self, table: StatsTable) -> None:
         """Keep the statistics of a run in other memory for the run that is recorded."""
-        (self.path / "other-memory.stats").write_bytes(dump_bytes(table))
+        _keep(self.path / _PROBE, table)
 
     def read_probe(self) -> StatsTable | None:
-        """Return what :meth:`keep_probe` kept; None where no such run came to its end."""
-        path = self.path / "other-memory.stats"
-        return load_bytes(path.read_bytes()) if path.exists() else None
+        """Return what :meth:`keep_probe` kept; None where no such run came to its end.
+
+        Raises:
+            RequestError: it is damaged.
+        """
+        from pytest_npudump.dump.table import StatsTable  # noqa: PLC0415 - numpy, which most commands do without
+
+        path = self.path / _PROBE
+        return _read(path, StatsTable) if path.exists() else None
 
 
 def read_report(file: Path) -> Any:
@@ -131,29 +145,80 @@ def calls_folder(run: Path) -> Path:
     return run / "calls"
 
 
-_VALUES = frozenset(
-    {"builtins.complex", "builtins.frozenset", "builtins.set", "builtins.slice", "collections.OrderedDict"}
-    | {"copyreg._reconstructor", "pathlib.PosixPath", "pathlib._local.PosixPath"}
-    | {"numpy.dtype", "numpy.ndarray"}
+_OTHERS = frozenset(
+    {f"builtins.{name}" for name in ("complex", "frozenset", "set", "slice", "bytearray")}
+    | {"collections.OrderedDict", "pathlib.PosixPath", "pathlib._local.PosixPath"}
+    | {"array.array", "array._array_reconstructor", "numpy.dtype", "numpy.ndarray"}
+    | {f"numpy.{core}.numeric._frombuffer" for core in ("_core", "core")}
+    | {f"numpy.{core}.multiarray.{name}" for core in ("_core", "core") for name in ("_reconstruct", "scalar")}
+    | {f"ml_dtypes.{name}" for name in ("bfloat16", "int1", "int2", "int4", "uint1", "uint2", "uint4")}
+    | {f"ml_dtypes.float8_{name}" for name in ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz")}
+    | {f"ml_dtypes.float8_{name}" for name in ("e5m2", "e5m2fnuz", "e8m0fnu")}
+    | {f"ml_dtypes.float{name}" for name in ("4_e2m1fn", "6_e2m3fn", "6_e3m2fn")}
 )
-"""What names may stand in a context besides classes of this package, and numpy's own functions for arrays."""
-_OF_ARRAYS = frozenset({"_reconstruct", "scalar", "_frombuffer"})
-_MAKERS = frozenset({"_format_error", "_read_only", "_said"})
-"""This package's own functions that make values: of an error, a read-only mapping and a message."""
+"""What a kept file may name of other packages: values, types of arrays, and what makes arrays of bytes."""
+_MAKERS = frozenset(
+    {"pytest_npudump.errors._format_error", "pytest_npudump.errors._said"}
+    | {"pytest_npudump.storage.atomic._read_only", "pytest_npudump.compare.tolerances.tolerance.Tolerances"}
+    | {"pytest_npudump.dump.columns.TensorTable"}
+)
+"""What makes values here besides classes that only hold them; the code of these touches no file."""
+_ROOMS = frozenset(
+    {"compare", "dump", "errors", "explain", "golden", "graph", "onnxmodels", "record", "regression"}
+    | {"request", "runtime.aten"}
+)
+"""Where the other classes of values are: importing a module has to do nothing else."""
 
 
 class _ValuesUnpickler(Unpickler):
-    """Reads nothing but values: a folder may come from elsewhere."""
+    """Reads nothing but values: a folder may come from elsewhere, and pickle calls what a file names."""
 
     def find_class(self, module: str, name: str) -> Any:
-        array = module == "ml_dtypes" or (module.startswith("numpy.") and name in _OF_ARRAYS)
-        own = module.partition(".")[0] == __package__.partition(".")[0]
-        if not own and not array and f"{module}.{name}" not in _VALUES:
-            raise UnpicklingError(f"it names {module}.{name}, which is no plain value")
-        found = super().find_class(module, name)
-        if own and name not in _MAKERS and not (isinstance(found, type) and found.__module__ == module):
-            raise UnpicklingError(f"it names {module}.{name}, which is no plain value")
-        return found
+        full, parts = f"{module}.{name}", module.split(".")
+        own = parts[0] == "pytest_npudump" and (_ROOMS & {*parts[1:2], ".".join(parts[1:3])})
+        # Pickle looks up "a.b" in a module step by step, so that a dotted name gets anywhere from anything.
+        if "." not in name and (own or full in _OTHERS | _MAKERS):
+            found = super().find_class(module, name)
+            if full in _OTHERS | _MAKERS or (isinstance(found, type) and _holds_values(found, module)):
+                return found
+        raise UnpicklingError(f"it names {full}, which is no plain value")
+
+
+def _holds_values(kind: type, module: str) -> bool:
+    """Return whether a class of a module has no other behaviour when an object is made than to hold it."""
+    if kind.__module__ != module:
+        return False
+    if "__dataclass_params__" in vars(kind):
+        generated = vars(kind)["__init__"].__code__.co_filename == "<string>"  # else its own code would run
+        return generated and not hasattr(kind, "__post_init__")
+    return issubclass(kind, (Enum, NpudumpError)) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
+
+
+def _head(content: bytes) -> str:
+    """Return the line before a file's content: who can read it, and what tells a damaged one."""
+    digest = blake2b(content, digest_size=16).hexdigest()
+    return f"{_HEAD} {version('pytest-npudump')} format {_FORMAT} {digest}"
+
+
+def _keep(file: Path, kept: object) -> None:
+    content = dump_bytes(kept)
+    file.write_bytes(f"{_head(content)}\n".encode() + content)
+
+
+def _read(file: Path, kind: type[_T]) -> _T:
+    try:
+        head, _, content = read_regular(file).partition(b"\n")
+        wanted = _head(content).encode()
+        kept = _ValuesUnpickler(BytesIO(content)).load() if head == wanted else None
+    except Exception as error:  # whatever the bytes make of it
+        reason = str(error) or type(error).__name__
+        raise RequestError(f"{file}: cannot be read: {reason}: {_AGAIN}") from error
+    if type(kept) is kind:
+        return kept
+    if head.rpartition(b" ")[0] != wanted.rpartition(b" ")[0]:
+        raise RequestError(f"{file}: was written by another version of pytest-npudump: {_AGAIN}")
+    reason = f"it holds no {kind.__name__}" if head == wanted else "it is damaged"
+    raise RequestError(f"{file}: cannot be read: {reason}: {_AGAIN}")
 
 
 def keep_context(run: Path, context: object) -> None:
@@ -162,23 +227,20 @@ def keep_context(run: Path, context: object) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    (run / _CONTEXT).write_bytes(f"{_HEAD} {version('pytest-npudump')}\n".encode() + dump_bytes(context))
+    _keep(run / CONTEXT, context)
 
 
-def read_context(run: Path) -> Any:
+def read_context(run: Path, kind: type[_T]) -> _T:
     """Return what :func:`keep_context` kept.
 
+    Args:
+        run: the folder of the run.
+        kind: what it is.
+
     Raises:
-        RequestError: it is not there any more, or of another version.
+        RequestError: it is not there any more, damaged, of another version, or of another kind.
     """
-    file = run / _CONTEXT
-    try:
-        head, _, content = read_regular(file).partition(b"\n")
-        if head.decode() != f"{_HEAD} {version('pytest-npudump')}":
-            raise RequestError(f"{file}: was written by another version of pytest-npudump: {_AGAIN}")
-        return _ValuesUnpickler(BytesIO(content)).load()
-    except (OSError, UnpicklingError, EOFError, UnicodeDecodeError) as error:
-        raise RequestError(f"{file}: cannot be read: {error}: {_AGAIN}") from error
+    return _read(run / CONTEXT, kind)
 
 
 def refuse_deleted(folder: Path, test: str) -> None:

@@ -178,7 +178,7 @@ def explain(folder: RunFolder, progress: Progress | None = None) -> Escalation:
         RequestError: no run in it was made to explain a failure, or what that has left is not there any more.
     """
     run = folder.last_run()
-    context: RunContext = read_context(run)
+    context = read_context(run, RunContext)
     plan = context.plan
     for part in context.attempt.parts:
         refuse_deleted(dump_folder(run, part), context.test)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
@@ -217,12 +218,20 @@ def _call_of(data: Mapping[str, Any], inputs: Mapping[str, Array]) -> KeptCall:
         }
         arguments = tuple(from_data(data["arguments"], dtypes))
         named = {name: from_data(value, dtypes) for name, value in data["named"].items()}
-        function = torch.ops
-        for part in data["operator"].split("."):
-            function = getattr(function, part)
+        function = _operator(torch, data["operator"])
         return KeptCall(data["operator"], (), "", function, HostCopy(arguments, named, memory))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DumpError(f"{CALL}: is no call that a second run has saved: {error}") from error
+
+
+def _operator(torch: Any, name: str) -> Any:
+    """Return an operator by LIBRARY.NAME.OVERLOAD: what else torch.ops has, loads libraries."""
+    if not re.fullmatch(r"(?!_)\w+\.\w+\.(?!_)\w+", name, re.ASCII):
+        raise ValueError(f"{name} is no operator")
+    function = torch.ops
+    for part in name.split("."):
+        function = getattr(function, part)
+    return function
 
 
 def _arrays(path: Path) -> dict[str, Array]:

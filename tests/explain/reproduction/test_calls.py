@@ -7,13 +7,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from pytest_npudump.cli import main
-from pytest_npudump.runtime.aten.call_files import CALL, INPUTS, OUTPUTS
+from pytest_npudump.runtime.aten.call_files import CALL, INPUTS, OUTPUTS, run_of_data
+from pytest_npudump.runtime.aten.kept_calls import KeptCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -159,3 +161,16 @@ def test_drawn_inputs_fail_too_or_leave_nothing(repro: Repro, tmp_path: Path) ->
         np.testing.assert_array_equal(outputs["cpu"], np.maximum(drawn, 0).reshape(16, 8))
     assert {*drawn.tolist()} & {*X.ravel().tolist()} <= {float(X.max()), float(X.min())}
     assert repro(script=made / "repro.py").returncode == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["load_library", "_os.path.join", "aten.relu", "aten.relu.__init__", "a.b.c.d"]
+)
+def test_a_call_names_nothing_but_an_operator(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = SimpleNamespace(path=os.path, relu=os.path, b=SimpleNamespace(c=SimpleNamespace(d=os)))
+    ops = SimpleNamespace(load_library=os.system, _os=part, aten=part, a=part)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(ops=ops))
+    given: dict[str, Any] = {"operator": name, "memory": {}, "arguments": [], "named": {}}
+    found = run_of_data(("", [(KeptCall(name, (), ""), (given, {}))])).calls[0]
+    assert (found.function, found.given) == (None, None)
+    assert f"{name} is no operator" in found.why_not

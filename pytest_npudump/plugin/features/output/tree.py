@@ -15,6 +15,7 @@ from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.text import byte_size, first_of
 from pytest_npudump.plugin.features.keeper import results_path
 from pytest_npudump.plugin.marks import MARKERS
+from pytest_npudump.record.run_folder import CONTEXT
 from pytest_npudump.report.ci import JudgedTest, code_quality, error_commands, markdown_summary
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.kept import given_options
@@ -93,11 +94,12 @@ def walk(folder: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _dumped(tests: Sequence[JudgedTest], folder: Path) -> Iterator[tuple[Path, int]]:
-    """Yield what failing tests have dumped, but for text; what other sessions dumped is theirs."""
+    """Yield what failing tests have dumped, but for what tells of it; others' dumps are theirs."""
     for test in tests:
         details = test.result.get("details")
         if details and not test.good and Path(details).is_relative_to(folder):
-            yield from (file for file in walk(Path(details).parent) if file[0].suffix not in _TEXT)
+            files = walk(Path(details).parent)
+            yield from (file for file in files if file[0].suffix not in _TEXT and file[0].name != CONTEXT)
 
 
 def _copy_logs(since: float, folder: Path) -> list[str]:
