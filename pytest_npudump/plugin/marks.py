@@ -79,15 +79,18 @@ def take_marks(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """
     changed = []
     for item in items:
-        carries = _carries_marker(item)
-        marks = _marks_now(item) if carries else ()
+        if not _carries_marker(item):
+            if _MARKS in item.stash:
+                del item.stash[_MARKS]
+            continue
+        marks = _marks_now(item)
         if not marks and _MARKS in item.stash:
             del item.stash[_MARKS]
         elif not _are_the_same(marks, item.stash.get(_MARKS, ())):
             item.stash[_MARKS] = marks
             changed.append(item)
             continue
-        if carries and misspelling(item):
+        if misspelling(item):
             changed.append(item)
     return changed
 
@@ -96,6 +99,8 @@ def late_marker(item: pytest.Item) -> str:
     """Return what is to be said of a marker that came after the collection; "" where none did."""
     counted = item.stash.get(_MARKS, ())
     if not _carries_marker(item):
+        if not counted:
+            return ""
         marks: tuple[pytest.Mark, ...] = ()
     elif text := misspelling(item):
         return text
