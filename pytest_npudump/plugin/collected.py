@@ -1,4 +1,4 @@
-"""What a collection has, written to a file: a plugin of ``npudump config show`` and ``golden status``.
+"""What a collection has, written to a file: a plugin for ``npudump config show`` and ``golden status``.
 
 It is loaded with ``-p``, into a pytest that collects and runs nothing, and leaves nothing behind: asking for
 a temporary folder would make pytest delete those of earlier runs, and with them the dumps that it kept.

@@ -13,7 +13,16 @@ import pytest
 from pytest_npudump.errors import NpudumpError, joined, said
 from pytest_npudump.language import ENGLISH, chosen
 from pytest_npudump.plugin.features import FEATURES, HookPoints, name_of, register_features
-from pytest_npudump.plugin.marks import MARKERS, is_marked, late_marker, marker_line, take_marks, unread_marks
+from pytest_npudump.plugin.marks import (
+    MARKERS,
+    for_all_spellings,
+    is_marked,
+    late_marker,
+    marker_line,
+    take_marks,
+    unread_in_conftests,
+    unread_marks,
+)
 from pytest_npudump.plugin.options import add_options, settings_of, shorten_help, usage_error
 from pytest_npudump.plugin.reporter import Reporter, reports_here
 from pytest_npudump.settings import ALL, FAILED, NEW, NPU, Settings, ci_variable
@@ -159,8 +168,10 @@ def pytest_make_collect_report(
     items = [node for node in report.result if isinstance(node, pytest.Item)]
     marked = take_marks(items)
     problems = [problem for _, problem in _problems(marked, collector.config)]
-    if unread := unread_marks(report.result):
-        problems.append(said("{test}: {problem}", test=collector.nodeid, problem=unread))
+    problems += [
+        said("{test}: {problem}", test=collector.nodeid, problem=unread)
+        for unread in unread_marks(collector, report.result)
+    ]
     if problems:
         report.outcome = "failed"
         text = joined("\n", [said("npu_dump: {problem}", problem=problem) for problem in problems])
@@ -181,11 +192,28 @@ def pytest_make_collect_report(
     return report
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config) -> Generator[None]:
+    """Have ``-m`` take both spellings of the marker for one: a gate that names either has to be whole."""
+    given = config.getoption("markexpr", "")
+    if not given:
+        return (yield)
+    config.option.markexpr = for_all_spellings(given)
+    try:
+        return (yield)
+    finally:
+        config.option.markexpr = given
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Check and bring in what other plugins and conftest files have marked since, whatever hook they use."""
+    for problem in unread_in_conftests(session.config):
+        if not hasattr(session.config, "workerinput"):
+            raise usage_error(session.config, said("npu_dump: {problem}", problem=problem))
+        _refuse(session, problem, "conftest.py")
     for item, problem in _problems(take_marks(session.items), session.config):
-        _refuse(item, problem)
+        _refuse(item, problem, item.nodeid)
         session.items.remove(item)
     marked = list(filter(is_marked, session.items))
     if not marked:
@@ -196,13 +224,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     for item, problem in _bring_in_runner(session.config).shared_goldens(marked):
         if not hasattr(session.config, "workerinput"):
             raise usage_error(session.config, said("npu_dump: {problem}", problem=problem))
-        _refuse(item, problem)
+        _refuse(item, problem, item.nodeid)
 
 
-def _refuse(item: pytest.Item, problem: str) -> None:
+def _refuse(node: pytest.Item | pytest.Session, problem: str, name: str) -> None:
     """Report an error of the collection: an exception in a worker of xdist would end in an internal one."""
-    report = pytest.CollectReport(item.nodeid, "failed", said("npu_dump: {problem}", problem=problem), [])
-    item.ihook.pytest_collectreport(report=report)
+    report = pytest.CollectReport(name, "failed", said("npu_dump: {problem}", problem=problem), [])
+    node.ihook.pytest_collectreport(report=report)
 
 
 def _problems(items: list[pytest.Item], config: pytest.Config) -> list[tuple[pytest.Item, str]]:

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import operator
 import re
-from functools import cache
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+import sys
+from functools import cache, lru_cache
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from pytest_npudump.errors import said
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
 MARKER = "npu_dump"
@@ -46,6 +48,7 @@ ARGUMENTS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Arguments of the marker, those of one meaning together, and what they say."""
+_NAMES = frozenset(name for names in ARGUMENTS for name in names.split(", "))
 
 
 def marker_line(name: str) -> str:
@@ -76,15 +79,18 @@ def take_marks(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """
     changed = []
     for item in items:
-        carries = _carries_marker(item)
-        marks = _marks_now(item) if carries else ()
+        if not _carries_marker(item):
+            if _MARKS in item.stash:
+                del item.stash[_MARKS]
+            continue
+        marks = _marks_now(item)
         if not marks and _MARKS in item.stash:
             del item.stash[_MARKS]
         elif not _are_the_same(marks, item.stash.get(_MARKS, ())):
             item.stash[_MARKS] = marks
             changed.append(item)
             continue
-        if carries and misspelling(item):
+        if misspelling(item):
             changed.append(item)
     return changed
 
@@ -93,6 +99,8 @@ def late_marker(item: pytest.Item) -> str:
     """Return what is to be said of a marker that came after the collection; "" where none did."""
     counted = item.stash.get(_MARKS, ())
     if not _carries_marker(item):
+        if not counted:
+            return ""
         marks: tuple[pytest.Mark, ...] = ()
     elif text := misspelling(item):
         return text
@@ -110,58 +118,132 @@ def late_marker(item: pytest.Item) -> str:
 
 
 def misspelling(item: pytest.Item) -> str:
-    """Return what is to be said of a mark that is nearly the marker; "" where the test has none.
+    """Return what is to be said of a mark that is meant for the marker; "" where the test has none.
 
-    So is one that differs in case and separators only; else a mark that nobody has registered, does not name
-    another processor, and is one edit away (a character more, fewer, other, or two swapped), or two where it
-    begins with the marker's name or has an argument of the marker's.
+    So is one that differs in case and separators only; else a mark that nobody has registered and that is no
+    other plugin's or processor's, if it is one edit away (a character more, fewer, other, or two swapped), two
+    and begins with ``np``, has the marker's words, or one of these and an argument of the marker's by name.
     """
     for mark in item.iter_markers():
         name = getattr(mark, "name", None)
-        distance = _distance(name) if isinstance(name, str) and name not in MARKERS else _NEAR + 1
-        if distance > _NEAR:
+        if not isinstance(name, str) or name in MARKERS or not _may_be_meant(name, mark):
             continue
-        if distance:
-            plain = _plain(mark.name)
-            registered = {re.split(r"[:(]", line)[0].strip() for line in item.config.getini("markers")}
-            if mark.name in registered or plain.startswith(_OTHER_PROCESSORS):
-                continue
-            ours = {name for names in ARGUMENTS for name in names.split(", ")}
-            if distance > 1 and not plain.startswith(MARKERS[1]) and ours.isdisjoint(mark.kwargs):
-                continue
         told = said(
             "the mark {name} is none that this plugin knows, and the test would not be judged: write "
             "@pytest.mark.{marker}",
-            name=mark.name,
+            name=name,
             marker=MARKER,
         )
-        if not distance:
+        plain = _plain(name)
+        if plain == MARKERS[1]:
             return told
+        of_another = plain.startswith(_OTHER_PROCESSORS) and MARKERS[1] not in plain
+        if of_another or name in _registered(*item.config.getini("markers")):
+            continue
+        if not _resembles(name):
+            arguments = ", ".join(sorted(_NAMES.intersection(mark.kwargs)))
+            told += said(", whose arguments it has: {arguments}", arguments=arguments)
         return told + said("; a mark of your own is let be once it is registered under markers")
     return ""
 
 
-def unread_marks(nodes: Sequence[pytest.Item | pytest.Collector]) -> str:
-    """Return what is to be said of the marker in a name that is nearly ``pytestmark``, which nothing reads.
+def unread_marks(
+    collector: pytest.Collector, collected: Sequence[pytest.Item | pytest.Collector]
+) -> Iterator[str]:
+    """Yield what is to be said of the marker where nothing reads it.
+
+    That is a name that is nearly ``pytestmark``, in a module or class or one that it inherits from, and
+    ``pytestmark`` in the package around the module.
 
     Args:
-        nodes: what was collected of a module or class.
+        collector: of a module or class.
+        collected: what was collected of it.
     """
-    node = nodes[0] if nodes else None
-    owner = getattr(
-        node, "module" if isinstance(getattr(node, "parent", None), pytest.Module) else "cls", None
-    )
+    if not any(isinstance(node, (pytest.Function, pytest.Class)) for node in collected):
+        return
+    owner: Any = getattr(collector, "obj", None)
+    for one in owner.__mro__ if isinstance(owner, type) else [owner]:
+        for name in _names_of_marker(one):
+            if name != "pytestmark":
+                yield said("{name} marks no test: pytest reads pytestmark", name=name)
+    package = "" if isinstance(owner, type) else str(getattr(owner, "__name__", ""))
+    while package := package.rpartition(".")[0]:
+        yield from _unread_in(sys.modules.get(package), collector.config)
+
+
+def unread_in_conftests(config: pytest.Config) -> Iterator[str]:
+    """Yield what is to be said of ``pytestmark`` in a conftest.py, which pytest does not read."""
+    for plugin in config.pluginmanager.get_plugins():
+        if isinstance(plugin, ModuleType) and Path(plugin.__file__ or "").name == "conftest.py":
+            yield from _unread_in(plugin, config)
+
+
+def _unread_in(module: ModuleType | None, config: pytest.Config) -> Iterator[str]:
+    for name in _names_of_marker(module):
+        file = Path(getattr(module, "__file__", None) or "")
+        inside = file.is_relative_to(config.rootpath)
+        yield said(
+            "{name} in {path} marks no test: pytest reads pytestmark in test modules and classes only",
+            name=name,
+            path=(file.relative_to(config.rootpath) if inside else file).as_posix(),
+        )
+
+
+def _names_of_marker(owner: object) -> Iterator[str]:
+    """Yield the names in a module or class that are ``pytestmark``, or nearly, and have the marker."""
     for name, value in vars(owner).items() if owner is not None else ():
-        if name[:2].lower() == "py" and name != "pytestmark" and _distance(name, "pytestmark") <= _NEAR:
+        if type(value) not in _KINDS_OF_MARKS or not isinstance(name, str):
+            continue
+        # What begins otherwise and is two edits away is a name of its own, such as test_mark.
+        if _distance(name, "pytestmark") <= (_NEAR if name[:2].lower() == "py" else 1):
             marks = value if isinstance(value, (list, tuple)) else [value]
             if any(getattr(mark, "name", None) in MARKERS for mark in marks):
-                return said("{name} marks no test: pytest reads pytestmark", name=name)
-    return ""
+                yield name
 
 
+def for_all_spellings(expression: str) -> str:
+    """Return an expression of ``-m`` that takes every spelling where it names one of them."""
+
+    def every(found: re.Match[str]) -> str:
+        if found["name"] not in MARKERS:
+            return found[0]
+        return f"({' or '.join(name + (found['call'] or '') for name in MARKERS)})"
+
+    return _NAME_IN_EXPRESSION.sub(every, expression)
+
+
+_NAME_IN_EXPRESSION = re.compile(
+    r"""(?:and|or|not)(?![\w:+\-.\[\]\\/])"""
+    r"""|(?P<name>[\w:+\-.\[\]\\/]+)(?P<call>\s*\((?:'[^']*'|"[^"]*"|[^()'"])*\))?"""
+)
+"""A word of an expression of ``-m``; a mark, with the arguments that it is to have (pytest 8.3)."""
+_KINDS_OF_MARKS = frozenset({pytest.MarkDecorator, pytest.Mark, list, tuple})
 _NEAR = 2
+_WORDS = ("npu", "dump")
 _OTHER_PROCESSORS = ("apu", "cpu", "dpu", "gpu", "hpu", "ipu", "lpu", "mlu", "tpu", "vpu", "xpu")
 """What a mark begins with that is about another processor, and no misspelling."""
+
+
+@lru_cache(maxsize=1)
+def _registered(*lines: str) -> frozenset[str]:
+    return frozenset(re.split(r"[:(]", line)[0].strip() for line in lines)
+
+
+def _may_be_meant(name: str, mark: pytest.Mark) -> bool:
+    # Marks of other plugins have arguments of the same names: rtol, timeout, devices.
+    related = any(word in _plain(name) for word in _WORDS)
+    return _resembles(name) or (related and not _NAMES.isdisjoint(getattr(mark, "kwargs", ())))
+
+
+@cache
+def _resembles(name: str) -> bool:
+    """Whether the name of a mark is the marker's, near to it, or made of its words."""
+    plain, edits = _plain(name), _distance(name)
+    if edits < _NEAR or (edits == _NEAR and plain.startswith("np")):
+        return True
+    if MARKERS[1] in plain or "".join(reversed(_WORDS)) in plain:
+        return True
+    return set(_WORDS) <= set(re.split(r"[\W_]+", name.casefold()))
 
 
 def _plain(name: str) -> str:
@@ -192,7 +274,7 @@ def _carries_marker(item: pytest.Item) -> bool:
     while node is not None:
         for mark in node.own_markers:
             name = getattr(mark, "name", None)
-            if isinstance(name, str) and _distance(name) <= _NEAR:
+            if isinstance(name, str) and _may_be_meant(name, mark):
                 return True
         node = node.parent
     return False

@@ -402,7 +402,10 @@ def test_time_limit_that_is_none_is_refused(project: Project) -> None:
     for value in ("0", "soon", "-1", "inf", "nan"):
         result = project.run(f"-onpudump_isolation={value}")
         assert result.ret == pytest.ExitCode.USAGE_ERROR, value
-        assert re.search("npudump_isolation is '.*', expected seconds", result.stderr.str())
+        assert re.search(
+            "npudump_isolation is '.*', expected auto, process, or seconds greater than 0",
+            result.stderr.str(),
+        )
 
 
 def test_warnings_that_are_errors_leave_the_process_alone_and_fail_the_test_as_ever(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.plugin.marks import MARKERS, _distance
+from pytest_npudump.plugin.marks import MARKERS, _distance, for_all_spellings
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -174,21 +174,61 @@ NEAR = {
     # two edits away
     "npu_dumped": True,
     "npu_dumper": True,
-    "npu_dmps": False,
-    "npu_dmps(layers=['a'])": True,
-    "npu_dmps(['a'])": False,
-    "npu_dummy": False,
-    "npu_temp": False,
-    "input_dump": False,
-    "nodump(reason='x')": False,
+    "npu_dmps": True,
+    "np_dumps": True,
+    "npu_dmps(['conv*'])": True,
+    "npu_temp": True,
+    # the marker's words, with others or in another order
+    "npu_dumping": True,
+    "npu_dumping(layers=['a'])": True,
+    "npu_dump_test(layers=['a'])": True,
+    "needs_npu_dump": True,
+    "dump_npu(layers=['a'])": True,
+    "dumpNpu": True,
+    "dump_on_npu": True,
+    "cpu_npu_dump": True,
+    # arguments of the marker's by name
+    "ascend_dump(layers=['a'])": True,
+    "dump(layers=['a'])": True,
     # other processors, and other words
     "gpu_dump": False,
+    "gpu_dump(['a'])": False,
     "cpu_dump(layers=['a'])": False,
-    "ascend_dump(layers=['a'])": False,
+    "xpu_dumps": False,
     "npu": False,
-    "dump(layers=['a'])": False,
-    "npu_dumping": False,
-    "needs_npu_dump": False,
+    "npu(1)": False,
+    "dump": False,
+    "needs_npu": False,
+    "core_dump": False,
+    "nodump(reason='x')": False,
+    "input_dump": False,
+    "regression(rtol=1e-3)": False,
+    "distributed(devices=2)": False,
+    "ascend_dump(['a'])": False,
+    # marks of other plugins, also where these are missing
+    "array_compare(rtol=1e-3, atol=1e-6, file_format='fits')": False,
+    "mpl_image_compare(tolerance=5, remove_text=True)": False,
+    "asyncio(loop_scope='module')": False,
+    "anyio": False,
+    "benchmark(group='a', min_rounds=2)": False,
+    "dependency(depends=['a'])": False,
+    "django_db(transaction=True, databases=['default'])": False,
+    "flaky(reruns=2, reruns_delay=1)": False,
+    "forked": False,
+    "gpu(devices=2)": False,
+    "integration": False,
+    "order(after='a')": False,
+    "parallel_threads(2)": False,
+    "repeat(3)": False,
+    "run(order=1)": False,
+    "slow": False,
+    "smoke": False,
+    "timeout(10, method='thread')": False,
+    "vcr(record_mode='none')": False,
+    "xdist_group(name='a')": False,
+    "skipif(False, reason='x')": False,
+    "usefixtures('tmp_path')": False,
+    "filterwarnings('ignore')": False,
     "parametrize('a', [1])": False,
 }
 
@@ -218,26 +258,89 @@ def test_a_mark_that_somebody_registers_is_his_but_for_case_and_separators(loose
     result.stdout.fnmatch_lines(["npu_dump: test_NPU_Dump.py::test_it: * write @pytest.mark.npu_dump"])
 
 
-def test_pytest_s_own_selection_takes_each_spelling_by_its_name(loose: Project) -> None:
+def test_pytest_s_own_selection_takes_both_spellings_for_one_marker(loose: Project) -> None:
+    """A gate by ``-m`` is whole, whichever spelling it names."""
     for name in MARKERS:
         loose.test_file(f"@pytest.mark.{name}\n{TEST}", f"test_{name}.py")
+        loose.test_file(f"@pytest.mark.slow\n@pytest.mark.{name}\n{TEST}", f"test_slow_{name}.py")
     loose.test_file(TEST, "test_plain.py")
-    for chosen, count in (("npu_dump", 1), ("npudump", 1), ("npu_dump or npudump", 2), ("not npu_dump", 2)):
-        result = loose.run("--strict-markers", "--collect-only", "-q", "-m", chosen)
+    late = "@pytest.hookimpl(tryfirst=True)\ndef pytest_collection_modifyitems(items):\n    [\n"
+    late += "        item.add_marker('npudump') for item in items if 'late' in item.nodeid\n    ]\n"
+    loose.path.joinpath("conftest.py").write_text(f"import pytest\n\n{late}")
+    loose.test_file(TEST, "test_late.py")
+    strict = ("-W", "ignore", "-o", "markers=slow", "--strict-markers")
+    for chosen, count in (
+        ("npu_dump", 5),
+        ("npudump", 5),
+        ("npu_dump or npudump", 5),
+        ("npu_dump and slow", 2),
+        ("not slow and (npudump)", 3),
+        ("not npu_dump", 1),
+        ("not(npudump)", 1),
+        ("npu_dump and not npudump", 0),
+    ):
+        result = loose.run(*strict, "--collect-only", "-q", "-m", chosen)
         assert result.stdout.str().count("::test_it") == count, chosen
+    result = loose.run(*strict, "-m", "npu_dump", failed=5)
+    assert result.stdout.str().count("npudump: the dump holds nothing: ") >= 5
+    loose.run(*strict, "-m", "npudump", "-n2", failed=5)
+    loose.run(*strict, "-m", "not npudump", "-n2", passed=1)
 
 
-@pytest.mark.each("name", ["pytestmarks", "pytest_mark", "PYTESTMARK", "pytesmark"])
+@pytest.mark.each(
+    ("given", "meant"),
+    [
+        ("", ""),
+        ("slow", "slow"),
+        ("npu_dump", "(npu_dump or npudump)"),
+        ("not(npudump)", "not((npu_dump or npudump))"),
+        ("a.npu_dump or npu_dump-b or npu_dumps", "a.npu_dump or npu_dump-b or npu_dumps"),
+        ("npudump(scene='op)') and a", "(npu_dump(scene='op)') or npudump(scene='op)')) and a"),
+        ("a(npu_dump=1, b='npudump (') or notnpudump", "a(npu_dump=1, b='npudump (') or notnpudump"),
+    ],
+)
+def test_an_expression_of_m_names_every_spelling(given: str, meant: str) -> None:
+    assert for_all_spellings(given) == meant
+
+
+@pytest.mark.each("name", ["pytestmarks", "pytest_mark", "PYTESTMARK", "pytesmark", "ptestmark"])
 def test_a_misspelt_pytestmark_with_the_marker_is_an_error(loose: Project, name: str) -> None:
-    loose.test_file(f"{name} = pytest.mark.npu_dump\n\n{TEST}", "test_a.py")
-    loose.test_file(
-        f"class TestIt:\n    {name} = [pytest.mark.slow, pytest.mark.npudump]\n{METHOD}", "test_b.py"
-    )
-    loose.test_file(f"{name} = pytest.mark.slow\npython = pytest.mark.npu_dump\n\n{TEST}", "test_c.py")
-    loose.test_file(f"{name} = pytest.mark.npu_dump\n\nclass TestIt:\n{METHOD}", "test_d.py")
-    result = loose.run("-W", "ignore", "--continue-on-collection-errors", passed=1, errors=3)
-    for owner in ("test_a.py", "test_b.py::TestIt", "test_d.py"):
-        result.stdout.fnmatch_lines([f"npu_dump: {owner}: {name} marks no test: pytest reads pytestmark"])
+    for file, text in {
+        "a": f"{name} = pytest.mark.npu_dump\n\n{TEST}",
+        "b": f"class TestIt:\n    {name} = [pytest.mark.slow, pytest.mark.npudump]\n{METHOD}",
+        "c": f"{name} = pytest.mark.slow\npython = test_mark = pytest.mark.npu_dump\n\n{TEST}",
+        "d": f"{name} = pytest.mark.npu_dump\n\nclass TestIt:\n{METHOD}",
+        "e": f"class Base:\n    {name} = pytest.mark.npudump\n\nclass TestIt(Base):\n{METHOD}",
+        "f": f"class TestIt:\n    {name} = pytest.mark.npudump\n    class TestInner:\n"
+        + METHOD.replace("    ", "        "),
+    }.items():
+        loose.test_file(text, f"test_{file}.py")
+    result = loose.run("-W", "ignore", "--continue-on-collection-errors", passed=1, errors=5)
+    for owner in ("a.py", "b.py::TestIt", "d.py", "e.py::TestIt", "f.py::TestIt"):
+        result.stdout.fnmatch_lines(
+            [f"npu_dump: test_{owner}: {name} marks no test: pytest reads pytestmark"]
+        )
+
+
+@pytest.mark.each("options", [(), ("-n2",), ("--collect-only",)])
+def test_pytestmark_where_pytest_reads_none_is_an_error(loose: Project, options: tuple[str, ...]) -> None:
+    marked = "import pytest\n\npytestmark = [pytest.mark.npu_dump]\n"
+    for folder in ("a", "b", "c/d"):
+        loose.path.joinpath(folder).mkdir(parents=True, exist_ok=True)
+        loose.test_file(TEST, f"{folder}/test_{folder[-1]}.py")
+    loose.path.joinpath("a/conftest.py").write_text(marked)
+    loose.path.joinpath("b/conftest.py").write_text("pytestmark = ['slow']\n")
+    loose.path.joinpath("c/__init__.py").write_text(marked)
+    loose.path.joinpath("c/d/__init__.py").touch()
+    assert loose.run("-W", "ignore", *options, "b").ret == pytest.ExitCode.OK
+    words = "marks no test: pytest reads pytestmark in test modules and classes only"
+    for folder, told, code in (
+        ("a", "pytestmark in a/conftest.py", 4),
+        ("c", "c/d/test_d.py: pytestmark in c/__init__.py", 2),
+    ):
+        result = loose.run("-W", "ignore", *options, folder)
+        assert result.ret == (1 if "-n2" in options else code)
+        assert f"npu_dump: {told} {words}" in result.stdout.str() + result.stderr.str()
 
 
 @pytest.mark.each(
