@@ -360,7 +360,8 @@ def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple
     if changed := _changed_facts(before, golden):
         return _of_one_run(golden), (_dropped(before, changed),)
     table, anew = _with_noise(golden.table, before.table)
-    changed_rows = anew.union(differing_keys(before.table, golden.table, summed_by_both=True))
+    bare, now = replace(before.table, noise=()), replace(golden.table, noise=())
+    changed_rows = anew.union(differing_keys(bare, now, summed_by_both=True))
     repeats = repeats_of(before.extra, before.path)
     if repeats is not None and repeats.runs > 1:
         kept = [key for key in table.keys if key not in changed_rows]
