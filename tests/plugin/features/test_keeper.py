@@ -324,7 +324,7 @@ def test_other_tolerances_and_other_goldens(project: Project, capsys: pytest.Cap
     rules.write_text("rules: [{layer: 'block/*', rtol: 1, atol: 1, reason: wide}]\n", "utf-8")
     assert check(capsys, "--tolerances", str(rules))[0] == 0
     assert check(capsys, "--preset", "exact")[0] == 1
-    assert check(capsys, "--numerics", "hf32")[1]["tests"][0]["numerics"]["fixed_by"] is not None
+    assert check(capsys, "--preset", "hf32")[1]["tests"][0]["numerics"]["bounds"] == "hf32"
     project.path.joinpath("golden").rename(project.path / "elsewhere")
     assert check(capsys)[0] == 2
     assert check(capsys, "--golden-dir", "elsewhere")[0] == 1
@@ -388,6 +388,25 @@ def test_elements_that_were_judged_are_not_taken_to_agree_under_other_terms(
     code, told = check(capsys, "--preset", "torch")
     assert (code, told["tests"][0]["verdict"]) == (2, "unjudged")
     assert "elements of its tensors" in told["tests"][0]["why"]
+
+
+def test_a_preset_of_a_tolerance_file_stays_where_an_option_says_what_default_is(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = project.path / "rules.yaml"
+    file.write_text("preset: exact\n", "utf-8")
+    project.recorded(change=5e-7)
+    for preset in ("same", "other", "hf32"):
+        project.run(KEEP, "--npudump-tolerances=rules.yaml", "-o", f"npudump_preset={preset}", failed=1)
+        assert lines(project)[0]["tolerances"]["preset"] == "exact"
+        assert check(capsys, "--preset", preset)[0] == 1
+    project.run(KEEP, "-o", "npudump_preset=other", passed=1)
+    assert check(capsys, "--preset", "other")[0] == 0
+    assert check(capsys, "--preset", "other", "--tolerances", str(file))[0] == 1
+    assert check(capsys, "--preset", "torch", "--tolerances", str(file))[0] == 0
+    project.marked("preset='exact'")
+    project.run(KEEP, "-o", "npudump_preset=other", failed=1)
+    assert check(capsys, "--preset", "other")[0] == 0
 
 
 def test_what_a_reference_said_stands(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
