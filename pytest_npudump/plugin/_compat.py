@@ -141,6 +141,17 @@ def overrides(config: pytest.Config) -> dict[str, str]:
     return dict(word.split("=", 1) for word in given if "=" in word)
 
 
+def unknown_keys(config: pytest.Config, prefix: str) -> list[str]:
+    """Return the ini keys of this prefix that are given, by a file or with ``-o``, and that nobody knows.
+
+    pytest only warns of them, and versions before 9 say nothing of ``-o``.
+    """
+    read: Any = config._inicfg if hasattr(config, "_inicfg") else config.inicfg  # type: ignore[attr-defined]  # noqa: SLF001 - the second is deprecated
+    found = [key for key in (*read, *overrides(config)) if key.replace("-", "_").startswith(prefix)]
+    known = (config._parser._inidict, getattr(config._parser, "_ini_aliases", ())) if found else ()  # noqa: SLF001 - see the module's docstring
+    return [key for key in dict.fromkeys(found) if not any(key in keys for keys in known)]
+
+
 def show_ini_keys_as_one(config: pytest.Config, keys: Collection[str], name: str, words: str) -> None:
     """Have ``--help``, before which this is called, show one entry in place of many ini keys.
 

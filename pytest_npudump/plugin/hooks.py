@@ -47,9 +47,9 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     pluginmanager.add_hookspecs(HookPoints)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Add the options, and their ini keys."""
-    add_options(parser)
+    add_options(parser, pluginmanager)
 
 
 def pytest_configure(config: pytest.Config) -> None:

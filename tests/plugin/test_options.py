@@ -317,8 +317,64 @@ def test_an_ini_key_that_has_gone_is_refused_with_what_is_written_now(
 
 def test_a_report_that_names_a_folder_is_refused(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nnpudump_report = site\n")
-    with pytest.raises(RequestError, match=r"ini key npudump_report: .*'site'.*expected true or false"):
+    words = r"ini key npudump_report: .*'site'.*expected true or false: --npudump-output names the folder"
+    with pytest.raises(RequestError, match=words):
         settings(pytester)
+    pytester.makeini("[pytest]\n")
+    words = "--npudump-report takes no folder: give --npudump-output='a b' --npudump-report"
+    for typed_now in (["--npudump-report=a b"], ["--npudump-report", "a b"]):
+        with pytest.raises(RequestError, match=re.escape(words)):
+            settings(pytester, *typed_now)
+    pytester.mkdir("a b")
+    for behind in (["a b"], ["a b::test_x"], ["-q"], []):
+        assert settings(pytester, "--npudump-report", *behind).features["report"]
+
+
+@pytest.mark.each(
+    ("key", "told"),
+    [
+        ("npudump_fail-on", "did you mean npudump_fail_on?"),
+        ("npudump_expects", "did you mean npudump_expect?"),
+        ("npudump-golden-dir", "did you mean npudump_golden_dir?"),
+        ("npudump_qqqqqqqqq", "see docs/reference/options.md"),
+    ],
+)
+def test_a_key_that_is_none_is_refused_with_the_near_one(
+    pytester: pytest.Pytester, key: str, told: str
+) -> None:
+    words = re.escape(f"there is no ini key {key}: {told}")
+    pytester.makeini("[pytest]\n")
+    with pytest.raises(RequestError, match=words):
+        settings(pytester, "-o", f"{key}=change")
+    pytester.makeini(f"[pytest]\n{key} = change\n")
+    with pytest.raises(RequestError, match=words):
+        settings(pytester)
+    pytester.path.joinpath("tox.ini").unlink()
+    pytester.makepyprojecttoml(f'[tool.pytest.ini_options]\n{key} = "change"\n')
+    with pytest.raises(RequestError, match=words):
+        settings(pytester)
+    pytester.path.joinpath("pyproject.toml").unlink()
+
+
+def test_a_key_of_another_plugin_is_its_own(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("def pytest_addoption(parser):\n    parser.addini('npudump_mine', 'help')\n")
+    pytester.makeini("[pytest]\nnpudump_mine = 1\nother_unknown = 1\n")
+    assert settings(pytester, "-o", "npudump_mine=2").fail_on == "difference"
+
+
+def test_an_option_that_approves_is_no_key_for_one_run_either(pytester: pytest.Pytester) -> None:
+    for key, typed_now in (
+        ("npudump_update_golden=all", "--npudump-update-golden"),
+        ("npudump_update_golden=failed", "--npudump-update-golden=failed"),
+        ("npudump_reason=a b", "--npudump-reason='a b'"),
+    ):
+        words = f"{key.partition('=')[0]} is no key for -o: give the option by its own name, {typed_now}"
+        with pytest.raises(RequestError, match=f"{re.escape(words)}$"):
+            settings(pytester, "-o", key)
+        pytester.makeini(f"[pytest]\naddopts = -o '{key}'\n")
+        with pytest.raises(RequestError, match=f"in addopts of pytest's configuration file: {REFUSED}"):
+            settings(pytester)
+        pytester.makeini("[pytest]\n")
 
 
 def test_help_is_little_longer_and_names_every_option_and_the_page(pytester: pytest.Pytester) -> None:
