@@ -69,6 +69,10 @@ def pytest_configure(config: pytest.Config) -> None:
             )
     try:
         config.stash[SETTINGS] = settings = settings_of(config)
+        if settings.output:
+            from pytest_npudump.plugin.paths import check_output  # noqa: PLC0415 - only where one is named
+
+            check_output(config, settings)
         if reports_here(config):
             reporter = Reporter(config, settings, lambda: _bring_in_features(config))
             config.pluginmanager.register(reporter, _REPORTER)

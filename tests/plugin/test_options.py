@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_npudump.errors import RequestError
 from pytest_npudump.plugin.options import all_options, settings_of
+from pytest_npudump.plugin.paths import check_output
 from pytest_npudump.settings import OPTIONS as ALWAYS
 from pytest_npudump.settings import Option, Settings, parse_size
 
@@ -375,6 +377,32 @@ def test_an_option_that_approves_is_no_key_for_one_run_either(pytester: pytest.P
         with pytest.raises(RequestError, match=f"in addopts of pytest's configuration file: {REFUSED}"):
             settings(pytester)
         pytester.makeini("[pytest]\n")
+
+
+def test_output_and_goldens_do_not_lie_in_each_other(pytester: pytest.Pytester) -> None:
+    pytester.path.joinpath("real").mkdir()
+    pytester.path.joinpath("link").symlink_to("real")
+    pytester.path.joinpath("out").mkdir()
+    pytester.path.joinpath("out/dumps").symlink_to("../real")
+    for output, goldens, refused in (
+        ("golden", "golden", True),
+        ("golden/out", "golden", True),
+        ("real/out", "link", True),
+        ("link/../real/out", "real", True),
+        ("art", "art/results", True),
+        ("art", "art/report/golden", True),
+        ("out", "real/golden", True),
+        ("art", "art/golden", False),
+        ("golden-out", "golden", False),
+        (".", "golden", False),
+    ):
+        config = pytester.parseconfig(f"--npudump-output={output}", "-o", f"npudump_golden_dir={goldens}")
+        held = pytest.raises(RequestError, match="choose another") if refused else nullcontext()
+        with held:
+            check_output(config, settings_of(config))
+    done = pytester.runpytest_inprocess("--npudump-output=golden/out")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines(["*--npudump-output */golden/out is in the folder of the goldens, */golden: *"])
 
 
 def test_help_is_little_longer_and_names_every_option_and_the_page(pytester: pytest.Pytester) -> None:
