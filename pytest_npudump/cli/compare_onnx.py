@@ -61,9 +61,7 @@ def _tolerances(arguments: argparse.Namespace) -> ReferenceTolerances:
     of_file = tolerances_of_file(arguments, REFERENCE)
     rules = (*(of_file.rules if of_file else ()), *typed_rules(arguments, REFERENCE))
     hf32 = arguments.preset == HF32
-    named = (
-        "" if arguments.preset in BOUNDS else arguments.preset
-    )  # the three ways of judging stay
+    named = "" if arguments.preset in BOUNDS else arguments.preset  # the three ways of judging stay
     preset = Tolerances(named or REFERENCE_PRESET).preset
     suiting = for_told_run(Tolerances(preset, rules), told_facts(arguments)).rules
     return ReferenceTolerances(preset, suiting, three_way=not named, hf32=hf32)

@@ -146,7 +146,7 @@ def unknown_keys(config: pytest.Config, prefix: str) -> list[str]:
 
     pytest only warns of them, and versions before 9 say nothing of ``-o``.
     """
-    read: Any = config._inicfg if hasattr(config, "_inicfg") else config.inicfg  # type: ignore[attr-defined]  # noqa: SLF001 - the second is deprecated
+    read: Any = config._inicfg if hasattr(config, "_inicfg") else config.inicfg  # noqa: SLF001 - the second is deprecated
     found = [key for key in (*read, *overrides(config)) if key.replace("-", "_").startswith(prefix)]
     known = (config._parser._inidict, getattr(config._parser, "_ini_aliases", ())) if found else ()  # noqa: SLF001 - see the module's docstring
     return [key for key in dict.fromkeys(found) if not any(key in keys for keys in known)]

@@ -146,10 +146,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """End the run before its first test where an NPU is required and none answers."""
     settings = session.config.stash[SETTINGS]
     if settings.runtime == NPU and not hasattr(session.config, "workerinput"):
+        from pytest_npudump.plugin.item_case import runtime_as_given  # noqa: PLC0415 - only where asked for
         from pytest_npudump.runtime.registry import require  # noqa: PLC0415 - only where asked for
 
         try:
-            require(f"--npudump-runtime={NPU}")
+            require(runtime_as_given(session.config, settings))
         except NpudumpError as error:
             raise usage_error(session.config, said("npudump: {error}", error=str(error))) from None
 

@@ -7,6 +7,7 @@ import shlex
 from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,9 @@ from pytest_npudump.plugin.options import all_options, settings_of
 from pytest_npudump.plugin.paths import check_output
 from pytest_npudump.settings import OPTIONS as ALWAYS
 from pytest_npudump.settings import Option, Settings, parse_size
+
+if TYPE_CHECKING:
+    from conftest import Project
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "options.md"
 OPTIONS = all_options()
@@ -403,6 +407,30 @@ def test_output_and_goldens_do_not_lie_in_each_other(pytester: pytest.Pytester) 
     done = pytester.runpytest_inprocess("--npudump-output=golden/out")
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     done.stderr.fnmatch_lines(["*--npudump-output */golden/out is in the folder of the goldens, */golden: *"])
+
+
+@pytest.mark.usefixtures("_no_acl")
+def test_the_header_says_how_the_runtime_was_chosen(project: Project) -> None:
+    project.marked()
+    ini = project.path / "tox.ini"
+    before = ini.read_text("utf-8")
+    for options, key, how in (
+        (["--npudump-runtime=emulator"], "", "--npudump-runtime=emulator"),
+        (["-o", "npudump_runtime=emulator"], "", "-o npudump_runtime=emulator"),
+        ([], "npudump_runtime = emulator\n", "ini key npudump_runtime = emulator"),
+        ([], "", "auto, no module 'acl' (CANN's pyACL) can be imported"),
+        ([], "npudump_runtime = auto\n", "auto, no module 'acl' (CANN's pyACL) can be imported"),
+    ):
+        ini.write_text(f"{before}\n{key}", "utf-8")
+        done = project.pytester.runpytest_subprocess("--npudump-update-golden", *options)
+        assert f"npudump: runtime emulator ({how})" in done.outlines, done.outlines
+    for options, key, how in (
+        (["--npudump-runtime=npu"], "", "--npudump-runtime=npu"),
+        ([], "npudump_runtime = npu\n", "ini key npudump_runtime = npu"),
+    ):
+        ini.write_text(f"{before}\n{key}", "utf-8")
+        done = project.pytester.runpytest_subprocess(*options)
+        assert any(f"{how}: no module 'acl'" in line and "set_env.sh" in line for line in done.errlines)
 
 
 def test_help_is_little_longer_and_names_every_option_and_the_page(pytester: pytest.Pytester) -> None:

@@ -21,6 +21,8 @@ _PROBED: set[str] = set()
 
 
 NPU = True
+SOURCED = "; is set_env.sh of CANN sourced?"
+"""What is asked of who wants an NPU, and not where the emulator serves."""
 REMEDY = "source set_env.sh of CANN on a machine with an NPU; until then use the emulator"
 
 
@@ -71,7 +73,7 @@ def probe_acl() -> tuple[Any | None, str]:
     try:
         acl = importlib.import_module("acl")
     except ModuleNotFoundError:
-        return None, "no module 'acl' (CANN's pyACL) can be imported; is set_env.sh of CANN sourced?"
+        return None, f"no module 'acl' (CANN's pyACL) can be imported{SOURCED}"
     except ImportError as error:
         return None, f"the module 'acl' (CANN's pyACL) cannot be imported: {error}"
     if acl.__name__ == _EMULATOR:
