@@ -299,7 +299,7 @@ def _folder_of_report(config: pytest.Config) -> str:
     """Return what is typed as the folder of the page, with ``=`` or as a path that is not there."""
     if word := config.getoption(_gone_dest("report"), None):
         return str(word).partition("=")[2]
-    if not config.getoption("npudump_report") or config.option.pyargs:
+    if not config.getoption("npudump_report", None) or config.option.pyargs:
         return ""
     words = [*map(str, config.invocation_params.args)]
     for word, behind in pairwise(words):
