@@ -15,6 +15,7 @@ from pytest_npudump.cli.common.source import read_source, report_problems
 from pytest_npudump.cli.common.tolerance_options import (
     Alternative,
     chosen_tolerances,
+    default_of,
     for_told_run,
     other_tolerances,
     told_facts,
@@ -25,7 +26,6 @@ from pytest_npudump.compare.judge import AS_GIVEN, GOLDEN, RUN, Terms, judge
 from pytest_npudump.compare.stats.alignment import ABSENT
 from pytest_npudump.compare.stats.allowances import told_by_both
 from pytest_npudump.compare.stats.verdict import aligned_keys
-from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.dump.arrays.layouts import has_axes
 from pytest_npudump.dump.columns import TensorTable
 from pytest_npudump.dump.files.operator_csv import NOT_READ
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     tolerances = chosen_tolerances(arguments).extended(typed_rules(arguments))
     facts = told_facts(arguments)
     others = {
-        name: for_told_run(other, facts, f"--what-if {name}").under(SAME)
+        name: for_told_run(other, facts, f"--what-if {name}").under(default_of(arguments))
         for name, other in other_tolerances(arguments.what_if).items()
     }
     with open_workers(arguments.executor) as workers:

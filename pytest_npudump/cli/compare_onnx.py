@@ -26,6 +26,7 @@ from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.explanations import reference_lines, reference_sentence
 from pytest_npudump.request import DumpRequest
+from pytest_npudump.settings import BOUNDS
 from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _tolerances(arguments: argparse.Namespace) -> ReferenceTolerances:
     of_file = tolerances_of_file(arguments, REFERENCE)
     rules = (*(of_file.rules if of_file else ()), *typed_rules(arguments, REFERENCE))
-    hf32 = arguments.preset == HF32  # of a device that may compute in it: the three ways of judging stay
-    named = "" if hf32 else arguments.preset
+    hf32 = arguments.preset == HF32
+    named = "" if arguments.preset in BOUNDS else arguments.preset  # the three ways of judging stay
     preset = Tolerances(named or REFERENCE_PRESET).preset
     suiting = for_told_run(Tolerances(preset, rules), told_facts(arguments)).rules
     return ReferenceTolerances(preset, suiting, three_way=not named, hf32=hf32)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
 
+
 _show: Any = show_test_item
 _SHOW_ARGUMENTS = {"add_space": True} if "add_space" in signature(_show).parameters else {}
 
@@ -141,14 +142,15 @@ def overrides(config: pytest.Config) -> dict[str, str]:
     return dict(word.split("=", 1) for word in given if "=" in word)
 
 
-def ini_keys(config: pytest.Config) -> tuple[set[str], set[str]]:
-    """Return the keys given, in the configuration file or with ``-o``, and those that plugins know.
+def unknown_keys(config: pytest.Config, prefix: str) -> list[str]:
+    """Return the ini keys of this prefix that are given, by a file or with ``-o``, and that nobody knows.
 
-    From pytest 9 on, reading ``inicfg`` warns.
+    pytest only warns of them, and versions before 9 say nothing of ``-o``.
     """
-    held: Any = vars(config).get("_inicfg")
-    given = {*(config.inicfg if held is None else held), *overrides(config)}
-    return given, set(config._parser._inidict)  # noqa: SLF001 - see the module's docstring
+    read: Any = config._inicfg if hasattr(config, "_inicfg") else config.inicfg  # noqa: SLF001 - the second is deprecated
+    found = [key for key in (*read, *overrides(config)) if key.replace("-", "_").startswith(prefix)]
+    known = (config._parser._inidict, getattr(config._parser, "_ini_aliases", ())) if found else ()  # noqa: SLF001 - see the module's docstring
+    return [key for key in dict.fromkeys(found) if not any(key in keys for keys in known)]
 
 
 def show_ini_keys_as_one(config: pytest.Config, keys: Collection[str], name: str, words: str) -> None:

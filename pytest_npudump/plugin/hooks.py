@@ -56,9 +56,9 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     pluginmanager.add_hookspecs(HookPoints)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Add the options, and their ini keys."""
-    add_options(parser)
+    add_options(parser, pluginmanager)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -78,6 +78,10 @@ def pytest_configure(config: pytest.Config) -> None:
             )
     try:
         config.stash[SETTINGS] = settings = settings_of(config)
+        if settings.output:
+            from pytest_npudump.plugin.paths import check_output  # noqa: PLC0415 - only where one is named
+
+            check_output(config, settings)
         if reports_here(config):
             reporter = Reporter(config, settings, lambda: _bring_in_features(config))
             config.pluginmanager.register(reporter, _REPORTER)
@@ -151,10 +155,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """End the run before its first test where an NPU is required and none answers."""
     settings = session.config.stash[SETTINGS]
     if settings.runtime == NPU and not hasattr(session.config, "workerinput"):
+        from pytest_npudump.plugin.item_case import runtime_as_given  # noqa: PLC0415 - only where asked for
         from pytest_npudump.runtime.registry import require  # noqa: PLC0415 - only where asked for
 
         try:
-            require(f"--npudump-runtime={NPU}")
+            require(runtime_as_given(session.config, settings))
         except NpudumpError as error:
             raise usage_error(session.config, said("npudump: {error}", error=str(error))) from None
 

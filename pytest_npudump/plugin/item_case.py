@@ -12,6 +12,7 @@ from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.explain.reference import Reference
 from pytest_npudump.golden.stored_tensors import store_of
 from pytest_npudump.golden.variants import Goldens
+from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.marker import Identity, request_of
 from pytest_npudump.plugin.marks import is_marked
 from pytest_npudump.plugin.paths import started_with
@@ -148,15 +149,27 @@ HELD_DEVICES = pytest.StashKey[tuple[int, ...]]()
 """Ids of the devices that are held for a test, by this process or its parent."""
 
 
+def runtime_as_given(config: pytest.Config, settings: Settings) -> str:
+    """Return how the runtime of a session was given: as an option, or as a key; ``auto`` where it was not."""
+    key, name = "npudump_runtime", settings.runtime
+    if config.getoption(key) is not None:
+        return f"--npudump-runtime={name}"
+    if key in _compat.overrides(config):
+        return f"-o {key}={name}"
+    return name if name == "auto" else f"ini key {key} = {name}"
+
+
 class SessionRuntime:
     """What runs the models of a session's marked tests.
 
     Args:
-        settings: the options.
+        config: of the session.
+        settings: its options.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._settings = settings
+        self._given = runtime_as_given(config, settings)
         self._choice: Choice | None = None
         self._loaded: Runtime | None = None
 
@@ -167,7 +180,7 @@ class SessionRuntime:
             RuntimeUnavailableError: none can be chosen.
         """
         if self._choice is None:
-            self._choice = choose(self._settings.runtime)
+            self._choice = choose(self._settings.runtime, self._given)
         return self._choice
 
     def loaded(self, device: int) -> Runtime:
@@ -182,7 +195,7 @@ class SessionRuntime:
 
     def why_skipped(self) -> str:
         """Return why marked tests are skipped: no NPU answers; "" where they are not."""
-        return why_no_npu() if self._settings.runtime == NPU_OR_SKIP else ""
+        return why_no_npu(self._given) if self._settings.runtime == NPU_OR_SKIP else ""
 
     def announcement(self) -> str:
         """Return the line of the session's header."""

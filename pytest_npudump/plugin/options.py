@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 from argparse import SUPPRESS
-from difflib import get_close_matches
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +19,14 @@ from pytest_npudump.errors import RequestError, said
 from pytest_npudump.language import AUTO, LANGUAGES
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.features import feature_options
-from pytest_npudump.settings import CALIBRATE, OPTIONS, Option, Settings, settings_from
+from pytest_npudump.settings import ALL, CALIBRATE, OPTIONS, Option, Settings, settings_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 
 _CALIBRATE = "npudump_calibrate"
+_REPORT = "--npudump-report"
 _PAGE = "docs/reference/options.md"
 _GONE = {
     "calibrate": "--npudump-update-golden=calibrate -o npudump_calibration_runs={value}",
@@ -70,7 +71,12 @@ def _choices(option: Option) -> tuple[str, ...]:
     return _Runtimes(option.choices) if option.name == "runtime" else option.choices
 
 
-def add_options(parser: pytest.Parser) -> None:
+def _given(config: Any) -> list[str]:
+    """Return the words of the command line, each once."""
+    return [*dict.fromkeys(map(str, config.invocation_params.args))] if config is not None else []
+
+
+def add_options(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Register every row as an ini key, some as options of the command line, and the names that are gone.
 
     The keys of options that no file may set are known all the same: they are refused with the reason.
@@ -86,6 +92,9 @@ def add_options(parser: pytest.Parser) -> None:
             kind = "string" if option.typed else "bool"
             words = said("refused: {flag} is for the command line only", flag=option.flag)
             parser.addini(option.dest, words, type=kind, default=None)
+    for word in _given(pluginmanager.get_plugin("pytestconfig")):
+        if word.startswith(f"{_REPORT}="):  # else pytest's own words would not say where the page is written
+            group.addoption(word, dest=_gone_dest("report"), action="store_const", const=word, help=SUPPRESS)
     group.addoption(
         f"--npudump-update-golden={CALIBRATE}",
         dest=_CALIBRATE,
@@ -149,8 +158,8 @@ def settings_of(config: pytest.Config) -> Settings:
     """Resolve the options of ``config``: command line before ini file before default.
 
     Raises:
-        RequestError: an option or ini key has gone, a key is none of ours or holds a value that is none of
-            its, or something that stands for every run approves.
+        RequestError: an option or ini key has gone or is none, a key holds a value that is none of its, or
+            something that stands for every run approves.
     """
     _refuse_standing(config)
     _refuse_gone(config)
@@ -201,8 +210,12 @@ def _standing(config: pytest.Config) -> Iterator[tuple[str, str]]:
     typed = {option.flag: option.flag for option in OPTIONS if option.typed and not option.standing}
     typed |= {f"--npudump-{name}": _flag_now(name) for name in ("calibrate", "allow-update-in-ci")}
     key, now = "npudump_allow_in_ci", _flag_now("allow-update-in-ci")
+    keys = {flag.removeprefix("--").replace("-", "_"): flag for flag in typed}
     for place, given in everywhere.items():
         words = _all(given)
+        for dest, flag in keys.items():
+            if any(f"{dest}=" in word for word in words):
+                yield f"{dest} in {place}", typed[flag]
         for flag, instead in typed.items():
             if any(word.partition("=")[0] == flag for word in words):
                 yield f"{flag} in {place}", instead
@@ -211,10 +224,9 @@ def _standing(config: pytest.Config) -> Iterator[tuple[str, str]]:
     # Where a key is absent, pytest 7 answers with an empty list.
     if key not in _compat.overrides(config) and isinstance(config.getini(key), bool):
         yield said("ini key {key}", key=key), now
-    for flag, instead in typed.items():
-        dest = flag.removeprefix("--").replace("-", "_")
-        if _text(config, dest):
-            yield said("ini key {key}", key=dest), instead
+    for dest, flag in keys.items():
+        if dest not in _compat.overrides(config) and _text(config, dest):
+            yield said("ini key {key}", key=dest), typed[flag]
 
 
 def _flag_now(name: str) -> str:
@@ -230,7 +242,25 @@ def _text(config: pytest.Config, key: str) -> str:
 
 
 def _refuse_gone(config: pytest.Config) -> None:
-    """Refuse options and ini keys that there were, and say what is given now."""
+    """Refuse options and ini keys that there were, or that are options only, and say what is given now."""
+    for option in OPTIONS:
+        if option.typed and not option.standing and option.dest in (keys := _compat.overrides(config)):
+            value = keys[option.dest]
+            typed = f"{option.flag}={shlex.quote(value)}" if value and value != ALL else option.flag
+            raise RequestError(
+                said(
+                    "{key} is no key for -o: give the option by its own name, {typed}",
+                    key=option.dest,
+                    typed=typed,
+                )
+            )
+    if folder := _folder_of_report(config):
+        raise RequestError(
+            said(
+                "--npudump-report takes no folder: give {typed}",
+                typed=f"--npudump-output={shlex.quote(folder)} --npudump-report",
+            )
+        )
     for name, now in _gone().items():
         flag, value = f"--npudump-{name}", config.getoption(_gone_dest(name), None)
         if value is not None:
@@ -253,17 +283,31 @@ def _refuse_gone(config: pytest.Config) -> None:
 
 
 def _refuse_unknown(config: pytest.Config) -> None:
-    """Refuse keys that begin as ours do and are none: pytest only warns of them, and goes on without."""
-    given, known = _compat.ini_keys(config)
-    for key in sorted(given - known):
-        if not key.startswith("npudump_"):
-            continue
-        close = get_close_matches(key, [option.dest for option in all_options()], n=1, cutoff=0.8)
-        if close:
+    """Refuse a key that is nobody's: what it was to check would go unchecked."""
+    for key in _compat.unknown_keys(config, "npudump_"):
+        from difflib import get_close_matches  # noqa: PLC0415 - for errors
+
+        names = [option.field for option in all_options() if option.standing or not option.typed]
+        near = get_close_matches(key[len(_key("")) :].replace("-", "_").strip().lower(), names, 1)
+        if near:
             raise RequestError(
-                said("there is no ini key {key}; did you mean {meant}?", key=key, meant=close[0])
+                said("there is no ini key {key}: did you mean {near}?", key=key, near=_key(near[0]))
             )
-        raise RequestError(said("there is no ini key {key}: {page} has them all", key=key, page=_PAGE))
+        raise RequestError(said("there is no ini key {key}: see {page}", key=key, page=_PAGE))
+
+
+def _folder_of_report(config: pytest.Config) -> str:
+    """Return what is typed as the folder of the page, with ``=`` or as a path that is not there."""
+    if word := config.getoption(_gone_dest("report"), None):
+        return str(word).partition("=")[2]
+    if not config.getoption("npudump_report", None) or config.option.pyargs:
+        return ""
+    words = [*map(str, config.invocation_params.args)]
+    for word, behind in pairwise(words):
+        path = config.invocation_params.dir / behind.partition("::")[0]
+        if word == _REPORT and not behind.startswith(("-", "@")) and not path.exists():
+            return behind
+    return ""
 
 
 def _all(words: Sequence[str]) -> Sequence[str]:
@@ -303,6 +347,14 @@ def _switch(option: Option, config: pytest.Config) -> bool:
     try:
         return bool(config.getini(option.dest))
     except (TypeError, ValueError, pytest.UsageError) as error:  # the last of pytest 9.2
+        if option.flag == _REPORT:
+            raise RequestError(
+                said(
+                    "ini key {key}: {error}, expected true or false: --npudump-output names the folder",
+                    key=option.dest,
+                    error=str(error),
+                )
+            ) from error
         raise RequestError(
             said("ini key {key}: {error}, expected true or false", key=option.dest, error=str(error))
         ) from error

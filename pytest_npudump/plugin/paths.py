@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.errors import said
+from pytest_npudump.errors import RequestError, said
 from pytest_npudump.golden.path import golden_path
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.marker import Identity, are_one_case, request_of
@@ -99,6 +99,40 @@ def output_folder(config: pytest.Config, settings: Settings) -> Path | None:
     It has ``results``, ``dumps``, ``report``, ``log``, ``summary.md`` and ``session.json``.
     """
     return config.rootpath / settings.output if settings.output else None
+
+
+def check_output(config: pytest.Config, settings: Settings) -> None:
+    """Refuse an output folder among the goldens, and goldens among what sessions write and remove.
+
+    Raises:
+        RequestError: one of them lies so, itself or where its links lead.
+    """
+    output = output_folder(config, settings)
+    if output is None:
+        return
+    folder, goldens = _real(output), _real(golden_root(config, settings))
+    if folder.is_relative_to(goldens):
+        raise RequestError(
+            said(
+                "--npudump-output {output} is in the folder of the goldens, {goldens}: choose another",
+                output=output,
+                goldens=goldens,
+            )
+        )
+    for name in ("dumps", "results", "report"):
+        if goldens.is_relative_to(_real(output / name)):
+            raise RequestError(
+                said(
+                    "npudump_golden_dir {goldens} is in {folder}, where sessions write and remove: "
+                    "choose another",
+                    goldens=goldens,
+                    folder=output / name,
+                )
+            )
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
 
 
 def golden_root(config: pytest.Config, settings: Settings) -> Path:

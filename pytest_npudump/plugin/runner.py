@@ -79,7 +79,7 @@ class Runner:
         self._collected: list[pytest.Item] = []
         self.exchange = config.stash.get(EXCHANGE, None)
         self.paths = Paths(config, settings, self.exchange.rank if self.exchange else None)
-        self.runtime = SessionRuntime(settings)
+        self.runtime = SessionRuntime(config, settings)
         self.ended_in = ""
 
     def fixture_for(self, item: pytest.Item) -> NpuDump:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.judge import BY_DEFAULT, EVERY, Terms
 from pytest_npudump.compare.tolerances.numerics import AUTO
+from pytest_npudump.compare.tolerances.tolerance import DEFAULT
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.graph.model_files import edges_at_hand
 from pytest_npudump.record.run_folder import RunFolder
@@ -121,7 +122,7 @@ def terms_of(case: Case) -> Terms:
     request, settings = case.request, case.settings
     return Terms(
         case.tolerances,
-        AUTO if request.preset else settings.bounds,
+        settings.bounds if request.preset in {None, DEFAULT} else AUTO,
         tensors=EVERY if AUTO_LAYERS in request.golden_tensors else request.golden_tensors,
         layers=request.layers,
         kept=request.golden_tensors,

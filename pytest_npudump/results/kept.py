@@ -17,7 +17,6 @@ import numpy as np
 
 from pytest_npudump.compare.tolerances.numerics import UNKNOWN
 from pytest_npudump.compare.tolerances.rules import chosen_preset
-from pytest_npudump.compare.tolerances.tolerance import DEFAULT
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import alike_layers
 from pytest_npudump.dump.table import sanitised_key
@@ -177,7 +176,7 @@ def blank_line(
         "producer": {},
         "request": _others(request, DumpRequest(), [one.name for one in fields(DumpRequest)]),
         "options": given_options(settings),
-        "tolerances": {"preset": request.preset or chosen_preset(settings) or DEFAULT, "rules": []},
+        "tolerances": {"preset": request.preset or chosen_preset(settings.preset), "rules": []},
         "decision": None,
     }
 

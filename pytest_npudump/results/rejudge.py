@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.compare.judge import BY_DEFAULT, EVERY, Terms
 from pytest_npudump.compare.tolerances.numerics import AUTO, UNKNOWN
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
-from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
+from pytest_npudump.compare.tolerances.tolerance import DEFAULT, Rule, Tolerances
 from pytest_npudump.errors import GoldenError, NpudumpError, said
 from pytest_npudump.golden.stored_tensors import store_of
 from pytest_npudump.golden.variants import ASKED, Goldens
@@ -78,7 +78,7 @@ class Overrides:
             kept = tuple(request.get("golden_tensors", ()))
             facts = {name: str(value) for name, value in data["producer"].items()}
             terms = Terms(
-                self._tolerances(data["tolerances"]).for_run(facts),
+                self._tolerances(data).for_run(facts),
                 self.numerics
                 or request.get("numerics")
                 or options.get("numerics")
@@ -130,22 +130,26 @@ class Overrides:
             producer={name: str(value) for name, value in data["producer"].items()},
         )
 
-    def _tolerances(self, given: Mapping[str, Any]) -> Tolerances:
+    def _tolerances(self, data: Mapping[str, Any]) -> Tolerances:
+        given, others = data["tolerances"], (None, "", DEFAULT, *BOUNDS)
         rules = [
             Rule(**{**rule, "producer": tuple((str(n), str(g)) for n, g in rule.get("producer", ()))})
             for rule in given["rules"]
         ]
         preset = str(given["preset"])
+        of_file = data["request"].get("preset") is None and data["options"].get("preset") in others
         if self.tolerances is not None:
             rules = [*self.tolerances.rules, *(rule for rule in rules if rule.source in _MARKER)]
-            preset = self.tolerances.preset
+            preset, of_file = self.tolerances.preset, True
+        if of_file and preset != DEFAULT and self.preset in BOUNDS:  # they say what "default" stands for
+            return Tolerances(preset, tuple(rules))
         return Tolerances(self.preset or preset, tuple(rules))
 
 
 def _bounds(request: Mapping[str, Any], options: Mapping[str, Any]) -> str:
-    """Return the numerics for which a run's bounds were to be; a marker's preset goes before the run's."""
+    """Return the numerics for which a run's bounds were to be; a preset of the marker goes before them."""
     preset = options.get("preset")
-    return str(preset) if preset in BOUNDS and not request.get("preset") else AUTO
+    return str(preset) if preset in BOUNDS and request.get("preset") in {None, DEFAULT} else AUTO
 
 
 def terms_at(entries: Iterable[Entry], root: Path | None, golden_dir: Path | None) -> Overrides:

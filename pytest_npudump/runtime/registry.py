@@ -147,7 +147,7 @@ class Choice:
         return provider_of(self.name).needs_process(scene)
 
 
-def choose(option: str) -> Choice:
+def choose(option: str, given: str = "") -> Choice:
     """Decide for a runtime, with ``auto`` for the first that works here.
 
     ``auto`` means ``torch_npu`` where the tests collected so far have imported it, and not ``acl``, and it
@@ -155,16 +155,20 @@ def choose(option: str) -> Choice:
     means ``mindspore``, which works without a device too: that has to be asked for. ``npu`` means the same
     but ``emulator``; so does ``npu-or-skip``, of which nothing is asked where no NPU answers.
 
+    Args:
+        option: the runtime, or one of these words.
+        given: how it was given, for people; "" for ``--npudump-runtime``.
+
     Raises:
         MissingExtraError: MindSpore was asked for and is not installed.
         RuntimeUnavailableError: the runtime that was asked for is not installed, or no device answers, or
             ``npu`` finds none in this process.
     """
-    asked = f"--npudump-runtime={option}"
+    asked = given or f"--npudump-runtime={option}"
     if option in {"auto", NPU, NPU_OR_SKIP}:
         name, why = _first_that_works(asked if option == NPU else "")
-        if option == "auto":  # nobody asked for an NPU, and most machines with an emulator have no CANN
-            why = why.replace(cast("Any", provider_of("acl")).HINT, "")
+        if name == "emulator":
+            why = why.replace(cast("Any", provider_of("acl")).SOURCED, "")
     else:
         name, why = option, provider_of(option).find(asked)
     return Choice(name, ", ".join(filter(None, (asked, why))))
@@ -184,10 +188,10 @@ def _first_that_works(requiring: str = "") -> tuple[str, str]:
     return "emulator" if acl is None else "acl", why + (hint if mindspore.is_imported() else "")
 
 
-def why_no_npu() -> str:
+def why_no_npu(given: str = f"--npudump-runtime={NPU_OR_SKIP}") -> str:
     """Return why no NPU answers, as the reason for which tests are skipped; "" where one answers."""
     name, why = _first_that_works()
-    return f"--npudump-runtime={NPU_OR_SKIP}: {why}" if name == "emulator" else ""
+    return f"{given}: {why}" if name == "emulator" else ""
 
 
 def load(choice: Choice, device: int) -> Runtime:

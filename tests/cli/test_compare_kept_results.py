@@ -51,6 +51,24 @@ def test_producers_decide_which_bounds_hold_unless_the_option_does(kept: Any, ru
     assert run("compare", newer, newest, "--preset=exact").code == 1
 
 
+def test_a_preset_of_the_file_stays_where_the_option_says_what_default_is(
+    kept: Any, run: Run, tmp_path: Path
+) -> None:
+    half = {"dtype": "float16"}
+    sides = kept("one", {"conv": 1.0}, **half), kept("other", {"conv": 1.003}, **half)
+    rules = tmp_path / "rules.yaml"
+    for of_file, preset, code in (
+        ("exact", "other", 1),
+        ("exact", "hf32", 1),
+        ("exact", "torch", 1),
+        ("default", "other", 0),
+        ("other", "same", 0),
+    ):
+        rules.write_text(f"preset: {of_file}\n", "utf-8")
+        done = run("compare", *sides, "--tolerances", rules, f"--preset={preset}")
+        assert done.code == code, (of_file, preset)
+
+
 def test_a_test_that_one_side_lacks_is_told_and_is_no_pass(kept: Any, run: Run) -> None:
     one = kept("one", {"conv": 1.0})
     other = kept("other", {"conv": 1.0}, test="test_y")

@@ -109,7 +109,7 @@ def test_one_call_more_or_less_is_one_tensor(eager: Eager) -> None:
     eager.write(CALLS)
     eager.record()
     result = eager.project.pytester.runpytest_inprocess(DUMPS)
-    held(result, "npudump: runtime torch_npu (--npudump-runtime=auto, *imported torch_npu*", passed=1)
+    held(result, "npudump: runtime torch_npu (auto, *imported torch_npu*", passed=1)
     eager.write([*CALLS[:2], ("aclnnAdd", 9), *CALLS[2:]], counter=40)
     held(eager.run(), "*1 only in the dump, of 6: aclnnAdd (call 3)*", failed=1)
     assert verdicts(eager) == [("extra", "aclnnAdd#turn=3:output.0")]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
+from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -13,8 +15,13 @@ from hypothesis import strategies as st
 
 from pytest_npudump.errors import RequestError
 from pytest_npudump.plugin.options import all_options, settings_of
+from pytest_npudump.plugin.paths import check_output
 from pytest_npudump.settings import OPTIONS as ALWAYS
 from pytest_npudump.settings import Option, Settings, parse_size
+
+if TYPE_CHECKING:
+    from conftest import Project
+
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "options.md"
 OPTIONS = all_options()
@@ -340,8 +347,114 @@ def test_a_switch_that_has_gone_does_not_swallow_the_path_behind_it(pytester: py
 
 def test_a_report_that_names_a_folder_is_refused(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nnpudump_report = site\n")
-    with pytest.raises(RequestError, match=r"ini key npudump_report: .*'site'.*expected true or false"):
+    words = r"ini key npudump_report: .*'site'.*expected true or false: --npudump-output names the folder"
+    with pytest.raises(RequestError, match=words):
         settings(pytester)
+    pytester.makeini("[pytest]\n")
+    words = "--npudump-report takes no folder: give --npudump-output='a b' --npudump-report"
+    for typed_now in (["--npudump-report=a b"], ["--npudump-report", "a b"]):
+        with pytest.raises(RequestError, match=re.escape(words)):
+            settings(pytester, *typed_now)
+    pytester.mkdir("a b")
+    for behind in (["a b"], ["a b::test_x"], ["-q"], []):
+        assert settings(pytester, "--npudump-report", *behind).features["report"]
+
+
+@pytest.mark.each(
+    ("key", "told"),
+    [
+        ("npudump_fail-on", "did you mean npudump_fail_on?"),
+        ("npudump_expects", "did you mean npudump_expect?"),
+        ("npudump-golden-dir", "did you mean npudump_golden_dir?"),
+        ("npudump_qqqqqqqqq", "see docs/reference/options.md"),
+    ],
+)
+def test_a_key_that_is_none_is_refused_with_the_near_one(
+    pytester: pytest.Pytester, key: str, told: str
+) -> None:
+    words = re.escape(f"there is no ini key {key}: {told}")
+    pytester.makeini("[pytest]\n")
+    with pytest.raises(RequestError, match=words):
+        settings(pytester, "-o", f"{key}=change")
+    pytester.makeini(f"[pytest]\n{key} = change\n")
+    with pytest.raises(RequestError, match=words):
+        settings(pytester)
+    pytester.path.joinpath("tox.ini").unlink()
+    pytester.makepyprojecttoml(f'[tool.pytest.ini_options]\n{key} = "change"\n')
+    with pytest.raises(RequestError, match=words):
+        settings(pytester)
+    pytester.path.joinpath("pyproject.toml").unlink()
+
+
+def test_a_key_of_another_plugin_is_its_own(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("def pytest_addoption(parser):\n    parser.addini('npudump_mine', 'help')\n")
+    pytester.makeini("[pytest]\nnpudump_mine = 1\nother_unknown = 1\n")
+    assert settings(pytester, "-o", "npudump_mine=2").fail_on == "difference"
+
+
+def test_an_option_that_approves_is_no_key_for_one_run_either(pytester: pytest.Pytester) -> None:
+    for key, typed_now in (
+        ("npudump_update_golden=all", "--npudump-update-golden"),
+        ("npudump_update_golden=failed", "--npudump-update-golden=failed"),
+        ("npudump_reason=a b", "--npudump-reason='a b'"),
+    ):
+        words = f"{key.partition('=')[0]} is no key for -o: give the option by its own name, {typed_now}"
+        with pytest.raises(RequestError, match=f"{re.escape(words)}$"):
+            settings(pytester, "-o", key)
+        pytester.makeini(f"[pytest]\naddopts = -o '{key}'\n")
+        with pytest.raises(RequestError, match=f"in addopts of pytest's configuration file: {REFUSED}"):
+            settings(pytester)
+        pytester.makeini("[pytest]\n")
+
+
+def test_output_and_goldens_do_not_lie_in_each_other(pytester: pytest.Pytester) -> None:
+    pytester.path.joinpath("real").mkdir()
+    pytester.path.joinpath("link").symlink_to("real")
+    pytester.path.joinpath("out").mkdir()
+    pytester.path.joinpath("out/dumps").symlink_to("../real")
+    for output, goldens, refused in (
+        ("golden", "golden", True),
+        ("golden/out", "golden", True),
+        ("real/out", "link", True),
+        ("link/../real/out", "real", True),
+        ("art", "art/results", True),
+        ("art", "art/report/golden", True),
+        ("out", "real/golden", True),
+        ("art", "art/golden", False),
+        ("golden-out", "golden", False),
+        (".", "golden", False),
+    ):
+        config = pytester.parseconfig(f"--npudump-output={output}", "-o", f"npudump_golden_dir={goldens}")
+        held = pytest.raises(RequestError, match="choose another") if refused else nullcontext()
+        with held:
+            check_output(config, settings_of(config))
+    done = pytester.runpytest_inprocess("--npudump-output=golden/out")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines(["*--npudump-output */golden/out is in the folder of the goldens, */golden: *"])
+
+
+@pytest.mark.usefixtures("_no_acl")
+def test_the_header_says_how_the_runtime_was_chosen(project: Project) -> None:
+    project.marked()
+    ini = project.path / "tox.ini"
+    before = ini.read_text("utf-8")
+    for options, key, how in (
+        (["--npudump-runtime=emulator"], "", "--npudump-runtime=emulator"),
+        (["-o", "npudump_runtime=emulator"], "", "-o npudump_runtime=emulator"),
+        ([], "npudump_runtime = emulator\n", "ini key npudump_runtime = emulator"),
+        ([], "", "auto, no module 'acl' (CANN's pyACL) can be imported"),
+        ([], "npudump_runtime = auto\n", "auto, no module 'acl' (CANN's pyACL) can be imported"),
+    ):
+        ini.write_text(f"{before}\n{key}", "utf-8")
+        done = project.pytester.runpytest_subprocess("--npudump-update-golden", *options)
+        assert f"npudump: runtime emulator ({how})" in done.outlines, done.outlines
+    for options, key, how in (
+        (["--npudump-runtime=npu"], "", "--npudump-runtime=npu"),
+        ([], "npudump_runtime = npu\n", "ini key npudump_runtime = npu"),
+    ):
+        ini.write_text(f"{before}\n{key}", "utf-8")
+        done = project.pytester.runpytest_subprocess(*options)
+        assert any(f"{how}: no module 'acl'" in line and "set_env.sh" in line for line in done.errlines)
 
 
 def test_help_is_little_longer_and_names_every_option_and_the_page(pytester: pytest.Pytester) -> None:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.output import to_stderr
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.compare.tolerances.presets import PRESETS
-from pytest_npudump.compare.tolerances.rules import parse_fact, undecided
+from pytest_npudump.compare.tolerances.rules import chosen_preset, parse_fact, undecided
 from pytest_npudump.compare.tolerances.tolerance import GOLDEN, Rule, Tolerances
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.settings import BOUNDS
 
 if TYPE_CHECKING:
     import argparse
@@ -44,6 +45,8 @@ def tolerances_of_file(arguments: argparse.Namespace, against: str = GOLDEN) -> 
 def chosen_tolerances(arguments: argparse.Namespace, facts: Mapping[str, str] | None = None) -> Tolerances:
     """Return what the options say; the preset of the command line goes before the file's.
 
+    ``same``, ``other`` and ``hf32`` say what ``default`` stands for: another preset of the file stays.
+
     Rules for other producers are left out. So is a rule of which nothing tells whether it is for this run,
     and stderr says so.
 
@@ -55,8 +58,14 @@ def chosen_tolerances(arguments: argparse.Namespace, facts: Mapping[str, str] | 
         RequestError: an unknown preset, or a file that cannot be read or holds a rule that is refused.
     """
     base = tolerances_of_file(arguments) or Tolerances()
-    chosen = Tolerances(arguments.preset or base.preset, base.rules).under(SAME)
+    preset = chosen_preset(arguments.preset or "", base.preset)
+    chosen = Tolerances(preset, base.rules).under(default_of(arguments))
     return for_told_run(chosen, {**(facts or {}), **told_facts(arguments)})
+
+
+def default_of(arguments: argparse.Namespace) -> str:
+    """Return what the preset ``default`` stands for, where no producers are known."""
+    return arguments.preset if arguments.preset in BOUNDS else SAME
 
 
 def for_told_run(tolerances: Tolerances, facts: Mapping[str, str], given: str = "") -> Tolerances:

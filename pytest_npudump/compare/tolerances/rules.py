@@ -136,16 +136,19 @@ def tolerances_for(request: DumpRequest, settings: Settings, rootdir: Path) -> T
         RequestError: an unknown preset, a bad rule, or a tolerance file that cannot be read.
     """
     base = load_tolerances(rootdir / settings.tolerances) if settings.tolerances else Tolerances()
-    preset = request.preset or chosen_preset(settings) or base.preset
+    preset = request.preset or chosen_preset(settings.preset, base.preset)
     combined = Tolerances(preset, base.rules)
     if request.rtol is not None or request.atol is not None:
         combined = combined.extended([Rule(request.rtol or 0.0, request.atol or 0.0, source="marker")])
     return combined.extended(parse_rules(request.tolerances, preset=preset, source=MARKER_RULES))
 
 
-def chosen_preset(settings: Settings) -> str:
-    """Return the preset that a run's options name, ``default`` where they name the bounds it stands for."""
-    return DEFAULT if settings.preset in BOUNDS else settings.preset
+def chosen_preset(option: str, of_file: str = DEFAULT) -> str:
+    """Return the preset by a run's option and its tolerance file.
+
+    ``same``, ``other`` and ``hf32`` say what ``default`` stands for: another preset of the file stays.
+    """
+    return of_file if option in BOUNDS else option or of_file
 
 
 def load_tolerances(path: Path, *, against: str = GOLDEN) -> Tolerances:

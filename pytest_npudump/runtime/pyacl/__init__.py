@@ -22,7 +22,8 @@ _PROBED: set[str] = set()
 
 
 NPU = True
-HINT = "; is set_env.sh of CANN sourced?"
+SOURCED = "; is set_env.sh of CANN sourced?"
+"""What is asked of who wants an NPU, and not where the emulator serves."""
 REMEDY = "source set_env.sh of CANN on a machine with an NPU; until then use the emulator"
 
 
@@ -73,7 +74,7 @@ def probe_acl() -> tuple[Any | None, str]:
     try:
         acl = importlib.import_module("acl")
     except ModuleNotFoundError:
-        return None, f"no module 'acl' (CANN's pyACL) can be imported{HINT}"
+        return None, f"no module 'acl' (CANN's pyACL) can be imported{SOURCED}"
     except ImportError as error:
         return None, f"the module 'acl' (CANN's pyACL) cannot be imported: {error}"
     if acl.__name__ == _EMULATOR:

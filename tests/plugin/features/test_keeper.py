@@ -390,6 +390,25 @@ def test_elements_that_were_judged_are_not_taken_to_agree_under_other_terms(
     assert "elements of its tensors" in told["tests"][0]["why"]
 
 
+def test_a_preset_of_a_tolerance_file_stays_where_an_option_says_what_default_is(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = project.path / "rules.yaml"
+    file.write_text("preset: exact\n", "utf-8")
+    project.recorded(change=5e-7)
+    for preset in ("same", "other", "hf32"):
+        project.run(KEEP, "--npudump-tolerances=rules.yaml", "-o", f"npudump_preset={preset}", failed=1)
+        assert lines(project)[0]["tolerances"]["preset"] == "exact"
+        assert check(capsys, "--preset", preset)[0] == 1
+    project.run(KEEP, "-o", "npudump_preset=other", passed=1)
+    assert check(capsys, "--preset", "other")[0] == 0
+    assert check(capsys, "--preset", "other", "--tolerances", str(file))[0] == 1
+    assert check(capsys, "--preset", "torch", "--tolerances", str(file))[0] == 0
+    project.marked("preset='exact'")
+    project.run(KEEP, "-o", "npudump_preset=other", failed=1)
+    assert check(capsys, "--preset", "other")[0] == 0
+
+
 def test_what_a_reference_said_stands(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     project.path.joinpath("fixed.onnx").write_bytes(project.path.joinpath("small.onnx").read_bytes())
     project.path.joinpath("other.onnx").write_bytes(b"no model")
