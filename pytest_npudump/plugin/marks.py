@@ -121,8 +121,8 @@ def misspelling(item: pytest.Item) -> str:
     """Return what is to be said of a mark that is meant for the marker; "" where the test has none.
 
     So is one that differs in case and separators only; else a mark that nobody has registered and that is no
-    other plugin's or processor's, if it is one edit away (a character more, fewer, other, or two swapped), two
-    and begins with ``np``, has the marker's words, or one of these and an argument of the marker's by name.
+    other processor's, if it is one edit away (a character more, fewer, other, or two swapped), or two and
+    begins with ``np``, or has the marker's words, or one of these and an argument of the marker's by name.
     """
     for mark in item.iter_markers():
         name = getattr(mark, "name", None)
