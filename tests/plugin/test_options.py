@@ -322,24 +322,6 @@ def test_an_ini_key_that_has_gone_is_refused_with_what_is_written_now(
         settings(pytester)
 
 
-@pytest.mark.parametrize(
-    ("key", "told"),
-    [
-        ("npudump_fail_onn", "; did you mean npudump_fail_on?"),
-        ("npudump_colour", ": docs/reference/options.md has them all"),
-    ],
-)
-@pytest.mark.parametrize("way", ["file", "-o"])
-def test_a_key_that_is_none_of_ours_is_refused(
-    pytester: pytest.Pytester, key: str, told: str, way: str
-) -> None:
-    typed = ("-o", f"{key}=change") if way == "-o" else ()
-    if way == "file":
-        pytester.makeini(f"[pytest]\n{key} = change\n")
-    with pytest.raises(RequestError, match=re.escape(f"there is no ini key {key}{told}")):
-        settings(pytester, *typed)
-
-
 def test_a_switch_that_has_gone_does_not_swallow_the_path_behind_it(pytester: pytest.Pytester) -> None:
     with pytest.raises(RequestError, match=r"there is no --npudump-require-npu any more: give .*=npu "):
         settings(pytester, "--npudump-require-npu", "test_it.py")
