@@ -42,7 +42,7 @@ def test_a_failing_session_has_a_page_with_its_source_and_its_elements(changed: 
     page = changed.path / "report/index.html"
     result.stdout.fnmatch_lines([f"npudump: report: *{page}"])
     text = page.read_text("utf-8")
-    assert "If the change is meant, approve it: <code>pytest --npudump-update-golden" in text
+    assert "If the change is meant, accept it: <code>pytest --npudump-update-golden" in text
     assert text.count("data:image/png;base64,") >= 1
     data = tensors(page)
     report = changed.report()["comparison"]
@@ -117,6 +117,6 @@ def test_the_page_is_chinese_from_the_session_and_from_the_command(changed: Proj
     for page in (folder / "report/index.html", folder / "zh/index.html"):
         text = page.read_text("utf-8")
         assert '<html lang="zh-CN">' in text
-        assert "若变更符合预期，则批准: <code>pytest --npudump-update-golden" in text
+        assert "若变更符合预期，则接受: <code>pytest --npudump-update-golden" in text
         assert "源头:       block/conv.2:output.0" in text
         assert not any(words in text for words in ("to accept", "If the change is meant", "What next"))

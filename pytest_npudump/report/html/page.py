@@ -234,7 +234,7 @@ def _way_out(line: str) -> tuple[str, str, bool]:
     """Return what a way out is for, what is to be done, and whether that is a command."""
     label, _sign, rest = line.partition(":")
     if label == _("to accept:  {command}").partition(":")[0]:
-        label = _("If the change is meant, approve it")
+        label = _("If the change is meant, accept it")
     return label, rest.strip(), rest.strip().startswith("pytest ")
 
 
