@@ -343,7 +343,8 @@ def _of_model(found: Survey, model: Path) -> FirstTest:
 def _array(one: ModelInput) -> str:
     """Return the line of a test that makes an input."""
     how = "uniform" if one.dtype.startswith(("float", "complex")) else "integers"
-    return f"        rng.{how}(0, {one.high}, {one.shape}).astype({one.dtype!r}),  # {one.name!r}"
+    guess = f"; guessed: {', '.join(f'axis {axis}' for axis in one.guessed)}" if one.guessed else ""
+    return f"        rng.{how}(0, {one.high}, {one.shape}).astype({one.dtype!r}),  # {one.name!r}{guess}"
 
 
 _SIZES = (1, 2, 3, 4, 7, 8, 16, 32, 48, 64, 96, 112, 128, 160, 192, 224, 256, 299, 320, 384, 416, 512, 640)
@@ -522,8 +523,10 @@ def _readers(graph: Any, name: str) -> Iterator[tuple[Any, int]]:
 
 
 def _tables(graph: Any, name: str, constants: Mapping[str, tuple[int, ...]]) -> Iterator[int]:
-    """Yield how many rows each table has that an input has indices of."""
+    """Yield how many rows each table has that an input has indices of; OneHot's is one of bytes or tokens."""
     for node, index in _readers(graph, name):
+        if (node.op_type, index) == ("OneHot", 0):
+            yield 256
         table = _TABLES.get((node.op_type, index), -1)
         shape = constants.get(node.input[table], ()) if 0 <= table < len(node.input) else ()
         axis = next((one.i for one in node.attribute if one.name == "axis"), 0)

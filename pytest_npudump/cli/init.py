@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -229,12 +231,11 @@ permissions:
 jobs:
   npudump:
     runs-on: {runner}
-    env:
-{wheel}    steps:
+{origin}    steps:
       - uses: actions/checkout@v4
         with:
           lfs: true
-{python}      - run: pip install "${{NPUDUMP_WHEEL}}{extra}"
+{python}      - run: pip install {what}
       - run: npudump golden status --no-collect
       - run: pytest {options}--npudump-output=npudump-output
       - uses: actions/upload-artifact@v4
@@ -250,9 +251,8 @@ _PYTHON = """\
 """
 _GITLAB = """\
 npudump:
-{tags}  variables:
-{wheel}  script:
-    - pip install "${{NPUDUMP_WHEEL}}{extra}"
+{tags}{origin}  script:
+    - pip install {what}
     - npudump golden status --no-collect
     - pytest {options}--npudump-output=npudump-output
   artifacts:
@@ -261,36 +261,62 @@ npudump:
 """
 _NPU = 'which label the runners with an NPU have: the job asks for "npu"'
 _WHEEL = """\
-{indent}# No package index has a release of pytest-npudump. Make a wheel of a checkout, and add it here:
-{indent}# pip wheel --no-deps --wheel-dir wheels PATH_OF_THE_CHECKOUT
-{indent}NPUDUMP_WHEEL: {wheel}
+{outer}{key}:
+{outer}  # No package index has a release of pytest-npudump. Make a wheel of a checkout, and add it here:
+{outer}  # pip wheel --no-deps --wheel-dir wheels PATH_OF_THE_CHECKOUT
+{outer}  NPUDUMP_WHEEL: {wheel}
 """
 _SOURCE = (
     "where CI installs pytest-npudump from, as no package index has a release: the job takes {wheel}, which "
-    "you add; and what else your tests need"
+    "you add"
 )
+_NEEDS = "what else your tests need: there is no requirements.txt, nor a project in pyproject.toml"
 _EMULATED = "whether CI has an NPU: the job runs on the emulator; on an NPU add --npudump-runtime=npu"
 
 
 def ci_job(found: Survey) -> tuple[Path, str, tuple[str, ...]]:
     """Return the job's file, its text, and what was not known or is left to do."""
     device = bool(found.cann) and "acl" in found.packages
-    options = "--npudump-runtime=npu " if device else "--npudump-runtime=emulator "
+    gitlab = (found.root / ".gitlab-ci.yml").is_file() and not (found.root / ".github").is_dir()
     extra = "" if device else "[emulator]"
-    told = {"extra": extra, "options": options}
     wheel = f"wheels/pytest_npudump-{__version__}-py3-none-any.whl"
-    unknown = (_NPU if device else _EMULATED, _SOURCE.format(wheel=wheel))
-    if (found.root / ".gitlab-ci.yml").is_file() and not (found.root / ".github").is_dir():
-        path = found.root / "npudump.gitlab-ci.yml"
+    unknown = [_NPU if device else _EMULATED]
+    revision, needs = _installed_revision(), _needs(found.root)
+    if revision:
+        what, origin = f'"pytest-npudump{extra} @ {revision}"', ""
+    else:
+        outer, key = ("  ", "variables") if gitlab else ("    ", "env")
+        what, origin = f'"${{NPUDUMP_WHEEL}}{extra}"', _WHEEL.format(outer=outer, key=key, wheel=wheel)
+        unknown.append(_SOURCE.format(wheel=wheel))
+    if not needs:
+        unknown.append(_NEEDS)
+    told = {
+        "what": what + needs,
+        "origin": origin,
+        "options": "--npudump-runtime=npu " if device else "--npudump-runtime=emulator ",
+    }
+    if gitlab:
         tags = "  tags: [npu]\n" if device else "  image: python:3.11\n"
-        include = "left to you: add 'include: npudump.gitlab-ci.yml' to .gitlab-ci.yml"
-        return (
-            path,
-            _GITLAB.format(tags=tags, wheel=_WHEEL.format(indent=" " * 4, wheel=wheel), **told),
-            (*unknown, include),
-        )
+        unknown.append("left to you: add 'include: npudump.gitlab-ci.yml' to .gitlab-ci.yml")
+        return found.root / "npudump.gitlab-ci.yml", _GITLAB.format(tags=tags, **told), tuple(unknown)
     runner = "[self-hosted, npu]" if device else "ubuntu-latest"
-    python = "" if device else _PYTHON
-    lines = _WHEEL.format(indent=" " * 6, wheel=wheel)
-    text = _GITHUB.format(runner=runner, python=python, wheel=lines, **told)
-    return found.root / ".github" / "workflows" / "npudump.yml", text, unknown
+    text = _GITHUB.format(runner=runner, python="" if device else _PYTHON, **told)
+    return found.root / ".github" / "workflows" / "npudump.yml", text, tuple(unknown)
+
+
+def _installed_revision() -> str:
+    """Return what pip takes for the revision that it installed here (PEP 610); "" where it was none."""
+    try:
+        told = json.loads(distribution("pytest-npudump").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        return ""
+    vcs = told.get("vcs_info", {})
+    return f"{vcs['vcs']}+{told['url']}@{vcs['commit_id']}" if vcs else ""
+
+
+def _needs(root: Path) -> str:
+    """Return the arguments of pip for what a repository's tests need."""
+    if (root / "requirements.txt").is_file():
+        return " -r requirements.txt"
+    project = root / "pyproject.toml"
+    return " -e ." if project.is_file() and re.search(r"(?m)^\[project\]", project.read_text("utf-8")) else ""

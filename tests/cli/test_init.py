@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import configparser
+import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +18,7 @@ import yaml
 from onnx import TensorProto, helper, numpy_helper
 
 from pytest_npudump import __version__
-from pytest_npudump.cli import first_test
+from pytest_npudump.cli import first_test, init
 from pytest_npudump.cli.first_test import with_keys
 from pytest_npudump.cli.init import with_goldens
 
@@ -105,7 +107,7 @@ def test_the_smallest_model_is_run_with_inputs_of_its_shapes(
     assert done.code == 0
     text = (repository / "tests" / "test_npudump_first.py").read_text("utf-8")
     assert "'../models/small-net.onnx'" in text
-    assert "rng.uniform(0, 1, (1, 4)).astype('float32'),  # 'image'\n" in text
+    assert "rng.uniform(0, 1, (1, 4)).astype('float32'),  # 'image'; guessed: axis 0\n" in text
     assert "rng.integers(0, 2, (4,)).astype('int64'),  # 'mask'\n" in text
     assert "models/small-net.onnx: the size of axis 0 of the input 'image': the test takes 1" in done.out
     assert "which of 2 models matter" in done.out
@@ -202,6 +204,30 @@ def test_a_job_installs_a_wheel_that_the_repository_has(repository: Path, run: R
         told = subprocess.run(shell, env=variables, capture_output=True, text=True, check=True).stdout
         assert told == f"wheels/pytest_npudump-{__version__}-py3-none-any.whl[emulator]"
         assert variables["NPUDUMP_WHEEL"] in done.out
+
+
+def test_a_job_installs_what_can_be_installed(
+    repository: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {"url": "https://host/npudump.git", "vcs_info": {"vcs": "git", "commit_id": "5c1f09a"}}
+    text = {"direct_url.json": json.dumps(told)}
+    monkeypatch.setattr(init, "distribution", lambda _: SimpleNamespace(read_text=text.get))
+    origin = '"pytest-npudump[emulator] @ git+https://host/npudump.git@5c1f09a"'
+    job = repository / ".github/workflows/npudump.yml"
+    for file, content, needs in (
+        ("", "", ""),
+        ("pyproject.toml", "[tool.ruff]\n", ""),
+        ("pyproject.toml", "[project]\nname = 'x'\n", " -e ."),
+        ("requirements.txt", "numpy\n", " -r requirements.txt"),
+    ):
+        if file:
+            (repository / file).write_text(content, "utf-8")
+        job.unlink(missing_ok=True)
+        done = run("init")
+        steps = yaml.safe_load(job.read_text("utf-8"))["jobs"]["npudump"]["steps"]
+        assert f"pip install {origin}{needs}" in [step.get("run") for step in steps]
+        assert ("what else your tests need" in done.out) == (not needs)
+        assert "where CI installs" not in done.out
 
 
 @pytest.mark.parametrize(
