@@ -111,14 +111,13 @@ def arguments_of(command: str) -> list[str]:
 
 @pytest.mark.each("command", PARSERS)
 def test_the_page_lists_the_arguments_of_each_command_in_the_order_of_its_help(command: str) -> None:
-    listed = [names(line.split("|")[1]) for line in arguments_of(command)]
-    expected = []
+    listed = [name.split(" ")[0] for line in arguments_of(command) for name in names(line.split("|")[1])]
+    expected: list[str] = []
     for action in PARSERS[command]._actions:
         if isinstance(action, argparse._HelpAction) or action.help == argparse.SUPPRESS:
             continue
-        words = [*action.option_strings] or [str(action.metavar or action.dest)]
-        expected.append(words)
-    assert [[name.split(" ")[0] for name in cells] for cells in listed] == expected
+        expected += [*action.option_strings] or [str(action.metavar or action.dest)]
+    assert listed == expected
 
 
 @pytest.mark.each("command", PARSERS)
