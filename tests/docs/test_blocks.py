@@ -39,6 +39,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FILES = ("python", "yaml", "ini", "toml")
 RUN = ("console", *FILES)
+LINKED = "[`test_classifier.py`](../index.md)"
+"""How a page says that it goes on with the test of the home page."""
 OTHER = ("text", "json", "{toctree}", "{eval-rst}", "{image}", "{include}", "{literalinclude}", "{note}")
 """Kinds of blocks that are nothing to run: excerpts, and what Sphinx is told."""
 MOST_SKIPPED = 12
@@ -213,6 +215,9 @@ def test_a_page_does_what_it_says(
 ) -> None:
     story = Story(stocked(), demonstration, warm)
     document = parse(path, story.runs)
+    if LINKED in document.text:
+        home = next(iter(parse(ROOT / "docs" / "index.md", {"python": nothing}).examples()))
+        (story.here / "test_classifier.py").write_text(str(home.parsed), encoding="utf-8")
     for example in document.examples():
         skipped(example)
     assert not story.unused, "no console block of the page runs these files"
