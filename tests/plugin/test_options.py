@@ -43,7 +43,7 @@ NOT_DEFAULT = {
     "golden-tensors": "auto",
 }
 APPROVING = [option for option in OPTIONS if not option.standing]
-REFUSED = "approving is never a standing setting"
+REFUSED = "accepting is never a standing setting"
 
 
 def other_value(option: Option) -> str:
@@ -208,7 +208,7 @@ def test_argument_file_that_would_approve_is_refused_with_the_reason(
             pytester.makeini("[pytest]\naddopts = @more.txt\n")
         result = pytester.runpytest_subprocess()
         assert result.ret == pytest.ExitCode.USAGE_ERROR
-        where = f"--npudump-update-golden in {place}: approving is never a standing setting"
+        where = f"--npudump-update-golden in {place}: accepting is never a standing setting"
         assert not read or where in result.stderr.str()
 
 

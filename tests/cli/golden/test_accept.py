@@ -147,7 +147,7 @@ def test_a_run_of_other_numerics_takes_no_noise_over_and_that_is_said_before(
     repository.approve("test_one", BEFORE, noise=CELLS, **MEASURED)
     repository.keep("test_one", AFTER, runtime="torch_npu")
     note = (
-        "note: the run that was approved was not repeated, and runtime changed: the golden's calibration is "
+        "note: the run that was accepted was not repeated, and runtime changed: the golden's calibration is "
         "dropped"
     )
     assert note in golden_command("diff").out
@@ -165,7 +165,7 @@ def test_a_run_of_the_same_numerics_keeps_the_noise_of_all_that_is_alike(
 ) -> None:
     repository.approve("test_one", BEFORE, noise=CELLS, **MEASURED)
     repository.keep("test_one", AFTER)
-    note = "note: nothing is known of the noise of what was approved (1 of 4 tensors)"
+    note = "note: nothing is known of the noise of what was accepted (1 of 4 tensors)"
     assert note in golden_command("diff").out
     done = golden_command("accept", "--layers", "conv", "--layers", "new")
     assert (done.code, done.err) == (0, "")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def commit(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Approve a golden, and commit it."""
+    """Accept a golden, and commit it."""
     for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
         monkeypatch.setenv(name, "/dev/null")
 

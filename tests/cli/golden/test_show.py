@@ -81,7 +81,7 @@ def test_what_was_measured_is_told_widest_first(run: Run, golden: Callable[..., 
     assert out[8].split() == ["relu:output.0", "float16", "no", "210", "(0.1)", "175", "140", "-"]
     assert out[9].split() == ["conv:output.0", "float32", "yes", "0.7", "(0.002)", "1.4", "(0.001)", "-"]
     assert out[10].startswith(
-        "measured bounds so wide that a tensor of zeros would pass: 1 tensors (first: relu"
+        "measured tolerances so wide that a tensor of zeros would pass: 1 tensors (first: relu"
     )
     assert len(out) == 11
 
@@ -188,4 +188,4 @@ def test_json_has_the_deviations_and_what_they_are_multiplied_by(
 def test_a_damaged_head_is_an_error_with_the_way_out(run: Run, golden: Callable[..., Path]) -> None:
     done = run("golden", "show", golden("repeats: 2\n"))
     assert done.code == 2
-    assert "approve anew with --npudump-update-golden" in done.err
+    assert "accept anew with --npudump-update-golden" in done.err

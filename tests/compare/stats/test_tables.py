@@ -313,7 +313,7 @@ def test_a_golden_without_a_value_the_dump_has_fails(
     golden = make_table((KEY, "float32", (2,), GOOD | dict.fromkeys(lacking)), whole)
     comparison = compare_tables(golden, make_table((KEY, "float32", (2,), GOOD), whole), Tolerances())
     (verdict,) = comparison.failing
-    rule = "the golden has no value to compare with: approve anew"
+    rule = "the golden has no value to compare with: accept anew"
     assert [(r.statistic, r.golden, r.actual, r.allowed, r.rule) for r in verdict.reasons] == [
         (name, None, GOOD[name], None, rule) for name in lacking
     ]
