@@ -331,9 +331,7 @@ def _chosen_rows(
 
 
 _NOTHING = "-"
-_ANEW = said(
-    "record it with --npudump-update-golden, or measure with --npudump-update-golden=calibrate, to know it"
-)
+_ANEW = said("--npudump-update-golden, or =calibrate, measures it")
 
 
 def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple[str, ...]]:
@@ -365,14 +363,13 @@ def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple
         kept = [key for key in table.keys if key not in changed_rows]
         head[REPEATS] = _of_the_rest(repeats, kept, len(before.table), len(table)).to_head()
     note = said(
-        "nothing is known of the noise of what was accepted ({count} of {total} tensors): {anew}",
+        "noise unknown for {count} of {total} accepted tensors; {anew}",
         count=len(anew),
         total=len(table),
         anew=_ANEW,
     )
     of_before = said(
-        "{count} of {total} tensors changed and keep the noise of the golden; whether they repeat is "
-        "not known: {anew}",
+        "{count} of {total} tensors changed and keep the golden's noise, measured before the change; {anew}",
         count=len(changed_rows - anew),
         total=len(table),
         anew=_ANEW,
@@ -384,9 +381,9 @@ def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple
 def _dropped(before: Record, changed: Sequence[str]) -> str:
     """Return a note on what is not known any more, and the facts that make it so."""
     return said(
-        "the run that was accepted was not repeated{why}: the golden's {lost} is dropped: {anew}",
+        "recorded from a single run{why}; the golden's {lost} was removed; {anew}",
         why=said(", and {facts} changed", facts=", ".join(changed)) if changed else "",
-        lost="calibration" if CALIBRATION in before.extra else "noise, and whether the test repeats,",
+        lost="calibration" if CALIBRATION in before.extra else "noise data",
         anew=_ANEW,
     )
 
@@ -436,7 +433,7 @@ def after_some_rows(golden: Record, before: Record, taken: Collection[int]) -> t
         kept = [key for at, key in enumerate(golden.table.keys) if at not in taken]
         head = {REPEATS: _of_the_rest(repeats, kept, len(before.table), len(golden.table)).to_head()}
     note = said(
-        "nothing is known of the noise of what was accepted ({count} of {total} tensors): {anew}",
+        "noise unknown for {count} of {total} accepted tensors; {anew}",
         count=len(taken),
         total=len(golden.table),
         anew=_ANEW,

@@ -23,7 +23,7 @@ from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.origins import source_lines
 from pytest_npudump.report.terminal import verdict_lines
-from pytest_npudump.report.verdicts import shown, times
+from pytest_npudump.report.verdicts import shown, tail, times
 from pytest_npudump.request import KnownNames
 from pytest_npudump.results.acceptance import Pending, approve, pending_of, refuse_idle, reject
 from pytest_npudump.results.entry import ResultsError
@@ -98,6 +98,10 @@ def _code(waiting: WaitingRuns) -> int:
     return 1 if waiting.chosen else 0
 
 
+_NAME = 60
+"""Characters of a tensor's name in the list."""
+
+
 def waiting_lines(waiting: Sequence[Pending]) -> Iterator[str]:
     """Yield what is pending, below a heading; one line where nothing is."""
     yield _("pending review:") if waiting else _("no run is pending review")
@@ -113,7 +117,11 @@ def _in_short(pending: Pending) -> str:
     if comparison is None:
         return _("no golden file") if pending.golden is None else _("not compared")
     words, first = _differ(pending), comparison.first
-    return words if first is None else _("{differ}, first {first}").format(differ=words, first=first.key)
+    return (
+        words
+        if first is None
+        else _("{differ}, first {first}").format(differ=words, first=tail(str(first.key), _NAME))
+    )
 
 
 def _differ(pending: Pending) -> str:
