@@ -69,6 +69,7 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "", pa
     )
 
 
+_CHANGED = mark("{count} of {expected} tensors changed within tolerance, first {first}")
 _REMARKS = (
     (
         "unjudged",
@@ -77,13 +78,7 @@ _REMARKS = (
             "{count} tensors have no finite statistics: their values were not compared",
         ),
     ),
-    (
-        "changed",
-        plural(
-            "{count} tensor changed within tolerance: {first}",
-            "{count} tensors changed within tolerance, first {first}",
-        ),
-    ),
+    ("changed", (_CHANGED, _CHANGED)),
     (
         "wavering",
         plural(
@@ -105,11 +100,13 @@ _REMARKS = (
 def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return what else is to be known of the tensors of a session, each in a sentence."""
     found = []
+    expected = sum(result.get("expected", 0) for result in results)
     for name, words in _REMARKS:
         having = [result for result in results if result.get(name)]
         if having:
             first = tail(str(having[0].get("first_within")), _NAME)
-            found.append(counted(sum(result[name] for result in having), *words, first=first))
+            count = sum(result[name] for result in having)
+            found.append(counted(count, *words, first=first, expected=expected))
     wide = Counter(str(result["bounds"]) for result in results if result.get("bounds", "same") != "same")
     found += [
         counted(

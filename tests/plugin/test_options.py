@@ -343,6 +343,35 @@ def test_a_report_that_names_a_folder_is_refused(pytester: pytest.Pytester) -> N
 
 
 @pytest.mark.each(
+    ("words", "told"),
+    [
+        (["--npudump-update-golden=al"], "--npudump-update-golden takes no 'al': did you mean all?"),
+        (
+            ["--npudump-update-golden=x"],
+            "--npudump-update-golden takes no 'x', expected one of all, failed, new, calibrate",
+        ),
+        (
+            ["--npudump-update-goldens"],
+            "no option --npudump-update-goldens: did you mean --npudump-update-golden?",
+        ),
+        (["--npudump-runtime=emu"], "--npudump-runtime is 'emu': did you mean emulator?"),
+        (
+            ["--npudump-runtime", "xyz"],
+            "--npudump-runtime is 'xyz', expected one of auto, npu, npu-or-skip, acl",
+        ),
+        (["-o", "npudump_runtime=emulatr"], "ini key npudump_runtime is 'emulatr': did you mean emulator?"),
+        (["--npudump-numerics=auto"], "there is no --npudump-numerics=auto any more: leave it out"),
+    ],
+)
+def test_a_choice_that_is_none_is_refused_with_the_near_one(
+    pytester: pytest.Pytester, words: list[str], told: str
+) -> None:
+    pytester.makeini("[pytest]\n")
+    with pytest.raises(RequestError, match=re.escape(told)):
+        settings(pytester, *words)
+
+
+@pytest.mark.each(
     ("key", "told"),
     [
         ("npudump_fail-on", "did you mean npudump_fail_on?"),

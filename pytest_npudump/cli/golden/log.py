@@ -64,13 +64,14 @@ def _run_for_folder(arguments: argparse.Namespace, folder: Path) -> int:
     """Print the last commits that changed goldens, and which."""
     if arguments.layer:
         raise RequestError(f"{folder}: is a folder: name one golden file for the history of a layer")
-    log = _git(folder, "log", _FORMAT, "--relative", "--name-only", "--", f"*{SUFFIX}")
+    log = _git(folder, "log", _FORMAT, "--relative", "--name-only", "--", ".")
     revisions = []
     for entry in log.split(_COMMIT)[1:]:
         facts, _, names = entry.strip().partition("\n\n")
         commit, date, author, subject = facts.split("\0")
         told = {"commit": commit, "date": date, "author": author, "subject": subject}
-        revisions.append((told, [str(folder / name) for name in names.splitlines()]))
+        if goldens := [str(folder / name) for name in names.splitlines() if name.endswith(SUFFIX)]:
+            revisions.append((told, goldens))
     if not revisions:
         raise RequestError(f"{folder}: no golden is committed")
     present(

@@ -55,7 +55,7 @@ def test_a_preset_goes_before_the_option_and_both_before_the_facts() -> None:
 
 def test_the_reason_names_what_differs_and_what_is_not_told() -> None:
     found = numerics_of({"cann": ("9.0.0", "9.1.0"), "driver": ("-", "25.0")}, {})
-    assert found.describe() == "for a different environment: cann 9.0.0 -> 9.1.0; not told by both: driver"
+    assert found.describe() == "for a different environment: cann 9.0.0 -> 9.1.0; unknown on one side: driver"
     assert numerics_of({}, {}).describe() == "for the same environment: the environments are equal"
 
 
