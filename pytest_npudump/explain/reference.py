@@ -352,8 +352,8 @@ def notes_of(compared: Compared, model: ReferenceModel, *, whole: bool) -> tuple
     unjudged = compared.comparison.unjudged
     if unjudged:
         notes.append(
-            f"{name}: of {unjudged} tensors the dump or the reference has no finite statistics: only type, "
-            f"shape and counts were compared"
+            f"{name}: no finite statistics on one side for {number_of(unjudged, 'tensor')}: only type, shape "
+            f"and counts were compared"
         )
     doubts = [doubt for doubt in compared.comparison.doubts if not doubt.unjudged]
     notes += [f"{name}: {doubt.describe(compared.comparison.compared)}" for doubt in doubts]

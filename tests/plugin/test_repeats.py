@@ -260,7 +260,7 @@ def test_noise_beyond_the_preset_is_allowed_from_then_on_and_the_report_says_so(
     project.run().assert_outcomes(passed=1)
     project.model(change=0.01)
     result = project.run(failed=1)
-    wider = "have measured bounds wider than the preset's"
+    wider = "have measured tolerances wider than the preset's"
     result.stdout.fnmatch_lines(
         [
             f"measured:   * of * tensors with noise {wider} (*8 members, factor 5)",

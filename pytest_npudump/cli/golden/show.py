@@ -334,7 +334,7 @@ def _bound_lines(found: list[Allowance], *, each: bool) -> Iterator[str]:
     )
     blind = list(dict.fromkeys(allowance.key for allowance in found if allowance.blind))
     if blind:
-        yield _("zeros would pass in a statistic of {count} tensors (first: {first})").format(
+        yield _("zeros would pass in a statistic (tensors: {count}, first: {first})").format(
             count=len(blind), first=blind[0]
         )
 

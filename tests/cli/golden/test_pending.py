@@ -38,7 +38,7 @@ def test_the_largest_change_comes_first_and_what_passed_is_not_there(
         "pending review:",
         "  test_a.py::test_layer: 1 of 2 tensors differ, 1 without a tolerance, first last:output.0",
         "  test_a.py::test_large: 1 of 2 tensors differ, up to 200000x tolerance, first conv:output.0",
-        "  test_a.py::test_small: 1 of 2 tensors differ, up to 200x tolerance, first fc:output.0",
+        "  test_a.py::test_small: 1 of 2 tensors differ, up to 200x tolerance, first conv:output.0",
         "  test_a.py::test_new: no golden file",
     ]
     told = {one["test"].partition("::")[2]: one for one in golden_command("diff", "--json", "-").json}
