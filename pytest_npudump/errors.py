@@ -193,3 +193,14 @@ class StoreError(GoldenError):
 
 class GoldenMissingError(GoldenError):
     """The test has no golden file yet."""
+
+
+def hint(value: str, choices: Iterable[str]) -> str:
+    """Return how a sentence ends that refuses what is no choice: with the one meant, else with all."""
+    from difflib import get_close_matches  # noqa: PLC0415 - for errors
+
+    known = [*choices]
+    begun = [choice for choice in known if value and choice.startswith(value)]
+    if near := get_close_matches(value, known, 1) or begun[len(begun) - 1 :]:
+        return said(": did you mean {near}?", near=near[0])
+    return said(", expected one of {known}", known=", ".join(known))

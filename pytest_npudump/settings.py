@@ -116,7 +116,7 @@ class Option(NamedTuple):
         help: one sentence.
         metavar: what ``--help`` calls the value; "" for a switch.
         choices: allowed values; empty where any text is allowed.
-        standing: whether an ini file may set it; approving is for one run, and never for all of them.
+        standing: whether an ini file may set it; accepting is for one run, and never for all of them.
         typed: whether it is an option of the command line, too, and not an ini key alone.
         modes: values of an option that needs none, the first of which it then has.
         parse: makes the value of what is typed and of the option as typed; None where the text is the value.
@@ -164,9 +164,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "update-golden",
         default="",
-        help="write what the layers say now into the golden files, for review in a diff: of all tests that "
-        "run, or only (=failed) those that differ from their golden, or (=new) those that have none; or "
-        "(=calibrate) measure their tolerances; refused under CI",
+        help="write golden files instead of comparing: of all tests that run, of tests that fail (=failed), "
+        "of tests without a golden (=new); =calibrate measures tolerances; refused in CI",
         standing=False,
         typed=True,
         modes=(ALL, FAILED, NEW),
@@ -174,7 +173,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "reason",
         default="",
-        help="why goldens are updated, in words: it stands in each that the run changes",
+        help="reason of an update, stored in each golden that the run changes",
         metavar="TEXT",
         standing=False,
         typed=True,
@@ -182,18 +181,17 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "runtime",
         default="auto",
-        help="what runs the models: pyACL (acl), torch_npu, mindspore, the emulator; or (auto) torch_npu "
-        "where the tests have imported it, pyACL where a device answers, else the emulator. Where no NPU "
-        "answers, npu ends the run before its first test, and npu-or-skip skips marked tests",
+        help="runtime of the models: acl (pyACL), torch_npu, mindspore, emulator; auto (default): torch_npu "
+        "if imported by the tests, acl if a device answers, else emulator; npu: as auto, but end the "
+        "run if no NPU answers; npu-or-skip: skip marked tests then",
         choices=("auto", NPU, NPU_OR_SKIP, "acl", "torch_npu", "mindspore", "emulator"),
         typed=True,
     ),
     Option(
         "output",
         default="",
-        help="folder, relative to rootdir, for what a session leaves: results, dumps of failing tests, "
-        "report, summary.md, session.json, CANN's log; without it results are in pytest's cache, dumps "
-        "below its temporary folder",
+        help="output folder, relative to rootdir: results, dumps of failing tests, report, summary.md, "
+        "session.json, CANN's log; default: results in pytest's cache, dumps in its temporary folder",
         metavar="DIR",
         typed=True,
     ),
@@ -207,109 +205,108 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "repeats",
         default="2",
-        help="how often a test runs that is recorded: what differs between these runs is never judged as "
-        "exact; 1 saves the time, and the golden then does not know whether the test repeats",
+        help="number of runs of a test that is recorded; values that vary between them are not compared as "
+        "exact; 1: faster, without noise and determinism data",
         metavar="N",
         parse=_runs(1),
     ),
     Option(
         "calibration-runs",
         default="20",
-        help="further runs of each test by which --npudump-update-golden=calibrate measures, under what "
-        "legitimately varies: rounding of inputs, threads and optimisation on the emulator, else repetitions",
+        help="number of runs of each test for --npudump-update-golden=calibrate; on the emulator they vary "
+        "rounding of inputs, threads and optimisation",
         metavar="N",
         parse=_runs(FEWEST),
     ),
     Option(
         "golden-dir",
         default="golden",
-        help="folder of the golden files, relative to pytest's rootdir",
+        help="folder of golden files, relative to rootdir",
         metavar="DIR",
     ),
     Option(
         "golden-variant",
         default="",
-        help="read and write goldens of this variant (a SoC, say), with the common golden as fall-back",
+        help="variant of goldens to read and write, such as a SoC; fallback: the common golden",
         metavar="NAME",
     ),
     Option(
         "preset",
         default="",
-        help="tolerance preset where the marker names none; else that of the tolerance file, else default: "
-        "bounds that fit what is known of golden and run. same, other and hf32 are those for a run of the "
-        "same numerics as the golden's, for other ones, for other ones of which one may compute in HF32",
+        help="tolerance preset of tests whose marker has none; without it that of the tolerance file, else "
+        "default: same, other or hf32, whichever fits the environments of golden and run (same "
+        "environment, different environment, HF32 possible)",
         metavar="NAME",
     ),
     Option(
         "fail-on",
         default="difference",
-        help="what fails a test: a difference beyond its tolerance, or (change) every value that is not the "
-        "golden's digit for digit; and (stale), besides differences, what fails the session: goldens that no "
-        "test has, by a collection of its own",
+        help="condition of failure: difference (default: a value out of tolerance), change (a value that is "
+        "not identical as printed), stale (difference, and the session fails if a golden has no test)",
         choices=("difference", "change", "stale"),
     ),
     Option(
         "escalate",
         default="on",
-        help="whether a failing test runs again with a tensor dump of its failing layers, and (twice) once "
-        "more with what feeds the operators that were acquitted, and with what did not fit. The second run "
-        "of torch_npu keeps what suspected operators were given, and recomputes them on the CPU in float32; "
-        "with a comma in float64, or not (no-recompute): twice,float64",
+        help="second run of a failing test with a tensor dump of the mismatching layers: on (default), off, "
+        "twice (a third run dumps inputs of operators whose recomputation matches). For torch_npu "
+        "suspected operators are recomputed on the CPU in float32; with a comma in float64, or not "
+        "(no-recompute): twice,float64",
         metavar="on|off|twice[,float64|,no-recompute]",
         parse=_escalation,
     ),
     Option(
         "dump-limit",
         default="1GiB",
-        help="most bytes of tensors that one second run dumps",
+        help="maximum size of tensors per second run",
         metavar="SIZE",
         parse=parse_size,
     ),
     Option(
         "tensor-budget",
         default="256MiB",
-        help="most bytes of golden tensors that one test may keep; a recording beyond it fails",
+        help="maximum size of golden tensors per test; a larger recording fails",
         metavar="SIZE",
         parse=parse_size,
     ),
     Option(
         "golden-tensors",
         default="marker",
-        help="whose tensors are kept with goldens: those of layers that a marker names, or (auto) in tests "
-        "whose marker names none those of the graph's outputs and of sources of past failures",
+        help="golden tensors: of the layers in the marker (default); auto: without these of the graph's "
+        "outputs and of sources of past failures",
         choices=("marker", "auto"),
     ),
     Option(
         "tensor-store",
         default="",
-        help="where golden tensors are kept instead of beside the golden, which then has their hashes: "
-        "s3://bucket/folder (extra s3), file:///shared/folder, or what else fsspec reaches (extra store)",
+        help="store of golden tensors, of which goldens then have the hashes: s3://bucket/folder (extra "
+        "s3), file:///shared/folder, or another URL of fsspec (extra store)",
         metavar="URL",
     ),
     Option(
         "tensor-cache",
         default="",
-        help="folder in which this machine keeps stored tensors, relative to rootdir; default below the "
-        "user's cache directory",
+        help="folder of cached golden tensors, relative to rootdir; default: below the user's cache "
+        "directory",
         metavar="DIR",
     ),
     Option(
         "keep-dumps",
         default="failed",
-        help="whose dumps are kept: those of failed tests, or of all",
+        help="tests whose dumps are kept: failed or all",
         choices=("failed", "all"),
     ),
     Option(
         "lang",
         default="auto",
-        help="language of what people read, the terminal and the page: en, zh, or (auto) Chinese where the "
-        "locale (LC_ALL, LC_MESSAGES, LANG) is; what programs read stays English",
+        help="language of terminal and page: en, zh, or auto (the locale's: LC_ALL, LC_MESSAGES, LANG); "
+        "files for programs are English",
         choices=("auto", "en", "zh"),
     ),
     Option(
         "allow-in-ci",
         default=False,
-        help="let update-golden write in CI",
+        help="allow --npudump-update-golden in CI",
         standing=False,
     ),
 )
@@ -420,6 +417,6 @@ def default_settings() -> Settings:
 
 
 def ci_variable() -> str:
-    """Return the variable that says that this is a gate, which must not approve what it checks, or ""."""
+    """Return the variable that says that this is a gate, which must not accept what it checks, or ""."""
     unset = {"", "0", "false", "no"}
     return next((name for name in CI_VARIABLES if os.environ.get(name, "").strip().lower() not in unset), "")

@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-_DESCRIPTION = "Do what the plugin does for dumps collected elsewhere, without CANN, an NPU or pytest."
-_LANG = "language of what people read: en, zh, or (auto, the default) Chinese where the locale is"
+_DESCRIPTION = "Compare dumps, review goldens and set up tests of Ascend NPUs. Dumps need no CANN and no NPU."
+_LANG = "language of messages: en, zh, or auto (default: the locale's)"
 
 COMMANDS = {
-    "ls": "list the tensors of a dump, their statistics with --stats, and its overflow records",
-    "compare": "compare two dumps, or a golden file and a dump, element by element where both hold tensors",
-    "check": "judge the results of a session again, by other tolerances or goldens, without running",
-    "report": "write the results of a session as a page to look at, or as data of a graph viewer",
-    "convert": "write the tensors of a dump as npy or safetensors, in the host's layout",
-    "golden": "review and accept runs that differ from their goldens; look at goldens and their history",
-    "repro": "write a failing operator as a folder of its own: a model, its inputs, and a test that fails",
-    "config": "check a dump configuration as CANN, GE, TorchAir or MindSpore would, or show a test's",
-    "doctor": "say what is installed, which runtimes work, and whether a dump can be written here",
-    "init": "write what a repository needs for its first test: keys, a test, .gitattributes, a CI job",
-    "demo": "write a small test project, record its golden, pass, change a weight, and show the failure",
+    "ls": "list tensors and overflow records of a dump, statistics with --stats",
+    "compare": "compare two dumps, a golden file and a dump, or saved results",
+    "check": "compare a session's results again, with other tolerances or goldens",
+    "report": "write a session's results as a page, pictures, or data of a graph viewer",
+    "convert": "write the tensors of a dump as npy or safetensors",
+    "golden": "review and accept changes; inspect goldens and their history",
+    "repro": "write a failing operator as a folder: model, inputs, and a failing test",
+    "config": "check a dump configuration as CANN, GE, TorchAir or MindSpore does, or show that of a test",
+    "doctor": "show what is installed, which runtimes work, and whether a dump can be written",
+    "init": "set up a repository: configuration, a first test, .gitattributes, a CI job",
+    "demo": "write a small test project, record its golden, change a weight, and show the failure",
 }
 """The commands and their help."""
 

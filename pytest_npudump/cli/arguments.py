@@ -67,7 +67,7 @@ def configure(parser: SpokenParser, verb: Verb) -> None:
         else:
             configure(below.add_parser(name, help=one.summary), one)
     if apart:
-        group = parser.add_argument_group("plumbing, which git and scripts call")
+        group = parser.add_argument_group("for git and scripts")
         group._group_actions += apart  # noqa: SLF001 - argparse itself lists verbs in one group only
 
 
@@ -110,119 +110,126 @@ _DEVICES = ("Ascend", "CPU", "GPU")
 _JSON = _of("--json", "write the result as JSON; - for standard output", metavar="FILE", type=output_name)
 _EXECUTOR = _of(
     "--executor",
-    "where the work is done: threads[:N] (default; N: number of cores), processes[:N], "
-    "serial, or dask:ADDRESS, a Dask scheduler whose workers see the same files",
+    "executor: threads[:N] (default; N: number of cores), processes[:N], serial, or dask:ADDRESS, a Dask "
+    "scheduler whose workers see the same files",
     metavar="WHERE",
     default="threads",
 )
-_LATEST = _flag("--latest", "of several runs in a directory take the last")
+_LATEST = _flag("--latest", "use the last of several runs in a directory")
 _LAYOUT = _of(
     "--layout",
-    "host layout to convert to; ND, the default, leaves host layouts as they are and "
-    "makes NCHW (or NCDHW) of device layouts that split C. The header of a dump does not "
-    "tell the order of the original shape's axes: it is taken to be that of the layout "
-    "given here",
+    "host layout to convert to: ND (default: host layouts stay, device layouts that split C become NCHW or "
+    "NCDHW), NCHW, NHWC, HWCN, CHWN, NCDHW, NDHWC, DHWCN, DHWNC, NCL, CN, NC. The axes of the dump's "
+    "original shape are taken to be in this order",
     choices=LAYOUTS,
     default="ND",
+    metavar="LAYOUT",
 )
 _PLACES = (
     _path(
         "--root",
         "DIR",
-        "the repository's root, as pytest's rootdir; default: the nearest folder, upwards, in "
-        "which a test of the results lies",
+        "rootdir of the repository; default: the nearest folder, upwards, with a test of the results",
     ),
-    _path("--golden-dir", "DIR", "other goldens: a folder laid out like that of the runs"),
+    _path("--golden-dir", "DIR", "folder of other goldens, laid out like npudump_golden_dir"),
 )
 _PRESET = _of(
     "--preset",
-    "tolerance preset: default, same, other, hf32, exact, torch, ...; default is same, but for saved "
-    "results, where it is the one that fits what produced the two",
+    "tolerance preset: default, same, other, hf32, exact, torch, ...; default means same, for saved results "
+    "the preset that fits their environments",
 )
 _FACTS = _list(
     "--producer",
     "FACT=VALUE",
-    "what is known of the run, such as soc=Ascend910B3, for rules that name a producer; repeatable",
+    "fact of the environment, such as soc=Ascend910B3, for rules with producer; may be repeated",
 )
 _NUMERICS = {"--numerics": "--preset"}
 _WHAT_IF = _list(
     "--what-if",
     "PRESET",
-    "say what other tolerances, a preset or a YAML file of rules, would have missed or "
-    "caught; may be given several times, and decides nothing",
+    "show what other tolerances (a preset or a YAML file) would have missed or caught; does not change the "
+    "exit code; may be repeated",
 )
 _RESULTS = "default: the last session's, in pytest's cache or npudump_output, here or in a folder above"
-_SESSION = _path("results", "RESULTS", f"a session's output folder, or its results; {_RESULTS}", nargs="?")
-_NAMED_RESULTS = _path("--results", "DIR", f"a session's output folder, or its results; {_RESULTS}")
+_SESSION = _path("results", "RESULTS", f"output folder of a session, or its results; {_RESULTS}", nargs="?")
+_NAMED_RESULTS = _path("--results", "DIR", f"output folder of a session, or its results; {_RESULTS}")
 _GOLDENS = _path(
     "paths",
     "PATH",
-    "golden files, and folders of them; default: as pytest's configuration says, else golden",
+    "golden files, or folders; default: npudump_golden_dir of pytest's configuration, else golden",
     nargs="*",
 )
 _VARIANTS = _list(
     "--variant",
     "NAME",
-    "a variant that runs select, as npudump_golden_variant takes it or its file spells "
-    "it; may be repeated: files of all others are stale, but those that a common golden "
-    "names; without it no variant is",
+    "variant in use (as in npudump_golden_variant or in its file name); may be repeated; other variants are "
+    "stale unless a common golden names them; default: no variant is stale",
 )
-_VARIANT_FILES = _path("variants", "VARIANT", "files of variants: test@NAME.yaml", nargs="+")
+_VARIANT_FILES = _path("variants", "VARIANT", "variant file: test@NAME.yaml", nargs="+")
 _TESTS = (
-    _of("tests", "node ids, files or globs of them; default: all that wait", metavar="TEST", nargs="*"),
+    _of("tests", "node ids, files, or globs; default: all pending runs", metavar="TEST", nargs="*"),
     _NAMED_RESULTS,
     *_PLACES,
 )
-_LAYERS = _list("--layers", "PATTERN", "only these layers; may be repeated")
-_APPROVAL = (_text("--reason", "TEXT", "why, kept in the golden"), _flag("--allow-in-ci", "accept in CI"))
+_LAYERS = _list("--layers", "PATTERN", "layer name or glob; may be repeated; default: all layers")
+_APPROVAL = (
+    _text("--reason", "TEXT", "reason, stored in the golden"),
+    _flag("--allow-in-ci", "allow accepting in CI"),
+)
 _GOLDEN_VERBS = {
     "review": Verb(
-        "Go through the waiting runs one by one, the largest change first, and decide about each: a "
-        "accept, r reject, s skip; A, R and S for it and all that follow; l accept some layers; w why: "
-        "show all that differs; q quit. A key decides on a terminal, a line elsewhere. Exit 0: no run "
-        "waits any more; 1: some do; 2: one was refused, or results cannot be read.",
+        "Review pending runs one by one, the largest change first: a accept, r reject, s skip; A, R, S all "
+        "remaining; l accept some layers; w show all mismatches; q quit. Terminals take one key, other "
+        "inputs one line. Exit codes: 0 nothing is pending any more; 1 some runs are; 2 a run cannot be "
+        "accepted, or results cannot be read.",
         (*_TESTS, *_APPROVAL),
-        summary="decide about these runs one by one",
+        summary="review pending runs one by one",
         work="golden.waiting:review",
     ),
     "accept": Verb(
-        "Write the golden of each waiting run from what was kept of it, without running again. "
-        "Refused where the run was not complete, where its golden or its test's file has changed "
-        "since, and where the run is the emulator's and the golden a device's. Exit 0; 2 where one "
-        "was refused, or results cannot be read.",
+        "Write pending runs into their golden files, without running the tests again. A run cannot be "
+        "accepted if it was incomplete, if its golden or test file changed since, or if it ran on the "
+        "emulator and the golden was recorded on a device. Exit codes: 0; 2 a run cannot be accepted, or "
+        "results cannot be read.",
         (*_TESTS, _LAYERS, *_APPROVAL),
-        summary="make these runs the goldens, without running again",
+        summary="write pending runs into their goldens, without running again",
         work="golden.waiting:accept_all",
     ),
     "reject": Verb(
-        "Take waiting runs off the list; their goldens stay, and the next runs are judged by them.",
+        "Reject pending runs: their goldens stay as they are. Exit codes: 0; 2 results cannot be read.",
         (*_TESTS,),
-        summary="keep the goldens, and take these runs off the list",
+        summary="reject pending runs; goldens stay as they are",
         work="golden.waiting:reject_all",
     ),
     "diff": Verb(
-        "List the runs that differ from their goldens, or have none, and wait for a decision, the "
-        "largest change first; then show of each what differs, layer by layer, and by how much. Exit 0: "
-        "there are none; 1: there are; 2: results that cannot be read.",
+        "List the runs pending review (mismatches, and tests without a golden), the largest change first, "
+        "then the mismatches of each run by layer. Exit codes: 0 nothing is pending; 1 some runs are; 2 "
+        "results cannot be read.",
         (*_TESTS, _LAYERS, _JSON),
-        summary="the runs that wait for a decision, and what differs in them",
+        summary="list pending runs and their mismatches",
         work="golden.waiting:diff",
     ),
     "show": Verb(
-        "Say how many tensors a golden file has, which run recorded it, and whether it repeats. With "
-        "--noise: the tensors whose measured noise makes their bounds widest, and those that these "
-        "bounds let pass whatever they hold. With --tolerances: which tolerance each statistic has, where "
-        "it comes from, and how wide it is, in steps of the tensor's type and in percent of its "
-        "magnitude; without LAYER one line for each rule, with the tensor it is widest for. Exit 0; 2 "
-        "where a file cannot be read or a rule matches nothing.",
+        "Show the number of tensors of a golden file, its recording environment, and whether its runs were "
+        "deterministic. Exit codes: 0; 2 a file cannot be read, or a rule matches nothing.",
         (
-            _path("golden", "GOLDEN", "a golden file"),
-            _text("layer", "LAYER", "with --tolerances: a layer's name or glob", nargs="?"),
-            _flag("--noise", "the widest bounds that were measured"),
-            _of("-n --limit", "most tensors shown (default 20; 0: all)", type=int, default=20),
+            _path("golden", "GOLDEN", "golden file"),
+            _text(
+                "layer",
+                "LAYER",
+                "with --tolerances: layer name or glob; without it, one line per rule, "
+                "for the tensor with the widest tolerance",
+                nargs="?",
+            ),
+            _flag(
+                "--noise",
+                "show the widest measured tolerances, and tensors that pass by them whatever their values",
+            ),
+            _of("-n --limit", "maximum number of tensors shown (default 20; 0: all)", type=int, default=20),
             _of(
                 "--tolerances",
-                "the tolerance of each statistic, by the rules of this YAML file where one is named",
+                "show the tolerance of each statistic, its rule, and its width in steps of the tensor's "
+                "type and in percent of the tensor; FILE: YAML file of rules",
                 metavar="FILE",
                 nargs="?",
                 const="",
@@ -232,133 +239,139 @@ _GOLDEN_VERBS = {
             _path(
                 "--results",
                 "RESULTS",
-                "with --tolerances: a session's results, whose last run of the golden's test says which "
-                "operators it has, for rules that name op_type, and what produced it; without it that is "
-                "what produced the golden",
+                "with --tolerances: results of a session, which have the types of operators (for rules with "
+                "op_type) and the environment of the test's last run; default: the recording environment",
             ),
             _JSON,
         ),
-        summary="what a golden says of its origin, its noise and its tolerances",
+        summary="show a golden's environment, noise and tolerances",
         work="golden.show:run",
     ),
     "status": Verb(
-        "Say how the goldens stand: which cannot be read or do not belong to the tensors beside them, "
-        "which no test has, which runs wait for a decision, which tensors the store lacks, and which "
-        "rules of tolerances match nothing. The tests of this folder are collected for it, as pytest "
-        "does. Exit 0: all is well; 1: there is something to do; 2: something cannot be read, collected "
-        "or asked, so that it is not known.",
+        "Check the goldens of the tests that pytest collects here: invalid files, stale goldens (without a "
+        "test), runs pending review, golden tensors missing from the store, tolerance rules that match "
+        "nothing. Exit codes: 0 nothing to do; 1 something to do; 2 something cannot be read, collected or "
+        "reached.",
         (
             _GOLDENS,
             _flag(
                 "--no-collect",
-                "look at the files of goldens alone: collect no test, read no results, ask no store",
+                "check golden files only, without tests, results and store",
             ),
             _VARIANTS,
-            _flag("--prune", "remove the files that no test has, goldens before their tensors"),
-            _flag("--yes", "with --prune: remove them; without it they are listed"),
-            _flag("-v --verbose", "list every golden, with the test that has it"),
+            _flag(
+                "--prune",
+                "list stale files; with --yes remove them, and reject pending runs whose test is gone",
+            ),
+            _flag("--yes", "with --prune: remove"),
+            _flag("-v --verbose", "list every golden with its test"),
             _NAMED_RESULTS,
-            _path("--root", "DIR", "the repository's root, for results of another one"),
+            _path("--root", "DIR", "rootdir of the repository of the results"),
             _JSON,
         ),
-        summary="what is there, stale, broken, waiting, or not in the store; --prune removes what is stale",
+        summary="check goldens: stale, invalid, pending, not in the store; --prune removes stale ones",
         work="golden.status:run",
     ),
     "log": Verb(
-        "Tell a golden's history from git, the latest first: commit, date, author, reason, and what "
-        "changed, tensor by tensor. Exit 0; 2 where git does not know the file.",
+        "Show a golden's history from git, the latest commit first: date, author, reason, and what changed, "
+        "tensor by tensor. Of a folder: which goldens each commit changed. Exit codes: 0; 2 git does not "
+        "know the file.",
         (
-            _path("golden", "GOLDEN", "a golden file"),
-            _of("layer", "a layer's name or glob; default: all", metavar="LAYER", nargs="?"),
-            _of("-n --limit", "most lines of a revision (default 20; 0: all)", type=int, default=20),
+            _path(
+                "golden",
+                "GOLDEN",
+                "golden file, or a folder; default: npudump_golden_dir of pytest's configuration, else "
+                "golden",
+                nargs="?",
+            ),
+            _of("layer", "layer name or glob; default: all", metavar="LAYER", nargs="?"),
+            _of(
+                "-n --limit", "maximum number of lines per commit (default 20; 0: all)", type=int, default=20
+            ),
             _JSON,
         ),
-        summary="a golden's history from git, layer by layer",
+        summary="show the history of goldens from git, by layer",
         work="golden.log:run",
     ),
     "merge": Verb(
-        "Join two approvals of a golden that touch different layers, as git's merge driver: OURS "
-        "becomes the joined golden. What both have changed has conflict markers around it. Exit 0; 1 "
-        "where there are conflicts; 2 where a file cannot be read or written.",
+        "Merge two versions of a golden by layer, as git's merge driver: OURS is replaced by the merged "
+        "golden. Tensors changed in both versions get conflict markers. Exit codes: 0; 1 conflicts; 2 a "
+        "file cannot be read or written.",
         (
-            _path("base", "BASE", "the golden that both were made of (git's %%O)"),
-            _path("ours", "OURS", "our golden, which is replaced (%%A)"),
-            _path("theirs", "THEIRS", "their golden (%%B)"),
-            _path("name", "NAME", "its name in messages (%%P)", nargs="?"),
+            _path("base", "BASE", "common ancestor (git's %%O)"),
+            _path("ours", "OURS", "our version, which is replaced (%%A)"),
+            _path("theirs", "THEIRS", "their version (%%B)"),
+            _path("name", "NAME", "path for messages (%%P)", nargs="?"),
         ),
-        summary="join two approvals of a golden, as git's merge driver",
+        summary="merge two versions of a golden (git's merge driver)",
         plumbing=True,
         work="golden.plumbing:merge_files",
     ),
     "split": Verb(
-        "Write variants as what differs from the common golden beside them, which names each for the "
-        "runs that it counts for: those of its SoC, CANN release or runtime. Exit 0; 2 where one "
-        "cannot be split.",
+        "Store variants as differences from the common golden beside them, which lists each for runs of its "
+        "SoC, CANN release or runtime. Exit codes: 0; 2 a variant cannot be split.",
         (
             _VARIANT_FILES,
             _of(
                 "--by",
-                "the fact by which it is chosen; may be repeated; default: the first in which it and "
-                "the common golden were produced differently",
+                "fact that selects the variant; may be repeated; default: the first that differs from the "
+                "common golden",
                 action="append",
                 default=[],
                 choices=("soc", "cann", "runtime"),
             ),
         ),
-        summary="write a variant as what differs from the common golden",
+        summary="store a variant as differences from the common golden",
         plumbing=True,
         work="golden.plumbing:split_all",
     ),
     "fold": Verb(
-        "Take variants back: their files are removed, and their runs are compared with the common "
-        "golden. Where tensors differ, only with --yes. With --whole a variant stays, written as a "
-        "golden of its own. Exit 0; 1 where one waits for --yes; 2 where one cannot be taken back.",
+        "Remove variants: their runs are compared with the common golden from then on. Exit codes: 0; 1 a "
+        "variant differs, and needs --yes; 2 a variant cannot be removed.",
         (
             _VARIANT_FILES,
-            _flag("--whole", "write it whole, and keep it"),
-            _flag("--yes", "remove it although its tensors differ"),
+            _flag("--whole", "keep the variant as a complete golden instead"),
+            _flag("--yes", "also remove variants that differ from the common golden"),
         ),
-        summary="take a variant back",
+        summary="remove a variant",
         plumbing=True,
         work="golden.plumbing:fold_all",
     ),
     "remote": Verb(
-        "Golden tensors in a store (npudump_tensor_store of pytest's ini file). status: which of "
-        "those that goldens name are there, and cached here. push: put cached ones there that are "
-        "lacking. pull: cache all, for work without the store. move: put tensors that lie beside "
-        "goldens there, and name them in these. Exit 0; 1 where something is not where it is to be; 2 "
-        "where a golden cannot be read, or there is no store.",
+        "Manage golden tensors in a store (npudump_tensor_store). status: show which are stored and cached. "
+        "push: upload cached tensors that are missing. pull: cache all tensors. move: upload tensors that "
+        "lie beside goldens. clear: empty the cache. Exit codes: 0; 1 a tensor is missing or could not be "
+        "transferred; 2 a golden cannot be read, or no store is configured.",
         (
             _of(
                 "action",
-                "what to do: status, push, pull, move, clear",
+                "status, push, pull, move or clear",
                 metavar="ACTION",
                 choices=("status", "push", "pull", "move", "clear"),
             ),
             _GOLDENS,
-            _text("--store", "URL", "the store, whatever pytest's ini file says"),
-            _text("--cache", "DIR", "the folder of the cache, the same"),
-            _flag("--verify", "status: read all of each tensor, here and there, for its hash"),
-            _flag("--replace", "push: also what is there, as damaged"),
+            _text("--store", "URL", "store; default: npudump_tensor_store"),
+            _text("--cache", "DIR", "folder of the cache; default: npudump_tensor_cache"),
+            _flag("--verify", "status: read every tensor, and check its hash"),
+            _flag("--replace", "push: also tensors that are stored, such as damaged ones"),
             _JSON,
         ),
-        summary="golden tensors in a store: status, push, pull, move, clear",
+        summary="manage golden tensors in a store",
         plumbing=True,
         work="golden.plumbing:remote",
     ),
     "init": Verb(
-        "Tell git, in .gitattributes of this folder, that goldens are merged by npudump golden merge, "
-        "and with --lfs that their tensors are kept by Git LFS. Lines that are there stay as they "
-        "are. Exit 0.",
+        "Add lines to .gitattributes of this folder: goldens are merged by npudump golden merge, and with "
+        "--lfs golden tensors are kept by Git LFS. Exit code: 0.",
         (
             _flag("--lfs", "keep golden tensors by Git LFS"),
             _path(
                 "--golden-dir",
                 "DIR",
-                "the folder of the goldens; default: as pytest's configuration says, else golden",
+                "folder of goldens; default: npudump_golden_dir of pytest's configuration, else golden",
             ),
         ),
-        summary="tell git how goldens are merged and kept",
+        summary="add the lines for goldens to .gitattributes",
         plumbing=True,
         work="golden.plumbing:init",
     ),
@@ -366,23 +379,23 @@ _GOLDEN_VERBS = {
 
 VERBS: Mapping[str, Verb] = {
     "ls": Verb(
-        "List the tensors of a dump in execution order, and its overflow records, each with the layer "
-        "whose stream and task it names. Values are read with --stats only, which prints what the files "
-        "tell of them and computes it from the tensors where they tell nothing. Exit 0; 1: an overflow; 2 "
-        "where a file cannot be read, after listing the others.",
+        "List the tensors of a dump in execution order, and its overflow records with the layer of their "
+        "stream and task. Exit codes: 0; 1 an overflow; 2 a file cannot be read (the others are listed).",
         (
-            _path("dump", "TREE", "a dump's directory, or one file of a dump"),
-            _flag("--stats", "print the statistics of each tensor"),
+            _path("dump", "TREE", "directory of a dump, or one file of a dump"),
+            _flag(
+                "--stats",
+                "print the statistics of each tensor: those of the dump, else computed from the tensors",
+            ),
             _flag(
                 "--acl",
-                "compute them as ACL does on the device: NaN for max and min where the first element is "
-                "NaN, and none for types that it leaves out (bf16, fp8, int4, complex and others)",
+                "compute statistics as ACL does on the device: max and min are NaN where the first element "
+                "is, and types without statistics there (bf16, fp8, int4, complex and others) have none",
             ),
             _flag(
                 "--projections",
-                "add eight sums of the elements of each tensor under fixed random signs, in which "
-                "permuted rows, swapped channels, shifts and single elements show that the other "
-                "statistics do not see",
+                "add projections: eight sums of the elements of each tensor with fixed random signs, which "
+                "detect reordered and single elements",
             ),
             _LATEST,
             _EXECUTOR,
@@ -390,36 +403,36 @@ VERBS: Mapping[str, Verb] = {
         ),
     ),
     "compare": Verb(
-        "Compare two dumps, or a golden file and a dump. Statistics are always compared; where both "
-        "sides hold a tensor, its elements are too, in the host's layout, and a tensor passes only if "
-        "both agree: no element is farther off than the extremes may be, and the tensor as a vector "
-        "(relative_l2) no farther than rtol. Of two folders of kept results each test's statistics "
-        "are compared, and what produced them comes first. With an ONNX model in place of GOLDEN the "
-        "layers are compared with onnxruntime's. Exit 0: within tolerance; 1: a difference; 2: an "
-        "unreadable or empty input, after printing the rest, or no value that could be compared.",
+        "Compare two dumps, a golden file and a dump, an ONNX model and a dump, or two folders of saved "
+        "results. Statistics are always compared; elements, too, where both sides have the tensor: none may "
+        "be out of the tolerance of max and min, and the relative L2 error may not exceed rtol. Exit codes: "
+        "0 within tolerance; 1 a mismatch; 2 an input is unreadable or empty, or nothing could be compared.",
         (
-            _path("golden", "GOLDEN", "a golden file, a dump, an ONNX model, or kept results"),
-            _path("actual", "ACTUAL", "a dump's directory, one file of a dump, or kept results"),
+            _path(
+                "golden",
+                "GOLDEN",
+                "golden file, dump, ONNX model (computed by onnxruntime), or saved results",
+            ),
+            _path("actual", "ACTUAL", "directory of a dump, one file of a dump, or saved results"),
             _PRESET,
             _path("--tolerances", "FILE", "YAML file of tolerance rules"),
             _FACTS,
             _WHAT_IF,
             _of("--rtol", "relative tolerance of floating-point values", type=float),
             _of("--atol", "absolute tolerance of floating-point values", type=float),
-            _flag("-v --verbose", "list every failing tensor"),
+            _flag("-v --verbose", "list every mismatching tensor"),
             _path(
                 "--inputs",
                 "FILE.npz",
-                "what the ONNX model is given, an array an input; once for each execution in the dump",
+                "inputs of the ONNX model, one array per input; once per execution in the dump",
                 action="append",
             ),
-            _path("--map", "FILE", "YAML file of layers that the ONNX model names otherwise"),
+            _path("--map", "FILE", "YAML file of layers that have other names in the ONNX model"),
             _path(
                 "--plots",
                 "DIR",
-                "write pictures into this folder: run.svg, every tensor by error against tolerance, "
-                "and for each of the first failing tensors whose elements both sides hold "
-                "tensor-N.svg",
+                "write pictures into this folder: run.svg (every tensor by error and tolerance) and "
+                "tensor-N.svg (the first mismatching tensors with elements on both sides)",
             ),
             _LATEST,
             _LAYOUT,
@@ -429,41 +442,40 @@ VERBS: Mapping[str, Verb] = {
         renamed=_NUMERICS,
     ),
     "check": Verb(
-        "Judge what a session kept of its tests once more: by the goldens as they are here, or by "
-        "other tolerances. Without options every test has the verdict of its run. Exit 0: within "
-        "tolerance; 1: a difference; 2: a test that could not be judged, or results that cannot be "
-        "read, after printing the rest.",
+        "Compare a session's saved results again, without running: with the goldens as they are now, or "
+        "with other tolerances. Exit codes: 0 within tolerance; 1 a mismatch; 2 a test could not be "
+        "compared, or results cannot be read (the rest is printed).",
         (
             _SESSION,
             *_PLACES,
             _of(
                 "--preset",
-                "a tolerance preset in place of each test's; default is the one of same, other and hf32 that "
-                "fits what produced golden and run",
+                "tolerance preset for all tests; default means same, other or hf32, whichever fits the "
+                "environments of golden and run",
                 default="",
             ),
             _path(
                 "--tolerances",
                 "FILE",
-                "YAML file of tolerance rules, in place of that of the runs; rules of a marker stay",
+                "YAML file of tolerance rules, instead of the session's; rules of markers stay",
             ),
             _WHAT_IF,
             _of(
                 "--expect",
-                "a number, or a file with a test a line, as pytest --collect-only -q prints them: "
-                "exit 2 where fewer tests were compared, or not all of these",
+                "number of tests, or a file with one test per line as printed by pytest --collect-only -q: "
+                "exit 2 if fewer tests, or not all of these, were compared",
                 metavar="TESTS",
             ),
-            _flag("-v --verbose", "show every failing tensor of each test"),
+            _flag("-v --verbose", "show every mismatching tensor of each test"),
             _JSON,
         ),
         renamed=_NUMERICS,
     ),
     "report": Verb(
-        "Write what a session kept of its tests as a page: index.html in the folder DIR, one file "
-        "that needs no network. Tensors are judged by the goldens as they are here; what the second "
-        "run of a failing test showed is read from the dumps, where they still are. Exit 0: written, "
-        "whatever the tests came to; 2: results that cannot be read, after writing the rest.",
+        "Write a session's saved results as a page (DIR/index.html, one file without network access), "
+        "pictures or node data. Tensors are compared with the goldens as they are now; findings of second "
+        "runs are read from the dumps, if these still exist. Exit codes: 0 written, also with failed tests; "
+        "2 results cannot be read (the rest is written).",
         (
             _SESSION,
             *(_path(medium.flags, "DIR", medium.help) for medium in MEDIA),
@@ -471,19 +483,18 @@ VERBS: Mapping[str, Verb] = {
         ),
     ),
     "convert": Verb(
-        "Write the tensors of a dump as npy (FILE.output.0.npy for each) or safetensors (one for each "
-        "file of the dump), in the dump's directories and the host's layout. In npy, types that numpy "
-        "lacks become the next wider one: bf16, fp8, hifloat8 and float4 float32, int4 and int2 int8, "
-        "complex32 complex64. Exit 0; 2 where something could not be converted, after converting the "
-        "rest, or where no tensor of the dump holds data.",
+        "Write the tensors of a dump as npy (FILE.output.0.npy each) or safetensors (one per file of the "
+        "dump), in the directories of the dump and the host's layout. In npy, types that numpy lacks become "
+        "wider: bf16, fp8, hifloat8 and float4 become float32, int4 and int2 int8, complex32 complex64. "
+        "Exit codes: 0; 2 something could not be converted (the rest is), or no tensor has data.",
         (
-            _path("dump", "PATH", "a dump's directory, or one file of a dump"),
-            _path("-o --output", "OUT", "directory to write to; made if missing", required=True),
+            _path("dump", "PATH", "directory of a dump, or one file of a dump"),
+            _path("-o --output", "OUT", "directory to write to; created if missing", required=True),
             _of("--to", "kind of file; default npy", choices=("npy", "safetensors"), default="npy"),
             _flag(
                 "--raw",
-                "no conversion: the device's layout, and types that numpy lacks as their bits (bf16 "
-                "as uint16, packed and opaque ones as bytes)",
+                "do not convert: keep the device's layout, and write types that numpy lacks as bits (bf16 "
+                "as uint16, packed types as bytes)",
             ),
             _LAYOUT,
             _LATEST,
@@ -491,7 +502,7 @@ VERBS: Mapping[str, Verb] = {
         ),
     ),
     "golden": Verb(
-        "Look at golden files and at what may take their place. Exit 0; 2 where a file cannot be read.",
+        "Review, accept and inspect golden files.",
         verbs=_GOLDEN_VERBS,
         dest="verb",
         renamed={
@@ -503,36 +514,35 @@ VERBS: Mapping[str, Verb] = {
         },
     ),
     "repro": Verb(
-        "Write a folder with the operator that fails, its inputs, and a test that fails for it alone, "
-        "and run that test. Exit 0: it fails as it is to, or was not to be run; 1: it passes here; 2: "
-        "it cannot be made, or cannot run.",
+        "Write a folder with the failing operator, its inputs, and a test that reproduces the failure, and "
+        "run the test. Exit codes: 0 the failure is reproduced (or --no-run); 1 the test passes here; 2 the "
+        "folder cannot be written, or the test cannot run.",
         (
-            _path("report", "RESULT", "report.json beside a failing test's dumps, or its folder"),
-            _path("-o --output", "DIR", "the folder to write: a new one", required=True),
+            _path("report", "RESULT", "report.json of a failing test, or its folder"),
+            _path("-o --output", "DIR", "folder to create", required=True),
             _text(
                 "--layer",
                 "LAYER",
-                "the layer, or a tensor's key; default: the first operator that was convicted, else "
-                "the first source",
+                "layer, or key of a tensor; default: the first operator with a kernel error, else the first "
+                "source",
             ),
-            _path("--model", "ONNX", "the ONNX model that ran, where the report does not know it"),
+            _path("--model", "ONNX", "ONNX model that ran; default: as in the report"),
             _flag(
                 "--reduce",
-                "look for the smallest piece of the model that still fails, fed with what onnxruntime "
-                "computes",
+                "search the smallest part of the model that still fails, with inputs computed by onnxruntime",
             ),
             _path(
                 "--inputs",
                 "NPZ",
-                "with --reduce: the inputs of the whole model, where the second run has not dumped them",
+                "with --reduce: inputs of the model; default: as dumped by the second run",
             ),
             _flag(
                 "--synthetic",
-                "draw inputs and weights, of the same shapes and statistics; nothing is written where "
-                "the failure does not survive it",
+                "replace inputs and weights by random values of the same shapes and statistics; writes "
+                "nothing if the failure disappears",
             ),
-            _flag("--no-run", "do not run the test: another machine has the device"),
-            _of("--runtime", "what runs it, as --npudump-runtime has it; default: what is found", default=""),
+            _flag("--no-run", "do not run the test"),
+            _of("--runtime", "runtime of the test, as in --npudump-runtime; default: auto", default=""),
             _JSON,
         ),
     ),
@@ -540,12 +550,12 @@ VERBS: Mapping[str, Verb] = {
         "",
         verbs={
             "check": Verb(
-                "Exit status: 0 accepted, 1 refused, 2 wrong usage.",
+                "Exit codes: 0 accepted; 1 refused; 2 wrong usage.",
                 (
                     _path("file", "FILE", "acl.json, options for TorchAir, or data_dump.json"),
                     _of(
                         "--for",
-                        "who will read it (default: acl); for torchair FILE is an object of dump_config "
+                        "reader of the file (default: acl); for torchair FILE is an object of dump_config "
                         "options",
                         dest="target",
                         choices=("acl", "ge", "torchair", "mindspore"),
@@ -557,7 +567,7 @@ VERBS: Mapping[str, Verb] = {
                         metavar="VERSION",
                         type=_version,
                     ),
-                    _text("--soc", "NAME", "chip the file is for, such as Ascend910B3"),
+                    _text("--soc", "NAME", "chip, such as Ascend910B3"),
                     _of(
                         "--device",
                         "device_target, for mindspore (default: Ascend)",
@@ -566,30 +576,29 @@ VERBS: Mapping[str, Verb] = {
                     ),
                     _flag("--json", "print one JSON object"),
                 ),
-                summary="say whether a configuration is accepted, and what it does",
+                summary="check whether a configuration is accepted, and show what it does",
                 work="config:check",
             ),
             "show": Verb(
-                "Exit status: 0 printed, 1 refused, 2 there is no such test.",
+                "Exit codes: 0 printed; 1 refused; 2 there is no such test.",
                 (
                     _of(
                         "test",
-                        "test/file.py::test_name, as pytest takes it; without one, the only marked test "
-                        "there is",
+                        "node id, such as test/file.py::test_name; default: the only marked test",
                         metavar="NODEID",
                         nargs="?",
                     ),
                     _of(
                         "--for",
-                        "who will read it: an acl.json, a data_dump.json for mindspore, or the dump_config "
-                        "options that npu_dump.torchair_config() sets (default: mindspore where the "
-                        "project's runtime is that, else acl)",
+                        "reader of the file: acl.json, data_dump.json for mindspore, or the dump_config "
+                        "options of npu_dump.torchair_config() (default: mindspore if that is the project's "
+                        "runtime, else acl)",
                         dest="target",
                         choices=("acl", "mindspore", "torchair"),
                     ),
                     _of(
                         "--device",
-                        "device_target whose rules count, for mindspore (default: Ascend)",
+                        "device_target, for mindspore (default: Ascend)",
                         choices=_DEVICES,
                         default="Ascend",
                     ),
@@ -600,15 +609,15 @@ VERBS: Mapping[str, Verb] = {
         },
     ),
     "doctor": Verb(
-        "Say what is installed (CANN, driver, SoC, torch_npu, TorchAir, MindSpore), which runtimes "
-        "work, whether pytest insists on this plugin, and whether a dump can be written here. Exit "
-        "status: 0 at least one runtime works and a dump can be written, 1 otherwise, 2 wrong usage, "
-        "or a pytest configuration that cannot be read.",
+        "Show what is installed (CANN, driver, SoC, torch_npu, TorchAir, MindSpore), which runtimes work, "
+        "whether pytest requires this plugin, and whether a dump can be written here. Exit codes: 0 a "
+        "runtime works and a dump can be written; 1 otherwise; 2 wrong usage, or pytest's configuration "
+        "cannot be read.",
         (
             _path(
                 "--dump-dir",
                 "DIR",
-                "folder that dumps go to; default: where tests that run here would dump",
+                "folder for the dump; default: where tests here would dump",
             ),
             _JSON,
         ),
@@ -616,8 +625,8 @@ VERBS: Mapping[str, Verb] = {
     "init": Verb(
         "",
         (
-            _path("folder", "DIR", "the repository; default: here", nargs="?", default=Path()),
-            _flag("--dry-run", "say what would be written, and write nothing"),
+            _path("folder", "DIR", "repository; default: the current folder", nargs="?", default=Path()),
+            _flag("--dry-run", "show what would be written, and write nothing"),
         ),
     ),
     "demo": Verb(
@@ -626,7 +635,7 @@ VERBS: Mapping[str, Verb] = {
             _path(
                 "folder",
                 "DIR",
-                "folder for the project, new or empty; default npudump-demo",
+                "folder for the project, new or empty; default: npudump-demo",
                 nargs="?",
                 default=Path("npudump-demo"),
             ),

@@ -12,11 +12,11 @@ from pytest_npudump.cli.common.project import last_results
 from pytest_npudump.cli.common.tolerance_options import Alternative, other_tolerances, tolerances_of_file
 from pytest_npudump.compare.tolerances.numerics import AUTO
 from pytest_npudump.compare.tolerances.presets import PRESETS
-from pytest_npudump.compare.tolerances.tolerance import DEFAULT
+from pytest_npudump.compare.tolerances.tolerance import DEFAULT, Tolerances
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext, spoken
-from pytest_npudump.regression.result import PASSED
+from pytest_npudump.regression.result import NOT_COMPARED, PASSED
 from pytest_npudump.report.result_json import full_json
 from pytest_npudump.report.summary import PAGE, remarks, summary_line
 from pytest_npudump.report.terminal import verdict_lines
@@ -38,6 +38,7 @@ _EXPECT = "--expect"
 def run(arguments: argparse.Namespace) -> int:
     """Judge, print what came of it, and return 0, 1 or 2."""
     expected = 0 if arguments.expect is None else read_expected(arguments.expect, Path.cwd(), _EXPECT)
+    Tolerances(arguments.preset or DEFAULT)  # a wrong one is told once
     folder = last_results(arguments.results)
     results = folder.read()
     root = arguments.root or (Path.cwd() if arguments.golden_dir else None)
@@ -88,7 +89,8 @@ def _lines(judged: Sequence[Rejudged], *, verbose: bool) -> Iterator[str]:
         if one.word == GOOD and not one.why:
             continue
         result = None if one.is_doubtful else one.result
-        yield f"{one.entry.test}: {_(one.word if result is None else result.status)}"
+        word = one.word if result is None else result.status
+        yield f"{one.entry.test}: {_(NOT_COMPARED if word == UNJUDGED else word)}"
         if one.why:
             yield f"  {spoken(one.why)}"
         if result is not None and one.word != LEFT_OUT:
@@ -168,7 +170,12 @@ class OtherVerdicts:
             Alternative(name, failing, tuple(missed), tuple(caught)),
             tuple(test for test, both in words.items() if both == (BAD, GOOD)),
             tuple(test for test, both in words.items() if both == (GOOD, BAD)),
-            {name_of(other.entry): other.why for _one, other in counted if other.word == UNJUDGED},
+            {
+                name_of(other.entry): other.why
+                or (other.result.status if other.result else other.entry.status)
+                for _one, other in counted
+                if other.word == UNJUDGED
+            },
             () if name in PRESETS else tuple(idle_lines(others)),
         )
 
@@ -181,7 +188,7 @@ class OtherVerdicts:
         """Yield a line, and one for each test that is left without a verdict."""
         yield str(self.tensors)
         for test, why in self.unjudged.items():
-            words = _("what if {name}: {test} cannot be judged: {why}")
+            words = _("what if {name}: {test} cannot be compared: {why}")
             yield words.format(name=self.tensors.name, test=test, why=spoken(why))
 
 

@@ -151,8 +151,8 @@ def are_kept_results(first: Path, second: Path) -> bool:
         one, other = (first, second) if kept[0] else (second, first)
         raise RequestError(
             _(
-                "{one} holds kept results, and {other} does not: they are compared with each other only; "
-                "{command} judges them by goldens"
+                "{one} contains saved results, {other} does not: compare two folders of them, or use "
+                "{command}"
             ).format(one=one, other=other, command=typed("npudump", "check", one))
         )
     return all(kept)
@@ -324,7 +324,7 @@ def _other_layouts(comparison: Comparison, ours: Sequence[Any], theirs: Sequence
         one, other = found[0]
         yield said(
             "the golden's layout is {golden}, the dump's {dump}, and statistics do not show "
-            "the order of axes: {count} tensors (first: {first})",
+            "the order of axes (tensors: {count}, first: {first})",
             golden=one.format,
             dump=other.format,
             count=len(found),

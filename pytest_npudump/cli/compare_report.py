@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_npudump.cli.common.output import columns
+from pytest_npudump.cli.common.output import columns, screen
 from pytest_npudump.compare.stats.verdict import aligned_keys
 from pytest_npudump.compare.tensors.element_verdict import (
     BYTES,
@@ -17,13 +17,13 @@ from pytest_npudump.compare.tensors.element_verdict import (
     specials,
 )
 from pytest_npudump.language import mark
+from pytest_npudump.language.translation import counted, spoken
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import spoken
 from pytest_npudump.report import verdicts
-from pytest_npudump.report.verdicts import COLUMNS, excess, number, row, worst
+from pytest_npudump.report.verdicts import COLUMNS, excess, number, row, table, worst
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_npudump.compare.patterns.pattern_search import Pattern
     from pytest_npudump.compare.stats.verdict import Comparison, Reason, Verdict
@@ -109,23 +109,21 @@ def lines(result: SidesComparison, *, verbose: bool) -> Iterator[str]:
     compared = result.compared
     closely = _(", {compared} of them element by element").format(compared=compared) if compared else ""
     alone = (
-        _(", {unjudged} of them without a value to judge").format(unjudged=comparison.unjudged)
+        _(", {unjudged} of them without a finite value").format(unjudged=comparison.unjudged)
         if comparison.unjudged
         else ""
     )
-    counted = _("{compared} of {expected} tensors compared{closely}{alone}").format(
+    told = _("{compared} of {expected} tensors compared{closely}{alone}").format(
         compared=comparison.compared, expected=comparison.expected, closely=closely, alone=alone
     )
     if comparison.nothing_judged:
-        yield _("{counted}: nothing was judged").format(counted=counted)
+        yield _("{counted}: nothing was compared").format(counted=told)
         return
     if not failing:
-        yield counted + (
-            _(", the rest could not be read") if result.problems else _(", all within tolerance")
-        )
+        yield told + (_(", the rest could not be read") if result.problems else _(", all within tolerance"))
         yield from _changed_within(comparison)
         return
-    yield _("{counted}: {count} differ").format(counted=counted, count=len(failing))
+    yield _("{counted}: {count} differ").format(counted=told, count=len(failing))
     yield from _changed_within(comparison)
     elements = result.by_key(comparison.elements) if compared else {}
     patterns = result.by_key(result.patterns)
@@ -137,7 +135,7 @@ def lines(result: SidesComparison, *, verbose: bool) -> Iterator[str]:
         if comparison.first.key in patterns:
             yield _("pattern: {pattern}").format(pattern=spoken(str(patterns[comparison.first.key])))
         if comparison.first_change != comparison.first.key and comparison.differing:
-            yield _("first change: {first_change} is the first that is not equal digit for digit").format(
+            yield _("first change: {first_change} is the first that is not identical as printed").format(
                 first_change=comparison.first_change
             )
     shown = failing if verbose else failing[:_SHOWN]
@@ -158,9 +156,23 @@ def _changed_within(comparison: Comparison) -> Iterator[str]:
         )
 
 
+def verdict_table(failing: Sequence[Verdict], most: int | None = None, *, margin: str = "  ") -> list[str]:
+    """Return verdicts as rows: on a terminal those that fit into it, elsewhere with whole names.
+
+    Args:
+        failing: the verdicts.
+        most: columns to lay out for wherever the rows go; None for those of a terminal.
+        margin: what stands before each row.
+    """
+    rows = [row(verdict) for verdict in failing]
+    if (most := most or screen()) is not None:
+        return table(rows, COLUMNS, most)
+    return [f"{margin}{line}" for line in columns(rows, COLUMNS)]
+
+
 def _table(failing: tuple[Verdict, ...], elements: Mapping[TensorKey, PairElements]) -> list[str]:
     if not elements:
-        return columns([row(verdict) for verdict in failing], COLUMNS)
+        return verdict_table(failing, margin="")
     rows = [(*cells(verdict), *_measures(elements.get(verdict.key))) for verdict in failing]
     return columns(rows, (*COLUMNS, *_MEASURES))
 
@@ -268,12 +280,21 @@ def _special(difference: TensorDifference) -> str:
         names = _(" and ").join(
             name for name, count in (("NaN", d.nan_actual), ("Inf", d.inf_actual)) if count
         )
-        return _("{names} in {count} places where the golden has none, {first}").format(
-            names=names, count=d.special_different, first=first
+        return counted(
+            d.special_different,
+            "{names} in {count} place where the golden has none, {first}",
+            "{names} in {count} places where the golden has none, {first}",
+            names=names,
+            first=first,
         )
     if actual == "none":
         return _("no NaN or Inf where the golden has {golden}, {first}").format(golden=golden, first=first)
-    places = _("NaN or Inf differ in {count} places, {first}").format(count=d.special_different, first=first)
+    places = counted(
+        d.special_different,
+        "NaN or Inf differ in {count} place, {first}",
+        "NaN or Inf differ in {count} places, {first}",
+        first=first,
+    )
     return _("{places} (golden: {golden}; actual: {actual})").format(
         places=places, golden=golden, actual=actual
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.cli.common.output import columns, complain, present
+from pytest_npudump.cli.common.output import complain, present
 from pytest_npudump.cli.common.tolerance_options import tolerances_of_file, typed_rules
+from pytest_npudump.cli.compare_report import verdict_table
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
-from pytest_npudump.report.verdicts import COLUMNS, row
 from pytest_npudump.results.entry import results_in
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.rejudge import Overrides
@@ -99,7 +99,7 @@ def _test_lines(pair: ResultPair, shared: Mapping[str, tuple[str, str]], *, verb
     yield from ("  " + _("note: {note}").format(note=spoken(note)) for note in comparison.notes)
     shown = failing if verbose else failing[:_SHOWN]
     if shown:
-        yield from (f"  {line}" for line in columns([row(verdict) for verdict in shown], COLUMNS))
+        yield from verdict_table(shown)
     if len(failing) > len(shown):
         yield "  " + _("... and {left} more (-v lists all)").format(left=len(failing) - len(shown))
 
@@ -118,5 +118,7 @@ def _refuse_others(arguments: argparse.Namespace) -> None:
     for flag, value in given.items():
         if value:
             raise RequestError(
-                _("{flag}: not with kept results, which hold statistics only; leave it out").format(flag=flag)
+                _("{flag} needs tensors; saved results contain only statistics: remove {flag}").format(
+                    flag=flag
+                )
             )

@@ -35,8 +35,10 @@ def check(args: argparse.Namespace) -> int:
 
     version = args.cann or rules_version()
     verdict = check_file(args.file, args.target, version=version, device=args.device, soc=args.soc)
-    text = json.dumps(verdict.to_json(), indent=2) if args.json else _described(verdict, args.target, version)
-    emit([text])
+    if args.json:
+        emit([json.dumps(verdict.to_json(), indent=2)], whole=True)
+    else:
+        emit(_described(verdict, args.target, version).splitlines())
     return 0 if verdict.accepted else 1
 
 
@@ -90,7 +92,7 @@ def show(arguments: argparse.Namespace) -> int:
         refusal = "this project's runtime is mindspore, which has no acl.json to hand on"
         to_stderr(f"error: npu_dump.torchair_config() refuses: {refusal}")
         return 1
-    emit([json.dumps(_shown(test, arguments.target), indent=2)])
+    emit([json.dumps(_shown(test, arguments.target), indent=2)], whole=True)
     if "data_dump" in test:
         verdict = _mindspore(test["data_dump"], arguments.device)
         errors = [f"error: MindSpore refuses it on {arguments.device}: {one}" for one in verdict.reasons]

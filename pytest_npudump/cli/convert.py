@@ -25,7 +25,7 @@ from pytest_npudump.dump.arrays.layouts import JoinedTensor, LayoutError, host_a
 from pytest_npudump.dump.filebytes import c_order_chunks, file_pieces, raw_bytes
 from pytest_npudump.dump.names import MAPPING, read_mapping
 from pytest_npudump.errors import DumpError, FormatError, NpudumpError
-from pytest_npudump.language.text import byte_size
+from pytest_npudump.language.text import byte_size, number_of
 from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
@@ -94,21 +94,21 @@ def _nothing(dump: Dump) -> str:
     count = len(dump.records)
     if all(record.stats is not None for record in dump.records):
         return (
-            f"nothing to convert: {dump.root} is a dump of statistics, and none of its {count} tensors has "
+            f"nothing to convert: {dump.root} is a dump of statistics: none of its tensors ({count}) has "
             "data; collect it with dump_data tensor (MindSpore: saved_data tensor)"
         )
     notes = dict.fromkeys(record.note for record in dump.records if record.note)
     why = f" ({'; '.join(notes)})" if notes else ""
     return (
-        f"nothing to convert: none of the {count} tensors of {dump.root} has data{why}; npudump ls lists them"
+        f"nothing to convert: no tensor of {dump.root} ({count} in all) has data{why}; npudump ls lists them"
     )
 
 
 def _summary(dump: Dump, results: list[Converted], output: Path) -> str:
     written, nbytes = sum(r.tensors for r in results), sum(r.nbytes for r in results)
     bare = sum(record.payload is None for record in dump.records)
-    rest = f"; {bare} of the dump have no data to convert" if bare else ""
-    return f"{written} tensors ({byte_size(nbytes)}) written to {output}{rest}"
+    rest = f"; {bare} of the dump without data" if bare else ""
+    return f"{number_of(written, 'tensor')} ({byte_size(nbytes)}) written to {output}{rest}"
 
 
 _LONGEST = 255

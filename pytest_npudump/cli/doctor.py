@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.cli.common.output import columns, present
+from pytest_npudump.cli.common.output import present, screen
 from pytest_npudump.doctor.checks import OK, System, examine
 from pytest_npudump.doctor.pytest_config import DumpPlace, dump_place
-from pytest_npudump.language.text import width
+from pytest_npudump.language.text import wrapped
 
 if TYPE_CHECKING:
     import argparse
@@ -17,29 +18,34 @@ if TYPE_CHECKING:
 
     from pytest_npudump.doctor.checks import Report
 
-_HEADER = ("area", "what", "state", "found")
-
 
 def run(arguments: argparse.Namespace, system: System | None = None) -> int:
-    """Examine this machine and print the table; 0 if a test could run under dump here, else 1."""
+    """Examine this machine and print what was found; 0 if a test could run under dump here, else 1."""
     place = DumpPlace(arguments.dump_dir) if arguments.dump_dir else dump_place(Path.cwd(), os.environ)
     absolute = Path(os.path.abspath(place.path))  # noqa: PTH100 - links stay, as a path is written
     report = examine(system or System(), absolute, place.origin, Path.cwd())
-    present(arguments, report.to_json, _table(report))
+    present(arguments, report.to_json, _lines(report))
     return 0 if report.good else 1
 
 
-def _table(report: Report) -> Iterator[str]:
-    rows = [(finding.area, finding.name, finding.state, finding.text) for finding in report.findings]
-    lines = columns(rows, _HEADER)
-    indent = " " * width(lines[0][: lines[0].rindex(_HEADER[-1])])
-    yield lines[0]
-    for finding, line in zip(report.findings, lines[1:], strict=True):
-        yield line
-        if finding.state != OK:
-            yield f"{indent}-> {finding.remedy}"
+def _lines(report: Report) -> Iterator[str]:
+    """Yield a heading for each area, its findings with their states, what to do, and the conclusion."""
+    for area, findings in groupby(report.findings, lambda finding: finding.area):
+        yield area
+        for finding in findings:
+            yield from _below(f"  {finding.state:<9}", f"{finding.name}: {finding.text}")
+            if finding.state != OK:
+                yield from _below(f"{'':11}-> ", finding.remedy)
     yield ""
     yield _conclusion(report)
+
+
+def _below(margin: str, text: str) -> Iterator[str]:
+    """Yield a text behind a margin, on a terminal below each other."""
+    columns = screen()
+    first, *rest = [text] if columns is None else wrapped(text, columns - len(margin))
+    yield margin + first
+    yield from (" " * len(margin) + line for line in rest)
 
 
 def _conclusion(report: Report) -> str:

@@ -15,8 +15,8 @@ from pytest_npudump.dump.table import shape_text
 from pytest_npudump.errors import FormatError
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import byte_size
+from pytest_npudump.language.translation import counted, spoken
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.verdicts import number
 
 if TYPE_CHECKING:
@@ -143,19 +143,17 @@ def _held(record: TensorRecord) -> list[str]:
 
 def _summary(records: Sequence[TensorRecord]) -> str:
     data = [record.payload.nbytes for record in records if record.payload is not None]
-    counted = _(
-        "{tensors} tensors, {layers} layers, {files} files, {statistics} with statistics, {full} with data"
-    ).format(
-        tensors=len(records),
-        layers=len({record.key.layer for record in records}),
-        files=len({record.path for record in records}),
-        statistics=sum(record.stats is not None for record in records),
-        full=len(data),
-    )
+    told = [
+        counted(len(records), "{count} tensor", "{count} tensors"),
+        counted(len({record.key.layer for record in records}), "{count} layer", "{count} layers"),
+        counted(len({record.path for record in records}), "{count} file", "{count} files"),
+        _("{count} with statistics").format(count=sum(record.stats is not None for record in records)),
+        _("{count} with data").format(count=len(data)),
+    ]
     steps = {(r.key.step, r.key.model, r.key.load, r.key.device, r.key.rank) for r in records}
     if len(steps) > 1:
-        counted += _(", {count} executions of models").format(count=len(steps))
-    return f"{counted} ({byte_size(sum(data))})"
+        told.append(_("{count} executions of models").format(count=len(steps)))
+    return f"{_(', ').join(told)} ({byte_size(sum(data))})"
 
 
 def _stats_json(record: TensorRecord, *, projections: bool) -> dict[str, Any]:
@@ -281,9 +279,13 @@ def _overflow_lines(found: Sequence[FoundOverflows]) -> Iterator[str]:
         what = _(" and the ").join(map(_, untold))
         yield (
             _(
-                "note: the dump's directories do not tell the {what} for {count} records (first: "
-                "{first}): their layers share stream and task, and may be another one's"
+                "note: the dump's directories do not tell the {what} of records ({count}, first: {first}): "
+                "their layers share stream and task, and may be another one's"
             ).format(what=what, count=len(files), first=files[0])
         )
     if quiet := sum(not record.record.overflowed for record in found):
-        yield _("{count} overflow records report no overflow").format(count=quiet)
+        yield counted(
+            quiet,
+            "{count} overflow record reports no overflow",
+            "{count} overflow records report no overflow",
+        )

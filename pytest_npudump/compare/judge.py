@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Compute = Callable[[Sequence[Pair]], Iterable[PairElements]]
 
 GOLDEN, RUN, REFERENCE = "golden", "run", "reference"
-"""What the first record is: approved; another run, which may tell less; or computed by a reference."""
+"""What the first record is: accepted; another run, which may tell less; or computed by a reference."""
 EVERY = ("*",)
 BY_DEFAULT = ("l2norm",)
 """Statistics that CANN computes on some chips only, where a test names none."""
@@ -188,7 +188,7 @@ def seen_by(golden: Record, run: Record, terms: Terms) -> tuple[Record, tuple[st
     tensors = [run.tensors[row] for row in rows] if run.tensors else ()
     names = first_of(key for key in entries if sanitised_key(key) in missing)
     why = said("as nothing wrote them when the golden was recorded")
-    note = said("{count} tensors are not judged, {why}: {names}", count=len(missing), why=why, names=names)
+    note = said("tensors not compared, {why}: {names}", why=why, names=names)
     return replace(run, table=table, tensors=tensors), (note,)
 
 

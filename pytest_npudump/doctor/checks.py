@@ -33,6 +33,7 @@ from pytest_npudump.config.cann import (
 )
 from pytest_npudump.doctor.pytest_config import loading
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
+from pytest_npudump.language.text import number_of
 from pytest_npudump.runtime.inventory import parse_npu_smi, run_npu_smi
 from pytest_npudump.runtime.registry import OURS, Examined, Probe, offered, provider_of
 
@@ -104,7 +105,11 @@ class Report:
 
 def probe_runtime(name: str, *, seconds: float = SECONDS) -> Probe:
     """Ask the runtime ``name``, as ``--npudump-runtime`` takes it, in a child process; never raises."""
-    command = [sys.executable, "-m", __name__, name]
+    # Not with -m, which looks in the current folder first: another checkout may lie there.
+    code = (
+        f"import sys; sys.path = [*filter(None, sys.path)]; from {__name__} import answer; answer({name!r})"
+    )
+    command = [sys.executable, "-c", code]
     try:
         done = subprocess.run(  # noqa: S603 - this module, run by this interpreter
             command,
@@ -388,7 +393,7 @@ def _npu_smi(examination: _Examination) -> Iterator[_Line]:
     npus = parse_npu_smi(output or "")
     names = ", ".join(sorted({npu.name for npu in npus}))
     ill = ", ".join(sorted({npu.health for npu in npus if npu.health != "OK"}))
-    text = f"{len(npus)} NPUs: {names}"
+    text = f"{number_of(len(npus), 'NPU')}: {names}"
     if output is None:
         remedy = "it comes with the driver; in a container mount /usr/local/bin/npu-smi and /usr/local/dcmi"
         yield "npu-smi", ABSENT, "not on PATH", remedy
@@ -584,5 +589,6 @@ _CHECKS: tuple[tuple[str, Callable[[_Examination], Iterable[_Line]]], ...] = (
 )
 
 
-if __name__ == "__main__":
-    sys.stdout.write("\n" + json.dumps(asdict(_ask(sys.argv[1]))) + "\n")
+def answer(name: str) -> None:
+    """Print what the runtime ``name`` answers, for :func:`probe_runtime`, which has started this process."""
+    sys.stdout.write("\n" + json.dumps(asdict(_ask(name))) + "\n")

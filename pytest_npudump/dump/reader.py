@@ -15,7 +15,7 @@ from pytest_npudump.dump.tree import mindspore
 from pytest_npudump.dump.tree.find import find_files, jobs_of, select_run
 from pytest_npudump.dump.tree.keys import files_of, keyed, records_of
 from pytest_npudump.errors import EmptyDumpError, FormatError
-from pytest_npudump.language.text import first_of, typed
+from pytest_npudump.language.text import first_of, number_of, typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -208,10 +208,10 @@ def _read_batch(
 def _left_out(tree: Tree) -> Iterator[str]:
     if tree.overflow:
         paths = [str(file.path) for file in tree.overflow]
-        yield f"{len(paths)} overflow records, which are no tensors of the model: {first_of(paths)}"
+        yield f"{number_of(len(paths), 'overflow record')} beside the tensors: {first_of(paths)}"
     if tree.cores:
         paths = [str(file.path) for file in tree.cores]
-        yield f"{len(paths)} cores of kernels that failed, to be opened with msdebug: {first_of(paths)}"
+        yield f"{number_of(len(paths), 'core')} of failed kernels, for msdebug: {first_of(paths)}"
     other = [name for name in tree.other if not mindspore.is_description(name)]
     if other:
-        yield f"{len(other)} files that are no dump files were not read: {first_of(other)}"
+        yield f"skipped {number_of(len(other), 'file')} that a dump does not have: {first_of(other)}"

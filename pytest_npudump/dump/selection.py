@@ -158,14 +158,14 @@ def by_file_names(layers: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return {name: tuple(told) for name, told in names.items()}
 
 
-def suggest(name: str, layers: Iterable[str]) -> str:
-    """Return a hint which layers' names come close to ``name``, or how many there are."""
+def suggest(name: str, layers: Iterable[str], where: str = "the dump") -> str:
+    """Return a hint which layers' names come close to ``name``, or how many there are, and where."""
     known = list(dict.fromkeys(layers))
     likely = nlargest(_COMPARED, known, key=partial(_shared_ends, sanitise(name)))
     close = get_close_matches(name, likely, n=3, cutoff=0.6) or get_close_matches(sanitise(name), likely, n=3)
     if close:
         return f"did you mean {', '.join(close)}?"
-    return f"the dump has {len(known)} layers: {first_of(known)}"
+    return f"{where} has {len(known)} layers: {first_of(known)}"
 
 
 def _shared_ends(name: str, layer: str) -> int:

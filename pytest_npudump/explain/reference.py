@@ -30,6 +30,7 @@ from pytest_npudump.explain.matches import NameMap
 from pytest_npudump.explain.reference_model import ReferenceModel
 from pytest_npudump.explain.rounding import Twin, coarsest, only_wide, three_ways
 from pytest_npudump.explain.tolerances import ReferenceTolerances, reference_tolerances
+from pytest_npudump.language.text import number_of
 from pytest_npudump.onnxmodels.loaded_files import FileState
 from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.request import KnownNames, is_glob
@@ -223,7 +224,7 @@ class Reference:
     ) -> Compared:
         """Compare ``records`` with the reference; ``dumped`` may hold the inputs.
 
-        Elements are counted by the preset, and by bounds for the same numerics in a dump of float32. In so
+        Elements are counted by the preset, and by bounds for the same environment in a dump of float32. In so
         many tensors that differ, the first ones, ``patterns`` are looked for.
 
         Raises:
@@ -339,18 +340,20 @@ def notes_of(compared: Compared, model: ReferenceModel, *, whole: bool) -> tuple
             f"{matching.types_alone()}"
         )
     notes += [
-        f"{name}: {len(keys)} tensors (first: {keys[0]}) {words}"
+        f"{name}: tensors ({len(keys)}, first: {keys[0]}) {words}"
         for mark, words in _MARKS.items()
         if (keys := compared.marked(mark))
     ]
     odd = [e.actual for e in compared.expected if e.actual.note]
     if odd:
-        notes.append(f"{name}: {len(odd)} tensors were compared in part, such as {odd[0].key}: {odd[0].note}")
+        notes.append(
+            f"{name}: compared in part: {number_of(len(odd), 'tensor')}, such as {odd[0].key}: {odd[0].note}"
+        )
     unjudged = compared.comparison.unjudged
     if unjudged:
         notes.append(
-            f"{name}: of {unjudged} tensors the dump or the reference has no finite statistics: only type, "
-            f"shape and counts were compared"
+            f"{name}: no finite statistics on one side for {number_of(unjudged, 'tensor')}: only type, shape "
+            f"and counts were compared"
         )
     doubts = [doubt for doubt in compared.comparison.doubts if not doubt.unjudged]
     notes += [f"{name}: {doubt.describe(compared.comparison.compared)}" for doubt in doubts]
@@ -387,8 +390,7 @@ def remarks_of(
     rest = [str(record.key) for record in matching.alone if record.key.layer in matching.compared]
     if rest:
         remarks.append(
-            f"{len(rest)} tensors of layers that were compared have no counterpart (weights, workspaces): "
-            f"{', '.join(rest)}"
+            f"without a counterpart in layers that were compared (weights, workspaces): {', '.join(rest)}"
         )
     layers: defaultdict[str, set[str]] = defaultdict(set)
     for match in matching.matches:

@@ -6,5 +6,5 @@ where it is from and when, and what changed. ``tensors`` is the file beside it; 
 store, ``stored_tensors`` those of a golden that lie there.
 
 Beside a run: ``census`` says which files are whose and what is wrong with them; ``approval_merge`` makes one
-of two approvals.
+of two acceptances.
 """

@@ -1,4 +1,4 @@
-"""Joining two approvals of one golden that touch different layers: by tensor, not by the lines around it.
+"""Joining two acceptances of one golden that touch different layers: by tensor, not by the lines around it.
 
 Lines are compared in the columns of all three files. A tensor's projections, and what is said of
 its place in a store, are those of the side whose statistics it has. Where a line is in conflict the text has
@@ -100,7 +100,7 @@ def merge(path: Path, base: str, ours: str, theirs: str) -> Merged:
     was = parse(base, path) if base.strip() else nothing
     sides = _Sides(*under_one_calibration(was, ours_read, theirs_read))
     if any(OP_TYPES in golden.blocks for golden in sides):
-        raise GoldenError(f"{path}: the record of a run, expected a golden file, which people approve")
+        raise GoldenError(f"{path}: the record of a run, expected a golden file, which people accept")
     try:
         return _Merge(sides).result(path)
     except ValueError as error:

@@ -194,7 +194,7 @@ def census(collection: Collection, variants: Sequence[str] = ()) -> Census:
     for path in (path for path in files if path.suffix == SUFFIX):
         try:
             if _place(path) not in places:
-                kinds[path], why = _of_test(read_golden(path).test, collection)
+                kinds[path], why = of_test(read_golden(path).test, collection)
             elif variants and not _is_selected(path, variants, named):
                 variant = _variant(path)
                 kinds[path], why = "stale", f"the variant {variant!r}, which no run selects"
@@ -250,8 +250,8 @@ def _is_selected(path: Path, variants: Sequence[str], named: dict[Path, frozense
     return variant in named[common]
 
 
-def _of_test(test: str, collection: Collection) -> tuple[str, str]:
-    """Judge a golden that no collected test has, by the test that it names."""
+def of_test(test: str, collection: Collection) -> tuple[str, str]:
+    """Return whether what is of a test that was not collected is stale or unjudged, and why."""
     file = test.partition("::")[0]
     if test.partition("[")[0] in collection.unclear:
         return "unjudged", f"{test}: has no parameters on this machine, and may have some on another"
@@ -260,8 +260,7 @@ def _of_test(test: str, collection: Collection) -> tuple[str, str]:
         return "unjudged", f"{file} was not collected: it is skipped as a whole, or lies outside of testpaths"
     if elsewhere := collection.elsewhere(file):
         return "unjudged", f"{test}: {elsewhere}"
-    gone = f"no test of {file} has this golden: {test}" if is_collected else f"the test file is gone: {test}"
-    return "stale", gone
+    return "stale", f"{file} has no {test.partition('::')[2]}" if is_collected else f"no test file {file}"
 
 
 def _of_tensors(path: Path, golden: str) -> tuple[str, str]:
@@ -555,12 +554,12 @@ def _check(golden: Record) -> None:
     if not len(golden.table) and OVERFLOW not in golden.extra:
         raise GoldenError(
             f"{golden.path}: lists no tensor, so that nothing is compared with it: restore the file from "
-            f"version control, or approve anew with --npudump-update-golden"
+            f"version control, or accept anew with --npudump-update-golden"
         )
     if LEFT_OUT in entries_of(golden).values() and not left_out_of(golden, golden.facts):
         raise GoldenError(
             f"{golden.path}: {UNWRITTEN!r} leaves tensors out, which only MindSpore on a CPU can record: "
-            f"remove the key, or approve anew with --npudump-update-golden"
+            f"remove the key, or accept anew with --npudump-update-golden"
         )
     repeats_of(golden.extra, golden.path)
     calibration_of(golden.extra, golden.path)
@@ -570,7 +569,7 @@ def _check(golden: Record) -> None:
     elif KEY in golden.extra and not is_stored(golden):
         raise GoldenError(
             f"{golden.path}: the tensors of its recording are not beside it, expected {beside.name}: restore "
-            f"both from version control, or approve anew with --npudump-update-golden"
+            f"both from version control, or accept anew with --npudump-update-golden"
         )
     elif beside.exists():
         raise GoldenError(

@@ -108,7 +108,7 @@ _SHORT = 12
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """The day of an approval, and what was checked out where the values were computed.
+    """The day of an acceptance, and what was checked out where the values were computed.
 
     Attributes:
         day: as ``2026-11-23``, UTC.
@@ -120,7 +120,7 @@ class Stamp:
 
     @classmethod
     def today(cls, revision: str | None) -> Stamp:
-        """Return that of an approval now."""
+        """Return that of an acceptance now."""
         return cls(datetime.now(timezone.utc).date().isoformat(), (revision or "")[:_SHORT])
 
     def __str__(self) -> str:
@@ -129,12 +129,12 @@ class Stamp:
 
 
 def stamped(golden: Record, previous: Record | None, stamp: Stamp) -> Record:
-    """Return what an approval writes, with when and from which revision.
+    """Return what an acceptance writes, with when and from which revision.
 
     Args:
         golden: what it writes.
         previous: what the same file was before; None where it is a new one.
-        stamp: that of the approval.
+        stamp: that of the acceptance.
 
     Raises:
         RowError: a line of either cannot be written.

@@ -168,7 +168,7 @@ def _told(golden: Record) -> Mapping[str, Any]:
             return found
     raise GoldenError(
         f"{golden.path}: {VARIANT} is {found!r}, expected a mapping with {_BASE} (the file name of the "
-        f"golden beside it), {_WITHOUT} and {_ADDED}. Restore the file from version control, or approve anew "
+        f"golden beside it), {_WITHOUT} and {_ADDED}. Restore the file from version control, or accept anew "
         f"with --npudump-update-golden"
     )
 
@@ -180,7 +180,7 @@ def _names(value: object) -> bool:
 def _unfit(own: Record, base: Record, reason: str) -> GoldenError:
     return GoldenError(
         f"{own.path}: holds only what differs from {base.path.name}, and that {reason}. Restore both from "
-        f"version control, or approve anew with --npudump-update-golden"
+        f"version control, or accept anew with --npudump-update-golden"
     )
 
 
@@ -255,7 +255,7 @@ def other_recording(golden: Record) -> GoldenError:
     """Return the error for tensors that were not recorded with ``golden``."""
     return GoldenError(
         f"{tensors_path(golden.path)} was recorded with other statistics than {golden.path.name} beside it: "
-        f"restore both from version control, or approve anew with --npudump-update-golden"
+        f"restore both from version control, or accept anew with --npudump-update-golden"
     )
 
 
@@ -296,7 +296,7 @@ class Recording:
                     return
                 raise GoldenError(
                     f"{self.path}: what was recorded is not there any more: another run has recorded the "
-                    "golden meanwhile, or removed its files; approve again, with one run at a time"
+                    "golden meanwhile, or removed its files; accept again, with one run at a time"
                 )
             if self.tensors:
                 refuse_others(target)
@@ -414,7 +414,7 @@ def _facts(golden: Record) -> Mapping[str, Any]:
     raise GoldenError(
         f"{golden.path}: {KEY} is {found!r}, expected a mapping with {_RECORDING} (text), or {STORED} "
         f"({HASH}), {LEFT_OUT} and {SOURCES} (lists of names). Restore the file from version control, or "
-        f"approve anew with --npudump-update-golden"
+        f"accept anew with --npudump-update-golden"
     )
 
 
@@ -596,7 +596,7 @@ def refuse_others(target: Path) -> None:
     if kind := _kind(target):
         raise GoldenError(
             said(
-                "{target}: cannot be written: it is {kind}; move it elsewhere and approve again",
+                "{target}: cannot be written: it is {kind}; move it elsewhere and accept again",
                 target=target,
                 kind=kind,
             )

@@ -285,7 +285,7 @@ def pointed_tensors(golden: Record, store: TensorStore) -> dict[str, PointedTens
         if told != pointer.row:
             raise GoldenError(
                 f"{golden.path}: the stored tensor {key} was recorded with other statistics than it has in "
-                f"this file: restore the file from version control, or approve anew with "
+                f"this file: restore the file from version control, or accept anew with "
                 f"--npudump-update-golden"
             )
         found[sanitised_key(key)] = PointedTensor(pointer, store)
@@ -302,7 +302,7 @@ def pointers_of(golden: Record) -> dict[str, Pointer]:
     if is_stored(golden) != bool(block):
         raise GoldenError(
             f"{golden.path}: the key {KEY!r} and the block {POINTERS!r} do not go together, expected both or "
-            f"neither: restore the file from version control, or approve anew with --npudump-update-golden"
+            f"neither: restore the file from version control, or accept anew with --npudump-update-golden"
         )
     return read_pointers(block)
 

@@ -513,7 +513,7 @@ def foreign(golden: Record, test: str, facts: Mapping[str, str]) -> tuple[str, .
         test: the test's id.
         facts: of its run, as :meth:`Goldens.facts` has them.
     """
-    way_out = "approve anew with --npudump-update-golden"
+    way_out = "accept anew with --npudump-update-golden"
     found = []
     if golden.test != test:
         found.append(

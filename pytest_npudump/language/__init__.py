@@ -33,6 +33,11 @@ def chosen(language: str, environment: Mapping[str, str] | None = None) -> str:
     return CHINESE if next(filter(None, names), "").lower().startswith("zh") else ENGLISH
 
 
+def plural(one: str, many: str) -> tuple[str, str]:
+    """Return two forms of a message as they are, for :func:`.translation.counted` where it is shown."""
+    return one, many
+
+
 def mark(message: str) -> str:
     """Return a message as it is, which is translated where it is shown."""
     return message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import Said
@@ -30,6 +31,11 @@ def first_of(names: Iterable[object], most: int | None = 5, separator: str = ", 
 def cut(text: str, width: int) -> str:
     """Return a text of at most ``width`` characters; one that is longer ends in three dots."""
     return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def number_of(count: int, noun: str) -> str:
+    """Return ``1 file`` or ``2 files``, in English."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def byte_size(nbytes: int) -> str:
@@ -113,6 +119,39 @@ def width(text: str) -> int:
 def padded(text: str, columns: int) -> str:
     """Return text with blanks behind it, so that it takes that many columns."""
     return text + " " * (columns - width(text))
+
+
+_NARROWEST = 60
+"""Columns that a terminal is taken to have at least."""
+
+
+def terminal_columns() -> int:
+    """Return how wide lines are laid out for the terminal, as pytest measures it."""
+    return max(_NARROWEST, shutil.get_terminal_size().columns)
+
+
+_LABEL = re.compile(r" *(?:-> |[^\W\d][\w ]{0,12}: +)?")
+_WHOLE = re.compile(r"(?:pytest|npudump|git|pip|python|cd|cp) \S|.*\S  +\S")
+"""Commands, which are to be copied, and rows of tables."""
+
+
+def hung(line: str, columns: int | None) -> list[str]:
+    """Return a line for a terminal: broken at blanks, what follows below the words behind its label.
+
+    Args:
+        line: a sentence, maybe indented, maybe with a label.
+        columns: of the terminal; None for a file or a pipe, which have whole lines.
+    """
+    if columns is None or width(line) <= columns:
+        return [line]
+    found = _LABEL.match(line)
+    label = found[0] if found else ""
+    text = line[len(label) :]
+    if _WHOLE.match(text):
+        return [line]
+    hang = len(label) if label.strip() else len(label) + 2
+    first, *rest = wrapped(text, columns - len(label))
+    return [label + first, *(" " * hang + one for one in wrapped(" ".join(rest), columns - hang) if one)]
 
 
 def wrapped(text: str, columns: int) -> list[str]:

@@ -96,6 +96,11 @@ def ngettext(one: str, many: str, count: int) -> str:
     return _message(text) if words is _CARRIED else text
 
 
+def counted(count: int, one: str, many: str, **values: object) -> str:
+    """Return the form of a message that fits a number, with that as ``count``, and other values."""
+    return ngettext(one, many, count).format(count=count, **values)
+
+
 def spoken(text: str) -> str:
     """Return a text in the language that is spoken, where it carries its template; else as it is."""
     words = _CATALOGUE.get()

@@ -160,7 +160,7 @@ class DumpComparison:
         comparison = self._comparison
         text = f"{comparison.passed} of {comparison.expected} tensors agree"
         if comparison.nothing_judged:
-            text += ", and no value was judged"
+            text += ", and no value was compared"
         return f"{text}; {plain(sentence(comparison.first))}" if comparison.first is not None else text
 
     def _repr_html_(self) -> str:

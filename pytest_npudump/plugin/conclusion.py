@@ -1,4 +1,4 @@
-"""An update approves a test only where all of it passed: else what was recorded never counts."""
+"""An update accepts a test only where all of it passed: else what was recorded never counts."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def finish(item: pytest.Item, test: CaseSession) -> None:
         known = isinstance(error, NpudumpError)
         words = said(
             "npudump: {error}",
-            error=error if known else said("the run could not be judged: {words}", words=_words(error)),
+            error=error if known else said("the run could not be compared: {words}", words=_words(error)),
         )
         item.stash[BAD] = inert(words)
         if known:

@@ -38,15 +38,17 @@ SETTINGS = pytest.StashKey[Settings]()
 _SAID = pytest.StashKey[bool]()
 """Whether the report of a test's body, where it came to that, tells of a marker that came too late."""
 _APPROVES = {
-    ALL: said("what the layers say now is written into the golden files, and not compared with them"),
-    FAILED: said("where a test differs from its golden, what the layers say now is written into it"),
-    NEW: said("where a test has no golden, one is written; all others are compared with theirs"),
+    ALL: said("this run writes the golden files and compares nothing with them"),
+    FAILED: said("this run writes the golden files of tests that differ from them"),
+    NEW: said("this run writes golden files that are missing; the others are compared"),
 }
 """What a run does, by the mode of ``--npudump-update-golden``."""
 _RUNNER = "npudump-runner"
 _REPORTER = "npudump-reporter"
 _SPEAKER = "npudump-speaker"
 _MESSAGES = "messages"
+_CHECKED = pytest.StashKey[bool]()
+"""Whether tolerances for all tests were looked at."""
 _WITH_TESTS = pytest.StashKey[bool]()
 """Whether the features that only marked tests need are there."""
 
@@ -93,7 +95,7 @@ def pytest_configure(config: pytest.Config) -> None:
             config,
             said(
                 "npudump: {flag} is refused because the variable {variable} is set: a gate "
-                "must not approve what it checks. Update on a developer's machine and commit the "
+                "must not accept what it checks. Update on a developer's machine and commit the "
                 "diff; to update in CI on purpose add -o npudump_allow_in_ci=true",
                 flag=settings.approval_flag,
                 variable=variable,
@@ -112,7 +114,7 @@ def pytest_configure(config: pytest.Config) -> None:
             config,
             said(
                 "npudump: --dist=each runs a test in every worker, and an update writes one golden "
-                "of it: leave out what approves, or --dist"
+                "of it: leave out what accepts, or --dist"
             ),
         )
     if chosen(settings.lang) != ENGLISH:
@@ -127,28 +129,25 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(offer_emulator())
 
 
-def pytest_report_header(config: pytest.Config) -> str | None:
-    """Say that a run approves, where it does."""
+def pytest_report_header(config: pytest.Config) -> list[str] | None:
+    """Say that a run writes goldens, where it does."""
     settings = config.stash[SETTINGS]
     if not settings.approves:
         return None
-    from pytest_npudump.language.translation import speaking, spoken  # noqa: PLC0415 - only where it approves
+    from pytest_npudump.language.translation import speaking, spoken  # noqa: PLC0415 - only where it accepts
+    from pytest_npudump.plugin.terminal import fitted  # noqa: PLC0415 - the same
 
     if settings.update_golden:
-        line = said(
-            "npudump: THIS RUN APPROVES ({flag}): {what}",
-            flag=settings.approval_flag,
-            what=_APPROVES[settings.update_golden],
-        )
+        what: str = _APPROVES[settings.update_golden]
     else:
-        line = said(
-            "npudump: THIS RUN CALIBRATES ({flag}, {runs} runs): by how much the layers "
-            "of passing tests vary is written into their golden files as a tolerance",
-            flag=settings.approval_flag,
+        what = said(
+            "this run measures noise in {runs} runs of each test, and writes it into the golden files of "
+            "tests that pass",
             runs=settings.calibrate,
         )
     with speaking(settings.lang):
-        return spoken(line)
+        line = spoken(said("npudump: {flag}: {what}", flag=settings.approval_flag, what=what))
+        return fitted(config.pluginmanager.get_plugin("terminalreporter"), line)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -241,6 +240,7 @@ def _refuse(node: pytest.Item | pytest.Session, problem: str, name: str) -> None
 def _problems(items: list[pytest.Item], config: pytest.Config) -> list[tuple[pytest.Item, str]]:
     if not items:
         return []
+    _check_tolerances(config)
     from pytest_npudump.language.text import inert  # noqa: PLC0415 - with the first marked test
     from pytest_npudump.plugin.marker import check_item  # noqa: PLC0415 - the same
 
@@ -251,6 +251,22 @@ def _problems(items: list[pytest.Item], config: pytest.Config) -> list[tuple[pyt
         if problem
     ]
     return [(item, inert(text)) for item, text in told]
+
+
+def _check_tolerances(config: pytest.Config) -> None:
+    """End the run where its preset or its file of tolerances is wrong, for which no test is to blame."""
+    settings = config.stash[SETTINGS]
+    if _CHECKED in config.stash or not (settings.tolerances or settings.preset):
+        return
+    config.stash[_CHECKED] = True
+    from pytest_npudump.compare.tolerances.rules import tolerances_for  # noqa: PLC0415 - where they are given
+    from pytest_npudump.request import DumpRequest  # noqa: PLC0415 - the same
+
+    try:
+        tolerances_for(DumpRequest(), settings, config.rootpath)
+    except NpudumpError as error:
+        if not hasattr(config, "workerinput"):  # where each test says it
+            raise usage_error(config, said("npudump: {error}", error=str(error))) from None
 
 
 @pytest.hookimpl(wrapper=True)

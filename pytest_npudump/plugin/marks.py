@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_npudump.errors import said
+from pytest_npudump.plugin import _compat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -117,6 +118,14 @@ def late_marker(item: pytest.Item) -> str:
     )
 
 
+def unknown_fixture(item: pytest.Item) -> str:
+    """Return what is to be said of a fixture that is meant for the plugin's; "" without one."""
+    for name in getattr(item, "fixturenames", ()):
+        if name != MARKER and _plain(name) == MARKERS[1] and not _compat.has_fixture(item, name):
+            return said("there is no fixture {name}: the plugin's is {fixture}", name=name, fixture=MARKER)
+    return ""
+
+
 def misspelling(item: pytest.Item) -> str:
     """Return what is to be said of a mark that is meant for the marker; "" where the test has none.
 
@@ -129,8 +138,7 @@ def misspelling(item: pytest.Item) -> str:
         if not isinstance(name, str) or name in MARKERS or not _may_be_meant(name, mark):
             continue
         told = said(
-            "the mark {name} is none that this plugin knows, and the test would not be judged: write "
-            "@pytest.mark.{marker}",
+            "unknown mark {name}, with which the test would not be compared: write @pytest.mark.{marker}",
             name=name,
             marker=MARKER,
         )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.errors import RequestError, said
+from pytest_npudump.errors import RequestError, hint, said
 from pytest_npudump.language import AUTO, LANGUAGES
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.features import feature_options
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 
 _CALIBRATE = "npudump_calibrate"
-_REPORT = "--npudump-report"
+_OURS = "--npudump-"
+_REPORT = f"{_OURS}report"
+_MISSPELT = "npudump_misspelt"
 _PAGE = "docs/reference/options.md"
 _GONE = {
     "calibrate": "--npudump-update-golden=calibrate -o npudump_calibration_runs={value}",
@@ -45,7 +47,9 @@ _GONE = {
 }
 """What is typed in place of options that there were, by name; their ini keys have gone, too."""
 _SWITCHES = {"require-npu", "skip-without-npu", "allow-update-in-ci"}
-_VALUES = {"numerics": {"auto": "default"}, "recompute": {"off": "no-recompute"}, "device": {"auto": ""}}
+_LEFT_OUT = ("numerics", "auto")
+"""An option that has gone, and the value that holds without it; preset=default would override a file's."""
+_VALUES = {"recompute": {"off": "no-recompute"}, "device": {"auto": ""}}
 
 
 class _Runtimes(tuple[str, ...]):
@@ -95,6 +99,8 @@ def add_options(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager
     for word in _given(pluginmanager.get_plugin("pytestconfig")):
         if word.startswith(f"{_REPORT}="):  # else pytest's own words would not say where the page is written
             group.addoption(word, dest=_gone_dest("report"), action="store_const", const=word, help=SUPPRESS)
+        elif told := _misspelt(word):
+            group.addoption(word, dest=_MISSPELT, action="store_const", const=told, help=SUPPRESS)
     group.addoption(
         f"--npudump-update-golden={CALIBRATE}",
         dest=_CALIBRATE,
@@ -108,6 +114,26 @@ def add_options(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager
         )
     for name in _GONE:
         parser.addini(_key(name), said("refused: the name has gone"), default=None)
+
+
+def _misspelt(word: str) -> str:
+    """Return what is wrong with a word that is nearly an option, or one with a wrong mode; "" if nothing."""
+    name, _, value = word.partition("=")
+    names = [*(option.name for option in all_options() if option.typed), *_gone()]
+    for option in OPTIONS:
+        if name == option.flag and option.modes and value and value not in {*option.modes, CALIBRATE}:
+            modes = hint(value, [*option.modes, CALIBRATE])
+            return said("{name} takes no {value!r}{hint}", name=name, value=value, hint=modes)
+    if not name.startswith(_OURS) or name.removeprefix(_OURS) in names:
+        return ""
+    from difflib import get_close_matches  # noqa: PLC0415 - for errors
+
+    near = get_close_matches(name.removeprefix(_OURS), names, 1, 0.8)
+    return (
+        said("there is no option {name}: did you mean {near}?", name=name, near=_OURS + near[0])
+        if near
+        else ""
+    )
 
 
 def _gone() -> dict[str, str]:
@@ -130,7 +156,8 @@ def _add_typed(group: Any, option: Option) -> None:
     An option whose value may be left out would take the path behind it for one.
     """
     choices = _choices(option)
-    how: dict[str, Any] = {"choices": choices} if choices else {"metavar": option.metavar}
+    # What is chosen is looked at later, in words of ours.
+    how: dict[str, Any] = {"metavar": f"{{{','.join(choices)}}}" if choices else option.metavar}
     if option.modes:
         how = {"action": "store_const", "const": option.modes[0]}
     elif isinstance(option.default, bool):
@@ -159,7 +186,7 @@ def settings_of(config: pytest.Config) -> Settings:
 
     Raises:
         RequestError: an option or ini key has gone or is none, a key holds a value that is none of its, or
-            something that stands for every run approves.
+            something that stands for every run accepts.
     """
     _refuse_standing(config)
     _refuse_gone(config)
@@ -187,14 +214,14 @@ def usage_error(config: pytest.Config, text: str) -> pytest.UsageError:
 
 
 def _refuse_standing(config: pytest.Config) -> None:
-    """Refuse to approve by anything that stands for runs to come."""
+    """Refuse to accept by anything that stands for runs to come."""
     place, flag = next(_standing(config), ("", ""))
     if place:
         raise RequestError(
             said(
-                "{place}: approving is never a standing setting: every plain 'pytest' would rewrite "
+                "{place}: accepting is never a standing setting: every plain 'pytest' would rewrite "
                 "the goldens it is to check, and pass. Remove it there, and give {flag} on the "
-                "command line of the one run that approves",
+                "command line of the one run that accepts",
                 place=place,
                 flag=flag,
             )
@@ -202,7 +229,7 @@ def _refuse_standing(config: pytest.Config) -> None:
 
 
 def _standing(config: pytest.Config) -> Iterator[tuple[str, str]]:
-    """Yield the places at which something that stands approves, and what is typed in its stead."""
+    """Yield the places at which something that stands accepts, and what is typed in its stead."""
     everywhere: Mapping[str, Sequence[str]] = {
         said("addopts of pytest's configuration file"): config.getini("addopts"),
         said("the variable PYTEST_ADDOPTS"): shlex.split(os.environ.get("PYTEST_ADDOPTS", "")),
@@ -254,6 +281,8 @@ def _refuse_gone(config: pytest.Config) -> None:
                     typed=typed,
                 )
             )
+    if told := config.getoption(_MISSPELT, None):
+        raise RequestError(told)
     if folder := _folder_of_report(config):
         raise RequestError(
             said(
@@ -264,6 +293,10 @@ def _refuse_gone(config: pytest.Config) -> None:
     for name, now in _gone().items():
         flag, value = f"--npudump-{name}", config.getoption(_gone_dest(name), None)
         if value is not None:
+            if (name, value) == _LEFT_OUT:
+                raise RequestError(
+                    said("there is no {given} any more: leave it out", given=f"{flag}={value}")
+                )
             typed = now.format(
                 value=shlex.quote(_VALUES.get(name, {}).get(value, value)) if value else "VALUE"
             )
@@ -274,6 +307,8 @@ def _refuse_gone(config: pytest.Config) -> None:
     for name, now in _GONE.items():
         key = _key(name)
         if value := _text(config, key):
+            if (name, value) == _LEFT_OUT:
+                raise RequestError(said("there is no ini key {key} any more: leave it out", key=key))
             words = now.format(value=_VALUES.get(name, {}).get(value, value)).split(" ")[-1]
             new, _, value = words.removeprefix("--").partition("=")
             told = f"{new.replace('-', '_')} = {value}"
@@ -331,14 +366,9 @@ def _resolve(option: Option, config: pytest.Config) -> Any:
     value = config.getini(option.dest) if given is None else given
     choices = _choices(option)
     if choices and value not in choices:
-        allowed = ", ".join(choices)
+        place = said("ini key {key}", key=option.dest) if given is None else option.flag
         raise RequestError(
-            said(
-                "ini key {key} is {value!r}, expected one of {allowed}",
-                key=option.dest,
-                value=value,
-                allowed=allowed,
-            )
+            said("{place} is {value!r}{hint}", place=place, value=value, hint=hint(str(value), choices))
         )
     return value
 

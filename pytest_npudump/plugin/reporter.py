@@ -242,22 +242,27 @@ class Reporter:
         hook = self.config.hook
         if not (self.tests or self._lines or self._ended_in or hook.pytest_npudump_summary.get_hookimpls()):
             return
-        from pytest_npudump.language.text import inert  # noqa: PLC0415 - where there is something to say
-        from pytest_npudump.language.translation import speaking, spoken  # noqa: PLC0415 - the same
+        from pytest_npudump.language.translation import speaking, spoken  # noqa: PLC0415 - where there is something
 
         with speaking(self.settings.lang):
             for _, line in sorted(self._lines, key=lambda placed: placed[0]):
-                terminalreporter.write_line(inert(f"npudump: {spoken(line)}"))
+                self._print(terminalreporter, f"npudump: {spoken(line)}")
             if self.tests:
                 from pytest_npudump.report.summary import PAGE, remarks, summary_line  # noqa: PLC0415 - the same
 
                 for line in remarks(self.results):
-                    terminalreporter.write_line(inert(f"npudump: {line}"))
+                    self._print(terminalreporter, f"npudump: {line}")
                 line = summary_line(self.results, approval=self.settings.approval_flag, page=PAGE)
-                terminalreporter.write_line(inert(line))
+                self._print(terminalreporter, line)
             if self._ended_in:
-                terminalreporter.write_line(inert(f"npudump: {self._ended()}"), red=True)
+                self._print(terminalreporter, f"npudump: {self._ended()}", red=True)
             hook.pytest_npudump_summary(reporter=self, terminalreporter=terminalreporter)
+
+    def _print(self, terminalreporter: Any, line: str, **markup: bool) -> None:
+        from pytest_npudump.plugin.terminal import fitted  # noqa: PLC0415 - where there is something to say
+
+        for one in fitted(terminalreporter, line):
+            terminalreporter.write_line(one, **markup)
 
     def pytest_unconfigure(self) -> None:
         """Print the line behind a session whose exit code is none that pytest makes a summary for."""

@@ -15,7 +15,7 @@ import pytest
 
 from pytest_npudump.errors import said
 from pytest_npudump.language import ENGLISH, chosen
-from pytest_npudump.language.text import cut
+from pytest_npudump.language.text import cut, hung, inert, terminal_columns
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import is_english, ngettext, speaking, spoken
 from pytest_npudump.regression.result import GOOD
@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.regression.result import Result
+
+
+def fitted(reporter: Any, line: str) -> list[str]:
+    """Return a line as pytest's terminal is to show it: several where that is narrow, one in a log."""
+    return hung(inert(line), terminal_columns() if getattr(reporter, "isatty", False) else None)
 
 
 PATIENCE = 2.0

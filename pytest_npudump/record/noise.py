@@ -213,7 +213,7 @@ def _from_head(
     if value is None:
         raise GoldenError(
             f"{path}: {key} is {found!r}, expected {expected}. Restore the file from version control, or "
-            f"approve anew with --npudump-update-golden"
+            f"accept anew with --npudump-update-golden"
         )
     return value
 
@@ -275,10 +275,10 @@ class Calibrated:
             bounds: number of tensors of which a measured bound decides.
         """
         if not self.widens:
-            words = _("{count} tensors have a spread that is no change ({source})")
+            words = _("noise that is no change: {count} tensors ({source})")
             return words.format(count=len(self.noise), source=self.source)
         return _(
-            "{bounds} of the {count} tensors that strayed have measured bounds wider than the preset's "
+            "{bounds} of {count} tensors with noise have measured tolerances wider than the preset's "
             "({source})"
         ).format(bounds=bounds, count=len(self.noise), source=self.source)
 

@@ -25,7 +25,7 @@ OVERFLOW = "overflow"
 UNWRITTEN = "unwritten"
 """Key of a golden file: layers with tensors that nothing wrote."""
 REASON = "reason"
-"""Key of a golden file: why it was last changed, as the person who approved it says."""
+"""Key of a golden file: why it was last changed, as the person who accepted it says."""
 RECORDED = "recorded"
 """Key of a golden file: when its producer recorded it, and from which revision."""
 OF_A_RUN = (EMPTY, OVERFLOW, RECORDED, UNWRITTEN)
@@ -163,7 +163,7 @@ def entries_of(golden: Record | None) -> dict[str, str]:
     if not good:
         raise GoldenError(
             f"{golden.path}: {UNWRITTEN!r} is to hold layers, each with tensors such as output.1 and for "
-            f"these {LEFT_OUT!r} or {JUDGED!r}. Restore the file from version control, or approve anew with "
+            f"these {LEFT_OUT!r} or {JUDGED!r}. Restore the file from version control, or accept anew with "
             f"--npudump-update-golden"
         )
     return words

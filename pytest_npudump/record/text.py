@@ -127,7 +127,7 @@ def parse(text: str, path: Path) -> Record:
     if type(version) is not int or version != VERSION:
         raise GoldenError(
             f"{path}: written in version {version!r} of the golden format, this pytest-npudump reads "
-            f"version {VERSION}: install the one that wrote it, or approve anew with --npudump-update-golden"
+            f"version {VERSION}: install the one that wrote it, or accept anew with --npudump-update-golden"
         )
     for key in (*_RESERVED, *(name for name in BLOCKS if name in data)):
         expected: type = dict if key == "producer" else str
@@ -215,7 +215,7 @@ def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Re
 def _bad_golden(path: Path, line: int, reason: str) -> GoldenError:
     """The error for a fault in ``line`` (1-based) of the file at ``path``, with the way out."""
     return GoldenError(
-        f"{path}, line {line}: {reason}. Restore the file from version control, or approve anew with "
+        f"{path}, line {line}: {reason}. Restore the file from version control, or accept anew with "
         f"--npudump-update-golden"
     )
 

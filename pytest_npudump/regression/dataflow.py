@@ -3,7 +3,7 @@
 Which layers keep tensors with a golden depends on it: those that the marker names, or (``auto``) those that
 tell most, the outputs of the graph and the sources of past failures. Outputs are the layers that feed no
 other one. Where it is not known what feeds each layer, that is the last one that ran. Sources are those that
-the golden names already, those of a run that failed last, and those of the change that an update approves.
+the golden names already, those of a run that failed last, and those of the change that an update accepts.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def layers_to_keep(case: Case, golden: Record | None, dump: Dump) -> KeptLayers:
 
 
 def with_inherited(case: Case, golden: Record, kept: KeptLayers, now: StatsTable) -> KeptLayers:
-    """Return the layers with what an approval of a run would take from its golden.
+    """Return the layers with what an acceptance of a run would take from its golden.
 
     Args:
         case: the test.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_npudump.config.acl_json import dump_section, request_warnings
 from pytest_npudump.config.cann import collecting_words, rules_version, soc_notes
-from pytest_npudump.dump.selection import layers_meant
-from pytest_npudump.errors import joined, said
+from pytest_npudump.dump.selection import layers_meant, suggest
+from pytest_npudump.errors import NpudumpError, joined, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.request import RunRequest
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pytest_npudump.runtime.base import Activity
 
 
+_NAMED = 3
+"""Layers that no model has, of which is said what they may be."""
 LITTLE = 1 << 20
 """Free bytes below which a dump of any model fails, or is about to."""
 
@@ -111,7 +114,7 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
             said(
                 "either no single operator ran through acl.op while the dump was on, or CANN wrote "
                 "nothing of those that did{filters}",
-                filters=_or_filtered(request),
+                filters=_or_filtered(request, activity),
             )
         )
     if not activity.models:
@@ -119,12 +122,12 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
             "no model was loaded through npu_dump.load_model() while the dump was on; a model "
             "loaded earlier (in a module or session fixture, or at import) is not dumped by "
             "CANN: load it inside the test or in a function-scoped fixture{filters}",
-            filters=_or_filtered(request),
+            filters=_or_filtered(request, activity),
         )
     if not activity.executions:
         names = ", ".join(path.name for path in activity.models)
         yield said("{names} was loaded but never run to its end", names=names)
-    yield _filtered(request)
+    yield _filtered(request, activity)
 
 
 def beside_words(others: Iterable[str]) -> str:
@@ -180,16 +183,16 @@ def _by_program(request: DumpRequest, activity: Activity, dump_path: Path) -> st
         programs=" and ".join(activity.programs),
         known=said("{known}; ", known=known) if known else "",
         parent=dump_path.parent,
-        filters=_or_filtered(request),
+        filters=_or_filtered(request, activity),
     )
 
 
-def _or_filtered(request: DumpRequest) -> str:
-    filters = _filters(request)
+def _or_filtered(request: DumpRequest, activity: Activity) -> str:
+    filters = _filters(request, activity)
     return said("; or a filter matched nothing: {filters}", filters=filters) if filters else ""
 
 
-def _filters(request: DumpRequest) -> str:
+def _filters(request: DumpRequest, activity: Activity) -> str:
     filters = []
     if request.layers:
         filters.append(
@@ -199,6 +202,7 @@ def _filters(request: DumpRequest) -> str:
                 layers=list(request.layers),
             )
         )
+        filters += _nearest(request.layers, activity.models)
     if request.dump_step:
         filters.append(said("dump_step={dump_step!r} (steps count from 0)", dump_step=request.dump_step))
     if request.model_name:
@@ -210,8 +214,26 @@ def _filters(request: DumpRequest) -> str:
     return joined("; ", filters)
 
 
-def _filtered(request: DumpRequest) -> str:
-    filters = _filters(request)
+def _nearest(layers: Sequence[str], models: Iterable[Path]) -> list[str]:
+    """Return which operators layers may be that no model has, where ONNX files say so."""
+    files = dict.fromkeys(file for path in models for file in (path, path.with_suffix(".onnx")))
+    known: dict[str, None] = {}
+    for file in files:
+        if file.suffix == ".onnx" and file.is_file():
+            from pytest_npudump.onnxmodels.sessions import prepare  # noqa: PLC0415 - for an empty dump
+
+            with suppress(NpudumpError):
+                known |= dict.fromkeys(operator.name for operator in prepare(file).operators)
+    strangers = [layer for layer in layers if layer not in known][:_NAMED]
+    return [
+        said("{layer}: {hint}", layer=layer, hint=suggest(layer, known, "the model"))
+        for layer in strangers
+        if known
+    ]
+
+
+def _filtered(request: DumpRequest, activity: Activity) -> str:
+    filters = _filters(request, activity)
     if filters:
         return said("most likely a filter matched nothing: {filters}", filters=filters)
     return said(

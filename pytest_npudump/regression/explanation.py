@@ -543,7 +543,7 @@ def _by_model(
     notes = []
     if len(files) > 1 and (untold := [key for key in suspects if file_of(key) is None]):
         names, keys = ", ".join(file.name for file in files), first_of(untold)
-        notes.append(f"not judged alone: {keys}, as several models ran ({names}); {_ADVICE}")
+        notes.append(f"not recomputed: {keys}, as several models ran ({names}); {_ADVICE}")
     for file in files:
         own = [key for key in suspects if file_of(key) == file]
         here = [record for record in records if file_of(record.key) == file]
@@ -577,7 +577,7 @@ def _by_model(
                 further = bench.isolate(others[:UPSTREAM], here, layers, changed)
             found += (*judged, *(one for one in further if one.alone.verdict == CONVICTED))
         except NpudumpError as error:
-            notes.append(f"no operator was judged alone: {error}")
+            notes.append(f"no operator was recomputed: {error}")
     return found, notes
 
 

@@ -318,7 +318,7 @@ def judge_settled(case: Case, attempt: Attempt) -> tuple[Result, Settled]:
         return _error(
             case,
             said(
-                "{problem}: approve with --npudump-update-golden, some tests by their names", problem=problem
+                "{problem}: accept with --npudump-update-golden, some tests by their names", problem=problem
             ),
         )
     if mode == NEW:

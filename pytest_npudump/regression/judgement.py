@@ -48,7 +48,7 @@ CHANGE = "change"
 """The value of ``npudump_fail_on`` with which a value that is not the golden's fails its test."""
 
 _NOTHING_JUDGED = said(
-    "no value was judged: the golden and the dump share neither a finite statistic nor a "
+    "no value was compared: the golden and the dump share neither a finite statistic nor a "
     'hash of any tensor (the notes say why); use acl_json={{"dump_data": "tensor"}}, with golden_tensors '
     "where NaN or Inf hide the rest"
 )
@@ -90,7 +90,7 @@ def judge_run(
         if missing := missing_tensors(golden, stored, terms.kept):
             problem = said(
                 "golden tensors named in the marker are not beside {path}: {first}; restore the "
-                "safetensors file from version control, or approve anew with --npudump-update-golden",
+                "safetensors file from version control, or accept anew with --npudump-update-golden",
                 path=golden.path.name,
                 first=first_of(missing, 1),
             )
@@ -98,7 +98,7 @@ def judge_run(
         if AUTO_LAYERS in terms.kept and not stored:
             problem = (
                 f"golden_tensors is 'auto', and {golden.path.name} keeps no tensors: restore it from version "
-                f"control, or approve anew with --npudump-update-golden"
+                f"control, or accept anew with --npudump-update-golden"
             )
             lost = (*lost, problem)
         doubtful = left_out_notes(left_out(golden))
@@ -162,7 +162,7 @@ def _not_approved(terms: Terms, comparison: Comparison) -> tuple[str, ...]:
     absent = of_marker.unmatched(comparison.actual)
     return tuple(
         f"tolerance rule {rule.describe()} of the marker decides nothing: the golden has no "
-        f"{rule.statistic} of the tensors that it matches; approve anew, or remove it"
+        f"{rule.statistic} of the tensors that it matches; accept anew, or remove it"
         for rule in of_marker.unmatched(told_by_both(comparison)[1])
         if rule not in absent
     )

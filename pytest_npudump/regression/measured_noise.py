@@ -33,7 +33,7 @@ class Measured:
     Attributes:
         cells: of the column ``noise``, one a tensor of the golden; empty where none strays.
         head: the golden's keys ``repeats`` and ``calibration``.
-        notes: what a person who approves the golden should know.
+        notes: what a person who accepts the golden should know.
     """
 
     cells: tuple[str, ...]
@@ -199,7 +199,7 @@ def _repeat_notes(alike: Sequence[Deviations], repeats: Repeats, way_out: str) -
     beyond, exact = int(_beyond(alike, exact=False).sum()), int(_beyond(alike, exact=True).sum())
     parts = [said(", {beyond} of them by more than their tolerance", beyond=beyond) if beyond else ""]
     parts += [
-        said(", {exact} of them of types that are otherwise judged as exact", exact=exact) if exact else ""
+        said(", {exact} of them of types that are compared as exact otherwise", exact=exact) if exact else ""
     ]
     note = said(
         "{count} of {total} tensors are not the same in {runs} runs alike{parts} "

@@ -208,7 +208,7 @@ class KeptLayers:
     Attributes:
         layers: names, as the run reported them, in the order of execution.
         sources: those that are kept as sources of past failures, the latest first.
-        inherited: keys, as file names spell them, of tensors that an approval takes from the golden that it
+        inherited: keys, as file names spell them, of tensors that an acceptance takes from the golden that it
             replaces, as their statistics are that one's digit for digit.
     """
 
@@ -238,7 +238,7 @@ class Run:
         record: what was compared with the golden; None where nothing was.
         golden: the golden that decided; None where there was none.
         unwritten: tensors of the dump that nothing writes, which a recording leaves out.
-        kept: layers whose tensors a recording of it keeps, or an approval; None where none is asked for.
+        kept: layers whose tensors a recording of it keeps, or an acceptance; None where none is asked for.
         fed: what its models were fed, where further runs are to be fed the same.
         to_measure: how many further runs are to measure how far the test strays.
     """

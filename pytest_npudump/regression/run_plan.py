@@ -95,7 +95,7 @@ def plan_second_run(case: Case, first: Result) -> Plan | None:
 def _plan_explanation(case: Case, first: Result, dump: Dump) -> Plan | None:
     """Plan for the layers that fail, those under suspicion first, and for what these read.
 
-    Where none fails: for those whose tensors an approval of the run would keep.
+    Where none fails: for those whose tensors an acceptance of the run would keep.
     """
     failing = failing_layers(first)
     also = first.run.kept.lacking(dump) if first.run.kept is not None else ()

@@ -230,8 +230,8 @@ def _nothing_told(table: StatsTable) -> tuple[str, ...]:
     if not holding or table.known.any() or table.digests:
         return ()
     problem = said(
-        "the dump tells neither statistics nor hashes of any of its {count} tensors (ACL "
-        'computes none of bfloat16, say): there is nothing to judge, use acl_json={{"dump_data": "tensor"}}',
+        "the dump has neither statistics nor hashes of its tensors ({count}; ACL computes none of bfloat16, "
+        'for example): there is nothing to compare, use acl_json={{"dump_data": "tensor"}}',
         count=len(holding),
     )
     return (problem,)
@@ -322,7 +322,7 @@ def notes_on(golden: Record, now: Mapping[str, list[str]] | None) -> tuple[str, 
         return ()
     note = (
         f"{first_of(now, _SHOWN)}: not compared, as no tensor of it holds an element, and it left no file; "
-        f"approve anew to have the golden list its shapes"
+        f"accept anew to have the golden list its shapes"
     )
     return (note,)
 

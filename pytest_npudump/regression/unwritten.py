@@ -52,14 +52,14 @@ class Unwritten:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person who approves a golden should know."""
+        """What a person who accepts a golden should know."""
         notes = []
         if self.left_out:
             notes.append(
                 f"{len(self.left_out)} tensors are left out of the golden, as no kernel writes them, or not "
                 f"all of them, and they hold what was left over in memory: {first_of(self.left_out)}; to "
                 f"have one judged all the same, write {JUDGED!r} behind it under {UNWRITTEN!r} in the "
-                f"golden, and approve anew"
+                f"golden, and accept anew"
             )
         if self.varying:
             notes.append(

@@ -59,8 +59,8 @@ WORDS = {
     OUTSIDE: mark("outside its tolerance"),
     UNPAIRED: mark("only in the golden, or only in the run"),
     CHANGED: mark("changed, within its tolerance"),
-    UNJUDGED: mark("not judged"),
-    IDENTICAL: mark("identical, digit for digit"),
+    UNJUDGED: mark("not compared"),
+    IDENTICAL: mark("identical as printed"),
 }
 
 STYLE = "\n".join(

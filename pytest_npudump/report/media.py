@@ -76,8 +76,8 @@ MEDIA = (
         option=Option(
             "report",
             default=False,
-            help="write a page of the session's marked tests for a browser, report/index.html in the output "
-            "folder (extra report)",
+            help="write an HTML page of the marked tests, report/index.html in the output folder (extra "
+            "report)",
             typed=True,
         ),
         takes=("jinja2", "report"),
@@ -85,14 +85,14 @@ MEDIA = (
     Medium(
         "charts",
         flags="--plots",
-        help="write pictures into this folder, a folder a test: run.svg, every tensor by error against "
-        "tolerance, and tensor-N.svg for each whose elements the second run compared",
+        help="write pictures into this folder, one folder per test: run.svg (every tensor by error and "
+        "tolerance) and tensor-N.svg (tensors whose elements were compared)",
         written=mark("picture: {path}"),
     ),
     Medium(
         "model_explorer",
         flags="--node-data",
-        help="write a file a test with which Model Explorer colours the ONNX model by error",
+        help="write one file per test, by which Model Explorer colours the ONNX model by error",
         written=mark("node data: {path}"),
         spoken=False,
     ),

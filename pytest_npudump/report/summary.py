@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.language import mark, plural
+from pytest_npudump.language.translation import counted
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import ngettext
-from pytest_npudump.regression.result import GOOD, PASSED
+from pytest_npudump.regression.result import DIED, ERROR, GOOD, MISSING_GOLDEN, PASSED
 from pytest_npudump.report.verdicts import tail
 
 if TYPE_CHECKING:
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
 
 PAGE = "docs/reference/failures.md"
 """The page that says what a failure and this line mean."""
+_SEVERAL = {
+    MISSING_GOLDEN: mark("goldens missing"),
+    ERROR: mark("errors"),
+    DIED: mark("processes died"),
+}
+"""Statuses as they are called of more tests than one."""
 _NAME = 60
 """Characters of the name in the line."""
 
@@ -32,7 +39,9 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "", pa
     passed = sum(counts[word] for word in GOOD)
     tests = _("{passed} of {count} tests passed").format(passed=passed, count=len(results))
     others = [
-        _("{count} {status}").format(count=counts[word], status=_(word)) for word in counts if word != PASSED
+        _("{count} {status}").format(count=number, status=_(_SEVERAL.get(word, word) if number > 1 else word))
+        for word, number in counts.items()
+        if word != PASSED
     ]
     parts = [_(", ").join([tests, *others])]
     compared, expected = (sum(result.get(name, 0) for result in results) for name in ("compared", "expected"))
@@ -60,42 +69,52 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "", pa
     )
 
 
+_CHANGED = mark("{count} of {expected} tensors changed within tolerance, first {first}")
+_REMARKS = (
+    (
+        "unjudged",
+        plural(
+            "{count} tensor has no finite statistics: its values were not compared",
+            "{count} tensors have no finite statistics: their values were not compared",
+        ),
+    ),
+    ("changed", (_CHANGED, _CHANGED)),
+    (
+        "wavering",
+        plural(
+            "{count} tensor differs as it did between the recorded runs",
+            "{count} tensors differ as they did between the recorded runs",
+        ),
+    ),
+    (
+        "calibrated",
+        plural(
+            "{count} tensor has a measured tolerance wider than the preset's",
+            "{count} tensors have measured tolerances wider than the preset's",
+        ),
+    ),
+)
+"""Counts of results that are to be known of a session, and what is said of them."""
+
+
 def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return what else is to be known of the tensors of a session, each in a sentence."""
     found = []
-    if unjudged := sum(result.get("unjudged", 0) for result in results):
-        words = ngettext(
-            "{unjudged} tensor has no finite statistics: its values were not compared",
-            "{unjudged} tensors have no finite statistics: their values were not compared",
-            unjudged,
-        )
-        found.append(words.format(unjudged=unjudged))
-    if changed := [result for result in results if result.get("changed")]:
-        count = sum(result["changed"] for result in changed)
-        expected = sum(result.get("expected", 0) for result in results)
-        words = _("{count} of {expected} tensors changed within tolerance, first {first}")
-        first = tail(str(changed[0]["first_within"]), _NAME)
-        found.append(words.format(count=count, expected=expected, first=first))
-    if wavering := sum(result.get("wavering", 0) for result in results):
-        words = ngettext(
-            "{wavering} tensor differs as it did between the recorded runs",
-            "{wavering} tensors differ as they did between the recorded runs",
-            wavering,
-        )
-        found.append(words.format(wavering=wavering))
-    if measured := sum(result.get("calibrated", 0) for result in results):
-        words = ngettext(
-            "{measured} tensor has a measured tolerance wider than the preset's",
-            "{measured} tensors have measured tolerances wider than the preset's",
-            measured,
-        )
-        found.append(words.format(measured=measured))
+    expected = sum(result.get("expected", 0) for result in results)
+    for name, words in _REMARKS:
+        having = [result for result in results if result.get(name)]
+        if having:
+            first = tail(str(having[0].get("first_within")), _NAME)
+            count = sum(result[name] for result in having)
+            found.append(counted(count, *words, first=first, expected=expected))
     wide = Counter(str(result["bounds"]) for result in results if result.get("bounds", "same") != "same")
-    for name in sorted(wide):
-        words = ngettext(
+    found += [
+        counted(
+            wide[name],
             "{count} test was compared with the tolerances for {name} numerics",
             "{count} tests were compared with the tolerances for {name} numerics",
-            wide[name],
+            name=name,
         )
-        found.append(words.format(count=wide[name], name=name))
+        for name in sorted(wide)
+    ]
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.errors import joined
 from pytest_npudump.explain.operator_alone import CONVICTED
 from pytest_npudump.language import mark
-from pytest_npudump.language.text import cut, typed
+from pytest_npudump.language.text import cut, terminal_columns, typed
 from pytest_npudump.language.translation import carrying, ngettext, spoken
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.onnxmodels.graph import drawing_words, draws_random
@@ -60,8 +59,6 @@ _DETAILS = 10
 """Findings of a scene, and lines of one, shown without ``-v``."""
 _ALONE = 4
 """Operators alone of which a page tells."""
-_NARROWEST = 60
-"""Columns that a terminal is taken to have at least."""
 
 
 def headline(result: Result) -> str:
@@ -91,11 +88,6 @@ def _what(result: Result) -> str:
     if result.reference is not None and result.reference.failing:
         return cause or reference_sentence(result.reference, result.sources)
     return spoken(result.escalation.problem) if result.escalation else ""
-
-
-def terminal_columns() -> int:
-    """Return how wide lines are laid out for the terminal, as pytest measures it."""
-    return max(_NARROWEST, shutil.get_terminal_size().columns)
 
 
 def failure_text(result: Result, details: ReportFiles, *, verbose: bool) -> str:

@@ -1,4 +1,4 @@
-"""Runs that differ from their goldens and wait for a decision, and what approving or rejecting one does."""
+"""Runs that differ from their goldens and wait for a decision, and what accepting or rejecting one does."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ class Pending:
         judged: the run, judged by the golden that is there.
         record: its statistics; None where they cannot be read.
         golden: that golden; None where there is none, or it cannot be read.
-        path: the golden file that an approval writes.
+        path: the golden file that an acceptance writes.
         goldens: its golden files; None where what was kept makes no sense.
         kept_tensors: where golden tensors of the run are.
-        refusals: why it cannot be approved, in words; nothing where it can.
+        refusals: why it cannot be accepted, in words; nothing where it can.
     """
 
     judged: Rejudged
@@ -166,11 +166,9 @@ def _refusals(
         return
     digest = golden.digest if golden is not None else None
     if digest != data["golden"]["sha256"] or (golden is not None and golden.path != path and is_there(path)):
-        yield said(
-            "the golden {path} is not the one that the run was judged with: run the test again", path=path
-        )
+        yield said("the golden {path} has changed since the run: run the test again", path=path)
     if file["sha256"] is None or file_digest(terms.root / str(file["path"])) != file["sha256"]:
-        yield said("{path} is not as it was in the run: run the test again", path=file["path"])
+        yield said("{path} has changed since the run: run the test again", path=file["path"])
     if terms.golden_dir is None and not path.resolve().is_relative_to(terms.root.resolve()):
         yield said(
             "{path} lies outside of {root}: name the folder of goldens with --golden-dir",
@@ -183,16 +181,16 @@ def _refusals(
         yield said("the run is the emulator's, and the golden a device's")
     told = bool(data["refusals"])  # which say why it left none
     if not told and KEY not in record.extra and (KEY in golden.extra or tensors_path(golden.path).exists()):
-        yield said("its golden keeps tensors, and the run left none: approve with --npudump-update-golden")
+        yield said("its golden keeps tensors, and the run left none: accept with --npudump-update-golden")
 
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """What came of an approval.
+    """What came of an acceptance.
 
     Attributes:
         entry: what is to be kept of the run from here on.
-        notes: what the golden does not know any more, for the person who approves it.
+        notes: what the golden does not know any more, for the person who accepts it.
     """
 
     entry: Entry
@@ -204,11 +202,11 @@ def approve(pending: Pending, layers: Sequence[str] = (), reason: str = "") -> A
 
     Args:
         pending: the run.
-        layers: names or globs of the layers that are approved; none for all.
+        layers: names or globs of the layers that are accepted; none for all.
         reason: why, kept in the golden; "" for none.
 
     Raises:
-        ResultsError: it cannot be approved, or none of its layers that differ is named.
+        ResultsError: it cannot be accepted, or none of its layers that differ is named.
         GoldenError: the golden cannot be written, or is another one meanwhile; it is as it was.
     """
     if pending.refusals or pending.record is None or pending.goldens is None:
@@ -333,9 +331,7 @@ def _chosen_rows(
 
 
 _NOTHING = "-"
-_ANEW = said(
-    "record it with --npudump-update-golden, or measure with --npudump-update-golden=calibrate, to know it"
-)
+_ANEW = said("--npudump-update-golden, or =calibrate, measures it")
 
 
 def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple[str, ...]]:
@@ -367,14 +363,13 @@ def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple
         kept = [key for key in table.keys if key not in changed_rows]
         head[REPEATS] = _of_the_rest(repeats, kept, len(before.table), len(table)).to_head()
     note = said(
-        "nothing is known of the noise of what was approved ({count} of {total} tensors): {anew}",
+        "noise unknown for {count} of {total} accepted tensors; {anew}",
         count=len(anew),
         total=len(table),
         anew=_ANEW,
     )
     of_before = said(
-        "{count} of {total} tensors changed and keep the noise of the golden; whether they repeat is "
-        "not known: {anew}",
+        "{count} of {total} tensors changed and keep the golden's noise, measured before the change; {anew}",
         count=len(changed_rows - anew),
         total=len(table),
         anew=_ANEW,
@@ -386,9 +381,9 @@ def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple
 def _dropped(before: Record, changed: Sequence[str]) -> str:
     """Return a note on what is not known any more, and the facts that make it so."""
     return said(
-        "the run that was approved was not repeated{why}: the golden's {lost} is dropped: {anew}",
+        "recorded from a single run{why}; the golden's {lost} was removed; {anew}",
         why=said(", and {facts} changed", facts=", ".join(changed)) if changed else "",
-        lost="calibration" if CALIBRATION in before.extra else "noise, and whether the test repeats,",
+        lost="calibration" if CALIBRATION in before.extra else "noise data",
         anew=_ANEW,
     )
 
@@ -438,7 +433,7 @@ def after_some_rows(golden: Record, before: Record, taken: Collection[int]) -> t
         kept = [key for at, key in enumerate(golden.table.keys) if at not in taken]
         head = {REPEATS: _of_the_rest(repeats, kept, len(before.table), len(golden.table)).to_head()}
     note = said(
-        "nothing is known of the noise of what was approved ({count} of {total} tensors): {anew}",
+        "noise unknown for {count} of {total} accepted tensors; {anew}",
         count=len(taken),
         total=len(golden.table),
         anew=_ANEW,
@@ -472,11 +467,11 @@ def _without(golden: Record) -> Record:
 
 
 def approved_tensors(pending: Pending, golden: Record, chosen: Collection[str]) -> KeptTensors | None:
-    """Return the tensors that an approval keeps; None where the golden keeps none.
+    """Return the tensors that an acceptance keeps; None where the golden keeps none.
 
     Args:
         pending: the run.
-        golden: what the approval writes.
+        golden: what the acceptance writes.
         chosen: keys of the tensors whose statistics are the run's.
 
     Raises:

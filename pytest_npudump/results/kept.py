@@ -1,6 +1,6 @@
 """From a test's result to what is kept of it: a line, and its statistics as the golden they would be.
 
-Golden tensors of a run that differs from its golden are kept for an approval later. They are those of the run
+Golden tensors of a run that differs from its golden are kept, to be accepted later. They are those of the run
 itself, where it dumped any, or of the second run, whose statistics have to be the first one's. A layer whose
 statistics are the golden's digit for digit keeps the tensor that is there.
 """
@@ -62,7 +62,7 @@ class Kept:
     Attributes:
         line: for ``results.jsonl``, without what is known only once all of the test has ended.
         records: the file of the run's statistics by its name in the folder of results; or none.
-        tensors: those that an approval would keep with the golden, by the SHA-256 of their bytes.
+        tensors: those that an acceptance would keep with the golden, by the SHA-256 of their bytes.
         op_types: types of the operators of what is recorded, where rules ask for them, by sanitised key.
         file_names: whether its layers were known by the names of their files.
     """
@@ -290,17 +290,17 @@ def _line(name: str) -> str:
     return name if name.isprintable() and name[:1] not in {"", " "} else UNKNOWN
 
 
-_UPDATE = said("approve with --npudump-update-golden")
+_UPDATE = said("accept with --npudump-update-golden")
 
 
 def _refusals(case: Case, result: Result) -> Iterator[str]:
-    """Yield why the run may not be approved by what was kept of it, in words."""
+    """Yield why the run may not be accepted by what was kept of it, in words."""
     run = result.run.record
     if run is None:
         if result.status not in status.GOOD and SCENES[case.request.scene].statistics:
             yield f"nothing was compared: {result.status}"
         elif result.status not in status.GOOD:
-            yield f"the scene {case.request.scene} is judged without statistics of its own"
+            yield f"the scene {case.request.scene} has no statistics to accept"
         return
     yield from problems_of(terms_of(case), run)
     if case.exchange is not None or result.part:
@@ -321,7 +321,7 @@ class PendingTensors:
     Attributes:
         tensors: those that are kept with its results.
         inherited: keys, as file names spell them, of tensors that stay as the golden has them.
-        refusals: why the run cannot be approved without running again, in words.
+        refusals: why the run cannot be accepted without running again, in words.
     """
 
     tensors: KeptTensors = field(default_factory=lambda: KeptTensors({}))

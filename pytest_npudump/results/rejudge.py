@@ -347,7 +347,7 @@ def _doubt(entry: Entry, golden: Record | None, terms: Overrides) -> str:
     if not data["snapshot"]["has_tensors"] or golden is None:
         return ""
     if terms.changed or golden.digest != data["golden"]["sha256"]:
-        return said("its statistics agree; the elements of its tensors, which were judged too, were not kept")
+        return said("its statistics match; the elements compared in the run were not saved")
     if data["status"] not in status.GOOD:
         return said("its statistics agree; elements of its tensors did not, in the run")
     return ""

@@ -121,7 +121,7 @@ def _pair(
     comparison = judge(before, now, terms)
     problems = [*_unread(*one), *_unread(*other)]
     if comparison.nothing_judged:
-        problems.append("the two runs share no value that could be judged")
+        problems.append("the two runs share no value that can be compared")
     return ResultPair(name, origins, comparison, tuple(problems))
 
 

@@ -73,7 +73,7 @@ def _test(folder: ResultsFolder, entry: Entry, terms: Overrides) -> TestView:
         told = _compared(result, golden)
         if word == GOOD and result.comparison.failing:
             notes.append(
-                _("the golden has changed since the test ran: tensors are judged by the one that is here")
+                _("the golden has changed since the test ran: tensors are compared with it as it is now")
             )
     if word != GOOD:
         told["elements"], problem = _elements(entry)

@@ -36,7 +36,7 @@ def test_what_differs_in_the_producers_of_all_tests_comes_first(kept: Any, run: 
         "origin: soc - -> Ascend910B",
     }
     assert test == "test_a.py::test_x: 1 of 1 tensors differ"
-    assert bounds == "  bounds for other numerics: cann 8.0 -> 8.1; not told by both: soc"
+    assert bounds == "  bounds for a different environment: cann 8.0 -> 8.1; unknown on one side: soc"
 
 
 def test_producers_decide_which_bounds_hold_unless_the_option_does(kept: Any, run: Run) -> None:
@@ -110,7 +110,7 @@ def test_json_has_origins_and_verdicts(kept: Any, run: Run) -> None:
 def test_options_for_tensors_are_refused(kept: Any, run: Run, words: list[str]) -> None:
     done = run("compare", kept("one", {"conv": 1.0}), kept("other", {"conv": 1.0}), *words)
     assert done.code == 2
-    assert "not with kept results" in done.err
+    assert "needs tensors; saved results" in done.err
 
 
 def test_kept_results_and_a_dump_are_not_compared(kept: Any, run: Run, tmp_path: Path) -> None:

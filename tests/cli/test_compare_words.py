@@ -66,7 +66,7 @@ NAN, INF = math.nan, math.inf
             _changed(at_76=NAN, at_100=NAN),
             "NaN in 2 places where the golden has none, first at [1, 12]",
         ),
-        (GOLDEN, _changed(at_0=-INF), "Inf in 1 places where the golden has none, first at [0, 0]"),
+        (GOLDEN, _changed(at_0=-INF), "Inf in 1 place where the golden has none, first at [0, 0]"),
         (
             GOLDEN,
             _changed(at_1=NAN, at_0=INF),
@@ -76,7 +76,7 @@ NAN, INF = math.nan, math.inf
         (
             _changed(at_3=NAN, at_4=INF),
             _changed(at_3=NAN, at_4=-INF),
-            "NaN or Inf differ in 1 places, first at [0, 4] (golden: 1 NaN, 1 Inf; actual: 1 NaN, 1 Inf)",
+            "NaN or Inf differ in 1 place, first at [0, 4] (golden: 1 NaN, 1 Inf; actual: 1 NaN, 1 Inf)",
         ),
     ],
     ids=["nan", "inf", "both", "gone", "sign"],

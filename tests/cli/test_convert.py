@@ -249,7 +249,7 @@ def test_a_dump_of_statistics_has_nothing_to_convert(run: Run, tmp_path: Path, k
     done = run("convert", tree, "-o", tmp_path / "out", "--to", kind)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(
-        f"npudump: nothing to convert: {tree} is a dump of statistics, and none of its 54"
+        f"npudump: nothing to convert: {tree} is a dump of statistics: none of its tensors (54) has data"
     )
     assert "dump_data tensor" in done.err
     assert not (tmp_path / "out").exists()
@@ -259,7 +259,7 @@ def test_tensors_at_null_addresses_are_nothing_to_convert(run: Run, tmp_path: Pa
     null_file(tmp_path / "dump", "a")
     done = run("convert", tmp_path / "dump", "-o", tmp_path / "out")
     assert (done.code, done.out) == (2, "")
-    assert "nothing to convert: none of the 1 tensors of" in done.err
+    assert "nothing to convert: no tensor of" in done.err
     assert "address" in done.err
 
 
@@ -270,8 +270,8 @@ def test_tensors_without_data_beside_others_are_a_note(
     dump_file(tmp_path / "dump", "b", np.arange(3.0), number=2)
     done = run("convert", tmp_path / "dump", "-o", tmp_path / "out")
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("1 tensors (24 B) written")
-    assert "; 1 of the dump have no data to convert" in done.out
+    assert done.out.startswith("1 tensor (24 B) written")
+    assert "; 1 of the dump without data" in done.out
 
 
 @pytest.mark.parametrize(("options", "within"), [((), 4), (("--to", "safetensors"), 1)])
@@ -442,7 +442,7 @@ def test_a_name_that_the_mapping_cannot_tell_is_refused_and_the_rest_converted(
         mapping.write_bytes(b"a line without a comma\n")
     done = run("convert", long_and_short, "-o", tmp_path / "out")
     assert done.code == 2
-    assert "1 tensors" in done.out
+    assert "1 tensor " in done.out
     assert f"{'n' * 220}" in done.err
     assert f"is too long for a file's name, and mapping.csv cannot tell it: {mapping}" in done.err
     assert [name[:12] for name in _written(tmp_path / "out")] == ["d/Type.short"]

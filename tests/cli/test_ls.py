@@ -45,7 +45,7 @@ def test_device_layouts_and_original_shapes_are_shown(run: Run, tmp_path: Path, 
 def test_a_dump_of_overflow_records_is_listed(run: Run) -> None:
     done = run("ls", TREES / "acl-overflow")
     assert done.code == 1
-    assert "1 overflow records" in done.out
+    assert "1 overflow record beside" in done.out
 
 
 def test_long_names_stay_whole(run: Run, tmp_path: Path, dump_file: Run) -> None:

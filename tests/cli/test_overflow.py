@@ -183,7 +183,7 @@ def test_it_is_said_where_the_dump_tells_no_model(run: Run, tree: Run) -> None:
     done = run("ls", root, "--json", "-")
     assert (_layers(done), done.json["overflows"][0]["layers_without"]) == (["MatMul single"], ["model"])
     (note,) = [line for line in _table(run("ls", root).out) if line.startswith("note:")]
-    assert "do not tell the model for 1 records" in note
+    assert "do not tell the model of records (1, first" in note
     assert str(root / TIME / "0" / REAL.name) in note
 
 

@@ -62,7 +62,7 @@ def test_without_a_layer_there_is_a_line_for_each_rule_with_the_tensor_it_is_wid
     assert lines[0].split()[:4] == ["tensors", "dtype", "statistic", "widest"]
     assert lines[1].split()[:4] == ["2", "float32", "max", "net/tiny:output.0"]
     assert sum(line.split()[1] == "float32" for line in lines[1:5]) == 4
-    assert lines[-1] == "zeros would pass in a statistic of 1 tensors (first: net/tiny:output.0)"
+    assert lines[-1] == "zeros would pass in a statistic (tensors: 1, first: net/tiny:output.0)"
 
 
 def test_a_rule_is_quoted_with_its_reason_and_one_that_matches_nothing_is_refused(

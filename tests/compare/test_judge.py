@@ -58,7 +58,7 @@ def test_l2norm_that_nobody_asked_for_counts_where_the_golden_has_it() -> None:
         record({"a:output.0": (1, 2)}),
         record({"a:output.0": (1, 3)}),
     )
-    note = "not compared, as the golden does not have it (1 tensors, first: a:output.0): l2norm"
+    note = "not compared, as the golden does not have it (tensors: 1, first: a:output.0): l2norm"
     lost = "not compared, as no tensor of this dump has it but the golden does: l2norm"
     assert told(without, having) == ([], [])
     assert told(without, having, BY_NAME) == ([], [note])
@@ -73,7 +73,7 @@ def test_l2norm_of_one_tensor_of_the_golden_makes_all_of_it_count() -> None:
     run = record({"a:output.0": (1, 3), "b:output.0": (1, 5)})
     failing, (note,) = told(golden, run)
     assert failing == ["a:output.0 fail"]
-    assert note == "not compared, as the golden does not have it (1 tensors, first: b:output.0): l2norm"
+    assert note == "not compared, as the golden does not have it (tensors: 1, first: b:output.0): l2norm"
     assert seen_by(golden, run, DEFAULTS) == (run, ())  # as it is, not a copy
 
 
@@ -89,7 +89,7 @@ LEFT_OUT = {"a": {"output.1": "left out"}}
             ["a:output.0"],
             CPU,
             [],
-            "1 tensors are not judged, as nothing wrote them when the golden was recorded: a:output.1",
+            "tensors not compared, as nothing wrote them when the golden was recorded: a:output.1",
         ),
         ({"a": {"output.1": "judged"}}, ["a:output.0"], CPU, ["a:output.1 extra"], ""),
         (LEFT_OUT, ["a:output.0", "a:output.1"], CPU, ["a:output.1 fail"], ""),

@@ -1,4 +1,4 @@
-"""Two approvals of one golden: what touches different layers is joined, what touches the same is told."""
+"""Two acceptances of one golden: what touches different layers is joined, what touches the same is told."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ def test_where_one_side_changed_nothing_the_other_is_taken_to_the_byte(
 
 
 def test_a_tensor_that_one_side_leaves_out_as_unwritten_is_a_conflict() -> None:
-    """Whoever approved the other side has compared it, and may not know."""
+    """Whoever accepted the other side has compared it, and may not know."""
     listed = "unwritten:\n  out: {output.0: left out}\n"
     without = {"conv": 1, "relu": 2, "fc": 3}
     ours, theirs = golden(without, head=listed), golden(BASE | {"conv": 9})

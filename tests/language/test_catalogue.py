@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(pytest_npudump.__file__).parent
 PATH = PACKAGE / "language" / "catalogues" / "zh.po"
-MARKS = {"_": None, "gettext": None, "mark": None, "ngettext": (1, 2)}
+MARKS = {"_": None, "gettext": None, "mark": None, "ngettext": (1, 2), "plural": (1, 2), "counted": (2, 3)}
 EXTRACTED = {
     "*.py": ("python", MARKS),
     "*.j2": ("jinja2.ext:babel_extract", MARKS),

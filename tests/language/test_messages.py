@@ -18,7 +18,7 @@ from pytest_npudump.language.translation import carried, restored, speaking, spo
 
 INNER = said("did not end within {timeout:g} seconds and was ended", timeout=30.0)
 OUTER = said("nothing was recorded: {problem}", problem=said("the test's process {why}", why=INNER))
-CHINESE = "未录制：用例的进程未在 30 秒内结束，已被终止"
+CHINESE = "未记录：用例的进程未在 30 秒内结束，已被终止"
 
 
 def chinese(text: str) -> str:

@@ -43,7 +43,7 @@ NOT_DEFAULT = {
     "golden-tensors": "auto",
 }
 APPROVING = [option for option in OPTIONS if not option.standing]
-REFUSED = "approving is never a standing setting"
+REFUSED = "accepting is never a standing setting"
 
 
 def other_value(option: Option) -> str:
@@ -208,7 +208,7 @@ def test_argument_file_that_would_approve_is_refused_with_the_reason(
             pytester.makeini("[pytest]\naddopts = @more.txt\n")
         result = pytester.runpytest_subprocess()
         assert result.ret == pytest.ExitCode.USAGE_ERROR
-        where = f"--npudump-update-golden in {place}: approving is never a standing setting"
+        where = f"--npudump-update-golden in {place}: accepting is never a standing setting"
         assert not read or where in result.stderr.str()
 
 
@@ -340,6 +340,35 @@ def test_a_report_that_names_a_folder_is_refused(pytester: pytest.Pytester) -> N
     pytester.mkdir("a b")
     for behind in (["a b"], ["a b::test_x"], ["-q"], []):
         assert settings(pytester, "--npudump-report", *behind).features["report"]
+
+
+@pytest.mark.each(
+    ("words", "told"),
+    [
+        (["--npudump-update-golden=al"], "--npudump-update-golden takes no 'al': did you mean all?"),
+        (
+            ["--npudump-update-golden=x"],
+            "--npudump-update-golden takes no 'x', expected one of all, failed, new, calibrate",
+        ),
+        (
+            ["--npudump-update-goldens"],
+            "no option --npudump-update-goldens: did you mean --npudump-update-golden?",
+        ),
+        (["--npudump-runtime=emu"], "--npudump-runtime is 'emu': did you mean emulator?"),
+        (
+            ["--npudump-runtime", "xyz"],
+            "--npudump-runtime is 'xyz', expected one of auto, npu, npu-or-skip, acl",
+        ),
+        (["-o", "npudump_runtime=emulatr"], "ini key npudump_runtime is 'emulatr': did you mean emulator?"),
+        (["--npudump-numerics=auto"], "there is no --npudump-numerics=auto any more: leave it out"),
+    ],
+)
+def test_a_choice_that_is_none_is_refused_with_the_near_one(
+    pytester: pytest.Pytester, words: list[str], told: str
+) -> None:
+    pytester.makeini("[pytest]\n")
+    with pytest.raises(RequestError, match=re.escape(told)):
+        settings(pytester, *words)
 
 
 @pytest.mark.each(

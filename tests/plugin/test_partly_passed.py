@@ -1,4 +1,4 @@
-"""A part of a test does not pass: an update approves nothing of it, and no comparison counts as good."""
+"""A part of a test does not pass: an update accepts nothing of it, and no comparison counts as good."""
 
 from __future__ import annotations
 

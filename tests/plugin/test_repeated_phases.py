@@ -22,7 +22,7 @@ def test_small(npu_dump):
     with npu_dump.load_model("small.onnx") as model:
         model.run(image)
     RUNS.append(1)
-    if len(RUNS) == {runs}:  # whoever runs the test once more finds the approved model
+    if len(RUNS) == {runs}:  # whoever runs the test once more finds the accepted model
         shutil.copy("good.bin", "small.onnx")
 """
 FLAKY_BODY = """

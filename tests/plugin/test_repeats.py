@@ -216,7 +216,7 @@ def test_a_golden_that_matches_learns_its_noise_and_nothing_else_of_it_changes(p
         "-onpudump_calibration_runs=5",
         passed=1,
         shows=[
-            "npudump: THIS RUN CALIBRATES*",
+            "npudump: --npudump-update-golden=calibrate: this run measures noise*",
             "*calibrated with 5 members, varied: repeats, inputs, threads, optimisation; factor 5*",
             "*this run updates goldens (--npudump-update-golden=calibrate)",
         ],
@@ -260,10 +260,10 @@ def test_noise_beyond_the_preset_is_allowed_from_then_on_and_the_report_says_so(
     project.run().assert_outcomes(passed=1)
     project.model(change=0.01)
     result = project.run(failed=1)
-    wider = "have measured bounds wider than the preset's"
+    wider = "have measured tolerances wider than the preset's"
     result.stdout.fnmatch_lines(
         [
-            f"measured:   * of the * tensors that strayed {wider} (*8 members, factor 5)",
+            f"measured:   * of * tensors with noise {wider} (*8 members, factor 5)",
             "npudump: 1 tensor has a measured tolerance *",
         ]
     )

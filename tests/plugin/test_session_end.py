@@ -128,7 +128,7 @@ def test_what_a_scene_without_statistics_finds_is_nothing_to_decide(
     capsys.readouterr()
     for verb in (["diff"], ["accept"], ["review"]):
         assert main(["golden", *verb, "--results", "results"]) == 0
-        assert capsys.readouterr().out == "no run waits for a decision\n"
+        assert capsys.readouterr().out == "no run is pending review\n"
     assert main(["check", "results"]) == 1
     told = capsys.readouterr().out
     assert "approve" not in told

@@ -200,7 +200,7 @@ def test_a_tensor_that_tells_no_model_is_not_judged_by_any(project: Project) -> 
     for folder in ("here", "there"):
         (project.path / folder / source.name).write_bytes(source.read_bytes())
     failed(project, "-v").stdout.fnmatch_lines(
-        ["note: not judged alone: left/a:output.0*, as several models ran (small.onnx, small.onnx); *"]
+        ["note: not recomputed: left/a:output.0*, as several models ran (small.onnx, small.onnx); *"]
     )
 
 

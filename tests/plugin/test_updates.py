@@ -78,7 +78,7 @@ def test_an_update_of_what_fails_writes_that_golden_alone(two_models: Project) -
         "-rA",
         passed=2,
         failed=1,
-        shows="npudump: THIS RUN APPROVES (--npudump-update-golden=failed): where a *",
+        shows="npudump: --npudump-update-golden=failed: this run writes *",
     )
     result.stdout.fnmatch_lines(["*written anew because the run differed from it: * of 5 tensors, first *"])
     after = goldens(two_models)

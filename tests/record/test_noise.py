@@ -114,7 +114,7 @@ def test_heads_are_read_as_they_were_written() -> None:
 )
 def test_a_damaged_head_is_refused_with_the_way_out(head: dict[str, object]) -> None:
     read = repeats_of if "repeats" in head else calibration_of
-    with pytest.raises(GoldenError, match="approve anew"):
+    with pytest.raises(GoldenError, match="accept anew"):
         read(head, PATH)
 
 

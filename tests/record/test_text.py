@@ -307,7 +307,7 @@ def test_a_golden_that_cannot_be_trusted_is_refused(text: str, message: str) -> 
 
 
 def test_every_refusal_names_the_way_out() -> None:
-    with pytest.raises(GoldenError, match=r"Restore the file from version control, or approve anew with"):
+    with pytest.raises(GoldenError, match=r"Restore the file from version control, or accept anew with"):
         parse(edit("1x2", "1x"), PATH)
 
 

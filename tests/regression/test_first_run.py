@@ -135,10 +135,10 @@ ANOTHER = [
         ("test: test.py::test", "test: test.py::test_other"),
         "test.yaml is the golden of 'test.py::test_other', this test is 'test.py::test': if it has",
     ),
-    (("scene: model", "scene: op"), "was recorded with scene 'op', this test asks for 'model': approve anew"),
+    (("scene: model", "scene: op"), "was recorded with scene 'op', this test asks for 'model': accept anew"),
     (
         ("dump_mode: output", "dump_mode: all"),
-        "was recorded with dump_mode 'all', this test asks for 'output': approve anew",
+        "was recorded with dump_mode 'all', this test asks for 'output': accept anew",
     ),
 ]
 

@@ -181,7 +181,7 @@ def test_what_later_runs_fail_for_is_told_with_the_options_that_measure_it() -> 
 def test_integers_that_differ_fail_no_later_run_for_it() -> None:
     strayed = run({"c:output.0": 0.5})
     (note,) = repeated([replace(strayed, exact=np.ones(len(TENSORS), np.bool_))]).notes
-    assert "1 of them of types that are otherwise judged as exact" in note
+    assert "1 of them of types that are compared as exact otherwise" in note
     assert "will fail" not in note
 
 

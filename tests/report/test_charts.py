@@ -299,7 +299,7 @@ def test_a_run_and_its_tensors_are_drawn_with_names_as_text(tmp_path: Path) -> N
     tensors = [tensor(at) for at in range(9)]
     run, elements = write_figures(tmp_path / "new", TITLE, tensors, {3: picture})
     assert (run.name, elements.name) == ("run.svg", "tensor-1.svg")
-    assert {TITLE, "1 source", "8 identical, digit for digit"} <= set(texts(run))
+    assert {TITLE, "1 source", "8 identical as printed"} <= set(texts(run))
     assert {"layer3<:output.0", "where the errors are: axis 0 down, axis 1 across"} <= set(texts(elements))
     written = [path.read_bytes() for path in (run, elements)]
     again = write_figures(tmp_path / "again", TITLE, tensors, {3: picture})

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.language.text import inert, padded, width
+from pytest_npudump.language.text import hung, inert, padded, terminal_columns, width
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import TextIO
 
 
@@ -71,13 +71,27 @@ def _is_descriptor(path: Path) -> bool:
 _GAP = "  "
 
 
-def emit(lines: Iterable[str]) -> None:
+def screen(stream: TextIO | None = None) -> int | None:
+    """Return the columns of the terminal that a stream, else standard output, is; None where it is none."""
+    stream = stream or sys.stdout
+    if stream is None or not stream.isatty():
+        return None
+    return terminal_columns()
+
+
+def emit(lines: Iterable[str], *, whole: bool = False) -> None:
     """Print lines; when the reader of a pipe has gone, the command goes on, as its exit code still counts.
+
+    Args:
+        lines: sentences, which a terminal shows as several lines where it is narrow.
+        whole: whether they are data instead, such as JSON.
 
     Raises:
         NpudumpError: standard output takes no more, as where a disk is full.
     """
-    _write(inert("".join(f"{line}\n" for line in lines)))
+    columns = None if whole else screen()
+    fitted = lines if columns is None else (one for line in lines for one in hung(line, columns))
+    _write(inert("".join(f"{line}\n" for line in fitted)))
 
 
 def to_stderr(text: str) -> None:
@@ -86,7 +100,8 @@ def to_stderr(text: str) -> None:
     if stream is None:  # started with ``2>&-``
         return
     try:
-        stream.write(encodable(inert(spoken(text)), stream) + "\n")
+        lines = "\n".join(hung(inert(spoken(text)), screen(stream)))
+        stream.write(encodable(lines, stream) + "\n")
         stream.flush()
     except OSError:
         _discard(stream)
@@ -128,6 +143,8 @@ def complain(problems: Iterable[object]) -> None:
 def columns(rows: Sequence[Sequence[str]], header: Sequence[str]) -> list[str]:
     """Lay rows out in columns as wide as their longest cell; names stay whole, so that they can be copied.
 
+    In a terminal that is too narrow the last columns stand below the others.
+
     Args:
         rows: the cells, as they are shown.
         header: titles, which are translated.
@@ -135,10 +152,26 @@ def columns(rows: Sequence[Sequence[str]], header: Sequence[str]) -> list[str]:
     grid = [tuple(map(_, header)), *rows]
     is_plain = all("".join(row).isascii() for row in grid)
     sizes = [max(map(len if is_plain else width, cells)) for cells in zip(*grid, strict=True)]
+    if (most := screen()) is not None and sum(sizes) + len(_GAP) * (len(sizes) - 1) > most:
+        return [line for row in grid for line in _below_each_other(row, sizes, most)]
     if is_plain:  # twice as fast, which ten thousand rows show
         form = _GAP.join(f"{{:<{size}}}" for size in sizes)
         return [form.format(*row).rstrip() for row in grid]
     return [_GAP.join(map(padded, row, sizes)).rstrip() for row in grid]
+
+
+def _below_each_other(row: Sequence[str], sizes: Sequence[int], most: int) -> Iterator[str]:
+    """Yield a row as lines of at most so many columns, but for longer cells; empty ones are left out."""
+    line, taken = "", 0
+    for cell, size in zip(row, sizes, strict=True):
+        if taken + size > most and line:
+            if line.strip():
+                yield line.rstrip()
+            line, taken = _GAP * 2, len(_GAP) * 2
+        line += padded(cell, size) + _GAP
+        taken += size + len(_GAP)
+    if line.strip():
+        yield line.rstrip()
 
 
 def end_output() -> None:

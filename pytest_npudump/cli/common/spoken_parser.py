@@ -8,9 +8,11 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pytest_npudump.cli.common.output import encodable
+from pytest_npudump.cli.common.output import encodable, screen
+from pytest_npudump.errors import hint, said
 from pytest_npudump.language import AUTO, LANGUAGES
-from pytest_npudump.language.translation import gettext, is_english, ngettext
+from pytest_npudump.language.text import hung
+from pytest_npudump.language.translation import gettext, is_english, ngettext, spoken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -76,7 +78,15 @@ class SpokenParser(argparse.ArgumentParser):
             name, reason = found.groups()
             words = gettext("argument %(argument_name)s: %(message)s")
             message = words % {"argument_name": name, "message": reason}
-        super().error(message)
+        self.print_usage(sys.stderr)
+        words = gettext("%(prog)s: error: %(message)s\n") % {"prog": self.prog, "message": message}
+        self.exit(2, "".join(f"{line}\n" for line in hung(words.rstrip(), screen(sys.stderr))))
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse what is no choice with the one that is meant, in the words of every version of Python."""
+        if action.choices is not None and value not in action.choices:
+            words = said("there is no {value}{hint}", value=value, hint=hint(str(value), action.choices))
+            raise argparse.ArgumentError(action, spoken(words))
 
     def _print_message(self, message: str, file: Any = None) -> None:
         stream: TextIO | None = file or sys.stderr

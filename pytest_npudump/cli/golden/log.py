@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import present
+from pytest_npudump.doctor.pytest_config import golden_folder
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenError, RequestError
+from pytest_npudump.golden.census import SUFFIX
 from pytest_npudump.golden.origin import Change, changes
 from pytest_npudump.record.record import REASON
 from pytest_npudump.record.text import parse
+from pytest_npudump.report.verdicts import shown
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pytest_npudump.record.record import Record
 
@@ -40,13 +43,14 @@ class _Revision:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the history, or write JSON, the latest first; 0.
+    """Print the history, or write JSON, the latest first; of a folder which goldens changed; 0.
 
     Raises:
-        RequestError: it is a folder, git does not know the file, or no tensor of the history is of the layer.
+        RequestError: git does not know the file, or no tensor of the history is of the layer.
     """
-    if arguments.golden.is_dir():
-        raise RequestError(f"{arguments.golden}: is a folder: name one golden file")
+    golden = arguments.golden or golden_folder(Path.cwd())
+    if golden.is_dir() or arguments.golden is None:
+        return _run_for_folder(arguments, golden)
     told = [*_told(arguments.golden, arguments.layer)]
     if not told:
         layers = f"; no revision touches {arguments.layer}" if arguments.layer else ""
@@ -54,6 +58,38 @@ def run(arguments: argparse.Namespace) -> int:
     lines = (line for one in told for line in _lines(*one, arguments.limit))
     present(arguments, lambda: [_as_json(*one) for one in told], lines)
     return 0
+
+
+def _run_for_folder(arguments: argparse.Namespace, folder: Path) -> int:
+    """Print the last commits that changed goldens, and which."""
+    if arguments.layer:
+        raise RequestError(f"{folder}: is a folder: name one golden file for the history of a layer")
+    log = _git(folder, "log", _FORMAT, "--relative", "--name-only", "--", ".")
+    revisions = []
+    for entry in log.split(_COMMIT)[1:]:
+        facts, _, names = entry.strip().partition("\n\n")
+        commit, date, author, subject = facts.split("\0")
+        told = {"commit": commit, "date": date, "author": author, "subject": subject}
+        if goldens := [str(folder / name) for name in names.splitlines() if name.endswith(SUFFIX)]:
+            revisions.append((told, goldens))
+    if not revisions:
+        raise RequestError(f"{folder}: no golden is committed")
+    present(
+        arguments,
+        lambda: [told | {"goldens": goldens} for told, goldens in revisions],
+        _folder_lines(revisions, arguments.limit),
+    )
+    return 0
+
+
+def _folder_lines(revisions: Sequence[tuple[dict[str, str], list[str]]], limit: int) -> Iterator[str]:
+    for told, goldens in revisions[: limit or None]:
+        yield "{commit} {date} {author}: {subject}".format(**told)
+        yield from (f"  {shown(Path(golden).absolute())}" for golden in goldens[: limit or None])
+        if limit and len(goldens) > limit:
+            yield f"  ... and {len(goldens) - limit} more"
+    if limit and len(revisions) > limit:
+        yield f"... and {len(revisions) - limit} earlier"
 
 
 def _told(path: Path, layer: str | None) -> Iterator[tuple[_Revision, tuple[Change, ...]]]:
@@ -88,11 +124,13 @@ def _revisions(path: Path) -> Iterator[_Revision]:
 
 
 def _git(path: Path, *words: str) -> str:
-    place = ["-C", str(path.absolute().parent)]
+    path = path.absolute()
+    place = ["-C", str(path if path.is_dir() else path.parent)]
     command = ["git", "-c", "core.quotePath=off", "--literal-pathspecs", *place, *words]
     done = subprocess.run(command, check=False, capture_output=True, encoding="utf-8", errors="replace")  # noqa: S603 - the user's own git
     if done.returncode:
-        raise RequestError(f"{path}: git tells nothing of it: {done.stderr.strip() or done.returncode}")
+        reason = done.stderr.strip().removeprefix("fatal: ") or f"git ended with {done.returncode}"
+        raise RequestError(f"{shown(path)}: no history: {reason}")
     return done.stdout
 
 

@@ -17,7 +17,7 @@ from pytest_npudump.golden.approval_merge import merge
 from pytest_npudump.golden.census import SUFFIX, look, move, named_objects, pull, push
 from pytest_npudump.golden.objects import cached_objects, remove
 from pytest_npudump.golden.variants import fold, split
-from pytest_npudump.language.text import byte_size, first_of
+from pytest_npudump.language.text import byte_size, first_of, number_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.storage.atomic import refuse_link, write_whole
 from pytest_npudump.storage.regular_file import read_regular
@@ -180,11 +180,11 @@ def _status(named: list[Named], store: TensorStore, arguments: argparse.Namespac
     held = cached_objects(store.cache)
     cached_bytes = sum(one.size for one in held)
     size = byte_size(sum(one.pointer.size for one in named))
-    told = f"{sum(one.tensors for one in named)} tensors, {len(named)} contents of {size}"
+    told = f"{number_of(sum(one.tensors for one in named), 'tensor')}, {len(named)} of them different, {size}"
     stored, cached = sum(state.stored for state in states), sum(state.cached for state in states)
     lines = [
         f"store: {store.url}",
-        f"cache: {store.cache.folder}, {len(held)} contents of {byte_size(cached_bytes)}",
+        f"cache: {store.cache.folder}, {number_of(len(held), 'tensor')}, {byte_size(cached_bytes)}",
         *lacking(states),
         f"{told}: {stored} in the store, {cached} cached",
     ]
@@ -268,9 +268,9 @@ def _move(files: Sequence[Path], store: TensorStore) -> int:
             continue
         moved += count
         if count:
-            emit([f"moved: {count} tensors of {path}"])
-    rest = f", of {failed} goldens they are not" if failed else ""
-    emit([f"{moved} tensors moved into the store" + rest])
+            emit([f"moved: {number_of(count, 'tensor')} of {path}"])
+    rest = f"; {number_of(failed, 'golden')} failed" if failed else ""
+    emit([f"{number_of(moved, 'tensor')} moved into the store" + rest])
     return 1 if failed else 0
 
 

@@ -24,8 +24,8 @@ from pytest_npudump.golden.stored_tensors import pointers_of
 from pytest_npudump.golden.variants import variants_of
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import byte_size
+from pytest_npudump.language.translation import counted, spoken
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import spoken
 from pytest_npudump.record.noise import MEASURABLE, calibrated_of, calibration_of, repeats_of
 from pytest_npudump.record.record import REASON, RECORDED
 from pytest_npudump.report.verdicts import number
@@ -118,8 +118,7 @@ def _noise_lines(golden: Record, measured: Calibrated, limit: int) -> Iterator[s
         yield _("... and {left} more").format(left=len(listed) - limit)
     if narrow := len(measured.noise) - len(listed):
         yield _(
-            "{narrow} of the {count} tensors that strayed have no such bound: those of the preset {preset} "
-            "are as wide, and hold"
+            "for {narrow} of {count} tensors with noise the tolerances of the preset {preset} are wide enough"
         ).format(narrow=narrow, count=len(measured.noise), preset=tolerances.preset)
     if blind := describe_blind(blind_keys(golden.table, tolerances)):
         yield blind
@@ -129,7 +128,12 @@ def _changes(golden: Record) -> Iterator[str]:
     """Yield when tensors changed since, the latest first, and why."""
     stamps = [golden.changed[key] for key in golden.table.keys if key in golden.changed]
     for stamp, count in sorted(Counter(stamps).items(), reverse=True):
-        yield _("changed:     {count} tensors, {day}").format(count=count, day=in_words(stamp))
+        yield counted(
+            count,
+            "changed:     {count} tensor, {day}",
+            "changed:     {count} tensors, {day}",
+            day=in_words(stamp),
+        )
     if reason := golden.extra.get(REASON):
         yield _("reason:      {reason}").format(reason=reason)
 
@@ -137,14 +141,14 @@ def _changes(golden: Record) -> Iterator[str]:
 def _repeats(golden: Record) -> str:
     found = repeats_of(golden.extra, golden.path)
     if found is None or found.runs == 1:
-        return _("not known: it was recorded from one run")
+        return _("unknown: recorded from one run")
     of = (
         _("all")
         if found.compared is None
         else _("{compared} of {count}").format(compared=found.compared, count=len(golden.table))
     )
     varying = sum(cell.startswith("~") for cell in golden.table.noise)
-    words = _("{runs} runs, {of} tensors compared, {varying} with other digits").format(
+    words = _("{runs} runs, {of} tensors compared, {varying} with other values").format(
         runs=found.runs, of=of, varying=varying or _("none")
     )
     if not found.not_deterministic:
@@ -330,7 +334,7 @@ def _bound_lines(found: list[Allowance], *, each: bool) -> Iterator[str]:
     )
     blind = list(dict.fromkeys(allowance.key for allowance in found if allowance.blind))
     if blind:
-        yield _("zeros would pass in a statistic of {count} tensors (first: {first})").format(
+        yield _("zeros would pass in a statistic (tensors: {count}, first: {first})").format(
             count=len(blind), first=blind[0]
         )
 

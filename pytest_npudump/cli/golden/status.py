@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import columns, complain, emit, present
 from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.cli.common.project import collect, golden_files, last_if_any, last_results
 from pytest_npudump.cli.golden.plumbing import lacking, store_json
-from pytest_npudump.cli.golden.waiting import as_json, waiting_table
+from pytest_npudump.cli.golden.waiting import as_json, waiting_lines
 from pytest_npudump.compare.tolerances.rules import load_tolerances
 from pytest_npudump.compare.tolerances.tolerance import ANY, GOLDEN
 from pytest_npudump.doctor.pytest_config import golden_folder, tensor_place
@@ -25,22 +27,23 @@ from pytest_npudump.golden.census import (
     faults,
     look,
     named_objects,
+    of_test,
 )
 from pytest_npudump.golden.objects import cached_objects
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.language import mark
-from pytest_npudump.language.text import first_of
+from pytest_npudump.language.text import first_of, typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext, spoken
 from pytest_npudump.report.verdicts import shown
-from pytest_npudump.results.acceptance import pending_of
+from pytest_npudump.results.acceptance import pending_of, reject
 from pytest_npudump.results.entry import ResultsError
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.rejudge import terms_at
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_npudump.compare.tolerances.tolerance import Rule
     from pytest_npudump.golden.census import GoldenFinding
@@ -59,7 +62,9 @@ class _Status:
         census: of the goldens, by the tests of this folder.
         rules: rules of tolerances that match no tensor of any test.
         unjudged_rules: why it is not known of others.
-        waiting: runs that wait for a decision.
+        waiting: runs that are pending review.
+        gone: those of them whose test is gone, and why it is known to be.
+        renamed: by a stale golden, a test without one that may be its test under a new name, and its golden.
         store: of golden tensors, where one is configured.
         states: where the tensors are that goldens name in it.
     """
@@ -71,6 +76,8 @@ class _Status:
     rules: Sequence[str] = ()
     unjudged_rules: str = ""
     waiting: list[Pending] | None = None
+    gone: list[tuple[Pending, str]] = field(default_factory=list)
+    renamed: dict[Path, tuple[str, Path]] = field(default_factory=dict)
     store: TensorStore | None = None
     states: list[State] = field(default_factory=list)
 
@@ -115,6 +122,7 @@ def _status(arguments: argparse.Namespace) -> _Status:
     found.broken = [*faults(dict.fromkeys(found.files))]
     if arguments.no_collect:
         return found
+    stock = None
     try:
         stock = _take_stock(arguments.variant, arguments.paths)
         found.census = stock.census
@@ -125,18 +133,13 @@ def _status(arguments: argparse.Namespace) -> _Status:
         stale = {one.path.absolute() for one in found.census.stale}
         found.broken = [one for one in found.broken if one.path.absolute() not in stale]
     try:
-        folder = last_results(arguments.results).path if arguments.results else last_if_any()
-        if folder is not None:
-            results = ResultsFolder(folder).read()
-            terms = terms_at(results.entries, arguments.root, None)
-            found.waiting = [
-                one
-                for one in pending_of(ResultsFolder(folder), results, terms)
-                if _is_below(one.path, arguments.paths)
-            ]
-            found.unknown += results.problems
+        _folder, found.waiting, problems = _waiting(arguments)
+        found.unknown += problems
     except ResultsError as error:
         found.unknown.append(str(error))
+    if stock is not None:
+        found.gone = _gone(found.waiting or (), stock.collection)
+        found.renamed = _renamed(stock, found.waiting or ())
     store = tensor_place(paths[0])
     if store.url:
         named, _unread = named_objects(path for path in found.files if path.suffix == SUFFIX)
@@ -146,6 +149,46 @@ def _status(arguments: argparse.Namespace) -> _Status:
             found.store = store
         except StoreError as error:
             found.unknown.append(str(error))
+    return found
+
+
+def _waiting(
+    arguments: argparse.Namespace,
+) -> tuple[ResultsFolder | None, list[Pending] | None, Sequence[str]]:
+    """Return the folder of results, the runs of it that are pending review, and what cannot be read.
+
+    Raises:
+        ResultsError: there are no results where they are named, or they cannot be read.
+    """
+    place = last_results(arguments.results).path if arguments.results else last_if_any()
+    if place is None:
+        return None, None, []
+    folder = ResultsFolder(place)
+    results = folder.read()
+    pending = pending_of(folder, results, terms_at(results.entries, arguments.root, None))
+    return folder, [one for one in pending if _is_below(one.path, arguments.paths)], results.problems
+
+
+def _gone(waiting: Sequence[Pending], collection: Collection) -> list[tuple[Pending, str]]:
+    """Return runs whose test is known to be gone, and why."""
+    tests = {*collection.goldens.values()}
+    judged = [(one, *of_test(one.entry.test, collection)) for one in waiting if one.entry.test not in tests]
+    return [(one, why) for one, kind, why in judged if kind == "stale"]
+
+
+def _renamed(stock: _Stock, waiting: Sequence[Pending]) -> dict[Path, tuple[str, Path]]:
+    """Return, by stale golden, a test that has none, and its golden: only these two have the same tensors."""
+    runs = [one for one in waiting if one.record is not None and one.path in stock.missing]
+    old = {}
+    for finding in stock.census.stale if runs else ():
+        if finding.path.suffix == SUFFIX:
+            with suppress(GoldenError):
+                old[finding.path] = {*read_golden(finding.path).table.keys}
+    found = {}
+    for path, keys in old.items():
+        alike = [one for one in runs if one.record is not None and {*one.record.table.keys} == keys]
+        if len(alike) == 1 and [*old.values()].count(keys) == 1:
+            found[path] = alike[0].entry.test, alike[0].path
     return found
 
 
@@ -182,15 +225,16 @@ def _lines(found: _Status, *, verbose: bool) -> Iterator[str]:
         yield from columns([(one.why, shown(one.path)) for one in known.used], (mark("test"), mark("golden")))
     yield from (spoken(one.reason) for one in found.broken)
     if known is not None:
-        yield from _finding_lines(known.stale, _("no test reads:"))
+        yield from _finding_lines(known.stale, _("no test reads (--prune removes):"), found.renamed)
         told = {one.path.absolute() for one in found.broken}
         unjudged = [one for one in known.unjudged if one.path.absolute() not in told]
-        yield from _finding_lines(unjudged, _("not judged, and not removed by --prune:"))
+        yield from _finding_lines(unjudged, _("unknown whether a test reads (--prune leaves):"))
     yield from _rule_lines(found.rules)
     if found.unjudged_rules:
-        yield _("not judged: {why}").format(why=found.unjudged_rules)
+        yield _("unknown whether rules match: {why}").format(why=found.unjudged_rules)
     if found.waiting:
-        yield from waiting_table(found.waiting)
+        yield from waiting_lines(found.waiting)
+        yield from _gone_lines(found.gone, _("of these, the test is gone (--prune rejects the run):"))
     yield from lacking(found.states)
     yield _summary(found)
 
@@ -198,23 +242,29 @@ def _lines(found: _Status, *, verbose: bool) -> Iterator[str]:
 def _summary(found: _Status) -> str:
     bad = len({one.path for one in found.broken})
     count = len(found.files)
-    told = [_("{left} of {count} files are sound").format(left=count - bad, count=count)]
+    words = _("{left} of {count} files valid")
+    told = [words.format(left=count - bad, count=count)]
     if found.census is not None:
         known = found.census
+        words = ngettext("{used} golden in use", "{used} goldens in use", len(known.used))
+        told.append(words.format(used=len(known.used)))
+        told.append(_("{stale} stale").format(stale=len(known.stale)))
+        if known.unjudged:
+            told.append(_("{count} unknown").format(count=len(known.unjudged)))
+    if rules := len(found.rules):
         told.append(
-            _("{used} goldens in use, {stale} stale, {unjudged} not judged").format(
-                used=len(known.used), stale=len(known.stale), unjudged=len(known.unjudged)
-            )
+            ngettext("{count} rule matches nothing", "{count} rules match nothing", rules).format(count=rules)
         )
-    if found.rules:
-        told.append(_("{count} rules match nothing").format(count=len(found.rules)))
     if waiting := len(found.waiting or ()):
-        words = ngettext("{count} run waits for a decision", "{count} runs wait for a decision", waiting)
+        words = ngettext("{count} run pending review", "{count} runs pending review", waiting)
         told.append(words.format(count=waiting))
     if absent := sum(not one.stored for one in found.states):
-        told.append(_("{count} contents of tensors not in the store").format(count=absent))
+        words = ngettext(
+            "{count} golden tensor not in the store", "{count} golden tensors not in the store", absent
+        )
+        told.append(words.format(count=absent))
     if found.unknown:
-        told.append(_("not all is known"))
+        told.append(_("the rest is unknown"))
     return "; ".join(told)
 
 
@@ -222,14 +272,21 @@ def _prune(arguments: argparse.Namespace) -> int:
     """Remove files that no test reads, or say which; 1 where some wait for ``--yes``, 2 where one stays."""
     stock = _take_stock(arguments.variant, arguments.paths)
     stale = stock.census.stale
+    folder, waiting, _problems = _waiting(arguments)
+    gone = _gone(waiting or (), stock.collection)
     if not arguments.yes:
         rules, _why = _idle_rules(stock)
-        emit(_finding_lines(stale, _("would be removed with --yes:")))
+        emit(_finding_lines(stale, _("would be removed with --yes:"), _renamed(stock, waiting or ())))
+        emit(_gone_lines(gone, _("would be rejected with --yes, as the test is gone:")))
         emit(_rule_lines(rules))
-        emit([] if stale or rules else [_("nothing is stale")])
+        emit([] if stale or rules or gone else [_("nothing is stale")])
         return 1 if stale or rules else 0
     removed = [*map(_removed, stale)]
-    emit([_("{count} of {all} files removed").format(count=sum(removed), all=len(stale))])
+    if folder is not None and gone:
+        folder.update(reject(one) for one, _why in gone)
+        emit(_gone_lines(gone, _("rejected, as the test is gone:")))
+    words = ngettext("{count} of {all} file removed", "{count} of {all} files removed", len(stale))
+    emit([words.format(count=sum(removed), all=len(stale))])
     return 0 if all(removed) else 2
 
 
@@ -243,13 +300,31 @@ def _removed(finding: GoldenFinding) -> bool:
     return True
 
 
-def _finding_lines(findings: Sequence[GoldenFinding], heading: str) -> Iterator[str]:
-    """Yield a heading and a line for each file; nothing where there are none."""
+def _finding_lines(
+    findings: Sequence[GoldenFinding],
+    heading: str,
+    renamed: Mapping[Path, tuple[str, Path]] = MappingProxyType({}),
+) -> Iterator[str]:
+    """Yield a heading, a line for each file, and which test it may be of; nothing without files."""
     if findings:
         yield heading
     for finding in findings:
         why = finding.why.removeprefix(f"{finding.path}: ")
         yield f"  {shown(finding.path)}: {spoken(why)}"
+        if finding.path in renamed:
+            test, path = renamed[finding.path]
+            yield "    " + _(
+                "renamed? {test} has the same tensors and no golden; if it is the same test:"
+            ).format(test=test)
+            yield f"    git mv {typed(shown(finding.path), shown(path))}"
+            yield "    " + _('and write its name behind "test:" in that file')
+
+
+def _gone_lines(gone: Sequence[tuple[Pending, str]], heading: str) -> Iterator[str]:
+    if gone:
+        yield heading
+    for one, why in gone:
+        yield f"  {one.entry.test}: {spoken(why)}"
 
 
 def _rule_lines(rules: Sequence[str]) -> Iterator[str]:
@@ -266,12 +341,14 @@ class _Stock:
     Attributes:
         census: of the goldens.
         tolerances: the file of rules that runs read; None without one.
-        missing: tests that have no golden yet.
+        missing: tests that have no golden yet, by the file that it is to be.
+        collection: the tests.
     """
 
     census: Census
     tolerances: Path | None
-    missing: tuple[str, ...]
+    missing: Mapping[Path, str]
+    collection: Collection
 
 
 def _take_stock(variants: Sequence[str], paths: Sequence[Path]) -> _Stock:
@@ -292,14 +369,14 @@ def _take_stock(variants: Sequence[str], paths: Sequence[Path]) -> _Stock:
         *(frozenset(told["files"]), frozenset(told["unclear"])),
     )
     expected = goldens.keys() - {Path(path) for path in told["without"]}
-    missing = tuple(test for path, test in goldens.items() if path in expected and not path.exists())
+    missing = {path: test for path, test in goldens.items() if path in expected and not path.exists()}
     rules = Path(told["tolerances"]) if told["tolerances"] else None
     found = census(collection, variants)
     kept = (
         tuple(one for one in kind if _is_below(one.path, paths))
         for kind in (found.used, found.stale, found.unjudged)
     )
-    return _Stock(Census(*kept), None if paths else rules, missing)
+    return _Stock(Census(*kept), None if paths else rules, missing, collection)
 
 
 def _idle_rules(stock: _Stock) -> tuple[Sequence[str], str]:
@@ -317,7 +394,7 @@ def _idle_rules(stock: _Stock) -> tuple[Sequence[str], str]:
     if stock.tolerances is None:
         return (), ""
     tolerances = load_tolerances(stock.tolerances, against=GOLDEN)
-    rules, unread = tolerances.rules, list(stock.missing)
+    rules, unread = tolerances.rules, [*stock.missing.values()]
     for golden in stock.census.used:
         if not rules:
             break
@@ -330,7 +407,11 @@ def _idle_rules(stock: _Stock) -> tuple[Sequence[str], str]:
         rules = tuple(rule for rule in rules if _for_any_run(rule) in idle)
     if rules and unread:
         missing = first_of(unread, 3)
-        words = _("{count} rules match no golden, and not all are there: {missing}")
+        words = ngettext(
+            "{count} rule matches no golden, and not every golden can be looked at: {missing}",
+            "{count} rules match no golden, and not every golden can be looked at: {missing}",
+            len(rules),
+        )
         return (), words.format(count=len(rules), missing=missing)
     return [f"{stock.tolerances}: {rule.describe()}" for rule in rules], ""
 

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import columns, complain, emit, end_output, present, to_stderr
 from pytest_npudump.cli.common.project import last_results
+from pytest_npudump.cli.compare_report import verdict_table
 from pytest_npudump.compare.stats.tables import describe_not_finite
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.language import mark
-from pytest_npudump.language.text import first_of
+from pytest_npudump.language.text import first_of, terminal_columns
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.origins import source_lines
-from pytest_npudump.report.terminal import terminal_columns, verdict_lines
-from pytest_npudump.report.verdicts import COLUMNS, row, shown, table
+from pytest_npudump.report.terminal import verdict_lines
+from pytest_npudump.report.verdicts import shown, tail, times
 from pytest_npudump.request import KnownNames
 from pytest_npudump.results.acceptance import Pending, approve, pending_of, refuse_idle, reject
 from pytest_npudump.results.entry import ResultsError
@@ -86,9 +87,7 @@ def _chosen(pending: Sequence[Pending], names: Sequence[str], tests: KnownNames)
         if not any(one.entry.test in meant for one in pending):
             known = first_of(one.entry.test for one in pending) or "none"
             raise ResultsError(
-                _("{name}: names no run that waits for a decision; these do: {known}").format(
-                    name=name, known=known
-                )
+                _("{name} names no run pending review; these are: {known}").format(name=name, known=known)
             )
     return tuple(one for one in pending if one.entry.test in chosen)
 
@@ -99,41 +98,43 @@ def _code(waiting: WaitingRuns) -> int:
     return 1 if waiting.chosen else 0
 
 
-_COLUMNS = (mark("test"), mark("tensors"), mark("differ"), mark("largest"), mark("first"), mark("refused"))
+_NAME = 60
+"""Characters of a tensor's name in the list."""
 
 
-def waiting_table(waiting: Sequence[Pending]) -> list[str]:
-    """Return a table of waiting runs; one line where there are none."""
-    if not waiting:
-        return [_("no run waits for a decision")]
-    return columns([_list_row(one) for one in waiting], _COLUMNS)
+def waiting_lines(waiting: Sequence[Pending]) -> Iterator[str]:
+    """Yield what is pending, below a heading; one line where nothing is."""
+    yield _("pending review:") if waiting else _("no run is pending review")
+    for one in waiting:
+        yield _("  {test}: {words}").format(test=one.entry.test, words=_in_short(one))
+        if one.refusals:
+            yield "    " + _("cannot be accepted: {refusal}").format(refusal=spoken(one.refusals[0]))
 
 
-def _list_row(pending: Pending) -> tuple[str, ...]:
+def _in_short(pending: Pending) -> str:
+    """Return how a run differs from its golden, in one sentence."""
     comparison = pending.comparison
-    refused = spoken(pending.refusals[0]) if pending.refusals else ""
-    count = str(pending.entry.data["tensors"])
     if comparison is None:
-        return (
-            pending.entry.test,
-            count,
-            "-",
-            _("no golden") if pending.golden is None else "-",
-            "",
-            refused,
-        )
-    first = comparison.first
+        return _("no golden file") if pending.golden is None else _("not compared")
+    words, first = _differ(pending), comparison.first
     return (
-        *(pending.entry.test, count, str(len(comparison.failing)), size(pending)),
-        *(str(first.key) if first is not None else "", refused),
+        words
+        if first is None
+        else _("{differ}, first {first}").format(differ=words, first=tail(str(first.key), _NAME))
     )
 
 
-def size(pending: Pending) -> str:
-    """Return how far a run is off: its worst value in allowances, and what cannot be told so."""
-    times = [f"{pending.largest:.3g}x"] if pending.largest else []
-    others = [_("{count} not comparable").format(count=pending.incomparable)] if pending.incomparable else []
-    return ", ".join(times + others) or "-"
+def _differ(pending: Pending) -> str:
+    """Return how many tensors of a run differ, by how much at most, and how many have no such number."""
+    comparison = pending.comparison
+    assert comparison is not None  # noqa: S101 - looked at by the caller
+    words = _("{count} of {expected} tensors differ")
+    found = [words.format(count=len(comparison.failing), expected=comparison.expected)]
+    if pending.largest:
+        found.append(_("up to {times}x tolerance").format(times=times(pending.largest)))
+    if pending.incomparable:
+        found.append(_("{count} without a tolerance").format(count=pending.incomparable))
+    return ", ".join(found)
 
 
 def as_json(pending: Pending) -> dict[str, Any]:
@@ -162,7 +163,7 @@ def diff(arguments: argparse.Namespace) -> int:
             for one in waiting.chosen
         ],
         chain(
-            waiting_table(waiting.chosen),
+            waiting_lines(waiting.chosen),
             *(("", *difference(one, arguments.layers)) for one in waiting.chosen),
         ),
     )
@@ -191,14 +192,10 @@ def difference(pending: Pending, layers: Sequence[str] = (), most: int | None = 
     if comparison is None:
         return
     failing = _failing(pending, layers)
-    count = _("{count} of {expected} tensors differ").format(
-        count=len(comparison.failing), expected=comparison.expected
-    )
-    yield f"  {count}: {size(pending)}"
+    yield f"  {_differ(pending)}"
     yield from (f"  {line}" for line in source_lines(_sources(pending), brief=False))
     if failing:
-        rows = [row(verdict) for verdict in failing]
-        yield from table(rows, COLUMNS, most) if most else (f"  {line}" for line in columns(rows, COLUMNS))
+        yield from verdict_table(failing, most)
 
 
 def _failing(pending: Pending, layers: Sequence[str]) -> list[Verdict]:
@@ -231,14 +228,14 @@ def accept_all(arguments: argparse.Namespace) -> int:
         [
             _("{accepted} of {count} accepted").format(accepted=sum(good), count=len(good))
             if good
-            else _("no run waits for a decision")
+            else _("no run is pending review")
         ]
     )
     return 0 if waiting.is_readable and all(good) else 2
 
 
 def refuse_in_ci(arguments: argparse.Namespace) -> None:
-    """Refuse to approve in a gate.
+    """Refuse to accept in a gate.
 
     Raises:
         RequestError: a variable says that this is CI, and nothing says that this is on purpose.
@@ -247,7 +244,7 @@ def refuse_in_ci(arguments: argparse.Namespace) -> None:
     if variable:
         raise RequestError(
             _(
-                "accept is refused because the variable {variable} is set: a gate must not approve what it "
+                "accept is refused because the variable {variable} is set: a gate must not accept what it "
                 "checks; accept on a machine of your own, with --results, or on purpose with "
                 "--allow-in-ci"
             ).format(variable=variable)
@@ -266,7 +263,7 @@ def accept(folder: ResultsFolder, pending: Pending, layers: Sequence[str], reaso
     try:
         folder.update([approval.entry])
     except (OSError, NpudumpError) as error:  # the golden is written; the list finds that out by itself
-        problem = _("npudump: {path}: it cannot be noted there: {error}")
+        problem = _("npudump: {path}: the decision cannot be saved: {error}")
         to_stderr(problem.format(path=folder.path, error=error))
     return True
 
@@ -301,7 +298,7 @@ def review(arguments: argparse.Namespace) -> int:
     refuse_in_ci(arguments)
     waiting = read_waiting(arguments)
     if not waiting.chosen:
-        emit([_("no run waits for a decision")])
+        emit([_("no run is pending review")])
         return 0 if waiting.is_readable else 2
     decided = _review(waiting, arguments.reason)
     emit(["", *columns([(_(word), test, layers) for test, word, layers in decided], ("", "", ""))[1:]])
@@ -336,7 +333,7 @@ def _review(waiting: WaitingRuns, reason: str) -> list[tuple[str, str, str]]:
             if asks and word in {"a", "A", "l"}:
                 reason, asks = _line(_("reason, kept in the goldens (empty for none): ")).strip(), False
             decision = _carry_out(word, waiting, pending, layers, reason)
-        some = _("only {layers}; the rest waits").format(layers=", ".join(layers)) if layers else ""
+        some = _("only {layers}; the rest is pending").format(layers=", ".join(layers)) if layers else ""
         decided.append((pending.entry.test, decision, some))
     return decided
 

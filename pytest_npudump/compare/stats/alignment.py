@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 ABSENT = -1
-_GUESSED = said("they were told apart by their order of execution")
+_GUESSED = said("they were paired by their order of execution")
 _GIVEN_UP = said("the dump has more or fewer of them than the golden, so none was compared")
 
 

@@ -154,7 +154,7 @@ def _remarks(pairs: Pairs, *found: tuple[str, NDArray[np.bool_]]) -> Iterator[st
         if rows.any():
             first = pairs.key(int(np.argmax(rows)))
             yield said(
-                "{text} ({count} tensors, first: {first})", text=text, count=int(rows.sum()), first=first
+                "{text} (tensors: {count}, first: {first})", text=text, count=int(rows.sum()), first=first
             )
 
 
@@ -293,7 +293,7 @@ def compare_digests(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Toleran
         first = pairs.key(bare[0])
         remarks.append(
             said(
-                "hash not compared, as the golden does not have it ({count} tensors, first: {first})",
+                "hash not compared, as the golden does not have it (tensors: {count}, first: {first})",
                 count=len(bare),
                 first=first,
             )

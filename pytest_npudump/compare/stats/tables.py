@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 _LOST = said("the golden has a value, the dump has none")
-_UNAPPROVED = said("the golden has no value to compare with: approve anew")
+_UNAPPROVED = said("the golden has no value to compare with: accept anew")
 _EQUAL = said("must be equal")
 
 
@@ -74,7 +74,7 @@ def compare_tables(
     tells is noted. What only ``golden`` tells fails, unless no tensor of ``actual`` has that statistic.
 
     Args:
-        golden: approved statistics.
+        golden: accepted statistics.
         actual: statistics of the run.
         tolerances: what measured statistics may differ by.
         approved: False where ``golden`` is the dump of another run, whose producer may compute less: then
@@ -200,7 +200,7 @@ def _not_approved(pairs: Pairs, new: NDArray[np.bool_]) -> str:
     rows = sorted(frozenset(np.flatnonzero(new.any(axis=1)).tolist()).union(*open_cells.values()))
     first = f"first: {pairs.key(rows[0])}"
     return said(
-        "not compared, as the golden does not have it ({count} tensors, {first}): {names}",
+        "not compared, as the golden does not have it (tensors: {count}, {first}): {names}",
         count=len(rows),
         first=first,
         names=", ".join(names),
@@ -402,8 +402,8 @@ def hidden_by_print(pairs: Pairs) -> NDArray[np.bool_]:
     return np.asarray(same & (hidden[0] | hidden[1]))
 
 
-BLIND = said("measured bounds so wide that a tensor of zeros would pass")
-BLIND_ADVICE = said("; judge these layers by a rule, or leave them out")
+BLIND = said("measured tolerances so wide that a tensor of zeros would pass")
+BLIND_ADVICE = said("; set a rule for these layers, or leave them out")
 
 
 def blind_bounds(
@@ -451,8 +451,8 @@ def describe_blind(keys: Sequence[str]) -> str:
     if not keys:
         return ""
     return _(
-        "measured bounds so wide that a tensor of zeros would pass: {count} tensors (first: {first}); judge "
-        "these layers by a rule, or leave them out"
+        "measured tolerances so wide that a tensor of zeros would pass (tensors: {count}, first: {first}); "
+        "set a rule for these layers, or leave them out"
     ).format(count=len(keys), first=keys[0])
 
 

@@ -51,19 +51,21 @@ class Numerics:
     def describe(self) -> str:
         """The decision and its reason in one line."""
         differs = ", ".join(f"{name} {golden} -> {now}" for name, (golden, now) in self.differs.items())
-        untold = _("; not told by both: {names}").format(names=", ".join(self.untold)) if self.untold else ""
+        untold = (
+            _("; unknown on one side: {names}").format(names=", ".join(self.untold)) if self.untold else ""
+        )
         if self.preset:
-            words = _("of the preset {preset}, whatever the numerics").format(preset=self.preset)
+            words = _("of the preset {preset}, in any environment").format(preset=self.preset)
             return words + (f" ({differs})" if differs else "")
         words = {
-            SAME: _("for the same numerics"),
-            OTHER: _("for other numerics"),
+            SAME: _("for the same environment"),
+            OTHER: _("for a different environment"),
             HF32: _("for HF32 numerics"),
         }[self.bounds]
         if self.fixed:
             said = _("{words}, as the {who} says").format(words=words, who=_(self.fixed))
             return said + (f" ({differs})" if differs else "")
-        reason = differs or _("the producers are alike")
+        reason = differs or _("the environments are equal")
         return _("{words}: {reason}{untold}").format(words=words, reason=reason, untold=untold)
 
     def to_json(self) -> dict[str, object]:

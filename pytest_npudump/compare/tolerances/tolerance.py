@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.compare.tolerances.presets import DESCRIPTIONS, PRESETS, bound
+from pytest_npudump.compare.tolerances.presets import PRESETS, bound
 from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import JUDGED, PROJECTIONS, is_count, layer_of
-from pytest_npudump.errors import RequestError, said
+from pytest_npudump.errors import RequestError, hint, said
 from pytest_npudump.request import KnownNames, as_glob, is_glob
 
 if TYPE_CHECKING:
@@ -145,12 +145,11 @@ class Tolerances:
     def __post_init__(self) -> None:
         """Refuse a preset that does not exist."""
         if self.preset not in PRESETS:
-            known = ", ".join(f"{name} ({DESCRIPTIONS[name]})" for name in PRESETS)
             raise RequestError(
                 said(
-                    "unknown tolerance preset {preset!r}, expected one of {known}",
+                    "unknown tolerance preset {preset!r}{hint}",
                     preset=self.preset,
-                    known=known,
+                    hint=hint(self.preset, PRESETS),
                 )
             )
 

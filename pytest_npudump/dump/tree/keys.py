@@ -168,7 +168,7 @@ def _give_keys(files: FileColumns, present: Sequence[int], slots: Slots) -> tupl
     if not shared:
         return order, []
     note = (
-        "several operators go by one file name, and are told apart by time as turn 0, 1 ...: "
+        "several operators have one file name, and are numbered by time (turn 0, 1 ...): "
         f"{first_of(shared)} (CANN replaces space, '.', '/' and '\\' in names; "
         "a tensor dump has the raw ones)"
     )

@@ -44,39 +44,39 @@ def _isolation(text: str, flag: str) -> str:
 DEVICES = Option(
     "devices",
     default="",
-    help="device ids, or (auto) all that are there and healthy, which processes use in turns: each has "
-    "one of its own, locked for all users of the machine while a test runs; without it nothing is locked, "
-    "and the device is LOCAL_RANK of a distributed run, else 0",
+    help="device ids, or auto (all healthy devices): each process uses a device of its own, locked while a "
+    "test runs; default: LOCAL_RANK, else 0, without a lock",
     metavar="auto|IDS",
 )
 ISOLATION = Option(
     "isolation",
     default="auto",
-    help="whether marked tests run in a child process each: all of them (process, or the seconds that one "
-    f"may take, {ISOLATION_SECONDS:g} if not said), or (auto) those whose marker, scene or runtime needs it",
+    help="child processes: one for each marked test whose marker, scene or runtime needs it (auto, the "
+    "default), or for each (process, or a number: its time limit in seconds; default "
+    f"{ISOLATION_SECONDS:g})",
     metavar="auto|process|SECONDS",
     parse=_isolation,
 )
 EXPECT = Option(
     "expect",
     default="",
-    help="fail a run that compared fewer marked tests than this number, or not all those that this file "
-    "names, one a line, as pytest --collect-only -q prints them",
+    help="number of marked tests, or a file with one test per line as printed by pytest --collect-only -q: "
+    "the run fails if fewer, or not all of these, were compared",
     metavar="N|FILE",
 )
 OUTPUT_LIMIT = Option(
     "output-limit",
     default="none",
-    help="most bytes in the output folder behind a session: beyond it the largest files of its dumps are "
-    "removed, and named; none removes nothing",
+    help="maximum size of the output folder; beyond it the largest dump files are removed, and reported; "
+    "none: no limit",
     metavar="SIZE",
     parse=lambda text, flag: None if text == "none" else parse_size(text, flag),
 )
 TENSOR_CACHE_LIMIT = Option(
     "tensor-cache-limit",
     default="10GiB",
-    help="most bytes of stored tensors that this machine keeps between sessions; what was used longest "
-    "ago goes first, nothing that was used in the last five minutes",
+    help="maximum size of cached golden tensors; the least recently used are removed first, none of the "
+    "last five minutes",
     metavar="SIZE",
     parse=parse_size,
 )

@@ -2,7 +2,7 @@
 
 The runtime leaves a dump of the operator (``dump_scene: aic_err_...``). A healthy run leaves none, so a test
 passes only where something shows that a model ran while the dump was on. There is no golden: a failed
-operator cannot be approved.
+operator cannot be accepted.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def known_overflows(golden: Record | None) -> Mapping[str, Sequence[str]]:
     path = golden.path if golden is not None else ""
     raise GoldenError(
         f"{path}: {OVERFLOW!r} is no mapping of operators to lists of what happened; restore the file from "
-        f"version control, or approve anew with --npudump-update-golden"
+        f"version control, or accept anew with --npudump-update-golden"
     )
 
 
@@ -176,7 +176,7 @@ def _notes(
     if elsewhere:
         yield (
             f"{', '.join(elsewhere)}: the golden lists the operator without this capture, rank, device or "
-            f"model; it approves an overflow only where it lists it"
+            f"model; it accepts an overflow only where it lists it"
         )
 
 

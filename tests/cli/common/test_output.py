@@ -13,7 +13,8 @@ import pytest
 
 from pytest_npudump.cli import COMMANDS, main
 from pytest_npudump.cli.common import progress
-from pytest_npudump.cli.common.output import columns
+from pytest_npudump.cli.common.output import columns, emit
+from pytest_npudump.language.text import hung
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -159,6 +160,42 @@ def test_a_bar_that_comes_too_late_is_not_drawn(capsys: pytest.CaptureFixture[st
     bar.close()
     bar.show()
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.each(
+    ("line", "expected"),
+    [
+        ("short", ["short"]),
+        ("a sentence that is longer than that", ["a sentence that is", "  longer than that"]),
+        ("  note: a sentence that is long", ["  note: a sentence", "        that is long"]),
+        ("npudump: a sentence of more words", ["npudump: a sentence", "         of more", "         words"]),
+        ("one_name_that_is_longer_than_that: more", ["one_name_that_is_longer_than_that:", "  more"]),
+        ("to accept:  pytest --npudump-update-golden", ["to accept:  pytest --npudump-update-golden"]),
+        ("git config merge.npudump.name x", ["git config merge.npudump.name x"]),
+        ("cell    cell    cell    cell", ["cell    cell    cell    cell"]),
+    ],
+)
+def test_a_line_is_broken_for_a_terminal_but_for_commands_and_rows(line: str, expected: list[str]) -> None:
+    assert hung(line, 20) == expected
+    assert hung(line, None) == [line]
+
+
+def test_columns_that_a_terminal_has_no_room_for_stand_below_the_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert columns([("a" * 40, "b" * 10, "c" * 30), ("a", "", "")], ("x", "y", "z")) == [
+        f"x{' ' * 41}y",
+        "    z",
+        f"{'a' * 40}  {'b' * 10}",
+        f"    {'c' * 30}",
+        "a",
+    ]
+    emit([f"note: {'word ' * 20}"])
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 60
+    emit([f"note: {'word ' * 20}"], whole=True)
+    assert len(capsys.readouterr().out.splitlines()) == 1
 
 
 def test_columns_are_as_wide_as_their_longest_cell() -> None:

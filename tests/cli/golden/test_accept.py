@@ -46,7 +46,7 @@ def test_a_golden_accepted_in_chinese_is_the_same(waiting: Repository, golden_co
     waiting.keep("test_one", AFTER)
     assert waiting.decisions() == kept
     done = golden_command("accept", "--reason", "retrained", "--lang", "zh")
-    assert done.out.splitlines()[-1] == "接受了 1 个中的 1 个"
+    assert done.out.splitlines()[-1] == "1 次运行中接受了 1 次"
     assert waiting.golden("test_one").read_bytes() == english
 
 
@@ -146,10 +146,7 @@ def test_a_run_of_other_numerics_takes_no_noise_over_and_that_is_said_before(
 ) -> None:
     repository.approve("test_one", BEFORE, noise=CELLS, **MEASURED)
     repository.keep("test_one", AFTER, runtime="torch_npu")
-    note = (
-        "note: the run that was approved was not repeated, and runtime changed: the golden's calibration is "
-        "dropped"
-    )
+    note = "note: recorded from a single run, and runtime changed; the golden's calibration was removed"
     assert note in golden_command("diff").out
     done = golden_command("accept")
     assert (done.code, done.err) == (0, "")
@@ -165,7 +162,7 @@ def test_a_run_of_the_same_numerics_keeps_the_noise_of_all_that_is_alike(
 ) -> None:
     repository.approve("test_one", BEFORE, noise=CELLS, **MEASURED)
     repository.keep("test_one", AFTER)
-    note = "note: nothing is known of the noise of what was approved (1 of 4 tensors)"
+    note = "note: noise unknown for 1 of 4 accepted tensors"
     assert note in golden_command("diff").out
     done = golden_command("accept", "--layers", "conv", "--layers", "new")
     assert (done.code, done.err) == (0, "")
@@ -204,10 +201,10 @@ REFUSALS: list[tuple[dict[str, Any], Callable[[Repository], object] | None, str]
     (
         {},
         lambda r: r.approve("test_one", {**BEFORE, "conv": 8.0}),
-        "is not the one that the run was judged with",
+        "has changed since the run",
     ),
-    ({}, lambda r: r.golden("test_one").unlink(), "is not the one that the run was judged with"),
-    ({}, lambda r: (r.path / "test_a.py").write_text("# another\n"), "test_a.py is not as it was in the run"),
+    ({}, lambda r: r.golden("test_one").unlink(), "has changed since the run"),
+    ({}, lambda r: (r.path / "test_a.py").write_text("# another\n"), "test_a.py has changed since the run"),
     (
         {},
         lambda r: r.golden("test_one").with_suffix(".safetensors").write_bytes(b"tensors"),
@@ -282,7 +279,7 @@ def test_results_that_cannot_be_written_do_not_stop_an_approval(
 
     monkeypatch.setattr(ResultsFolder, "update", refuse)
     done = golden_command("accept")
-    assert (done.code, "cannot be noted there" in done.err) == (0, True)
+    assert (done.code, "the decision cannot be saved" in done.err) == (0, True)
     assert waiting.values("test_one") == AFTER
     assert golden_command("diff").code == 0
 

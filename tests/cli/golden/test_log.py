@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def commit(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Approve a golden, and commit it."""
+    """Accept a golden, and commit it."""
     for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
         monkeypatch.setenv(name, "/dev/null")
 
@@ -110,11 +111,22 @@ def test_a_file_that_git_does_not_know_has_no_history(repository: Repository, ru
     repository.approve("test_x", {"conv": 1.0})
     done = run("golden", "log", repository.golden("test_x"))
     assert done.code == 2
-    assert "git tells nothing of it" in done.err
+    assert "no history: not a git repository" in done.err
 
 
-def test_a_folder_has_no_history(repository: Repository, run: Run) -> None:
-    repository.approve("test_x", {"conv": 1.0})
-    done = run("golden", "log", repository.golden("test_x").parent)
-    assert done.code == 2
-    assert "is a folder: name one golden file" in done.err
+def test_without_a_golden_each_commit_says_which_it_changed(
+    repository: Repository, commit: Callable[..., None], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.approve("test_y", {"conv": 1.0})
+    commit("first", {"conv": 1.0})
+    commit("second", {"conv": 1.5})
+    monkeypatch.chdir(repository.path)
+    for words in ([], ["golden"], ["golden/test_a"]):
+        done = run("golden", "log", *words)
+        assert [line.split(": ")[-1].strip() for line in done.out.splitlines()] == [
+            *("second", "golden/test_a/test_x.yaml"),
+            *("first", "golden/test_a/test_x.yaml", "golden/test_a/test_y.yaml"),
+        ]
+    [last, _first] = run("golden", "log", "--json", "-").json
+    assert (last["subject"], [Path(one).name for one in last["goldens"]]) == ("second", ["test_x.yaml"])
+    assert "name one golden file for the history of a layer" in run("golden", "log", "golden", "conv").err

@@ -38,7 +38,7 @@ def git(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Callable[...
 
 @pytest.fixture
 def two_branches(repository: Repository, git: Run) -> Callable[..., Any]:
-    """Approve on two branches, and merge one into the other."""
+    """Accept on two branches, and merge one into the other."""
 
     def merge(ours: dict[str, float], theirs: dict[str, float]) -> Any:
         repository.approve("test_x", BASE)

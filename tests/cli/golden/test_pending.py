@@ -1,4 +1,4 @@
-"""What waits for a decision: listed, shown and taken off the list."""
+"""What pending review: listed, shown and taken off the list."""
 
 from __future__ import annotations
 
@@ -34,9 +34,12 @@ def test_the_largest_change_comes_first_and_what_passed_is_not_there(
 ) -> None:
     done = golden_command("diff")
     assert done.code == 1
-    assert [line.split()[0] for line in done.out.splitlines()[1:5]] == [
-        *("test_a.py::test_layer", "test_a.py::test_large"),
-        *("test_a.py::test_small", "test_a.py::test_new"),
+    assert done.out.splitlines()[:5] == [
+        "pending review:",
+        "  test_a.py::test_layer: 1 of 2 tensors differ, 1 without a tolerance, first last:output.0",
+        "  test_a.py::test_large: 1 of 2 tensors differ, up to 200000x tolerance, first conv:output.0",
+        "  test_a.py::test_small: 1 of 2 tensors differ, up to 200x tolerance, first conv:output.0",
+        "  test_a.py::test_new: no golden file",
     ]
     told = {one["test"].partition("::")[2]: one for one in golden_command("diff", "--json", "-").json}
     assert told["test_large"]["largest"] == pytest.approx(1 / 5e-6, rel=1e-3)  # the mean decides
@@ -61,10 +64,27 @@ def test_diff_shows_the_sources_before_what_they_explain(
     assert [one["layer"] for one in told["verdicts"]] == ["one", "three", "two", "four"]
 
 
+def test_a_terminal_has_no_line_wider_than_it_but_what_is_to_be_copied(
+    repository: Repository, golden_command: Verb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = "model/encoder/layers_11/self_attention/output/dense/projection_block/"
+    names = [f"{prefix}matmul_{number}" for number in range(3)]
+    assert len(names[0]) > 70
+    repository.approve("test_long", dict.fromkeys(names, 1.0))
+    repository.keep("test_long", dict.fromkeys(names, 2.0))
+    whole = golden_command("diff").out.splitlines()
+    assert sum(names[0] in line for line in whole) >= 1
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    fitted = golden_command("diff").out.splitlines()
+    assert [line for line in fitted if len(line) > 80] == []
+    assert any(line.startswith("  matmul_2  ") for line in fitted)
+
+
 def test_diff_shows_each_layer_and_by_how_much(waiting: Repository, golden_command: Verb) -> None:
     done = golden_command("diff", "test_a.py::test_large")
     assert done.code == 1
-    assert "1 of 2 tensors differ: " in done.out
+    assert "1 of 2 tensors differ, up to " in done.out
     assert "conv   Conv  output.0" not in done.out.splitlines()[0]
     assert any(line.split()[:2] == ["conv", "output.0"] for line in done.out.splitlines())
     [told] = golden_command("diff", "test_a.py::test_large", "--json", "-").json
@@ -84,7 +104,7 @@ def test_tests_are_named_by_file_glob_or_id(waiting: Repository, golden_command:
 def test_a_name_of_no_waiting_run_is_an_error(waiting: Repository, golden_command: Verb) -> None:
     for verb in ("diff", "accept", "reject"):
         done = golden_command(verb, "test_a.py::test_good")
-        assert (done.code, "names no run that waits for a decision" in done.err) == (2, True)
+        assert (done.code, "names no run pending review" in done.err) == (2, True)
     assert waiting.values("test_good") == GOLDEN
 
 
@@ -99,7 +119,7 @@ def test_a_test_that_was_run_is_meant_alone_though_its_id_is_a_glob_of_another(
     assert [one["test"] for one in asked] == ["test_a.py::test_n[1]"]
     for verb in ("diff", "accept", "reject"):
         done = golden_command(verb, "test_a.py::test_n[2]")  # it passed, and test_n2 is another one
-        assert (done.code, "names no run that waits for a decision" in done.err) == (2, True)
+        assert (done.code, "names no run pending review" in done.err) == (2, True)
     assert golden_command("reject", "test_a.py::test_n[1]").code == 0
     assert decided(repository) == {"test_n[1]": "rejected"}
     repository.keep("test_n[1]", {"conv": 2.0, "fc": 3.0})

@@ -66,8 +66,8 @@ def test_what_goldens_name_is_counted(stored: Path, run: Run) -> None:
     done = run("golden", "remote", "status")
     assert (done.code, done.err) == (0, "")
     assert done.out == (
-        f"store: file://{stored}/shared\ncache: {stored}/cache, 2 contents of 16 B\n"
-        "3 tensors, 2 contents of 16 B: 2 in the store, 2 cached\n"
+        f"store: file://{stored}/shared\ncache: {stored}/cache, 2 tensors, 16 B\n"
+        "3 tensors, 2 of them different, 16 B: 2 in the store, 2 cached\n"
     )
 
 
@@ -78,7 +78,7 @@ def test_what_is_lacking_is_named_and_pushed(stored: Path, run: Run) -> None:
     tensor = f"golden/test_a/test_one.yaml: conv:output.0 and 1 more (sha256 {DIGESTS['conv']}, 8 bytes)"
     assert done.out.splitlines()[2:] == [
         f"not in the store: {tensor}: npudump golden remote push",
-        "3 tensors, 2 contents of 16 B: 1 in the store, 2 cached",
+        "3 tensors, 2 of them different, 16 B: 1 in the store, 2 cached",
     ]
     assert run("golden", "remote", "push").out == "1 put into the store, 1 there before\n"
     assert objects(stored / "shared")[DIGESTS["conv"]].read_bytes() == ARRAYS["conv"].tobytes()
@@ -162,7 +162,7 @@ def test_a_golden_that_cannot_be_read_is_said_and_the_others_are_looked_at(store
     path.write_text(path.read_text()[:-9])
     done = run("golden", "remote", "status")
     assert done.code == 2
-    assert "2 tensors, 2 contents of 16 B: 2 in the store" in done.out
+    assert "2 tensors, 2 of them different, 16 B: 2 in the store" in done.out
     assert "test_one.yaml, line " in done.err
 
 
@@ -197,7 +197,7 @@ def test_tensors_that_do_not_reach_the_store_stay_where_they_are(
     before = golden.path.read_bytes()
     shutil.rmtree(place.url.removeprefix("file://"))
     done = run("golden", "remote", "move")
-    assert (done.code, done.out) == (1, "0 tensors moved into the store, of 1 goldens they are not\n")
+    assert (done.code, done.out) == (1, "0 tensors moved into the store; 1 golden failed\n")
     assert golden.path.read_bytes() == before
     assert read_tensors(read_golden(golden.path))["conv:output.0"].tolist() == [1, 2]
 

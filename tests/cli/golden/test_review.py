@@ -114,7 +114,7 @@ def test_layers_that_are_misspelt_are_asked_for_again(waiting: Repository, revie
         "npudump: fx names no layer that differs; these do: conv, fc",
     ]
     assert done.out.splitlines()[-4:] == [
-        "accepted  test_a.py::test_a  only conv; the rest waits",
+        "accepted  test_a.py::test_a  only conv; the rest is pending",
         "skipped   test_a.py::test_b",
         "skipped   test_a.py::test_c",
         "1 accepted, 0 rejected, 2 skipped",
@@ -129,7 +129,7 @@ def test_a_refusal_is_told_and_ends_with_two(waiting: Repository, review: Run) -
     waiting.approve("test_a", {"conv": 7.0, "fc": 3.0})
     done = review("A")
     assert done.code == 2
-    assert "is not the one that the run was judged with" in done.err
+    assert "has changed since the run" in done.err
     assert done.out.splitlines()[-1] == "2 accepted, 0 rejected, 0 skipped, 1 refused"
     assert waiting.values("test_a") == {"conv": 7.0, "fc": 3.0}
     assert waiting.values("test_b") == AFTER

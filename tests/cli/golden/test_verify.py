@@ -32,7 +32,7 @@ def with_tensors(repository: Repository) -> Path:
 def test_sound_goldens_are_counted(repository: Repository, run: Run) -> None:
     repository.approve("test_x", {"conv": 1.0})
     done = run("golden", "status", "--no-collect")
-    assert (done.code, done.out, done.err) == (0, "3 of 3 files are sound\n", "")
+    assert (done.code, done.out, done.err) == (0, "3 of 3 files valid\n", "")
 
 
 def test_the_folder_is_that_of_pytests_configuration(repository: Repository, run: Run) -> None:
@@ -41,7 +41,7 @@ def test_the_folder_is_that_of_pytests_configuration(repository: Repository, run
     (repository.path / "golden").mkdir()
     (repository.path / "pytest.ini").write_text("[pytest]\nnpudump_golden_dir = refs\n", encoding="utf-8")
     done = run("golden", "status", "--no-collect")
-    assert (done.code, done.out, done.err) == (0, "1 of 1 files are sound\n", "")
+    assert (done.code, done.out, done.err) == (0, "1 of 1 files valid\n", "")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_what_is_wrong_is_told_with_its_line(
     done = run("golden", "status", "--no-collect", "golden")
     assert done.code == 2
     assert told in done.out
-    assert "1 of 2 files are sound" in done.out
+    assert "1 of 2 files valid" in done.out
 
 
 def test_tensors_of_another_recording_are_told(with_tensors: Path, run: Run) -> None:

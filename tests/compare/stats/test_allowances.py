@@ -291,7 +291,7 @@ def test_what_was_measured_says_how_many_strayed_and_of_how_many_it_is_the_bound
     keys = ("a:output.0", "b:output.0", "c:output.0")
     cells = ("1e-3,-,-,-", "1e-9,-,-,-", "-")
     assert measured_by(keys, cells).describe(1) == (
-        "1 of the 2 tensors that strayed have measured bounds wider than the preset's "
+        "1 of 2 tensors with noise have measured tolerances wider than the preset's "
         "(calibrated: 9 members, factor 5)"
     )
     assert measured_by(keys, cells, widens=False).describe(0) == (

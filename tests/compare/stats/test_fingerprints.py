@@ -173,7 +173,7 @@ def test_a_golden_without_projections_is_compared_as_before_and_says_so() -> Non
     found = compare_tables(golden, StatsTable.from_records([record(array)]), Tolerances("same"))
     assert found.ok
     assert found.notes == (
-        "not compared, as the golden does not have it: projections (1 tensors, first: fc:output.0)",
+        "not compared, as the golden does not have it: projections (tensors: 1, first: fc:output.0)",
     )
 
 
@@ -336,7 +336,7 @@ def test_a_hash_that_only_one_side_has_is_lost_or_noted() -> None:
         (
             ("md5:aa", ""),
             both,
-            ("hash not compared, as the golden does not have it (1 tensors, first: conv1:output.0)",),
+            ("hash not compared, as the golden does not have it (tensors: 1, first: conv1:output.0)",),
         ),
     ):
         found = compared(golden, actual)

@@ -278,7 +278,7 @@ LACKED = "not compared, as the golden does not have it"
             (
                 [("float32", (2,), GOOD | {name: None})],
                 [("float32", (2,), GOOD | {name: 5})],
-                f"{LACKED} (1 tensors, first: layer0:output.0): {name}",
+                f"{LACKED} (tensors: 1, first: layer0:output.0): {name}",
             )
             for name in (*COUNTS, "l2norm")
         ),
@@ -286,7 +286,7 @@ LACKED = "not compared, as the golden does not have it"
             (
                 [FLOAT, (dtype, shape, GOOD)],
                 [FLOAT] * 2,
-                f"{LACKED} (1 tensors, first: layer1:output.0): {named}",
+                f"{LACKED} (tensors: 1, first: layer1:output.0): {named}",
             )
             for dtype, shape, named in (
                 ("-", (2,), "dtype"),
@@ -313,7 +313,7 @@ def test_a_golden_without_a_value_the_dump_has_fails(
     golden = make_table((KEY, "float32", (2,), GOOD | dict.fromkeys(lacking)), whole)
     comparison = compare_tables(golden, make_table((KEY, "float32", (2,), GOOD), whole), Tolerances())
     (verdict,) = comparison.failing
-    rule = "the golden has no value to compare with: approve anew"
+    rule = "the golden has no value to compare with: accept anew"
     assert [(r.statistic, r.golden, r.actual, r.allowed, r.rule) for r in verdict.reasons] == [
         (name, None, GOOD[name], None, rule) for name in lacking
     ]
@@ -325,7 +325,7 @@ def test_a_run_that_is_no_golden_may_tell_less_than_another(make_table: Callable
     second = make_table((KEY, "bfloat16", (2,), {"max": 1.0, "min": 0.0, "avg": 0.5}))
     comparison = compare_tables(first, second, Tolerances(), approved=False)
     assert (comparison.ok, comparison.unjudged) == (True, 1)
-    lacking = f"not compared, as the golden does not have it (1 tensors, first: {KEY}): max, min, avg"
+    lacking = f"not compared, as the golden does not have it (tensors: 1, first: {KEY}): max, min, avg"
     assert comparison.notes[0] == lacking
 
 

@@ -70,7 +70,7 @@ def test_integers_that_did_not_repeat_are_doubted_though_nobody_calibrated(make_
     found = compare_tables(golden, actual, tolerances("~4.3,4.3,4.3,4.3", widens=False))
     assert found.ok
     assert found.notes == (
-        f"{BLIND}: 1 of 1 tensors (first: {KEY}); judge these layers by a rule, or leave them out",
+        f"{BLIND}: 1 of 1 tensors (first: {KEY}); set a rule for these layers, or leave them out",
     )
 
 

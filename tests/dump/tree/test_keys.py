@@ -329,7 +329,7 @@ def test_two_raw_names_under_one_sanitised_name_are_turns_with_a_note(tmp_path: 
     assert [record.task for record in dump.records] == [9, 4]
     (note,) = dump.notes
     assert note.startswith(
-        "several operators go by one file name, and are told apart by time as turn 0, 1 ...: a_b "
+        "several operators have one file name, and are numbered by time (turn 0, 1 ...): a_b "
     )
 
 

@@ -41,7 +41,7 @@ def check(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[st
 
 
 def once_recorded(project: Project) -> str:
-    """Return the golden without what only its second run and the days of its approvals tell."""
+    """Return the golden without what only its second run and the days of its acceptances tell."""
     golden = re.sub(r"\nrecorded: .*| # 20.*", "", project.golden.read_text("utf-8"))
     assert golden.count("\nrepeats: {runs: 2}\n") == 1
     return golden.replace("\nrepeats: {runs: 2}\n", "\n")
