@@ -20,8 +20,9 @@ from pytest_npudump.cli.common.executors import open_workers, run_tasks
 from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.cli.common.progress import Tally, progress
 from pytest_npudump.cli.common.source import read_source, report_problems
-from pytest_npudump.dump.arrays.decode import VIEWED, coded_tensor, is_of_numpy, load, packed_tensor
+from pytest_npudump.dump.arrays.decode import VIEWED, coded_tensor, load, packed_tensor
 from pytest_npudump.dump.arrays.layouts import JoinedTensor, LayoutError, host_array, host_values
+from pytest_npudump.dump.dtypes import is_of_numpy
 from pytest_npudump.dump.filebytes import c_order_chunks, file_pieces, raw_bytes
 from pytest_npudump.dump.names import MAPPING, read_mapping
 from pytest_npudump.errors import DumpError, FormatError, NpudumpError

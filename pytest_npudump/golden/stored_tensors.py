@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of, sanitised_key
@@ -346,6 +345,8 @@ class KeptTensors:
         Raises:
             DumpError: a tensor's bytes have no values that could be kept.
         """
+        from pytest_npudump.dump.arrays.decode import load  # noqa: PLC0415 - where tensors are kept
+
         tensors = {
             str(record.key): (load(record.payload, record.dtype, record.shape), record.dtype)
             for record in records

@@ -24,8 +24,6 @@ from pytest_npudump.golden.origin import changed_tensors
 from pytest_npudump.golden.store import source_layers
 from pytest_npudump.golden.stored_tensors import stored_tensors
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN, Edges, edges_of_lines, lines_of
-from pytest_npudump.graph.model_files import read_onnx
-from pytest_npudump.graph.sources import find_sources
 from pytest_npudump.record.record import EDGES, Record
 from pytest_npudump.regression.case import RunModels, terms_of
 from pytest_npudump.regression.result import KeptLayers
@@ -77,6 +75,8 @@ def sources_of(
     """
     if not comparison.count(FAIL):
         return None, ()
+    from pytest_npudump.graph.sources import find_sources  # noqa: PLC0415 - where a test fails
+
     edges, notes = edges_of(golden), tuple[str, ...]()
     if at_hand is not None and (not edges.feeds or not same_layers(golden.table, comparison.actual)):
         found, notes = at_hand(comparison.actual)
@@ -194,6 +194,8 @@ def edges_of_run(case: Case, first: Result) -> Edges:
     edges = edges_of_device(RunModels.of(case), first)
     edges = edges.completed(edges_kept(first.run.golden, _table_of(first)))
     if case.reference is not None:
+        from pytest_npudump.graph.model_files import read_onnx  # noqa: PLC0415 - not in a pass
+
         with suppress(NpudumpError):  # judging by it has told
             edges = edges.completed(read_onnx(case.reference.path))
     return edges

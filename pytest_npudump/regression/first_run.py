@@ -46,8 +46,9 @@ from pytest_npudump.regression.run_record import (
     told_by_raw_names,
     without_unwritten,
 )
-from pytest_npudump.regression.scenes import JUDGES
+from pytest_npudump.regression.scenes import scene_module
 from pytest_npudump.regression.unwritten import NOT_LOOKED_FOR, depends_on_memory
+from pytest_npudump.scene import SCENES
 from pytest_npudump.settings import ALL, FAILED, NEW
 
 if TYPE_CHECKING:
@@ -93,9 +94,9 @@ def probe(case: Case, attempt: Attempt) -> Result:
 
 
 def _judged(case: Case, attempt: Attempt) -> Result:
-    scene = JUDGES.get(case.request.scene)
-    if scene is not None:
-        return scene(case, attempt)
+    if not SCENES[case.request.scene].statistics:
+        result: Result = scene_module(case.request.scene).judge(case, attempt)
+        return result
     try:
         golden = golden_to_start_from(case)
         dump = collect(case, attempt, golden)

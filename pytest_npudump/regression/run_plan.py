@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import resolve_raw_names
 from pytest_npudump.errors import DumpError, said
-from pytest_npudump.explain.operator_alone import ACQUITTED, UPSTREAM, nearest_first
-from pytest_npudump.explain.operator_alone import UNKNOWN as NOT_JUDGED
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 from pytest_npudump.language.text import first_of
 from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
@@ -329,6 +327,9 @@ def _fitting(suspects: tuple[TensorKey, ...], edges: Edges, dump: Dump, case: Ca
 
 
 def _suspects(edges: Edges, dump: Dump, escalation: Escalation) -> Iterator[TensorKey]:
+    from pytest_npudump.explain.operator_alone import ACQUITTED  # noqa: PLC0415 - as below
+    from pytest_npudump.explain.operator_alone import UNKNOWN as NOT_JUDGED  # noqa: PLC0415 - not in a pass
+
     judged = {str(one.key.sanitised) for one in escalation.isolated}
     dumped = {sanitise(layer) for layer in escalation.layers}
     for one in escalation.isolated:
@@ -395,6 +396,8 @@ def upstream_of(edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> tu
         dump: that run's; what it has not dumped is looked through, and left out.
         suspects: the outputs under suspicion.
     """
+    from pytest_npudump.explain.operator_alone import UPSTREAM, nearest_first  # noqa: PLC0415 - not in a pass
+
     dumped = {sanitise(record.key.layer): record.key.layer for record in dump.records}
     starts = list(dict.fromkeys(sanitise(key.layer) for key in suspects))
 
