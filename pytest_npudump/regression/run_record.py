@@ -252,10 +252,8 @@ def empty_operators(case: Case, dump: Dump) -> dict[str, list[str]] | None:
     root = Path(os.path.abspath(case.directory))  # noqa: PTH100 - links are kept, as in the dump's own paths
     run = root / Path(os.path.abspath(dump.root)).relative_to(root).parts[0]  # noqa: PTH100 - the same
     parts: defaultdict[str, list[DumpedExecution]] = defaultdict(list)
-    for execution in case.runtime.dumped():
-        directory = Path(execution.directory)
-        if directory.is_relative_to(run):
-            parts[capture_of(directory.relative_to(run).parts[0])].append(execution)
+    for execution in case.runtime.dumped(run):
+        parts[capture_of(Path(execution.directory).relative_to(run).parts[0])].append(execution)
     if not parts:
         return None
     found: dict[str, list[str]] = {}
