@@ -74,6 +74,13 @@ def test_changes_of_neighbouring_layers_are_joined() -> None:
     )
 
 
+def test_a_line_that_all_have_stays_as_it_is_written() -> None:
+    changes: tuple[dict[str, float], ...] = ({}, {"conv": 5}, {"fc": 9})
+    by_hand = (golden(BASE | change).replace(" 2 2 2 - 0", " 2.00 2 2 - 0") for change in changes)
+    base, ours, theirs = by_hand
+    assert "relu:output.0 float32 2 2.00 2 2 -" in joined(ours, theirs, base)
+
+
 def test_layers_that_one_side_inserts_or_removes_keep_the_order_of_execution() -> None:
     ours = {"conv": 1, "bn": 7, "relu": 2, "fc": 3, "out": 4}
     theirs = {"conv": 1, "relu": 2, "out": 5, "loss": 6}
