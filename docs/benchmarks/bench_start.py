@@ -1,16 +1,19 @@
-"""What starting costs: a command, and pytest with this plugin loaded and not used.
+"""What starting costs: a command, pytest with this plugin loaded and not used, and the first marked test.
 
     python docs/benchmarks/bench_start.py [--against TREE] [--runs N]
 
 TREE is another checkout of this repository; its figures are of the same minutes, run by run in turn. All are
 user and system seconds of a whole process, of N runs the fastest; of pytest the difference between the
-fastest with the plugin and the fastest with an empty one in its place, no other being loaded.
+fastest with the plugin and the fastest with an empty one in its place, no other being loaded. The first
+marked test is a session on the emulator, with all plugins that are installed, beside one that runs the same
+net in onnxruntime.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,15 +32,49 @@ COMMANDS = {
 }
 EXPECTED = {"compare": b"1 of 1 tensors compared, all within tolerance", "ls": b"1 tensors, 1 layers"}
 
+NET = """
+import onnx
+from onnx import TensorProto, helper
+steps = (("Neg", "Relu")[n % 2] for n in range(1000))
+nodes = [helper.make_node(step, [f"t{n}"], [f"t{n + 1}"], name=f"op{n}") for n, step in enumerate(steps)]
+ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [8]) for name in ("t0", "t1000")]
+graph = helper.make_graph(nodes, "net", ports[:1], ports[1:])
+onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "net.onnx")
+"""
+FIRST = """
+import numpy as np
+import pytest
 
-def cost(tree: Path, folder: Path, *words: str, expected: bytes = b"", alone: bool = True) -> float:
+@pytest.mark.npu_dump
+def test_first(npu_dump):
+    with npu_dump.load_model("net.onnx") as model:
+        model.run(np.ones(8, np.float32))
+"""
+FLOOR = """
+import numpy as np
+import onnx
+import onnxruntime
+
+def test_floor():
+    model, options = onnx.load("net.onnx"), onnxruntime.SessionOptions()
+    model.graph.output.extend(onnx.helper.make_tensor_value_info(f"t{n}", 1, [8]) for n in range(1, 1000))
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    assert len(session.run(None, {"t0": np.ones(8, np.float32)})) == 1000
+"""
+
+
+def cost(
+    tree: Path, folder: Path, *words: str, expected: bytes = b"", alone: bool = True, writes: bool = True
+) -> float:
     """Run Python and return its seconds; what it prints has to hold ``expected``.
 
-    ``alone`` leaves out the plugins of pytest that are installed.
+    ``alone`` leaves out the plugins of pytest that are installed; ``writes`` is of byte code.
     """
     environment = {**os.environ, "PYTHONPATH": str(tree), "OPENBLAS_NUM_THREADS": "1"}
     environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} if alone else {}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment["PYTHONDONTWRITEBYTECODE"] = "" if writes else "1"
+    environment.pop("CI", None)
     with tempfile.TemporaryFile() as out:
         child = subprocess.Popen(
             [sys.executable, *words], cwd=folder, env=environment, stdout=out, stderr=subprocess.DEVNULL
@@ -102,6 +139,33 @@ def bench_pytest(trees: dict[str, Path], folder: Path, runs: int) -> None:
         row(title, {name: seconds - without for name, seconds in least.items()})
 
 
+def bench_first(trees: dict[str, Path], folder: Path, runs: int) -> None:
+    """The first marked test of a process, of 1,000 operators: with our byte code cached, and without."""
+    (folder / "pytest.ini").write_text("[pytest]\nnpudump_runtime = emulator\n")
+    (folder / "test_first.py").write_text(FIRST)
+    (folder / "test_floor.py").write_text(FLOOR)
+    subprocess.run([sys.executable, "-c", NET], cwd=folder, check=True)
+    pytest = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
+    cost(ROOT, folder, *pytest, "--npudump-update-golden", "test_first.py", alone=False)
+    for words, writes in (("no byte code", False), ("byte code cached", True)):
+        places = trees
+        if not writes:
+            places = {name: folder / name for name in trees}
+            for name, place in places.items():
+                hidden = shutil.ignore_patterns("__pycache__")
+                shutil.copytree(trees[name] / "pytest_npudump", place / "pytest_npudump", ignore=hidden)
+        ways = {
+            "onnxruntime": (ROOT, "test_floor.py"),
+            **{k: (v, "test_first.py") for k, v in places.items()},
+        }
+        found: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(1 + runs // 3):
+            for name, (tree, file) in ways.items():
+                seconds = cost(tree, folder, *pytest, file, expected=b"1 passed", alone=False, writes=writes)
+                found[name].append(seconds)
+        row(f"first marked test, {words}", {name: min(seconds[1:]) for name, seconds in found.items()})
+
+
 def row(title: str, seconds: dict[str, float]) -> None:
     figures = [f"{name} {1000 * value:.1f} ms".strip() for name, value in seconds.items()]
     sys.stdout.write(f"| {title} | {' | '.join(figures)} |\n")
@@ -119,6 +183,7 @@ def main() -> None:
         bench_commands(trees, Path(folder), arguments.runs)
         bench_collection(trees, Path(folder), arguments.runs)
         bench_pytest(trees, Path(folder), arguments.runs)
+        bench_first(trees, Path(folder), arguments.runs)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import numpy as np
 
 
 UNKNOWN = "-"
@@ -153,3 +155,11 @@ def format_name(value: int) -> str:
 def sub_format(value: int) -> int:
     """Sub-format (the group count of FRACTAL_Z) packed into bits 8 to 23 of ``value``."""
     return value >> 8 & _SUB_BITS
+
+
+def is_of_numpy(dtype: np.dtype[Any]) -> bool:
+    """Whether a type is numpy's own, and not one that ml_dtypes has registered.
+
+    A type that was unpickled or got its byte order anew is numpy's as well, though ``isbuiltin`` is 0, not 1.
+    """
+    return dtype.isbuiltin != 2  # noqa: PLR2004 - numpy's own code

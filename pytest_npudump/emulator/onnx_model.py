@@ -125,7 +125,7 @@ class Model:
         graph_name: the graph's own name.
         gears: what ATC has compiled it for, if anything; its last input then tells an execution's.
         registered: whether its operators are known to an exception dump that was on when it was loaded.
-        dumped: where each execution that was dumped is noted.
+        dumped: where each execution that was dumped is noted, by ``{dump_path}/{time}/``.
         inside: operators inside others, which no dump has; none where it was loaded while no dump was set.
         faults: what may be injected in it.
         varying: what differs between members of a calibration.
@@ -143,7 +143,7 @@ class Model:
     graph_name: str = ""
     gears: Gears | None = None
     registered: bool = False
-    dumped: list[recorder.DumpedExecution] = field(default_factory=list)
+    dumped: dict[str, list[recorder.DumpedExecution]] = field(default_factory=dict)
     inside: tuple[tuple[str, str], ...] = ()
     faults: Faults = field(default_factory=Faults)
     varying: Varying = field(default_factory=Varying)
@@ -197,7 +197,7 @@ class Model:
         if files.settings.step_selected(self.executions):
             place = recorder.DumpedRun(self.device, self.name, self.id, self.executions)
             left = recorder.record(files, place, results, self._previous, clock)
-            self.dumped.append(left)
+            self.dumped.setdefault(files.settings.root, []).append(left)
         self._previous = {name: results[name] for name in files.tensors} if files.watches else {}
         return results
 

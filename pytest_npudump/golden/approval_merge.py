@@ -1,54 +1,64 @@
 """Joining two acceptances of one golden that touch different layers: by tensor, not by the lines around it.
 
-Lines are compared in the columns of all three files. A tensor's projections, and what is said of
-its place in a store, are those of the side whose statistics it has. Where a line is in conflict the text has
-the markers of git around that line, and around nothing else.
+Where all three files have the same tensors in the same order, a line that is the same in all is taken as it
+is, and the rest is merged as three small files. Lines are compared in the columns of all three files. A
+tensor's projections, and what is said of its place in a store, are those of the side whose statistics it has.
+Where a line is in conflict the text has the markers of git around that line, and around nothing else.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
-
-from pytest_npudump.dump.table import PROJECTIONS, StatsTable, layer_of
+from pytest_npudump.dump.table import PROJECTIONS
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.store import KEY, SOURCES
+from pytest_npudump.golden.store import KEY
+from pytest_npudump.golden.store import SOURCES
 from pytest_npudump.golden.variants import VARIANTS
 from pytest_npudump.record import rows
-from pytest_npudump.record.noise import CALIBRATION, REPEATS, Repeats, repeats_of
-from pytest_npudump.record.record import (
-    BLOCKS,
-    EDGES,
-    LEFT_OUT,
-    OP_TYPES,
-    POINTERS,
-    REASON,
-    RECORDED,
-    UNWRITTEN,
-    Record,
-    entries_of,
-)
-from pytest_npudump.record.rows import (
-    by_name,
-    common_columns,
-    lines_by_key,
-    render_projections,
-    stamped_lines,
-)
-from pytest_npudump.record.text import parse, render
+from pytest_npudump.record.noise import CALIBRATION
+from pytest_npudump.record.noise import REPEATS
+from pytest_npudump.record.noise import Repeats
+from pytest_npudump.record.noise import repeats_of
+from pytest_npudump.record.record import BLOCKS
+from pytest_npudump.record.record import EDGES
+from pytest_npudump.record.record import LEFT_OUT
+from pytest_npudump.record.record import OP_TYPES
+from pytest_npudump.record.record import POINTERS
+from pytest_npudump.record.record import REASON
+from pytest_npudump.record.record import RECORDED
+from pytest_npudump.record.record import Record
+from pytest_npudump.record.record import UNWRITTEN
+from pytest_npudump.record.record import entries_of
+from pytest_npudump.record.rows import by_name
+from pytest_npudump.record.rows import common_columns
+from pytest_npudump.record.rows import lines_by_key
+from pytest_npudump.record.rows import render_projections
+from pytest_npudump.record.rows import stamped_lines
+from pytest_npudump.record.text import parse
+from pytest_npudump.record.text import render
 from pytest_npudump.storage import safeyaml
+from typing import Any
+from typing import Generic
+from typing import TYPE_CHECKING
+from typing import TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable
+    from collections.abc import Iterable
+    from collections.abc import Iterator
+    from collections.abc import Mapping
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from pytest_npudump.record.record import Record
 
 
 _VERSION = "npudump-golden"
+_TABLE = "tensors"
 _NO_KEY = "'': []\n"
 T = TypeVar("T")
 U = TypeVar("U")
@@ -94,6 +104,12 @@ def merge(path: Path, base: str, ours: str, theirs: str) -> Merged:
     Raises:
         GoldenError: one of them is no golden file.
     """
+    try:
+        merged = _in_part(path, _Sides(base, ours, theirs))
+    except ValueError:
+        merged = None  # what is wrong is told of the whole files
+    if merged is not None:
+        return merged
     theirs_read = parse(theirs, path)
     ours_read = parse(ours, path)
     nothing = replace(ours_read, test="", producer={}, table=StatsTable.from_records([]), extra={}, blocks={})
@@ -107,9 +123,147 @@ def merge(path: Path, base: str, ours: str, theirs: str) -> Merged:
         raise GoldenError(f"{path}: the two sides cannot be written as one golden: {error}") from error
 
 
+def _in_part(path: Path, texts: _Sides[str]) -> Merged | None:
+    """Merge the lines that differ, and leave the others as they are.
+
+    Returns:
+        None where lines tell something of others: tensors, their order, columns or a calibration differ, rows
+        have counts or digits of their own, or a file is laid out otherwise than it is written.
+
+    Raises:
+        ValueError: what differs cannot be merged.
+        GoldenError: one of them is no golden file.
+    """
+    places = texts.map(_places)
+    names = [*places.ours]
+    if not names or OP_TYPES in names or any([*found] != names for found in places):
+        return None
+    heads = _Sides(*(text[: found[_TABLE][0]] for text, found in zip(texts, places, strict=True)))
+    columns = heads.map(lambda head: tuple(head.partition("\ncolumns: ")[2].partition("\n")[0].split()))
+    if columns.ours not in rows.LAYOUTS or {"count", "digits"} & {*columns.ours} or len({*columns}) > 1:
+        return None
+    parse(texts.ours, path)  # what is the same in all is right in all
+    blocks: dict[str, _Lines] = {}
+    for name in names:
+        ends = (_Sides(*(found[name][end] for found in places)) for end in (0, 1))
+        lines = _lines_of(texts, *ends)
+        if lines is None:
+            return None
+        blocks[name] = lines
+    table = blocks[_TABLE].begins
+    if not all(_in_order(name, blocks[name].begins, table) for name in names[1:]):
+        return None
+    wanted = dict.fromkeys(key for name in names if name != EDGES for key in blocks[name].others)
+    small = heads.map(lambda head: [head])
+    for name in names:
+        lines = blocks[name]
+        for side in small:
+            side.append("" if name == _TABLE else f"{name}: |\n")
+        for key in wanted if name == _TABLE else lines.others:
+            begin = lines.begins[key]
+            same = texts.ours[begin : texts.ours.index("\n", begin) + 1]
+            for side, line in zip(small, lines.others.get(key, _Sides(same, same, same)), strict=True):
+                side.append(line)
+    sides = small.map(lambda side: parse("".join(side), path))
+    if len({str(golden.extra.get(CALIBRATION)) for golden in sides}) > 1:
+        return None
+    if len({rows.common_digits(golden.table) for golden in sides}) > 1:
+        return None
+    merging = _Merge(sides, [key for key in table if key not in wanted])
+    merged = merging.result(path)
+    head, told = merging.told
+    if not merged.conflicts:
+        found = _places(merged.text)
+        head = merged.text[: found[_TABLE][0]]
+        told = {name: _by_name(merged.text[begin:end]) for name, (begin, end) in found.items()}
+    parts = [head]
+    for name in names:
+        parts.append("" if name == _TABLE else f"{name}: |\n")
+        parts += [
+            told[name].get(piece, "") if isinstance(piece, str) else texts.ours[slice(*piece)]
+            for piece in blocks[name].pieces
+        ]
+    return Merged("".join(parts), merged.conflicts)
+
+
+def _in_order(name: str, begins: Mapping[str, int], table: Iterable[str]) -> bool:
+    """Whether the lines of a block stand as its tensors do; edges of other layers stand behind."""
+    known = dict.fromkeys(map(_layer, table) if name == EDGES else table)
+    rest = [each for each in begins if each not in known]
+    return [*filter(begins.__contains__, known), *rest] == [*begins] and (not rest or name == EDGES)
+
+
+def _by_name(block: str) -> dict[str, str]:
+    return {line[2:].partition(" ")[0]: line for line in block.splitlines(keepends=True)}
+
+
+def _places(text: str) -> dict[str, tuple[int, int]]:
+    """Return where the lines of each block begin and end, as they are written; none of other text."""
+    begins: dict[str, int] = {}
+    last = 0
+    for name in (_TABLE, *BLOCKS):
+        found = text.find(f"\n{name}: |\n", last)
+        if found >= 0:
+            begins[name] = last = found + len(name) + 5
+    if _TABLE not in begins or not text.endswith("\n") or "\r" in text:
+        return {}
+    ends = [begin - len(name) - 4 for name, begin in [*begins.items()][1:]]
+    return dict(zip(begins, zip(begins.values(), [*ends, len(text)], strict=True), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """A block that has the same names in the same order in all three files.
+
+    Attributes:
+        begins: where the line of each name begins in ours.
+        pieces: the block in ours: spans that are the same in all, and the names of other lines.
+        others: these lines, and the first one.
+    """
+
+    begins: dict[str, int]
+    pieces: list[tuple[int, int] | str]
+    others: dict[str, _Sides[str]]
+
+
+def _lines_of(texts: _Sides[str], begins: _Sides[int], ends: _Sides[int]) -> _Lines | None:
+    """Return the lines of a block; None where a name is not in all at the same place."""
+    found = _Lines({}, [], {})
+    base, ours, theirs = texts
+    in_base, at, in_theirs = begins
+    start = at
+    while at < ends.ours:
+        line = ours[at : ours.find("\n", at) + 1]
+        name = line[2:].partition(" ")[0]
+        if not line.startswith("  ") or name in found.begins:
+            return None
+        if found.begins and base.startswith(line, in_base) and theirs.startswith(line, in_theirs):
+            in_base, in_theirs = in_base + len(line), in_theirs + len(line)
+        else:
+            places = ((base, in_base), (ours, at), (theirs, in_theirs))
+            sides = _Sides(*(text[place : text.find("\n", place) + 1] for text, place in places))
+            if any(each[:2] != "  " or each[2:].partition(" ")[0] != name for each in sides):
+                return None
+            found.others[name] = sides
+            found.pieces.extend([(start, at), name])
+            in_base, in_theirs = in_base + len(sides.base), in_theirs + len(sides.theirs)
+            start = at + len(line)
+        found.begins[name] = at
+        at += len(line)
+    found.pieces.append((start, at))
+    return found if (in_base, at, in_theirs) == tuple(ends) else None
+
+
 class _Merge:
-    def __init__(self, sides: _Sides[Record]) -> None:
+    """The merge of three goldens.
+
+    Attributes:
+        told: the head, and by block and name the lines that were written.
+    """
+
+    def __init__(self, sides: _Sides[Record], same: Sequence[str] = ()) -> None:
         self._sides = sides
+        self._same = same
         self._columns = common_columns([golden.table for golden in sides])
         self._lines = sides.map(lambda golden: lines_by_key(golden.table, self._columns))
         self._conflicts: list[str] = []
@@ -120,12 +274,15 @@ class _Merge:
         table = self._block(self._rows(order))
         names = _flat(order)
         blocks = {
+            _TABLE: table,
             PROJECTIONS: self._block(self._of_rows(names, lambda golden: render_projections(golden.table))),
             EDGES: self._block(self._edges(names)),
             POINTERS: self._block(self._of_rows(names, lambda golden: golden.blocks.get(POINTERS, ""))),
         }
-        texts = [f"{name}: |\n{blocks[name]}" for name in BLOCKS if blocks.get(name)]
-        text = "".join((head, "tensors: |\n", table, *texts))
+        self.told = f"{head}{_TABLE}: |\n", {name: dict(lines) for name, lines in blocks.items()}
+        whole = {name: "".join(line for _, line in lines) for name, lines in blocks.items()}
+        texts = [f"{name}: |\n{whole[name]}" for name in BLOCKS if whole.get(name)]
+        text = "".join((head, f"{_TABLE}: |\n", whole[_TABLE], *texts))
         if self._conflicts:
             return Merged(text, tuple(dict.fromkeys(self._conflicts)))
         return Merged(render(parse(text, path)), ())
@@ -156,7 +313,7 @@ class _Merge:
         rows = {key: joined(*_at(self._lines, key)) for key in [*self._lines.ours, *self._lines.theirs]}
         there = {key: row for key, row in rows.items() if row is not None}
         ours, theirs = (self._sides.ours, self._lines.ours), (self._sides.theirs, self._lines.theirs)
-        return joined_repeats((ours, theirs), there)
+        return joined_repeats((ours, theirs), there, self._same)
 
     def _told(self, name: str, found: str | Conflict[str]) -> Iterator[str]:
         if not isinstance(found, Conflict):
@@ -219,10 +376,10 @@ class _Merge:
             if layer not in gone and gone.isdisjoint(map(_layer, told.split())):
                 yield layer, line
 
-    def _block(self, lines: Iterable[tuple[str, Any]]) -> str:
-        """Return a block's text; lines without a value are left out, and those in conflict have markers."""
+    def _block(self, lines: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
+        """Return a block's text by name; lines without a value are left out, conflicts have markers."""
         shown = ((name, _mapped(line, _indented)) for name, line in lines)
-        return "".join(text for name, line in shown for text in self._told(name, line))
+        return [(name, "".join(self._told(name, line))) for name, line in shown if line]
 
 
 def _with_all_sources(sides: _Sides[Any]) -> Any:
@@ -366,13 +523,14 @@ def under_one_calibration(base: Record, ours: Record, theirs: Record) -> tuple[R
 
 
 def joined_repeats(
-    sides: Sequence[tuple[Record, Mapping[str, str]]], rows: Mapping[str, object]
+    sides: Sequence[tuple[Record, Mapping[str, str]]], rows: Mapping[str, object], same: Sequence[str] = ()
 ) -> dict[str, Any] | None:
     """Return the key ``repeats`` of the joined golden: the fewest runs, and of how many rows they tell.
 
     Args:
         sides: ours and theirs, each with its lines by key.
         rows: the lines of the result by key; a row in conflict has something else.
+        same: keys of further lines, which are the same in both and in the result.
 
     Raises:
         GoldenError: what a side says is not as it is written.
@@ -385,16 +543,19 @@ def joined_repeats(
         return None
     known = [(repeats, lines) for repeats, lines in told if repeats is not None and repeats.runs > 1]
     compared = sum(any(lines.get(key) == row for _, lines in known) for key, row in rows.items())
-    unknown = sum(len(lines) - repeats.compared for repeats, lines in known if repeats.compared is not None)
+    compared += len(same) if known else 0
+    unknown = sum(
+        len(lines) + len(same) - repeats.compared for repeats, lines in known if repeats.compared is not None
+    )
     if compared <= unknown:
         return Repeats(1).to_head()
-    layers = set(map(layer_of, rows))
+    layers = {*map(layer_of, rows), *map(layer_of, same)}
     named = dict.fromkeys(layer for repeats, _ in known for layer in repeats.not_deterministic)
     count = compared - unknown
     return Repeats(
         min(repeats.runs for repeats, _ in known),
         tuple(layer for layer in named if layer in layers),
-        None if count == len(rows) else count,
+        None if count == len(rows) + len(same) else count,
     ).to_head()
 
 

@@ -30,7 +30,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from pytest_npudump.dump.arrays.decode import is_of_numpy
+from pytest_npudump.dump.dtypes import is_of_numpy
 from pytest_npudump.errors import MissingExtraError, NpudumpError
 from pytest_npudump.onnxmodels import graph as graph_module
 from pytest_npudump.onnxmodels.graph import draws_random, every_graph, every_name, every_node, every_tensor

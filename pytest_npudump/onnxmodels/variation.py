@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.dump.arrays.decode import DecodeError
 from pytest_npudump.dump.records import TensorKey, TensorRecord
-from pytest_npudump.dump.stats.projections import project
-from pytest_npudump.dump.stats.tensor import tensor_stats
 
 if TYPE_CHECKING:
     from pytest_npudump.onnxmodels.tensor_types import Tensor
@@ -107,6 +104,10 @@ class Varying:
         """Note an input of an execution, the run's first one being 0, where somebody looks."""
         if not self.variation.looks:
             return
+        from pytest_npudump.dump.arrays.decode import DecodeError  # noqa: PLC0415 - as below
+        from pytest_npudump.dump.stats.projections import project  # noqa: PLC0415 - as below
+        from pytest_npudump.dump.stats.tensor import tensor_stats  # noqa: PLC0415 - where somebody looks
+
         flat = np.ascontiguousarray(array).reshape(-1)
         digest = blake2b(flat.view(np.uint8).data, digest_size=16).hexdigest()
         try:

@@ -7,7 +7,35 @@ phases report, ``fixture`` what it sees, ``paths`` where its files lie, ``termin
 ``collected`` is a plugin of its own, for the command; ``_compat`` all that is private of pytest.
 """
 
-from pytest_npudump.plugin.hooks import (
+from __future__ import annotations
+
+import sys
+from importlib.machinery import ModuleSpec, PathFinder
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
+
+class _PlainFinder:
+    """Finds our modules ahead of pytest, which rewrites the asserts of all modules of a plugin's package.
+
+    That takes longer than all else of a first test where no byte code is cached. Asserts for people to read
+    are in :mod:`pytest_npudump.testing` only.
+    """
+
+    @staticmethod
+    def find_spec(
+        name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        ours = name.startswith("pytest_npudump.") and not name.startswith("pytest_npudump.testing")
+        return PathFinder.find_spec(name, path, target) if ours else None
+
+
+sys.meta_path.insert(0, _PlainFinder)
+
+from pytest_npudump.plugin.hooks import (  # noqa: E402 - behind the finder
     npu_device,
     npu_dump,
     pytest_addhooks,

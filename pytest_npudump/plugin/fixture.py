@@ -14,8 +14,6 @@ import numpy as np
 from pytest_npudump.config.cann import collecting_words
 from pytest_npudump.dump.selection import select_layers
 from pytest_npudump.errors import EmptyDumpError, NpudumpError, OperatorMismatchError, RequestError, said
-from pytest_npudump.regression.scenes.check_op import Question, arrays_of, check_operator
-from pytest_npudump.report.scenes import wrong_text
 from pytest_npudump.runtime.programs import TIMEOUT, ExternalRun, command_of, placed, run_program
 from pytest_npudump.scene import SCENES
 
@@ -255,6 +253,12 @@ class NpuDump:
             )
         if not inputs:
             raise RequestError(f"check_op({operator!r}): expected the operator's inputs as arrays")
+        from pytest_npudump.regression.scenes.check_op import (  # noqa: PLC0415 - for this scene
+            Question,
+            arrays_of,
+            check_operator,
+        )
+
         arrays = tuple(
             np.ascontiguousarray(array).reshape(np.shape(array)) for array in arrays_of(inputs, "test")
         )
@@ -271,6 +275,8 @@ class NpuDump:
         )
         wrong = check_operator(case, self._test.attempt, question)
         if wrong is not None:
+            from pytest_npudump.report.scenes import wrong_text  # noqa: PLC0415 - where a test fails
+
             raise OperatorMismatchError(wrong_text(wrong))
 
     def torchair_config(self, config: Any | None = None, *, scope: bool = False) -> Any:

@@ -9,7 +9,6 @@ import pytest
 
 from pytest_npudump.compare.tolerances.rules import tolerances_for
 from pytest_npudump.errors import NpudumpError, said
-from pytest_npudump.explain.reference import Reference
 from pytest_npudump.golden.stored_tensors import store_of
 from pytest_npudump.golden.variants import Goldens
 from pytest_npudump.plugin import _compat
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from pytest_npudump.explain.reference import Reference
     from pytest_npudump.plugin.paths import Paths
     from pytest_npudump.ranks.exchange import Exchange
     from pytest_npudump.regression.session import CaseSession
@@ -128,13 +128,23 @@ def case_of(
         goldens=Goldens(identity, request, golden, special, store=store_of(settings, root), root=root),
         tolerances=tolerances_for(request, settings, root),
         progress=progress_of(config),
-        reference=Reference.of(request, item.path.parent, rules, settings.bounds),
+        reference=_reference_of(request, item.path.parent, rules, settings.bounds),
         graph=item.path.parent / request.graph if request.graph else None,
         exchange=config.stash.get(EXCHANGE, None),
         past_sources=past or (),
         # Last: what was refused before leaves no folder behind.
         directory=directory or name_folder(identity, request if runtime.name == "emulator" else None),
     )
+
+
+def _reference_of(
+    request: DumpRequest, folder: Path, tolerance_file: Path | None, bounds: str
+) -> Reference | None:
+    if request.reference is None:
+        return None
+    from pytest_npudump.explain.reference import Reference  # noqa: PLC0415 - for tests that have one
+
+    return Reference.of(request, folder, tolerance_file, bounds)
 
 
 def _with_option(request: DumpRequest, settings: Settings) -> DumpRequest:

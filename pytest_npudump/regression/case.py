@@ -12,7 +12,6 @@ from pytest_npudump.compare.judge import BY_DEFAULT, EVERY, Terms
 from pytest_npudump.compare.tolerances.numerics import AUTO
 from pytest_npudump.compare.tolerances.tolerance import DEFAULT
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.graph.model_files import edges_at_hand
 from pytest_npudump.record.run_folder import RunFolder
 from pytest_npudump.regression.result import Origin
 from pytest_npudump.request import AUTO_LAYERS
@@ -164,6 +163,8 @@ class RunModels:
             root: of the run's dump.
             table: its statistics.
         """
+        from pytest_npudump.graph.model_files import edges_at_hand  # noqa: PLC0415 - not in a pass
+
         known = [path for path in self.paths if self.files.keeps_graph(path)]
         edges, notes = edges_at_hand(known, root, table, self.graph)
         again = (

@@ -29,12 +29,10 @@ from pytest_npudump.regression.attempt import Attempt
 from pytest_npudump.regression.calibration import conclude, fed, measure, unmeasured, unrecorded, vary
 from pytest_npudump.regression.case import delete_dumps, origin_of
 from pytest_npudump.regression.diagnose import full_words
-from pytest_npudump.regression.explanation import explain, keep_suspected, leave_context
 from pytest_npudump.regression.first_run import Settled, judge_settled, probe
 from pytest_npudump.regression.result import DIED, PENDING, Escalation, Result, ThirdRun
 from pytest_npudump.regression.run_plan import Plan, agreed_plan, plan_third_run
-from pytest_npudump.regression.scenes import EXAMINERS
-from pytest_npudump.regression.second_run import record_both, unusable
+from pytest_npudump.regression.scenes import scene_module
 from pytest_npudump.runtime.concurrency import OtherProcesses
 from pytest_npudump.scene import SCENES
 
@@ -155,7 +153,10 @@ class CaseSession:
         if self.case.reference is not None:
             self.case.reference.start_run()
         vary(self.case, len(self.attempts) - 1 if self.measures else 0)
-        keep_suspected(self.case, self.judged, self.plan)
+        if hasattr(self.case.runtime, "keep_calls"):
+            from pytest_npudump.regression.explanation import keep_suspected  # noqa: PLC0415 - not in a pass
+
+            keep_suspected(self.case, self.judged, self.plan)
         self.attempt.start(self.case.runtime)
         self._others.watch(self.case.runtime.activity.evidence.others)
 
@@ -236,6 +237,9 @@ class CaseSession:
         self._take(result)
 
     def _explain(self, plan: Plan) -> None:
+        from pytest_npudump.regression.explanation import explain, leave_context  # noqa: PLC0415 - as below
+        from pytest_npudump.regression.second_run import record_both, unusable  # noqa: PLC0415 - not in a pass
+
         first = self._judged
         if first.status == PENDING:
             first, escalation = record_both(self.case, first, plan, self.attempt)
@@ -256,7 +260,9 @@ class CaseSession:
         """Return the operators that failed in the last run, of a scene that looks for these; else None."""
         if not SCENES[self.case.request.scene].of_failures:
             return None
-        return EXAMINERS[self.case.request.scene](self.case, self.attempts[-1] if self.attempts else None)
+        scene = scene_module(self.case.request.scene)
+        found: Result = scene.examine(self.case, self.attempts[-1] if self.attempts else None)
+        return found
 
     def judge_failed_body(self) -> bool:
         """Let the operators that failed on the device decide about a body that failed; False without any."""

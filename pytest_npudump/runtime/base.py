@@ -166,8 +166,8 @@ class RearrangingRuntime(Protocol):
 class RecordingRuntime(Protocol):
     """A runtime that knows which operators the device dumped, those included that left no file."""
 
-    def dumped(self) -> Sequence[DumpedExecution]:
-        """Return what was dumped in this process, in the order of execution."""
+    def dumped(self, folder: Path) -> Sequence[DumpedExecution]:
+        """Return what this process has dumped below a folder, in the order of execution."""
 
 
 @runtime_checkable

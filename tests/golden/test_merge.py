@@ -1,23 +1,27 @@
 """Two acceptances of one golden: what touches different layers is joined, what touches the same is told."""
 
 from __future__ import annotations
-
-import re
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import pytest
+import re
 from hypothesis import given
 from hypothesis import strategies as st
-
+from pathlib import Path
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.approval_merge import Conflict, joined_order, merge
+from pytest_npudump.golden.approval_merge import Conflict
 from pytest_npudump.golden.approval_merge import joined as joined_value
-from pytest_npudump.record.noise import calibrated_of, calibration_of, repeats_of
-from pytest_npudump.record.text import parse, render
+from pytest_npudump.golden.approval_merge import joined_order
+from pytest_npudump.golden.approval_merge import merge
+from pytest_npudump.record.noise import calibrated_of
+from pytest_npudump.record.noise import calibration_of
+from pytest_npudump.record.noise import repeats_of
+from pytest_npudump.record.text import parse
+from pytest_npudump.record.text import render
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_npudump.record.record import Record
+
+
 
 PATH = Path("golden/test_a.yaml")
 COLUMNS = "tensor dtype shape max min avg l2norm nan -inf +inf"
@@ -72,6 +76,13 @@ def test_changes_of_neighbouring_layers_are_joined() -> None:
     assert joined(golden(BASE | {"conv": 9}), golden(BASE | {"relu": 8})) == golden(
         BASE | {"conv": 9, "relu": 8}
     )
+
+
+def test_a_line_that_all_have_stays_as_it_is_written() -> None:
+    changes: tuple[dict[str, float], ...] = ({}, {"conv": 5}, {"fc": 9})
+    by_hand = (golden(BASE | change).replace(" 2 2 2 - 0", " 2.00 2 2 - 0") for change in changes)
+    base, ours, theirs = by_hand
+    assert "relu:output.0 float32 2 2.00 2 2 -" in joined(ours, theirs, base)
 
 
 def test_layers_that_one_side_inserts_or_removes_keep_the_order_of_execution() -> None:

@@ -1,17 +1,15 @@
 """What a CI gate relies on."""
 
 from __future__ import annotations
-
 import importlib.util
-import sys
-from typing import TYPE_CHECKING
-
 import pytest
-
+import sys
 from tests.plugin.conftest import held
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from conftest import Project
+
 
 
 def test_update_is_refused_under_any_ci_service(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,6 +164,27 @@ def test_nothing_heavy_is_imported_where_no_test_is_marked(project: Project) -> 
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:hypothesispytest", "test_cost.py"]
     result = project.pytester.run(*command)
     assert result.ret == 0, result.stdout.str()
+
+
+@pytest.mark.e2e
+def test_a_test_that_passes_imports_nothing_of_failures_and_no_module_by_pytest(project: Project) -> None:
+    project.recorded()
+    of_failures = ("explanation", "second_run", "exception", "rounding", "sources", "kernels", "difference")
+    project.path.joinpath("conftest.py").write_text(
+        f"""
+import sys
+
+def pytest_unconfigure():
+    ours = {{name: module for name, module in sys.modules.items() if name.startswith("pytest_npudump.")}}
+    assert "pytest_npudump.regression.first_run" in ours
+    assert not [name for name in ours if name.rpartition(".")[2] in {of_failures!r}]
+    rewritten = [name for name, module in ours.items() if "Assertion" in type(module.__loader__).__name__]
+    assert rewritten == ["pytest_npudump.plugin"]
+"""
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "--npudump-runtime=emulator"]
+    result = project.pytester.run(*command)
+    assert result.ret == 0, result.stdout.str() + result.stderr.str()
 
 
 def test_emulator_takes_the_place_of_acl_only_where_it_was_chosen(project: Project) -> None:

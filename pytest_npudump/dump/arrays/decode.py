@@ -35,14 +35,6 @@ _DOTS = ((2, 0b11, 4, 1), (2, 0b10, 3, 2), (2, 0b01, 2, 3), (3, 0b001, 1, 3), (4
 """HIFLOAT8's prefixes: (prefix width, prefix, exponent width, mantissa width)."""
 
 
-def is_of_numpy(dtype: np.dtype[Any]) -> bool:
-    """Whether a type is numpy's own, and not one that ml_dtypes has registered.
-
-    A type that was unpickled or got its byte order anew is numpy's as well, though ``isbuiltin`` is 0, not 1.
-    """
-    return dtype.isbuiltin != 2  # noqa: PLR2004 - numpy's own code
-
-
 @cache
 def hifloat8_table() -> np.ndarray:
     """The 256 values of HIFLOAT8, float32 of shape (256,), by code.

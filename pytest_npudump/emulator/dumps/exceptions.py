@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.config.acl_keys import SCENE_TYPES, exception_path
-from pytest_npudump.dump.files.container import dump_data_class
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.emulator.dumps.writer import append
 
@@ -109,6 +108,8 @@ def exception_header(
         message: log text (``dfx_message``).
         attributes: ``user_tag`` of a custom dump and the like.
     """
+    from pytest_npudump.dump.files.container import dump_data_class  # noqa: PLC0415 - of failures only
+
     header: Any = dump_data_class()()
     header.version, header.dump_time, header.dfx_message = "2.0", time, message
     header.op_name = "" if brief else operator.name

@@ -12,7 +12,6 @@ inputs and outputs of its operator.
 
 from __future__ import annotations
 
-import os
 import re
 import struct
 from collections import defaultdict
@@ -391,17 +390,11 @@ class DumpedExecution:
         place: which execution.
         silent: shapes of the outputs of the operators that left no file, as no tensor of theirs holds a
             byte, by raw name; of the inputs where only these are dumped.
-        root: ``{dump_path}/{time}/`` of the configuration.
     """
 
     directory: str
     place: DumpedRun
     silent: Mapping[str, tuple[Shape, ...]]
-    root: str
-
-    def wanted(self) -> bool:
-        """Whether the directory that all dumps of the configuration go to is still there."""
-        return os.path.isdir(os.path.dirname(self.root.rstrip("/")))  # noqa: PTH112, PTH120 - as CANN has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -467,7 +460,7 @@ def record(
     if settings.overflow and tasks:
         own_task = max(task.task for task in plan.tasks) + 1
         write(directory, record_file(tasks[0], place.model_id, STREAM, own_task), clock())
-    return DumpedExecution(directory, place, silent, settings.root)
+    return DumpedExecution(directory, place, silent)
 
 
 def _remembered(tensor: Tensor, previous: Tensor | None) -> Tensor:

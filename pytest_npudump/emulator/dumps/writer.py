@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.arrays.decode import is_of_numpy
-from pytest_npudump.dump.files.container import dump_data_class
+from pytest_npudump.dump.dtypes import is_of_numpy
 from pytest_npudump.dump.records import sanitise
 
 if TYPE_CHECKING:
@@ -283,6 +282,8 @@ def encode_header(time: int, op_name: str, inputs: Sequence[Slot], outputs: Sequ
 
     ``time`` is in microseconds since the epoch; ``op_name`` is raw.
     """
+    from pytest_npudump.dump.files.container import dump_data_class  # noqa: PLC0415 - of tensors only
+
     kinds = ([slot.described() for slot in side] for side in (inputs, outputs))
     # The fields that come first: the version and the time, which differs from file to file.
     beginning: bytes = dump_data_class()(version="2.0", dump_time=time).SerializeToString()
@@ -292,6 +293,8 @@ def encode_header(time: int, op_name: str, inputs: Sequence[Slot], outputs: Sequ
 @lru_cache(_KEPT)
 def _rest(op_name: str, inputs: tuple[_Described, ...], outputs: tuple[_Described, ...]) -> bytes:
     """Serialize the fields behind the time, which are the same in every run of a model."""
+    from pytest_npudump.dump.files.container import dump_data_class  # noqa: PLC0415 - of tensors only
+
     message: Any = dump_data_class()(op_name=op_name)
     for repeated, side in ((message.output, outputs), (message.input, inputs)):
         for numbers, *shapes in side:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.compare.stats.verdict import GRAPH_INPUT
-from pytest_npudump.dump.arrays.decode import is_of_numpy, load
-from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.dump.arrays.decode import load
+from pytest_npudump.dump.dtypes import BY_NAME, is_of_numpy
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.reference_model import (

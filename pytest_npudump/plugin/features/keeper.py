@@ -37,7 +37,6 @@ from pytest_npudump.results.entry import (
 )
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.kept import Kept, blank_line, keep, with_golden
-from pytest_npudump.results.rejudge import Overrides, rejudge
 from pytest_npudump.scene import SCENES
 from pytest_npudump.settings import ci_variable
 
@@ -211,6 +210,8 @@ class Keeper:
         if entry is None:
             return None
         folder = ResultsFolder(self._place())
+        from pytest_npudump.results.rejudge import Overrides, rejudge  # noqa: PLC0415 - where accepted
+
         judged = rejudge(folder, entry, Overrides(self._config.rootpath, root))
         result, now = judged.result, judged.golden
         if result is None or result.comparison is None:

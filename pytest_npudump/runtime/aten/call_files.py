@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.arrays.decode import is_of_numpy
+from pytest_npudump.dump.dtypes import is_of_numpy
 from pytest_npudump.errors import DumpError
 from pytest_npudump.runtime.aten.kept_calls import KeptCall, KeptRun
 from pytest_npudump.runtime.aten.recompute import (

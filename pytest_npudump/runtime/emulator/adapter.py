@@ -29,9 +29,10 @@ class EmulatorRuntime(PyAclRuntime):
         super().start(config, resumed=resumed)
         process().inside = self.activity.evidence.inside
 
-    def dumped(self) -> Sequence[DumpedExecution]:
-        """Return what was dumped in this process, operators that left no file included."""
-        return process().dumped
+    def dumped(self, folder: Path) -> Sequence[DumpedExecution]:
+        """Return what was dumped below a folder in this process, operators that left no file included."""
+        below = f"{folder}/"
+        return [one for root, some in process().dumped.items() if root.startswith(below) for one in some]
 
     def vary(self, variation: Variation) -> None:
         """Have models that are loaded or run from here on vary so.
