@@ -39,8 +39,6 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FILES = ("python", "yaml", "ini", "toml")
 RUN = ("console", *FILES)
-LINKED = "[`test_classifier.py`](../index.md)"
-"""How a page says that it goes on with the test of the home page."""
 OTHER = ("text", "json", "{toctree}", "{eval-rst}", "{image}", "{include}", "{literalinclude}", "{note}")
 """Kinds of blocks that are nothing to run: excerpts, and what Sphinx is told."""
 MOST_SKIPPED = 12
@@ -48,6 +46,8 @@ FENCE = re.compile(r"^ *(?:`{3,}|~{3,})[ \t]*(\S*)", re.MULTILINE)
 COMMAND = re.compile(r"^\$ ", re.MULTILINE)
 NUMBER = re.compile(r"(?<![\w.])(-?\d+\.\d+(?:e[-+]?\d+)?)(?![\w.])")
 END = "-- end of command"
+LINKED = "[`test_classifier.py`](../index.md)"
+"""How a page says that it goes on with the test of the home page."""
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
