@@ -1,52 +1,33 @@
 """``npudump convert``: the tensors of a dump as npy or safetensors, in the host's layout."""
 
 from __future__ import annotations
+
 import math
-import numpy as np
 import os
 import secrets
 import unicodedata
 from collections import defaultdict
-from contextlib import contextmanager
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import blake2b
 from pathlib import Path
-from pytest_npudump.cli.common.executors import open_workers
-from pytest_npudump.cli.common.executors import run_tasks
-from pytest_npudump.cli.common.output import emit
-from pytest_npudump.cli.common.output import to_stderr
-from pytest_npudump.cli.common.progress import Tally
-from pytest_npudump.cli.common.progress import progress
-from pytest_npudump.cli.common.source import read_source
-from pytest_npudump.cli.common.source import report_problems
-from pytest_npudump.dump.arrays.decode import VIEWED
-from pytest_npudump.dump.arrays.decode import coded_tensor
-from pytest_npudump.dump.arrays.decode import load
-from pytest_npudump.dump.arrays.decode import packed_tensor
-from pytest_npudump.dump.arrays.layouts import JoinedTensor
-from pytest_npudump.dump.arrays.layouts import LayoutError
-from pytest_npudump.dump.arrays.layouts import host_array
-from pytest_npudump.dump.arrays.layouts import host_values
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from pytest_npudump.cli.common.executors import open_workers, run_tasks
+from pytest_npudump.cli.common.output import emit, to_stderr
+from pytest_npudump.cli.common.progress import Tally, progress
+from pytest_npudump.cli.common.source import read_source, report_problems
+from pytest_npudump.dump.arrays.decode import VIEWED, coded_tensor, load, packed_tensor
+from pytest_npudump.dump.arrays.layouts import JoinedTensor, LayoutError, host_array, host_values
 from pytest_npudump.dump.dtypes import is_of_numpy
-from pytest_npudump.dump.filebytes import c_order_chunks
-from pytest_npudump.dump.filebytes import file_pieces
-from pytest_npudump.dump.filebytes import raw_bytes
-from pytest_npudump.dump.names import MAPPING
-from pytest_npudump.dump.names import read_mapping
-from pytest_npudump.errors import DumpError
-from pytest_npudump.errors import FormatError
-from pytest_npudump.errors import NpudumpError
-from pytest_npudump.language.text import byte_size
-from pytest_npudump.language.text import number_of
+from pytest_npudump.dump.filebytes import c_order_chunks, file_pieces, raw_bytes
+from pytest_npudump.dump.names import MAPPING, read_mapping
+from pytest_npudump.errors import DumpError, FormatError, NpudumpError
+from pytest_npudump.language.text import byte_size, number_of
 from pytest_npudump.storage.atomic import write_whole
-from typing import Any
-from typing import TYPE_CHECKING
-from typing import TypeVar
-
-
 
 if TYPE_CHECKING:
     import argparse

@@ -1,62 +1,54 @@
 """Stored tensors as a test sees them: from the cache of this machine, else from the store that all share."""
 
 from __future__ import annotations
-import numpy as np
+
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from dataclasses import replace
-from hashlib import blake2b
-from hashlib import sha256
+from dataclasses import dataclass, replace
+from hashlib import blake2b, sha256
 from pathlib import Path
-from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.dump.records import sanitise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.selection import layers_meant
-from pytest_npudump.dump.table import layer_of
-from pytest_npudump.dump.table import sanitised_key
-from pytest_npudump.errors import GoldenError
-from pytest_npudump.errors import StoreError
-from pytest_npudump.golden.objects import ObjectCache
-from pytest_npudump.golden.objects import UnreachableError
-from pytest_npudump.golden.objects import default_folder
-from pytest_npudump.golden.objects import object_store
-from pytest_npudump.golden.store import HASH
-from pytest_npudump.golden.store import KEY
-from pytest_npudump.golden.store import Recording
-from pytest_npudump.golden.store import STORED
-from pytest_npudump.golden.store import facts_of
-from pytest_npudump.golden.store import is_stored
-from pytest_npudump.golden.store import left_out
-from pytest_npudump.golden.store import other_recording
-from pytest_npudump.golden.store import recorded_tensors
-from pytest_npudump.golden.store import stage_golden
-from pytest_npudump.golden.tensors import StoredTensor
-from pytest_npudump.golden.tensors import chunks
-from pytest_npudump.golden.tensors import copies_of
-from pytest_npudump.golden.tensors import load_tensors
-from pytest_npudump.golden.tensors import portable
-from pytest_npudump.golden.tensors import read_metadata
-from pytest_npudump.golden.tensors import viewed
+from pytest_npudump.dump.table import layer_of, sanitised_key
+from pytest_npudump.errors import GoldenError, StoreError
+from pytest_npudump.golden.objects import ObjectCache, UnreachableError, default_folder, object_store
+from pytest_npudump.golden.store import (
+    HASH,
+    KEY,
+    STORED,
+    Recording,
+    facts_of,
+    is_stored,
+    left_out,
+    other_recording,
+    recorded_tensors,
+    stage_golden,
+)
+from pytest_npudump.golden.tensors import (
+    StoredTensor,
+    chunks,
+    copies_of,
+    load_tensors,
+    portable,
+    read_metadata,
+    viewed,
+)
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.record import POINTERS
-from pytest_npudump.record.rows import Pointer
-from pytest_npudump.record.rows import read_pointers
-from pytest_npudump.record.rows import row_hash
-from typing import Any
-from typing import TYPE_CHECKING
+from pytest_npudump.record.rows import Pointer, read_pointers, row_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from collections.abc import Collection
-    from collections.abc import Iterable
-    from collections.abc import Mapping
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.golden.objects import ObjectStore
     from pytest_npudump.golden.tensors import Tensor
     from pytest_npudump.record.record import Record
     from pytest_npudump.settings import Settings
-
 
 
 def store_of(settings: Settings, root: Path) -> TensorStore:

@@ -7,45 +7,36 @@ the golden names already, those of a run that failed last, and those of the chan
 """
 
 from __future__ import annotations
+
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
+
 from pytest_npudump.compare.judge import judge
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import layers_meant
-from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.dump.table import layer_of
-from pytest_npudump.dump.table import sanitised_key
+from pytest_npudump.dump.table import StatsTable, layer_of, sanitised_key
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.golden.origin import changed_tensors
 from pytest_npudump.golden.store import source_layers
 from pytest_npudump.golden.stored_tensors import stored_tensors
-from pytest_npudump.graph.edges import Edges
-from pytest_npudump.graph.edges import SEVERAL
-from pytest_npudump.graph.edges import UNKNOWN
-from pytest_npudump.graph.edges import edges_of_lines
-from pytest_npudump.graph.edges import lines_of
-from pytest_npudump.record.record import EDGES
-from pytest_npudump.record.record import Record
-from pytest_npudump.regression.case import RunModels
-from pytest_npudump.regression.case import terms_of
+from pytest_npudump.graph.edges import SEVERAL, UNKNOWN, Edges, edges_of_lines, lines_of
+from pytest_npudump.record.record import EDGES, Record
+from pytest_npudump.regression.case import RunModels, terms_of
 from pytest_npudump.regression.result import KeptLayers
-from pytest_npudump.request import AUTO_LAYERS
-from pytest_npudump.request import is_glob
-from typing import TYPE_CHECKING
+from pytest_npudump.request import AUTO_LAYERS, is_glob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from collections.abc import Mapping
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.graph.sources import Sources
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.result import Result
-
 
 
 def edges_to_keep(

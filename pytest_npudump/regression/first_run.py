@@ -6,64 +6,54 @@ dump is compared with it, and what is recorded holds for all.
 """
 
 from __future__ import annotations
+
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
+
 from pytest_npudump.compare.judge import seen_by
 from pytest_npudump.compare.stats.alignment import under_golden_keys
 from pytest_npudump.compare.stats.verdict import EXTRA
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.errors import DumpError
-from pytest_npudump.errors import GoldenError
-from pytest_npudump.errors import said
-from pytest_npudump.golden.variants import names_variants
-from pytest_npudump.golden.variants import not_calibrated
+from pytest_npudump.errors import DumpError, GoldenError, said
+from pytest_npudump.golden.variants import names_variants, not_calibrated
 from pytest_npudump.golden.variants import not_recorded as why_not_recorded
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.graph import drawing_words
-from pytest_npudump.ranks.agreement import differing
-from pytest_npudump.ranks.agreement import nothing_recorded
-from pytest_npudump.ranks.agreement import stand_aside
-from pytest_npudump.ranks.agreement import why_not_shared
+from pytest_npudump.ranks.agreement import differing, nothing_recorded, stand_aside, why_not_shared
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.case import RunModels
-from pytest_npudump.regression.case import terms_of
-from pytest_npudump.regression.dataflow import layers_to_keep
-from pytest_npudump.regression.dataflow import with_inherited
-from pytest_npudump.regression.diagnose import full_words
-from pytest_npudump.regression.diagnose import notes_of
-from pytest_npudump.regression.judgement import by_reference_alone
-from pytest_npudump.regression.judgement import judge_run
-from pytest_npudump.regression.judgement import not_recorded
-from pytest_npudump.regression.judgement import with_reference
-from pytest_npudump.regression.judgement import with_sources_off_reference
-from pytest_npudump.regression.judgement import without_golden
-from pytest_npudump.regression.measured_noise import further_runs
-from pytest_npudump.regression.measured_noise import once
-from pytest_npudump.regression.recording import drawing_alike
-from pytest_npudump.regression.recording import golden_to_start_from
-from pytest_npudump.regression.recording import record
-from pytest_npudump.regression.result import Result
-from pytest_npudump.regression.result import Run
-from pytest_npudump.regression.run_record import by_rank
-from pytest_npudump.regression.run_record import collect
-from pytest_npudump.regression.run_record import problems_of
-from pytest_npudump.regression.run_record import record_of_run
-from pytest_npudump.regression.run_record import told_by_raw_names
-from pytest_npudump.regression.run_record import without_unwritten
+from pytest_npudump.regression.case import RunModels, terms_of
+from pytest_npudump.regression.dataflow import layers_to_keep, with_inherited
+from pytest_npudump.regression.diagnose import full_words, notes_of
+from pytest_npudump.regression.judgement import (
+    by_reference_alone,
+    judge_run,
+    not_recorded,
+    with_reference,
+    with_sources_off_reference,
+    without_golden,
+)
+from pytest_npudump.regression.measured_noise import further_runs, once
+from pytest_npudump.regression.recording import drawing_alike, golden_to_start_from, record
+from pytest_npudump.regression.result import Result, Run
+from pytest_npudump.regression.run_record import (
+    by_rank,
+    collect,
+    problems_of,
+    record_of_run,
+    told_by_raw_names,
+    without_unwritten,
+)
 from pytest_npudump.regression.scenes import scene_module
-from pytest_npudump.regression.unwritten import NOT_LOOKED_FOR
-from pytest_npudump.regression.unwritten import depends_on_memory
+from pytest_npudump.regression.unwritten import NOT_LOOKED_FOR, depends_on_memory
 from pytest_npudump.scene import SCENES
-from pytest_npudump.settings import ALL
-from pytest_npudump.settings import FAILED
-from pytest_npudump.settings import NEW
-from typing import TYPE_CHECKING
+from pytest_npudump.settings import ALL, FAILED, NEW
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.golden.variants import Goldens
@@ -71,7 +61,6 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.result import KeptLayers
-
 
 
 _FEW = 8

@@ -1,61 +1,45 @@
 """A run against its golden and its reference: the judgement that the plugin makes, and that is repeatable."""
 
 from __future__ import annotations
+
 from dataclasses import replace
-from pytest_npudump.compare.judge import judge
-from pytest_npudump.compare.judge import judge_tables
-from pytest_npudump.compare.stats.allowances import bounds_by_measurement
-from pytest_npudump.compare.stats.allowances import told_by_both
+from typing import TYPE_CHECKING
+
+from pytest_npudump.compare.judge import judge, judge_tables
+from pytest_npudump.compare.stats.allowances import bounds_by_measurement, told_by_both
 from pytest_npudump.compare.stats.tables import describe_not_finite
-from pytest_npudump.compare.stats.verdict import FAIL
-from pytest_npudump.compare.stats.verdict import key_at
+from pytest_npudump.compare.stats.verdict import FAIL, key_at
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import GOLDEN as AGAINST_GOLDEN
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.table import layer_of
-from pytest_npudump.dump.table import sanitised_key
-from pytest_npudump.errors import GoldenError
-from pytest_npudump.errors import GoldenMissingError
-from pytest_npudump.errors import said
+from pytest_npudump.dump.table import layer_of, sanitised_key
+from pytest_npudump.errors import GoldenError, GoldenMissingError, said
 from pytest_npudump.golden.store import left_out
-from pytest_npudump.golden.stored_tensors import fetch_tensors
-from pytest_npudump.golden.stored_tensors import missing_tensors
-from pytest_npudump.golden.stored_tensors import stored_tensors
-from pytest_npudump.golden.variants import foreign
-from pytest_npudump.golden.variants import unsaid
+from pytest_npudump.golden.stored_tensors import fetch_tensors, missing_tensors, stored_tensors
+from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.record import EMPTY
-from pytest_npudump.record.record import left_out_of
+from pytest_npudump.record.record import EMPTY, left_out_of
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import RunModels
-from pytest_npudump.regression.dataflow import edges_kept
-from pytest_npudump.regression.dataflow import edges_of
-from pytest_npudump.regression.dataflow import sources_of
+from pytest_npudump.regression.dataflow import edges_kept, edges_of, sources_of
 from pytest_npudump.regression.result import Result
-from pytest_npudump.regression.run_record import changed
-from pytest_npudump.regression.run_record import notes_on
-from pytest_npudump.regression.run_record import problems_of
+from pytest_npudump.regression.run_record import changed, notes_on, problems_of
 from pytest_npudump.request import AUTO_LAYERS
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from collections.abc import Mapping
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+
     from pytest_npudump.compare.judge import Terms
-    from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.compare.stats.verdict import Verdict
+    from pytest_npudump.compare.stats.verdict import Comparison, Verdict
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.explain.reference import ReferenceResult
-    from pytest_npudump.golden.stored_tensors import GoldenTensor
-    from pytest_npudump.golden.stored_tensors import TensorStore
+    from pytest_npudump.golden.stored_tensors import GoldenTensor, TensorStore
     from pytest_npudump.graph.edges import Edges
     from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
-
 
 
 CHANGE = "change"

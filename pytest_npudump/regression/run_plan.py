@@ -1,40 +1,30 @@
 """Whether a second run takes place, and which layers it dumps as tensors."""
 
 from __future__ import annotations
-from dataclasses import dataclass
-from dataclasses import replace
+
+from dataclasses import dataclass, replace
 from itertools import islice
+from typing import TYPE_CHECKING, Any
+
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import resolve_raw_names
-from pytest_npudump.errors import DumpError
-from pytest_npudump.errors import said
-from pytest_npudump.graph.edges import SEVERAL
-from pytest_npudump.graph.edges import UNKNOWN
+from pytest_npudump.errors import DumpError, said
+from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 from pytest_npudump.language.text import first_of
-from pytest_npudump.ranks.agreement import NO_REPETITION
-from pytest_npudump.ranks.agreement import agree
-from pytest_npudump.ranks.agreement import stand_aside
+from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import RunModels
-from pytest_npudump.regression.dataflow import edges_of_device
-from pytest_npudump.regression.dataflow import edges_of_run
+from pytest_npudump.regression.dataflow import edges_of_device, edges_of_run
 from pytest_npudump.regression.measured_noise import further_runs
 from pytest_npudump.regression.recording import needs_processes
-from pytest_npudump.regression.result import Escalation
-from pytest_npudump.regression.result import Result
-from typing import Any
-from typing import TYPE_CHECKING
+from pytest_npudump.regression.result import Escalation, Result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from collections.abc import Iterator
-    from collections.abc import Mapping
-    from collections.abc import Sequence
-    from pytest_npudump.dump.records import Dump
-    from pytest_npudump.dump.records import TensorKey
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pytest_npudump.dump.records import Dump, TensorKey
     from pytest_npudump.graph.edges import Edges
     from pytest_npudump.regression.case import Case
-
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,53 +8,46 @@ process, tell nothing of them.
 """
 
 from __future__ import annotations
+
 import os
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.config.cann import default_statistics
-from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.selection import absent_layers
-from pytest_npudump.dump.selection import asked_statistics
-from pytest_npudump.dump.selection import layers_meant
-from pytest_npudump.dump.selection import resolve_raw_names
-from pytest_npudump.dump.selection import select_layers
-from pytest_npudump.dump.selection import suggest
-from pytest_npudump.dump.selection import with_raw_names
-from pytest_npudump.dump.table import layer_of
-from pytest_npudump.dump.table import shape_text
-from pytest_npudump.errors import DumpError
-from pytest_npudump.errors import EmptyDumpError
-from pytest_npudump.errors import said
+from pytest_npudump.dump.records import TensorKey, sanitise
+from pytest_npudump.dump.selection import (
+    absent_layers,
+    asked_statistics,
+    layers_meant,
+    resolve_raw_names,
+    select_layers,
+    suggest,
+    with_raw_names,
+)
+from pytest_npudump.dump.table import layer_of, shape_text
+from pytest_npudump.errors import DumpError, EmptyDumpError, said
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.record import EMPTY
-from pytest_npudump.record.record import Record
-from pytest_npudump.record.record import left_out_of
+from pytest_npudump.record.record import EMPTY, Record, left_out_of
 from pytest_npudump.record.run_folder import capture_of
-from pytest_npudump.regression.dataflow import edges_to_keep
-from pytest_npudump.regression.dataflow import same_layers
+from pytest_npudump.regression.dataflow import edges_to_keep, same_layers
 from pytest_npudump.regression.diagnose import explain_empty
 from pytest_npudump.regression.unwritten import without
 from pytest_npudump.request import AUTO_LAYERS
 from pytest_npudump.runtime.base import RecordingRuntime
-from pytest_npudump.runtime.concurrency import loads_without_order
-from pytest_npudump.runtime.concurrency import runs_without_order
-from typing import Any
-from typing import TYPE_CHECKING
+from pytest_npudump.runtime.concurrency import loads_without_order, runs_without_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
     from pytest_npudump.compare.judge import Terms
-    from pytest_npudump.dump.records import Dump
-    from pytest_npudump.dump.records import TensorRecord
+    from pytest_npudump.dump.records import Dump, TensorRecord
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.emulator.dumps.recorder import DumpedExecution
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
-
 
 
 def read_run(case: Case, attempt: Attempt) -> Dump:

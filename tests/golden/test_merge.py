@@ -1,26 +1,23 @@
 """Two acceptances of one golden: what touches different layers is joined, what touches the same is told."""
 
 from __future__ import annotations
-import pytest
+
 import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pathlib import Path
+
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.approval_merge import Conflict
+from pytest_npudump.golden.approval_merge import Conflict, joined_order, merge
 from pytest_npudump.golden.approval_merge import joined as joined_value
-from pytest_npudump.golden.approval_merge import joined_order
-from pytest_npudump.golden.approval_merge import merge
-from pytest_npudump.record.noise import calibrated_of
-from pytest_npudump.record.noise import calibration_of
-from pytest_npudump.record.noise import repeats_of
-from pytest_npudump.record.text import parse
-from pytest_npudump.record.text import render
-from typing import TYPE_CHECKING
+from pytest_npudump.record.noise import calibrated_of, calibration_of, repeats_of
+from pytest_npudump.record.text import parse, render
 
 if TYPE_CHECKING:
     from pytest_npudump.record.record import Record
-
 
 
 PATH = Path("golden/test_a.yaml")

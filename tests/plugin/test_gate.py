@@ -1,15 +1,17 @@
 """What a CI gate relies on."""
 
 from __future__ import annotations
+
 import importlib.util
-import pytest
 import sys
-from tests.plugin.conftest import held
 from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.plugin.conftest import held
 
 if TYPE_CHECKING:
     from conftest import Project
-
 
 
 def test_update_is_refused_under_any_ci_service(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
