@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from pytest_npudump.dump.records import Stats
     from pytest_npudump.request import DumpRequest
 
 
@@ -80,9 +81,16 @@ def asked_statistics(dump: Dump, names: Collection[str]) -> Dump:
     """
     asked = names or tuple(_FIELDS.keys() - {"L2norm"})
     unasked: dict[str, Any] = {field: None for name, field in _FIELDS.items() if name not in asked}
+
+    def tells_more(stats: Stats | None) -> bool:
+        told = stats is not None and stats.digits is not None
+        return told and any(getattr(stats, field) is not None for field in unasked)
+
+    if not unasked or not any(tells_more(record.stats) for record in dump.records):
+        return dump
     records = tuple(
         replace(record, stats=replace(record.stats, **unasked))
-        if record.stats is not None and record.stats.digits is not None
+        if record.stats is not None and tells_more(record.stats)
         else record
         for record in dump.records
     )
