@@ -36,7 +36,7 @@ class _PlainFinder:
 def import_plainly() -> None:
     """Put our finder ahead of all others: pytest puts its own there with each configuration."""
     if _PlainFinder in sys.meta_path:
-        sys.meta_path.remove(_PlainFinder)  # type: ignore[arg-type]
+        sys.meta_path.remove(_PlainFinder)
     sys.meta_path.insert(0, _PlainFinder)
 
 
