@@ -135,7 +135,7 @@ def _in_part(path: Path, texts: _Sides[str]) -> Merged | None:
     if columns.ours not in rows.LAYOUTS or {"count", "digits"} & {*columns.ours} or len({*columns}) > 1:
         return None
     parse(texts.ours, path)  # what is the same in all is right in all
-    blocks: dict[str, _Lines] = {}
+    blocks: dict[str, _BlockOfAll] = {}
     for name in names:
         ends = (_Sides(*(found[name][end] for found in places)) for end in (0, 1))
         lines = _lines_of(texts, *ends)
@@ -204,7 +204,7 @@ def _places(text: str) -> dict[str, tuple[int, int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lines:
+class _BlockOfAll:
     """A block that has the same names in the same order in all three files.
 
     Attributes:
@@ -218,9 +218,9 @@ class _Lines:
     others: dict[str, _Sides[str]]
 
 
-def _lines_of(texts: _Sides[str], begins: _Sides[int], ends: _Sides[int]) -> _Lines | None:
+def _lines_of(texts: _Sides[str], begins: _Sides[int], ends: _Sides[int]) -> _BlockOfAll | None:
     """Return the lines of a block; None where a name is not in all at the same place."""
-    found = _Lines({}, [], {})
+    found = _BlockOfAll({}, [], {})
     base, ours, theirs = texts
     in_base, at, in_theirs = begins
     start = at
