@@ -1,8 +1,8 @@
 """Large suites: what a thousand tests cost, whether a session grows, whether workers lose anything.
 
-Run by hand: ``python docs/benchmarks/bench_suite.py [linear] [growth] [rows] [parallel]``; all of them
-without a word. Tests run a small model on the emulator. ``parallel`` ends with 1 where a golden, a verdict
-or a report of 200 tests in 8 workers is lost, whatever pytest-xdist's ``--dist``.
+Run by hand: ``python docs/benchmarks/bench_suite.py [linear] [failing] [growth] [rows] [parallel]``; all of
+them without a word. Tests run a small model on the emulator. ``parallel`` ends with 1 where a golden, a
+verdict or a report of 200 tests in 8 workers is lost, whatever pytest-xdist's ``--dist``.
 """
 
 from __future__ import annotations
@@ -56,6 +56,26 @@ def pytest_unconfigure():
     Path("samples.json").write_text(json.dumps(SEEN))
 """
 
+HALF = """
+@pytest.mark.npu_dump
+@pytest.mark.parametrize("k", range(2000))
+def test_half(npu_dump, image, k):
+    with npu_dump.load_model(("small.onnx", "other.onnx")[k % 2]) as model:
+        model.run(image)
+"""
+TIMES = """
+import json, time
+from pathlib import Path
+
+TIMES = []
+
+def pytest_runtest_logfinish():
+    TIMES.append(time.process_time())
+
+def pytest_unconfigure():
+    Path("times.json").write_text(json.dumps([b - a for a, b in zip(TIMES, TIMES[1:])]))
+"""
+
 
 def small_model(change: float = 0.0) -> bytes:
     """Return two convolutions with a Relu between them; ``change`` goes into the second one's weights."""
@@ -81,7 +101,8 @@ def small_model(change: float = 0.0) -> bytes:
 def suite(folder: Path, source: str) -> None:
     """Write a project with these tests."""
     folder.mkdir(exist_ok=True)
-    (folder / "small.onnx").write_bytes(small_model())
+    for name in ("small.onnx", "other.onnx"):
+        (folder / name).write_bytes(small_model())
     (folder / "test_small.py").write_text(TESTS + source)
     (folder / "pytest.ini").write_text("[pytest]\nnpudump_runtime = emulator\n")
 
@@ -127,6 +148,28 @@ def linear(base: Path) -> None:
             assert done.returncode == 0, done.stdout[-2000:]
             cells.append(f"{cpu:.2f} s ({cpu / tests * 1e3:.2f} ms a test)")
         say(f"| {tests} | {' | '.join(cells)} |")
+
+
+def failing(base: Path) -> None:
+    """Print what tests cost that pass, fail, and fail with a second run; and whether a session slows down."""
+    folder = base / "failing"
+    suite(folder, MARKED.format(group="", begin=0, end=400, name="small"))
+    session(folder, "--npudump-update-golden")
+    passed, _ = session(folder)
+    (folder / "small.onnx").write_bytes(small_model(change=0.01))
+    seconds = [session(folder, *options)[0] for options in (("-o", "npudump_escalate=off"), ())]
+    told = ", ".join(f"{one:.1f} s ({one / passed:.2f} x)" for one in seconds)
+    say(f"400 tests: {passed:.1f} s pass; fail, and fail with a second run: {told}")
+    folder = base / "half"
+    suite(folder, HALF)
+    (folder / "conftest.py").write_text(TIMES)
+    session(folder, "--npudump-update-golden")
+    (folder / "other.onnx").write_bytes(small_model(change=0.01))
+    session(folder)
+    times = json.loads((folder / "times.json").read_text())
+    early, late = (sum(part) / len(part) for part in (times[200:400], times[-200:]))
+    told = f"{1e3 * early:.1f} ms early, {1e3 * late:.1f} ms late ({late / early:.2f} x)"
+    say(f"2,000 tests, half fail: a test {told}")
 
 
 def growth(base: Path, tests: int = 2000) -> None:
@@ -237,7 +280,7 @@ def _goldens(folder: Path) -> dict[str, bytes]:
 
 
 if __name__ == "__main__":
-    parts = {part.__name__: part for part in (linear, growth, rows, parallel)}
+    parts = {part.__name__: part for part in (linear, failing, growth, rows, parallel)}
     with tempfile.TemporaryDirectory() as work:
         for wanted in sys.argv[1:] or parts:
             parts[wanted](Path(work))

@@ -7,44 +7,54 @@ Where a line is in conflict the text has the markers of git around that line, an
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
-
-from pytest_npudump.dump.table import PROJECTIONS, StatsTable, layer_of
+from pytest_npudump.dump.table import PROJECTIONS
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.store import KEY, SOURCES
+from pytest_npudump.golden.store import KEY
+from pytest_npudump.golden.store import SOURCES
 from pytest_npudump.golden.variants import VARIANTS
 from pytest_npudump.record import rows
-from pytest_npudump.record.noise import CALIBRATION, REPEATS, Repeats, repeats_of
-from pytest_npudump.record.record import (
-    BLOCKS,
-    EDGES,
-    LEFT_OUT,
-    OP_TYPES,
-    POINTERS,
-    REASON,
-    RECORDED,
-    UNWRITTEN,
-    Record,
-    entries_of,
-)
-from pytest_npudump.record.rows import (
-    by_name,
-    common_columns,
-    lines_by_key,
-    render_projections,
-    stamped_lines,
-)
-from pytest_npudump.record.text import parse, render
+from pytest_npudump.record.noise import CALIBRATION
+from pytest_npudump.record.noise import REPEATS
+from pytest_npudump.record.noise import Repeats
+from pytest_npudump.record.noise import repeats_of
+from pytest_npudump.record.record import BLOCKS
+from pytest_npudump.record.record import EDGES
+from pytest_npudump.record.record import LEFT_OUT
+from pytest_npudump.record.record import OP_TYPES
+from pytest_npudump.record.record import POINTERS
+from pytest_npudump.record.record import REASON
+from pytest_npudump.record.record import RECORDED
+from pytest_npudump.record.record import Record
+from pytest_npudump.record.record import UNWRITTEN
+from pytest_npudump.record.record import entries_of
+from pytest_npudump.record.rows import by_name
+from pytest_npudump.record.rows import common_columns
+from pytest_npudump.record.rows import lines_by_key
+from pytest_npudump.record.rows import render_projections
+from pytest_npudump.record.rows import stamped_lines
+from pytest_npudump.record.text import parse
+from pytest_npudump.record.text import render
 from pytest_npudump.storage import safeyaml
+from typing import Any
+from typing import Generic
+from typing import TYPE_CHECKING
+from typing import TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable
+    from collections.abc import Iterable
+    from collections.abc import Iterator
+    from collections.abc import Mapping
+    from collections.abc import Sequence
     from pathlib import Path
+
 
 
 _VERSION = "npudump-golden"
@@ -133,7 +143,7 @@ def _in_part(path: Path, texts: _Sides[str]) -> Merged | None:
     if columns.ours not in rows.LAYOUTS or {"count", "digits"} & {*columns.ours} or len({*columns}) > 1:
         return None
     parse(texts.ours, path)  # what is the same in all is right in all
-    blocks: dict[str, _Lines] = {}
+    blocks: dict[str, _BlockOfAll] = {}
     for name in names:
         ends = (_Sides(*(found[name][end] for found in places)) for end in (0, 1))
         lines = _lines_of(texts, *ends)
@@ -202,7 +212,7 @@ def _places(text: str) -> dict[str, tuple[int, int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lines:
+class _BlockOfAll:
     """A block that has the same names in the same order in all three files.
 
     Attributes:
@@ -216,9 +226,9 @@ class _Lines:
     others: dict[str, _Sides[str]]
 
 
-def _lines_of(texts: _Sides[str], begins: _Sides[int], ends: _Sides[int]) -> _Lines | None:
+def _lines_of(texts: _Sides[str], begins: _Sides[int], ends: _Sides[int]) -> _BlockOfAll | None:
     """Return the lines of a block; None where a name is not in all at the same place."""
-    found = _Lines({}, [], {})
+    found = _BlockOfAll({}, [], {})
     base, ours, theirs = texts
     in_base, at, in_theirs = begins
     start = at

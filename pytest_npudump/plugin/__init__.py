@@ -33,7 +33,14 @@ class _PlainFinder:
         return PathFinder.find_spec(name, path, target) if ours else None
 
 
-sys.meta_path.insert(0, _PlainFinder)
+def import_plainly() -> None:
+    """Put our finder ahead of all others: pytest puts its own there with each configuration."""
+    if _PlainFinder in sys.meta_path:
+        sys.meta_path.remove(_PlainFinder)
+    sys.meta_path.insert(0, _PlainFinder)
+
+
+import_plainly()
 
 from pytest_npudump.plugin.hooks import (  # noqa: E402 - behind the finder
     npu_device,

@@ -1,7 +1,8 @@
 """What a collection has, written to a file: a plugin for ``npudump config show`` and ``golden status``.
 
 It is loaded with ``-p``, into a pytest that collects and runs nothing, and leaves nothing behind: asking for
-a temporary folder would make pytest delete those of earlier runs, and with them the dumps that it kept.
+a temporary folder would make pytest delete those of earlier runs, and with them the dumps that it kept. It
+has no asserts, and pytest need not mind if it is there already: PYTEST_DONT_REWRITE.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Scenes that need no comparison of statistics: each has a judge and findings of its own.
 
-Their modules have the scenes' names. ``judge`` makes the result of a run; ``examine``, of each scene
-``of_failures``, looks for failures where the body of a test did not end well. They share ``findings``: the
-result that is made of them, and each tensor of an operator described by itself.
+``check_op``, ``exception``, ``overflow`` and ``watcher`` have the names of scenes. Each makes a result of a
+run, and those of failures look for these where the body of a test did not end well. They share ``findings``:
+the result that is made of them, and each tensor of an operator described by itself.
 """
 
 from __future__ import annotations

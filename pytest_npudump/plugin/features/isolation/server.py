@@ -321,6 +321,9 @@ def run_task(file: Path, descriptor: int | None = None) -> None:
     # This package is imported before pytest could rewrite it, and filterwarnings may make that an error.
     filters = [*(task.options.get("pythonwarnings") or ()), "ignore:Module already imported"]
     config = pytest.Config.fromdictargs({**task.options, "pythonwarnings": filters}, [str(task.file)])
+    from pytest_npudump.plugin import import_plainly  # noqa: PLC0415 - as below
+
+    import_plainly()
     if task.worker is not None:
         vars(config).update(workerinput=dict(task.worker), workeroutput={})
     from pytest_npudump.plugin.features.isolation.child import Child  # noqa: PLC0415 - found by the path of the task
