@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pytest_npudump.compare.tensors.difference import CHUNK
+from pytest_npudump.compare.tensors.kernel import is_finite, widened
+from pytest_npudump.dump.stats.sums import block_dot
 from pytest_npudump.errors import said
 from pytest_npudump.language import mark
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     Wide = NDArray[np.float64]
     Indices = range | tuple[int, ...]
 
+CHUNK = 1 << 16
+"""Elements looked at at a time: the arrays of a step stay in a processor's cache."""
 SAMPLE = 1 << 15
 """Failing elements that are kept, at least, where there are as many; twice as many at most."""
 LISTED = 8
@@ -34,6 +37,8 @@ _RUN = 1.25
 """Lines come before a run of memory that is smaller by less: at their ends elements pass by accident."""
 
 _SERIES = 2
+_MARGIN, _STEP, _TINY = np.float32(1e-6), np.float32(8e-45), 1e-30
+"""How far distances in float32 may be off, as a part and beside it; the least bound that keeps its digits."""
 
 _SURPRISE = 16.0
 """Bits: of elements that fail at random, fewer than one set in 65,536 lies in a place that is claimed."""
@@ -91,9 +96,42 @@ class Tensors:
             return self.apart(golden, actual)
         return _beyond(golden, actual, self.threshold)
 
+    def failing(self, piece: slice) -> NDArray[np.bool_]:
+        """Return which elements of a piece fail: as :meth:`fails`, decided in float32 where that is sure."""
+        sides = self.golden[piece], self.actual[piece]
+        one, other = map(_narrow, sides)
+        rtol, atol = (self.rtol, self.atol) if self.threshold is None else (0.0, self.threshold)
+        kept = all(not bound or _TINY < bound < 1 / _TINY for bound in (rtol, atol))
+        if one is None or other is None or not kept:
+            return self.fails(*map(wide, sides))
+        distance = np.abs(other - one)
+        if not np.maximum.reduce(distance, initial=0) < np.inf:
+            return self.fails(*map(wide, sides))
+        bound: Any = np.float32(atol)
+        if rtol:
+            bound = np.abs(one) * np.float32(rtol) + bound
+        found: NDArray[np.bool_] = distance > np.maximum(bound * np.float32(1 - _MARGIN) - _STEP, 0)
+        near = found & (distance <= bound * np.float32(1 + _MARGIN) + _STEP)
+        if near.any():
+            found[near] = self.fails(*(wide(side[near]) for side in sides))
+        return found
+
     def apart(self, golden: Wide, actual: Wide) -> NDArray[np.bool_]:
         """Return which elements are farther off than a single element may be."""
         return _beyond(golden, actual, self.atol + self.rtol * np.abs(golden))
+
+
+def _narrow(values: NDArray[Any]) -> NDArray[np.float32] | None:
+    """Return elements as float32 where that holds them; None of other types, or of specials in float16."""
+    if values.dtype == np.float32 or (values.dtype.kind in "biu" and values.itemsize <= 2):  # noqa: PLR2004 - bytes
+        return values.astype(np.float32, copy=False)
+    if values.dtype == np.float16:
+        return widened(values, np.float32) if is_finite(values) else None
+    if values.dtype.kind != "V":
+        return None
+    if values.itemsize == 1:
+        return _code_values(values.dtype, np.float32).take(values.view(np.uint8))
+    return values.astype(np.float32)
 
 
 def _beyond(golden: Wide, actual: Wide, bound: Wide | float) -> NDArray[np.bool_]:
@@ -111,7 +149,6 @@ class PlaceEvidence:
     Attributes:
         tensors: which ones.
         failing: number of elements that fail.
-        squared: sum of the squares of all finite differences.
         run: first and last flat index of failing elements.
         at: flat indices of failing elements, ascending: all, or an even sample.
         golden, actual: their values.
@@ -119,7 +156,6 @@ class PlaceEvidence:
 
     tensors: Tensors
     failing: int
-    squared: float
     run: tuple[int, int]
     at: NDArray[np.intp]
     golden: Wide
@@ -128,31 +164,34 @@ class PlaceEvidence:
 
 def survey(tensors: Tensors) -> PlaceEvidence:
     """Look at every element once: time is linear, memory a chunk and :data:`SAMPLE` elements."""
-    failing, squared, step = 0, 0.0, 1
+    failing, step = 0, 1
     first, last = -1, -1
     kept: list[NDArray[np.intp]] = []
-    for start, golden, actual in tensors.chunks():
-        places = np.flatnonzero(tensors.fails(golden, actual)) + start
-        if places.size:
-            first, last = int(places[0]) if first < 0 else first, int(places[-1])
-        kept.append(places[-failing % step :: step])
+    number = 0
+    for start in range(0, tensors.golden.size, CHUNK):
+        places = np.flatnonzero(tensors.failing(slice(start, start + CHUNK)))
+        if not places.size:
+            continue
+        first, last = start + int(places[0]) if first < 0 else first, start + int(places[-1])
+        kept.append(places[-failing % step :: step] + start)
         failing += places.size
-        squared += squares(actual - golden)
-        while sum(piece.size for piece in kept) > 2 * SAMPLE:
+        number += kept[-1].size
+        while number > 2 * SAMPLE:
             kept = [np.concatenate(kept)[::2]]
+            number = kept[0].size
             step *= 2
     at = np.concatenate(kept) if kept else np.empty(0, np.intp)
     values = wide(tensors.golden[at]), wide(tensors.actual[at])
-    return PlaceEvidence(tensors, failing, squared, (first, last), at, *values)
+    return PlaceEvidence(tensors, failing, (first, last), at, *values)
 
 
 def squares(difference: Wide) -> float:
     """Return the sum of the squares of the finite ones among ``difference``."""
-    found = float(np.dot(difference, difference))
+    found = block_dot(difference, difference)
     if math.isfinite(found):
         return found
     finite = difference[np.isfinite(difference)]
-    return float(np.dot(finite, finite))
+    return block_dot(finite, finite)
 
 
 def same(one: Wide, other: Wide) -> NDArray[np.bool_]:
@@ -163,15 +202,15 @@ def same(one: Wide, other: Wide) -> NDArray[np.bool_]:
 def wide(array: NDArray[Any]) -> Wide:
     """Return values as float64, a bool as 0 or 1."""
     if array.dtype.kind == "V" and array.itemsize == 1:  # ml_dtypes' own, by a table: in half the time
-        return _code_values(array.dtype).take(array.view(np.uint8))
+        return _code_values(array.dtype, np.float64).take(array.view(np.uint8))
     if array.dtype.kind == "V":
         array = array.astype(np.float32)
     return array.astype(np.float64)
 
 
 @lru_cache(maxsize=8)
-def _code_values(dtype: np.dtype[Any]) -> Wide:
-    return np.arange(256, dtype=np.uint8).view(dtype).astype(np.float64)
+def _code_values(dtype: np.dtype[Any], wanted: type[Any]) -> NDArray[Any]:
+    return np.arange(256, dtype=np.uint8).view(dtype).astype(wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,16 +242,32 @@ class LikelyPlace:
 
     def holds(self, flat: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Return which elements, given by their flat indices, are in it."""
-        if self.everywhere:
-            return np.ones(flat.shape, bool)
         if self.run is not None:
             return (flat >= self.run[0]) & (flat < self.run[1])
         inside = np.ones(flat.shape, bool)
         for axis, indices in self.lines:
             along = flat // math.prod(self.shape[axis + 1 :]) % self.shape[axis]
-            chosen = np.zeros(self.shape[axis], bool)
-            chosen[list(indices)] = True
-            inside &= chosen[along]
+            if isinstance(indices, range):
+                inside &= (along >= indices.start) & (along < indices.stop)
+                along -= indices.start
+                inside &= along % indices.step == 0
+            else:
+                inside &= np.isin(along, indices)
+        return inside
+
+    def holds_piece(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """Return which elements of a piece of memory are in it, without a division for each."""
+        if self.run is not None:
+            return self.holds(np.arange(start, stop))
+        inside = np.ones(stop - start, bool)
+        for axis, indices in self.lines:
+            inner = math.prod(self.shape[axis + 1 :])
+            first, last = start // inner, -(-stop // inner)
+            flags = _chosen(indices, self.shape[axis], first, last - first)
+            if inner > 1:
+                edges = np.clip(np.arange(first, last + 1) * inner, start, stop)
+                flags = np.repeat(flags, edges[1:] - edges[:-1])
+            inside &= flags
         return inside
 
     def surprising(self, failing: int) -> bool:
@@ -236,13 +291,30 @@ class LikelyPlace:
         return sum(term * bits for term, bits in zip(terms, lengths, strict=True))
 
 
+def _chosen(indices: Indices, length: int, first: int, count: int) -> NDArray[np.bool_]:
+    """Return which of ``count`` lines are among ``indices``; the axis, of ``length``, repeats itself."""
+    at = first % length
+    if at + count > length and (at or count > length):
+        return np.tile(_chosen(indices, length, 0, length), -(-(at + count) // length))[at : at + count]
+    flags = np.zeros(count, bool)
+    if isinstance(indices, range):
+        missed = max(-((indices.start - at) // indices.step), 0) * indices.step
+        flags[indices.start + missed - at : max(indices.stop - at, 0) : indices.step] = True
+    else:
+        flags[[index - at for index in indices if at <= index < at + count]] = True
+    return flags
+
+
 def places(evidence: PlaceEvidence) -> Iterator[LikelyPlace]:
     """Yield places that may hold the failing elements, the smallest first and the whole tensor last."""
     shape, at = evidence.tensors.shape, evidence.at
     coordinates = np.unravel_index(at, shape)
     lines = []
     for axis, length in enumerate(shape):
-        indices = _indices(np.bincount(coordinates[axis], minlength=length))
+        if length > 2 * SAMPLE:
+            indices = _indices(*np.unique(coordinates[axis], return_counts=True))
+        else:
+            indices = _indices(np.arange(length), np.bincount(coordinates[axis], minlength=length))
         if len(indices) < length:
             lines.append((axis, indices))
     found = [LikelyPlace(shape, tuple(lines))] if lines else []
@@ -258,9 +330,9 @@ def places(evidence: PlaceEvidence) -> Iterator[LikelyPlace]:
     yield LikelyPlace(shape)
 
 
-def _indices(counts: NDArray[np.intp]) -> Indices:
+def _indices(lines: NDArray[np.intp], counts: NDArray[np.intp]) -> Indices:
     """Return the lines that hold failing elements: a few, every so many, or from the first to the last."""
-    present = np.flatnonzero(counts * _STRAY > counts.max())
+    present = lines[counts * _STRAY > counts.max()]
     first, last = int(present[0]), int(present[-1])
     steps = np.diff(present)
     if present.size > _SERIES and (steps == steps[0]).all():

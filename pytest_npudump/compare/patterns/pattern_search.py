@@ -182,26 +182,35 @@ def _explained(evidence: PlaceEvidence, place: LikelyPlace, change: PossibleChan
     """Return the share of the difference that a change of a place explains; 0 where the claim is refused.
 
     It is refused unless it explains :data:`LEAST` of the failing elements and of the sum of squares, and
-    unless as large a share of the elements that it says have changed have done so, in the way it says.
+    unless as large a share of the elements that it says have changed have done so, in the way it says: as
+    soon as too many are seen that speak against it.
     """
-    hits = claimed = wrong = 0
-    left, tensors = 0.0, evidence.tensors
+    hits = claimed = wrong = failed = 0
+    left, squared, tensors = 0.0, 0.0, evidence.tensors
     for start, golden, actual in tensors.chunks():
-        flat = np.arange(start, start + golden.size)
+        stop = start + golden.size
+        difference = actual - golden
+        squared += squares(difference)
+        failed += int(np.count_nonzero(tensors.failing(slice(start, stop))))
+        flat = np.arange(start, stop)
         if not place.everywhere:
-            inside = place.holds(flat)
-            left += squares((actual - golden)[~inside])
+            inside = place.holds_piece(start, stop)
+            left += squares(difference[~inside])
             flat, golden, actual = flat[inside], golden[inside], actual[inside]  # noqa: PLW2901 - the place's
-        found = change.explain(tensors, flat, golden, actual)
-        left += squares(found.left)
-        hits += int(np.count_nonzero(found.hit & tensors.fails(golden, actual)))
-        claimed += int(np.count_nonzero(found.claimed))
-        wrong += int(np.count_nonzero(found.claimed & ~found.hit))
+        if flat.size:
+            found = change.explain(tensors, flat, golden, actual)
+            left += squares(found.left)
+            hits += int(np.count_nonzero(found.hit & tensors.fails(golden, actual)))
+            claimed += int(np.count_nonzero(found.claimed))
+            wrong += int(np.count_nonzero(found.claimed & ~found.hit))
+        possible = (evidence.failing - failed + hits) / evidence.failing
+        if possible < LEAST or wrong > (1 - LEAST) * place.count:
+            return 0.0
     if wrong > (1 - LEAST) * claimed:
         return 0.0
     share = hits / evidence.failing
-    if evidence.squared:
-        share = min(share, 1 - left / evidence.squared)
+    if squared:
+        share = min(share, 1 - left / squared)
     return share if share >= LEAST else 0.0
 
 

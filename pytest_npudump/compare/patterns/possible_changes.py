@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pytest_npudump.compare.patterns.likely_places import noun, same, wide
-from pytest_npudump.compare.tensors.difference import CHUNK
+from pytest_npudump.compare.patterns.likely_places import CHUNK, noun, same, wide
 from pytest_npudump.errors import said
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ LARGEST_MOVED = 1 << 22
 """Elements of the largest tensor in which moved values are looked for."""
 
 _LEFT = math.sqrt(1 - LEAST)
+_GLANCE = 1024
 _FEW = 8
 """Fewer elements, or different values, than this may fit a change by accident."""
 _NEAR = 0.3
@@ -46,7 +46,6 @@ _CLOSE = 1e-9
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _MIX_AGAIN = np.uint64(0xD6E8FEB86659FD93)
 _HALF = np.uint64(32)
-_SLOT_BITS = 16
 
 
 class Explained(NamedTuple):
@@ -105,10 +104,12 @@ ANYTHING = PossibleChange("place", said("other values"), _any_value)
 def stuck(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleChange]:
     """One value in all elements."""
     inside = place.holds(evidence.at)
-    values, counts = np.unique(evidence.actual[inside], return_counts=True)
-    if not values.size or counts.max() < LEAST * inside.sum():
+    values = evidence.actual[inside]
+    if not values.size:
         return
-    value = float(values[counts.argmax()])
+    value = float(np.partition(values, values.size // 2)[values.size // 2])  # what most of them are
+    if np.count_nonzero(same(values, np.float64(value))) < LEAST * values.size:
+        return
     words = said(
         "{value} instead of values{bits}",
         value=_named(value),
@@ -146,10 +147,10 @@ def arithmetic(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[Possible
     usable = np.isfinite(golden) & np.isfinite(actual)
     golden, actual = golden[usable], actual[usable]
     if evidence.tensors.golden.dtype.kind == "b":
-        if golden.size >= _FEW and np.unique(golden).size > 1:
+        if golden.size >= _FEW and _distinct(golden, 2):
             yield _predicted("sign", said("is inverted"), lambda _, values: 1 - values)
         return
-    if np.unique(golden).size < _FEW:
+    if not _distinct(golden, _FEW):
         return
     yield _predicted("sign", said("the sign is flipped"), lambda _, values: -values)
     large = np.abs(golden) >= np.median(np.abs(golden))
@@ -166,6 +167,11 @@ def arithmetic(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[Possible
         )
 
 
+def _distinct(values: Wide, least: int) -> bool:
+    """Whether there are so many different values; most often a part of them tells."""
+    return any(np.unique(part).size >= least for part in (values[:_GLANCE], values))
+
+
 def _middle(values: Wide) -> float:
     """Return the mean of what is near the median: rounding to few bits makes steps of the values."""
     median = float(np.median(values))
@@ -177,7 +183,7 @@ def of_other(
     evidence: PlaceEvidence, place: LikelyPlace, others: Mapping[str, NDArray[Any]]
 ) -> Iterator[PossibleChange]:
     """The values that another tensor of the type and size has at the same place in memory."""
-    if not others or np.unique(evidence.actual[place.holds(evidence.at)]).size < _FEW:
+    if not others or not _distinct(evidence.actual[place.holds(evidence.at)], _FEW):
         return
     tensors = evidence.tensors
     for name, other in others.items():
@@ -214,43 +220,49 @@ def unwritten(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleC
 
 def recur(evidence: PlaceEvidence) -> bool:
     """Whether values of the failing elements are the golden's, to the bit, so that they may have moved."""
-    if evidence.tensors.golden.size > LARGEST_MOVED or np.unique(evidence.actual).size < _FEW:
+    if evidence.tensors.golden.size > LARGEST_MOVED or not _distinct(evidence.actual, _FEW):
         return False
     some = evidence.actual[:: max(evidence.actual.size // _LOOKED_UP, 1)]
     values, times = np.unique(some[~np.isnan(some)], return_counts=True)
-    found = _occurrences(evidence.tensors, values, most=1)[0] > 0
-    return bool(np.isnan(some).sum() + times[found].sum() >= LEAST * some.size)
+    wanted = LEAST * some.size - np.isnan(some).sum()
+    return any(times[counts > 0].sum() >= wanted for counts, _ in _occurrences(evidence.tensors, values))
 
 
-def _occurrences(tensors: Tensors, values: Wide, *, most: int) -> tuple[NDArray[np.int64], Flat]:
-    """Return how often sorted values occur in the golden, and where first.
+def _occurrences(tensors: Tensors, values: Wide) -> Iterator[tuple[NDArray[np.int64], Flat]]:
+    """Yield how often sorted values occur in more and more of the golden, and where first, until all of it.
 
-    Elements are looked at until each value has occurred ``most`` times; a hash rules out nearly all of them.
+    A table of codes, or of hashes of wider ones, rules out nearly all of its elements.
     """
     counts, first = np.zeros(values.size, np.int64), np.full(values.size, -1)
-    wanted = np.zeros(1 << _SLOT_BITS, np.bool_)
-    wanted[_hash(values)] = True
-    for start in range(0, tensors.golden.size if values.size else 0, CHUNK):
-        golden = wide(tensors.golden[start : start + CHUNK])
-        at = np.flatnonzero(wanted[_hash(golden)])
-        slots = np.searchsorted(values, golden[at])
-        hit = values.take(slots, mode="clip") == golden[at]
+    yield counts, first
+    golden = tensors.golden
+    wanted = np.zeros(1 << 8 * min(golden.itemsize, 2), np.bool_)
+    wanted[_slots(np.concatenate([values, -values]).astype(golden.dtype))] = True
+    stop, size = 0, _GLANCE
+    while stop < golden.size:
+        start, stop = stop, stop + size
+        size = min(2 * size, CHUNK)
+        at = np.flatnonzero(wanted[_slots(golden[start:stop])])
+        found = wide(golden[start:stop][at])
+        slots = np.searchsorted(values, found)
+        hit = values.take(slots, mode="clip") == found
         slots, at = slots[hit], at[hit]
         counts += np.bincount(slots, minlength=values.size)
         here = np.full(values.size, -1)
         here[slots[::-1]] = at[::-1] + start
         first = np.where(first < 0, here, first)
-        if (counts >= most).all():
-            break
-    return counts, first
+        yield counts, first
 
 
-def _hash(values: Wide) -> Flat:
-    """Return a number of :data:`_SLOT_BITS` bits for each value, the same for both zeros."""
-    codes = (values + 0.0).view(np.uint64) * _MIX
-    codes >>= np.uint64(64 - _SLOT_BITS)
-    found: Flat = codes.astype(np.intp)
-    return found
+def _slots(values: NDArray[Any]) -> NDArray[Any]:
+    """Return a number of 16 bits at most for each value: its code, or of a wider type a hash of it."""
+    codes = values.view(f"u{values.itemsize}")
+    if codes.itemsize <= 2:  # noqa: PLR2004 - bytes
+        return codes
+    bits = 8 * codes.itemsize
+    hashes: NDArray[Any] = codes * codes.dtype.type(int(_MIX) % (1 << bits))
+    hashes >>= codes.dtype.type(bits - 16)
+    return hashes
 
 
 def moves(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleChange]:
@@ -295,7 +307,9 @@ def _common_distance(evidence: PlaceEvidence, inside: Flags) -> int:
     unique, index, counts = np.unique(evidence.actual[inside], return_index=True, return_counts=True)
     usable = np.isfinite(unique) & (unique != 0)
     rare = np.sort(np.flatnonzero(usable)[np.argsort(counts[usable], kind="stable")][:_LOOKED_UP])
-    times, origin = _occurrences(evidence.tensors, unique[rare], most=2)
+    for times, origin in _occurrences(evidence.tensors, unique[rare]):  # noqa: B007 - the last ones count
+        if (times > 1).all():
+            break
     found = (evidence.at[inside][index[rare]] - origin)[times == 1]
     distances, counts = np.unique(found, return_counts=True)
     if not found.size or counts.max() * 2 <= found.size:
@@ -320,7 +334,7 @@ def permuted_lines(
         if length < 2 or length == size or (named and named != [axis]):  # noqa: PLR2004 - two lines
             continue
         if axis not in origins:
-            origins[axis] = _origins(evidence.tensors, axis)
+            origins[axis] = _origins(evidence.tensors, axis) if _line_recurs(evidence, axis) else None
         origin = origins[axis]
         if origin is not None:
             words = _order_words(origin, noun(layout, shape, axis).several_lines)
@@ -356,6 +370,26 @@ def _order_words(origin: Flat, several_lines: str) -> str:
         lines=several_lines,
         count=changed.size,
     )
+
+
+def _line_recurs(evidence: PlaceEvidence, axis: int) -> bool:
+    """Whether some lines that fail may be lines of the golden, by a few of the elements of each.
+
+    As :func:`_origins` does, it lets pass what is off by next to nothing beside a whole line.
+    """
+    tensors, shape = evidence.tensors, evidence.tensors.shape
+    outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    failing = np.unique(evidence.at[:: max(evidence.at.size // _GLANCE, 1)] // inner % shape[axis])
+    rng = np.random.default_rng(axis)
+    picked = rng.choice(outer * inner, min(outer * inner, _LOOKED_UP), replace=False, shuffle=False)
+    ours, theirs = (
+        _finite(side.reshape(outer, -1, inner)[picked // inner, :, picked % inner])
+        for side in (tensors.golden, tensors.actual)
+    )
+    weights = rng.normal(size=picked.size)
+    marks, lines = weights @ ours, weights @ theirs[:, failing[:: max(failing.size // _FEW, 1)]]
+    close = _CLOSE * _LOOKED_UP * outer * inner * np.abs(ours).max()
+    return all((np.abs(marks - line) <= close).any() for line in lines)
 
 
 def _origins(tensors: Tensors, axis: int) -> Flat | None:
@@ -396,23 +430,43 @@ def _finite(values: NDArray[Any]) -> Wide:
 
 
 def shuffled(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleChange]:
-    """The golden's values of a place, each as often as there, in another order: sums of their hashes tell."""
-    sums = [0, 0]
-    for start, *sides in evidence.tensors.chunks():
-        inside = slice(None) if place.everywhere else place.holds(np.arange(start, start + sides[0].size))
-        for side, values in enumerate(sides):
-            chosen = values[inside]
-            if np.isnan(chosen).any():
+    """The golden's values of a place, each as often as there, in another order: sums of their hashes tell.
+
+    That sums of their codes differ, but for signs of zeros, rules out nearly all others.
+    """
+    golden, actual = evidence.tensors.golden, evidence.tensors.actual
+    ways = [(_code_sum, 8 * golden.itemsize - 1)] if golden.dtype == actual.dtype else []
+    for add, bits in (*ways, (_hash_sum, 64)):
+        apart = 0
+        for start in range(0, golden.size, CHUNK):
+            piece = slice(start, min(start + CHUNK, golden.size))
+            inside = slice(None) if place.everywhere else place.holds_piece(piece.start, piece.stop)
+            one, other = (add(side[piece][inside]) for side in (golden, actual))
+            if one is None or other is None:
                 return
-            codes = (chosen + 0.0).view(np.uint64)
-            codes ^= codes >> _HALF
-            codes *= _MIX
-            codes ^= codes >> _HALF
-            codes *= _MIX_AGAIN
-            codes ^= codes >> _HALF
-            sums[side] += int(np.add.reduce(codes))
-    if (sums[0] - sums[1]) % (1 << 64) == 0:
-        yield PossibleChange("moved", said("the same values in another order"), _all_of_it)
+            apart += one - other
+        if apart % (1 << bits):
+            return
+    yield PossibleChange("moved", said("the same values in another order"), _all_of_it)
+
+
+def _code_sum(values: NDArray[Any]) -> int:
+    codes = values.view(f"u{values.itemsize}")
+    return int(np.add.reduce(codes, dtype=codes.dtype))
+
+
+def _hash_sum(values: NDArray[Any]) -> int | None:
+    """Return the sum of hashes of values, modulo two to the power of 64; None if there is a NaN."""
+    chosen = wide(values)
+    if np.isnan(chosen).any():
+        return None
+    codes = (chosen + 0.0).view(np.uint64)
+    codes ^= codes >> _HALF
+    codes *= _MIX
+    codes ^= codes >> _HALF
+    codes *= _MIX_AGAIN
+    codes ^= codes >> _HALF
+    return int(np.add.reduce(codes))
 
 
 def _all_of_it(tensors: Tensors, flat: Flat, golden: Wide, actual: Wide) -> Explained:
