@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ONE = "1 of 1 tensors compared, 1 of them element by element: all within tolerance"
+FAILING_TYPES = {"int8": 40, "float16": 10, "bfloat16": 10, "float8_e4m3fn": 10, "float32": 40}
+FAILING_CONTENTS = (
+    *("in another order", "one row, two pieces exchanged", "sorted", "all NaN", "one value", "two values"),
+)
 SAMPLES = Path(__file__).with_name("samples.py")
 
 COMPARE = """
@@ -39,6 +43,17 @@ for path in sorted(pathlib.Path(golden).rglob("Relu*")):
     d = np.abs(a - b)
     cosine = a @ b / np.sqrt((a @ a) * (b @ b))
     found = d.max(), cosine, np.sqrt((d @ d) / (a @ a)), (d <= 1e-3 * np.abs(a)).mean()
+"""
+FAILING = """
+import sys, numpy as np, ml_dtypes, pathlib
+golden, actual, dtype, offset = sys.argv[1:]
+np.seterr(all="ignore")
+for path in sorted(pathlib.Path(golden).rglob("Relu*")):
+    pair, kind = (path, pathlib.Path(actual) / path.relative_to(golden)), getattr(ml_dtypes, dtype, dtype)
+    a, b = (np.fromfile(one, kind, offset=int(offset)).astype(np.float64) for one in pair)
+    d = np.abs(a - b)
+    found = d.max(), (d / np.abs(a)).max(), a @ b / np.sqrt((a @ a) * (b @ b)), np.sqrt((d @ d) / (a @ a))
+    found += (d > 1e-3 * np.abs(a) + 1e-5).sum(), np.isnan(b).sum()
 """
 STATS = """
 import sys, numpy as np, pathlib
@@ -183,6 +198,24 @@ def bench_tensors(work: Path, dtype: str, peer: str | None) -> None:
         shutil.rmtree(folder)
 
 
+def bench_failing(work: Path) -> None:
+    """Tensors that fail, of which a report says how they differ; numpy's measures are in float64."""
+    rows = [(dtype, count, "unrelated") for dtype, count in FAILING_TYPES.items()]
+    rows += [(dtype, 10, content) for content in FAILING_CONTENTS for dtype in ("int8", "float16", "float32")]
+    rows = [one for one in rows if one[::2] != ("int8", "all NaN")]
+    for dtype, count, content in [*rows, ("float16", 1, "64 Mi elements"), ("float32", 1, "64 Mi elements")]:
+        offset = samples("failing", work, dtype, str(count), content)
+        golden, actual = work / "failing_golden", work / "failing_actual"
+        if content in {"unrelated", "in another order"}:
+            check("compare", dtype, offset, golden, actual)
+        plain = best([sys.executable, "-c", FAILING, golden, actual, dtype, offset], times=3)
+        command = npudump("compare", golden, actual, *BOUNDS, "--executor", "serial")
+        ours = best(command, times=3, says=f"{count} differ")
+        row(f"{count} x {dtype} that fail, {content}", ours, plain, f"{ours.cpu / plain.cpu:.1f} x numpy")
+        for folder in (golden, actual):
+            shutil.rmtree(folder)
+
+
 def bench_statistics(work: Path, peer: str | None) -> None:
     samples("statistics", work)
     theirs = None
@@ -200,7 +233,7 @@ def bench_statistics(work: Path, peer: str | None) -> None:
 
 
 def bench_memory(work: Path) -> None:
-    for mebibytes in (1, 64, 1024, 4096):
+    for mebibytes in (1, 64, 256, 1024, 4096):
         samples("large", work, str(mebibytes))
         one, other, out = work / "one", work / "other", work / "out"
         ours = best(npudump("compare", one, other, "--executor", "serial"), times=1, says=ONE)
@@ -209,6 +242,11 @@ def bench_memory(work: Path) -> None:
         row(f"convert one tensor of {mebibytes} MiB", ours, None, None)
         for tree in (one, other, out):
             shutil.rmtree(tree)
+        samples("large", work, str(mebibytes), "2")
+        ours = best(npudump("compare", one, other, "--executor", "serial"), times=1, says="1 differ")
+        row(f"compare one tensor of {mebibytes} MiB that fails", ours, None, None)
+        for tree in (one, other):
+            shutil.rmtree(tree)
 
 
 def main() -> None:
@@ -216,7 +254,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peer", help="interpreter of an environment with mindstudio-probe and torch")
     parser.add_argument("--work", type=Path, help="directory for 12 GiB of files")
-    parser.add_argument("--only", choices=("tensors", "statistics", "memory"))
+    parser.add_argument("--only", choices=("tensors", "failing", "statistics", "memory"))
     arguments = parser.parse_args()
     row("job", "npudump", "numpy", "msprobe")
     row("---", "---", "---", "---")
@@ -227,6 +265,8 @@ def main() -> None:
         if arguments.only in (None, "tensors"):
             for dtype in ("float16", "float32"):
                 bench_tensors(work, dtype, arguments.peer)
+        if arguments.only in (None, "failing"):
+            bench_failing(work)
         if arguments.only in (None, "memory"):
             bench_memory(work)
 

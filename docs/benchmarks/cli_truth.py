@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ def check_converted(out: Path, tree: Path, offset: int) -> None:
 
 def _arrays(tree: Path, dtype: str, offset: int) -> Iterator[np.ndarray]:
     for path in sorted(tree.rglob("Relu*")):
-        yield np.fromfile(path, dtype, offset=offset).astype(np.float64)
+        kind = getattr(ml_dtypes, dtype, dtype)
+        yield np.fromfile(path, kind, offset=offset).astype(np.float64)
 
 
 def _printed(*words: str | Path) -> Any:

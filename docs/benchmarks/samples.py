@@ -1,7 +1,8 @@
 """What the benchmarks read. Run in processes of their own, so that the benchmark itself stays small.
 
 python docs/benchmarks/samples.py tensors WORK float16    two trees of tensor files; prints the data's offset
-python docs/benchmarks/samples.py large WORK MEBIBYTES    two trees of one tensor each
+python docs/benchmarks/samples.py failing WORK int8 40 unrelated   two trees of tensors that differ; the same
+python docs/benchmarks/samples.py large WORK MEBIBYTES [VALUE]     two trees of one tensor each
 python docs/benchmarks/samples.py statistics WORK         trees of statistics, a golden file, msprobe's own
 """
 
@@ -13,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from pytest_npudump.dump.dtypes import BY_NAME
@@ -70,10 +72,38 @@ def tensor_trees(work: Path, dtype: str) -> int:
     return offset
 
 
-def large_trees(work: Path, mebibytes: int) -> None:
-    """One tensor of ones on either side."""
-    for side in ("one", "other"):
-        write_tensor(work / side / f"Relu.relu.1.3.{STAMP}", "relu", np.ones(1 << 18, np.float32), mebibytes)
+def failing_trees(work: Path, dtype: str, count: int, content: str) -> int:
+    """Two runs of one model whose tensors differ throughout, in a way that the content names."""
+    kind, generator = np.dtype(getattr(ml_dtypes, dtype, dtype)), np.random.default_rng(0)
+    size = (64 << 20) if content == "64 Mi elements" else TENSOR_BYTES // kind.itemsize
+    rows, offset = (1 if content == "one row, two pieces exchanged" else 128), 0
+    for number in range(count):
+        values = generator.standard_normal(size, np.float32) * (30 if kind.kind == "i" else 1)
+        other = generator.standard_normal(size, np.float32) * (30 if kind.kind == "i" else 1)
+        if content == "sorted":
+            values, other = np.sort(values), values
+        elif content == "all NaN":
+            other = np.full(size, np.nan, np.float32)
+        elif content == "one value":
+            values, other = np.ones_like(values), np.zeros_like(values)
+        elif content == "two values":
+            values, other = values > 0, other > 0
+        elif content == "in another order":
+            other = generator.permutation(values)
+        elif rows == 1:
+            other = values.copy()
+            other[: size // 8], other[-size // 8 :] = values[-size // 8 :], values[: size // 8]
+        for side, array in (("golden", values), ("actual", other)):
+            path = work / f"failing_{side}" / STEP / f"Relu.relu_{number:04d}.{number}.3.{STAMP + number}"
+            offset = write_tensor(path, f"relu_{number:04d}", array.astype(kind).reshape(rows, -1))
+    return offset
+
+
+def large_trees(work: Path, mebibytes: int, value: float = 1) -> None:
+    """One tensor of ones, and one of another value."""
+    for side, own in (("one", 1), ("other", value)):
+        array = np.full(1 << 18, own, np.float32)
+        write_tensor(work / side / f"Relu.relu.1.3.{STAMP}", "relu", array, mebibytes)
 
 
 def csv_trees(work: Path) -> None:
@@ -130,7 +160,9 @@ def main() -> None:
     if what == "tensors":
         sys.stdout.write(str(tensor_trees(Path(work), rest[0])))
     elif what == "large":
-        large_trees(Path(work), int(rest[0]))
+        large_trees(Path(work), int(rest[0]), *map(float, rest[1:]))
+    elif what == "failing":
+        sys.stdout.write(str(failing_trees(Path(work), rest[0], int(rest[1]), rest[2])))
     else:
         for write in (csv_trees, merged_statistics, peer_rows):
             write(Path(work))

@@ -380,15 +380,16 @@ def _line_recurs(evidence: PlaceEvidence, axis: int) -> bool:
     tensors, shape = evidence.tensors, evidence.tensors.shape
     outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
     failing = np.unique(evidence.at[:: max(evidence.at.size // _GLANCE, 1)] // inner % shape[axis])
+    failing = failing[:: max(failing.size // _FEW, 1)]
     rng = np.random.default_rng(axis)
-    picked = rng.choice(outer * inner, min(outer * inner, _LOOKED_UP), replace=False, shuffle=False)
-    ours, theirs = (
-        _finite(side.reshape(outer, -1, inner)[picked // inner, :, picked % inner])
-        for side in (tensors.golden, tensors.actual)
-    )
-    weights = rng.normal(size=picked.size)
-    marks, lines = weights @ ours, weights @ theirs[:, failing[:: max(failing.size // _FEW, 1)]]
-    close = _CLOSE * _LOOKED_UP * outer * inner * np.abs(ours).max()
+    number = min(outer * inner, _LOOKED_UP, max(2 * CHUNK // shape[axis], 2))
+    picked = rng.choice(outer * inner, number, replace=False, shuffle=False)
+    ours, theirs = (side.reshape(outer, -1, inner) for side in (tensors.golden, tensors.actual))
+    ours = _finite(ours[picked // inner, :, picked % inner])
+    theirs = _finite(theirs[(picked // inner)[:, np.newaxis], failing, (picked % inner)[:, np.newaxis]])
+    weights = rng.normal(size=number)
+    marks, lines = weights @ ours, weights @ theirs
+    close = _CLOSE * _LOOKED_UP * outer * inner * max(ours.max(), -ours.min())
     return all((np.abs(marks - line) <= close).any() for line in lines)
 
 

@@ -304,3 +304,55 @@ def test_a_sample_that_ends_before_the_tensor_does_is_no_place(monkeypatch: pyte
     monkeypatch.setattr(evidence_module, "SAMPLE", 64)
     golden = tensor("float32", (1 << 16,))
     assert said(golden, golden + tensor("float32", golden.shape, seed=1)) == ""
+
+
+@given(st.data(), st.lists(st.integers(1, 9), min_size=1, max_size=4))
+def test_a_place_holds_the_same_elements_by_index_and_in_a_piece_of_memory(
+    data: st.DataObject, shape: list[int]
+) -> None:
+    size = int(np.prod(shape))
+    lines: list[Any] = []
+    inside = np.ones(size, bool)
+    for axis, along in enumerate(np.unravel_index(np.arange(size), shape)):
+        length = shape[axis]
+        begin, end, step = (data.draw(st.integers(*ends)) for ends in ((0, length - 1), (1, length), (1, 3)))
+        few = tuple(sorted(data.draw(st.sets(st.integers(0, length - 1), min_size=1))))
+        chosen = data.draw(st.sampled_from([None, few, range(begin, max(end, begin + 1), step)]))
+        if chosen is not None:
+            lines.append((axis, chosen))
+            inside &= np.isin(along, list(chosen))
+    place = evidence_module.LikelyPlace(tuple(shape), tuple(lines))
+    start = data.draw(st.integers(0, size - 1))
+    stop = data.draw(st.integers(start + 1, size))
+    assert (place.holds(np.arange(size)) == inside).all()
+    assert (place.holds_piece(start, stop) == inside[start:stop]).all()
+
+
+@given(
+    st.sampled_from(["float32", "float16", "bfloat16", "float8_e4m3fn", "int8", "uint16", "bool", "float64"]),
+    st.integers(0, 2**32),
+    st.sampled_from([1, 1e-40, 1e-6, 1e4, 3e38]),
+    st.sampled_from([(0, 0), (1e-3, 0), (1e-3, 1e-5), (0, 1), (1e-40, 1e-44)]),
+    st.sampled_from(["none", "zero", "a distance"]),
+)
+def test_which_elements_fail_is_as_float64_has_it(
+    dtype: str, seed: int, scale: float, bounds: tuple[float, float], threshold: str
+) -> None:
+    rng, kind = np.random.default_rng(seed), np.dtype(getattr(ml_dtypes, dtype, None) or dtype)
+    with np.errstate(all="ignore"):
+        values = rng.choice([1, 1.001, 1 + 1e-7, -1, 0, 3], (2, 200)) * rng.choice([1, scale], 200)
+        if kind.kind == "f":
+            values[rng.random(values.shape) < rng.choice([0, 0.1])] = rng.choice([np.nan, np.inf, -np.inf])
+        sides = np.abs(values).astype(kind) if kind.kind in "ub" else values.astype(kind)
+        wide = sides.astype("f8")
+        distance = np.abs(wide[1] - wide[0])
+        limits = {
+            "none": None,
+            "zero": 0.0,
+            "a distance": float(distance[np.isfinite(distance)].max(initial=0)),
+        }
+        tensors = evidence_module.Tensors(*sides, (200,), *bounds, limits[threshold])
+        limit = bounds[1] + bounds[0] * np.abs(wide[0]) if threshold == "none" else limits[threshold]
+        finite, same = np.isfinite(wide).all(axis=0), (wide[0] == wide[1]) | np.isnan(wide).all(axis=0)
+        expected = np.where(finite, distance > limit, ~same)
+        assert (tensors.failing(slice(0, 200)) == expected).all()
