@@ -215,7 +215,8 @@ def squares(difference: Wide) -> float:
 
 def same(one: Wide, other: Wide) -> NDArray[np.bool_]:
     """Return where two arrays are equal; NaN equals NaN."""
-    return np.asarray((one == other) | (np.isnan(one) & np.isnan(other)))
+    found = np.asarray(one == other)
+    return found if found.all() else found | (np.isnan(one) & np.isnan(other))
 
 
 def wide(array: NDArray[Any]) -> Wide:

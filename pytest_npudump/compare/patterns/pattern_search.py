@@ -191,16 +191,17 @@ def _explained(evidence: PlaceEvidence, place: LikelyPlace, change: PossibleChan
         golden, actual = wide(tensors.golden[piece]), wide(tensors.actual[piece])
         difference = actual - golden
         squared += squares(difference)
-        failed += int(np.count_nonzero(tensors.failing(piece)))
+        failing = tensors.failing(piece)
+        failed += int(np.count_nonzero(failing))
         flat = np.arange(piece.start, piece.stop)
         if not place.everywhere:
             inside = place.holds_piece(piece.start, piece.stop)
             left += squares(difference[~inside])
-            flat, golden, actual = flat[inside], golden[inside], actual[inside]
+            flat, golden, actual, failing = flat[inside], golden[inside], actual[inside], failing[inside]
         if flat.size:
             found = change.explain(tensors, flat, golden, actual)
             left += squares(found.left)
-            hits += int(np.count_nonzero(found.hit & tensors.fails(golden, actual)))
+            hits += int(np.count_nonzero(found.hit & failing))
             claimed += int(np.count_nonzero(found.claimed))
             wrong += int(np.count_nonzero(found.claimed & ~found.hit))
         possible = (evidence.failing - failed + hits) / evidence.failing

@@ -81,10 +81,12 @@ def _predicted(kind: str, words: str, predict: Callable[[Flat, Wide], Wide]) -> 
 
     def explain(tensors: Tensors, flat: Flat, golden: Wide, actual: Wide) -> Explained:
         predicted = predict(flat, golden)
-        left = actual - predicted
-        size = np.minimum(np.abs(actual - golden), np.abs(predicted - golden))
-        hit = same(actual, predicted) | (np.abs(left) <= _LEFT * size)
-        left = np.where(np.isfinite(left), left, actual - golden)
+        hit, left = same(actual, predicted), np.zeros(golden.shape)
+        if not hit.all():
+            left = actual - predicted
+            size = np.minimum(np.abs(actual - golden), np.abs(predicted - golden))
+            hit |= np.abs(left) <= _LEFT * size
+            left = np.where(np.isfinite(left), left, actual - golden)
         return Explained(left, hit, tensors.fails(golden, predicted))
 
     return PossibleChange(kind, words, explain)
