@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pytest_npudump.compare.tensors.kernel import is_finite, widened
+from pytest_npudump.dump.filebytes import release
 from pytest_npudump.dump.stats.sums import block_dot
 from pytest_npudump.errors import said
 from pytest_npudump.language import mark
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 CHUNK = 1 << 16
 """Elements looked at at a time: the arrays of a step stay in a processor's cache."""
+_HELD, _PARTS = 8 << 20, 64
+"""Bytes of a mapped tensor that is held in memory as a whole, and parts in which a larger one is sampled."""
 SAMPLE = 1 << 15
 """Failing elements that are kept, at least, where there are as many; twice as many at most."""
 LISTED = 8
@@ -84,11 +87,28 @@ class Tensors:
     atol: float
     threshold: float | None
 
-    def chunks(self) -> Iterator[tuple[int, Wide, Wide]]:
-        """Yield the first flat index and both sides' values, a chunk at a time."""
-        for start in range(0, self.golden.size, CHUNK):
-            piece = slice(start, start + CHUNK)
-            yield start, wide(self.golden[piece]), wide(self.actual[piece])
+    def pieces(self) -> Iterator[slice]:
+        """Yield what to look at at a time; what was seen of large mapped files is not held in memory."""
+        step = _HELD // (CHUNK * self.golden.itemsize)
+        for number, start in enumerate(range(0, self.golden.size, CHUNK)):
+            if number % step == 0:
+                self._release()
+            yield slice(start, min(start + CHUNK, self.golden.size))
+        self._release()
+
+    def _release(self) -> None:
+        if self.golden.nbytes > _HELD:
+            release(self.golden)
+            release(self.actual)
+
+    def taken(self, at: NDArray[np.intp]) -> tuple[Wide, Wide]:
+        """Return both sides' values at ascending flat indices."""
+        found = []
+        for part in np.array_split(at, _PARTS if self.golden.nbytes > _HELD else 1):
+            found.append((wide(self.golden[part]), wide(self.actual[part])))
+            self._release()
+        golden, actual = map(np.concatenate, zip(*found, strict=True))
+        return golden, actual
 
     def fails(self, golden: Wide, actual: Wide) -> NDArray[np.bool_]:
         """Return which elements fail."""
@@ -168,8 +188,8 @@ def survey(tensors: Tensors) -> PlaceEvidence:
     first, last = -1, -1
     kept: list[NDArray[np.intp]] = []
     number = 0
-    for start in range(0, tensors.golden.size, CHUNK):
-        places = np.flatnonzero(tensors.failing(slice(start, start + CHUNK)))
+    for piece in tensors.pieces():
+        places, start = np.flatnonzero(tensors.failing(piece)), piece.start
         if not places.size:
             continue
         first, last = start + int(places[0]) if first < 0 else first, start + int(places[-1])
@@ -181,8 +201,7 @@ def survey(tensors: Tensors) -> PlaceEvidence:
             number = kept[0].size
             step *= 2
     at = np.concatenate(kept) if kept else np.empty(0, np.intp)
-    values = wide(tensors.golden[at]), wide(tensors.actual[at])
-    return PlaceEvidence(tensors, failing, (first, last), at, *values)
+    return PlaceEvidence(tensors, failing, (first, last), at, *tensors.taken(at))
 
 
 def squares(difference: Wide) -> float:
@@ -196,7 +215,8 @@ def squares(difference: Wide) -> float:
 
 def same(one: Wide, other: Wide) -> NDArray[np.bool_]:
     """Return where two arrays are equal; NaN equals NaN."""
-    return np.asarray((one == other) | (np.isnan(one) & np.isnan(other)))
+    found = np.asarray(one == other)
+    return found if found.all() else found | (np.isnan(one) & np.isnan(other))
 
 
 def wide(array: NDArray[Any]) -> Wide:

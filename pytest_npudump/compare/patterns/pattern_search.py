@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.patterns.likely_places import Tensors, place_words, places, squares, survey
+from pytest_npudump.compare.patterns.likely_places import Tensors, place_words, places, squares, survey, wide
 from pytest_npudump.compare.patterns.possible_changes import (
     ANYTHING,
     LEAST,
@@ -187,20 +187,21 @@ def _explained(evidence: PlaceEvidence, place: LikelyPlace, change: PossibleChan
     """
     hits = claimed = wrong = failed = 0
     left, squared, tensors = 0.0, 0.0, evidence.tensors
-    for start, golden, actual in tensors.chunks():
-        stop = start + golden.size
+    for piece in tensors.pieces():
+        golden, actual = wide(tensors.golden[piece]), wide(tensors.actual[piece])
         difference = actual - golden
         squared += squares(difference)
-        failed += int(np.count_nonzero(tensors.failing(slice(start, stop))))
-        flat = np.arange(start, stop)
+        failing = tensors.failing(piece)
+        failed += int(np.count_nonzero(failing))
+        flat = np.arange(piece.start, piece.stop)
         if not place.everywhere:
-            inside = place.holds_piece(start, stop)
+            inside = place.holds_piece(piece.start, piece.stop)
             left += squares(difference[~inside])
-            flat, golden, actual = flat[inside], golden[inside], actual[inside]  # noqa: PLW2901 - the place's
+            flat, golden, actual, failing = flat[inside], golden[inside], actual[inside], failing[inside]
         if flat.size:
             found = change.explain(tensors, flat, golden, actual)
             left += squares(found.left)
-            hits += int(np.count_nonzero(found.hit & tensors.fails(golden, actual)))
+            hits += int(np.count_nonzero(found.hit & failing))
             claimed += int(np.count_nonzero(found.claimed))
             wrong += int(np.count_nonzero(found.claimed & ~found.hit))
         possible = (evidence.failing - failed + hits) / evidence.failing

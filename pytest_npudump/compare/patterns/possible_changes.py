@@ -81,10 +81,12 @@ def _predicted(kind: str, words: str, predict: Callable[[Flat, Wide], Wide]) -> 
 
     def explain(tensors: Tensors, flat: Flat, golden: Wide, actual: Wide) -> Explained:
         predicted = predict(flat, golden)
-        left = actual - predicted
-        size = np.minimum(np.abs(actual - golden), np.abs(predicted - golden))
-        hit = same(actual, predicted) | (np.abs(left) <= _LEFT * size)
-        left = np.where(np.isfinite(left), left, actual - golden)
+        hit, left = same(actual, predicted), np.zeros(golden.shape)
+        if not hit.all():
+            left = actual - predicted
+            size = np.minimum(np.abs(actual - golden), np.abs(predicted - golden))
+            hit |= np.abs(left) <= _LEFT * size
+            left = np.where(np.isfinite(left), left, actual - golden)
         return Explained(left, hit, tensors.fails(golden, predicted))
 
     return PossibleChange(kind, words, explain)
@@ -439,8 +441,7 @@ def shuffled(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleCh
     ways = [(_code_sum, 8 * golden.itemsize - 1)] if golden.dtype == actual.dtype else []
     for add, bits in (*ways, (_hash_sum, 64)):
         apart = 0
-        for start in range(0, golden.size, CHUNK):
-            piece = slice(start, min(start + CHUNK, golden.size))
+        for piece in evidence.tensors.pieces():
             inside = slice(None) if place.everywhere else place.holds_piece(piece.start, piece.stop)
             one, other = (add(side[piece][inside]) for side in (golden, actual))
             if one is None or other is None:
