@@ -190,7 +190,7 @@ def test_what_is_no_tensor_is_listed(tmp_path: Path) -> None:
     assert any("1 overflow records" in note and "Node_OpDebug" in note for note in dump.notes)
     write(tmp_path, "0/A.a.1.2.T0.csv", *((f"{number}.json", b"{}") for number in range(7)))
     (note,) = read_dump(tmp_path).notes
-    assert note.startswith("7 files that are no dump files were not read: 0.json, 1.json")
+    assert note.startswith("skipped 7 files not of a dump: 0.json, 1.json")
     assert note.endswith("and 2 more")
 
 

@@ -60,7 +60,7 @@ def test_the_reason_names_what_differs_and_what_is_not_told() -> None:
 
 
 def test_a_preset_that_was_named_decides_and_not_the_numerics() -> None:
-    named = "of the preset other, whatever the numerics"
+    named = "of the preset other, in any environment"
     assert numerics_of({}, {}, preset="other").describe() == named
     assert numerics_of({}, {}, preset="other").bounds == "other"
     assert numerics_of({}, {}, preset="torch").bounds == "same"
