@@ -113,7 +113,7 @@ def test_however_a_misspelt_mark_gets_on_a_test_it_is_an_error_that_names_test_a
     for way in WAYS:
         assert f"npu_dump: test_{way}.py::" in text
     told = "unknown mark npu_dumps, with which the test would not be compared: write"
-    assert text.count(f"{told} @pytest.mark.npu_dump; a mark of your own is let be") >= len(WAYS)
+    assert text.count(f"{told} @pytest.mark.npu_dump; register a mark of your own under markers") >= len(WAYS)
     assert loose.run("-W", "ignore").ret == pytest.ExitCode.INTERRUPTED
 
 

@@ -66,7 +66,7 @@ def test_other_values_keep_their_noise_unless_another_machine_gave_them(stale: d
     found, notes = after_all_rows(other, before)
     assert dict(found.extra) == {"repeats": {"runs": 1}}
     assert found.table.noise == ()
-    assert "driver changed: the golden's noise, and whether the test repeats, is dropped" in notes[0]
+    assert "driver changed; the golden's noise data was removed" in notes[0]
 
 
 def test_a_tensor_that_is_new_or_of_another_shape_has_no_noise() -> None:
