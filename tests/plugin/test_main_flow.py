@@ -294,7 +294,7 @@ def test_what_cannot_be_set_up_is_a_sentence(project: Project) -> None:
     project.path.joinpath("t.yaml").write_text(rules)
     result = project.run("--npudump-tolerances=t.yaml")
     output = result.stdout.str() + result.stderr.str()
-    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "t.yaml, rule 1: rtol is '1:1:1" in output
     assert "INTERNALERROR" not in output
     assert "Traceback" not in output
