@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-_DESCRIPTION = "Compare dumps, review goldens and set up tests of Ascend NPUs. Dumps need no CANN and no NPU."
+_DESCRIPTION = (
+    "Compare dumps, review goldens and set up tests of Ascend NPUs. Reading dumps needs neither CANN nor an "
+    "NPU."
+)
 _LANG = "language of messages: en, zh, or auto (default: the locale's)"
 
 COMMANDS = {

@@ -214,4 +214,4 @@ def _left_out(tree: Tree) -> Iterator[str]:
         yield f"{number_of(len(paths), 'core')} of failed kernels, for msdebug: {first_of(paths)}"
     other = [name for name in tree.other if not mindspore.is_description(name)]
     if other:
-        yield f"skipped {number_of(len(other), 'file')} that a dump does not have: {first_of(other)}"
+        yield f"skipped {number_of(len(other), 'file')} not of a dump: {first_of(other)}"

@@ -224,7 +224,7 @@ class Reference:
     ) -> Compared:
         """Compare ``records`` with the reference; ``dumped`` may hold the inputs.
 
-        Elements are counted by the preset, and by bounds for the same environment in a dump of float32. In so
+        Elements are counted by the preset, and by bounds for the same numerics in a dump of float32. In so
         many tensors that differ, the first ones, ``patterns`` are looked for.
 
         Raises:

@@ -277,7 +277,7 @@ def by_rounding(
     """Take from the verdicts what rounding explains, and say of the others whose error they are.
 
     Args:
-        comparison: judged by bounds for the same environment, and by rules.
+        comparison: judged by bounds for the same numerics, and by rules.
         roundings: what rounding does to the counterparts of the tensors that fail.
         tolerances: those bounds and rules; what a rule decided stays.
     """
@@ -400,7 +400,7 @@ def three_ways(
     The reference runs once more, and its rounded twin with it, for the tensors that fail.
 
     Args:
-        compared: by the bounds for the same environment.
+        compared: by the bounds for the same numerics.
         model: the reference.
         twin: keeps what is made.
         dtype: what :func:`coarsest` returned.

@@ -151,7 +151,7 @@ def misspelling(item: pytest.Item) -> str:
         if not _resembles(name):
             arguments = ", ".join(sorted(_NAMES.intersection(mark.kwargs)))
             told += said(", whose arguments it has: {arguments}", arguments=arguments)
-        return told + said("; a mark of your own is let be once it is registered under markers")
+        return told + said("; register a mark of your own under markers")
     return ""
 
 

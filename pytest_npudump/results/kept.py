@@ -300,7 +300,7 @@ def _refusals(case: Case, result: Result) -> Iterator[str]:
         if result.status not in status.GOOD and SCENES[case.request.scene].statistics:
             yield f"nothing was compared: {result.status}"
         elif result.status not in status.GOOD:
-            yield f"the scene {case.request.scene} has no statistics to accept"
+            yield f"the scene {case.request.scene} has no statistics"
         return
     yield from problems_of(terms_of(case), run)
     if case.exchange is not None or result.part:

@@ -187,10 +187,10 @@ def test_an_empty_dump_is_an_error_with_likely_causes(tmp_path: Path) -> None:
 def test_what_is_no_tensor_is_listed(tmp_path: Path) -> None:
     dump = read_dump(DATA / "acl-overflow")
     assert dump.records == ()
-    assert any("1 overflow records" in note and "Node_OpDebug" in note for note in dump.notes)
+    assert any("1 overflow record beside" in note and "Node_OpDebug" in note for note in dump.notes)
     write(tmp_path, "0/A.a.1.2.T0.csv", *((f"{number}.json", b"{}") for number in range(7)))
     (note,) = read_dump(tmp_path).notes
-    assert note.startswith("7 files that are no dump files were not read: 0.json, 1.json")
+    assert note.startswith("skipped 7 files not of a dump: 0.json, 1.json")
     assert note.endswith("and 2 more")
 
 

@@ -41,8 +41,6 @@ ARGPARSE = (
     "expected at least one argument",
     "expected %s argument",
     "invalid %(type)s value: %(value)r",
-    "invalid choice: %(value)r (choose from %(choices)s)",
-    "invalid choice: %(value)r, maybe you meant %(suggestion)r? (choose from %(choices)s)",
     "the following arguments are required: %s",
     "unrecognized arguments: %s",
     "ambiguous option: %(option)s could match %(matches)s",

@@ -112,8 +112,8 @@ def test_however_a_misspelt_mark_gets_on_a_test_it_is_an_error_that_names_test_a
     text = result.stdout.str()
     for way in WAYS:
         assert f"npu_dump: test_{way}.py::" in text
-    told = "the mark npu_dumps is none that this plugin knows, and the test would not be judged: write"
-    assert text.count(f"{told} @pytest.mark.npu_dump; a mark of your own is let be") >= len(WAYS)
+    told = "unknown mark npu_dumps, with which the test would not be compared: write"
+    assert text.count(f"{told} @pytest.mark.npu_dump; register a mark of your own under markers") >= len(WAYS)
     assert loose.run("-W", "ignore").ret == pytest.ExitCode.INTERRUPTED
 
 
@@ -139,7 +139,7 @@ LATE = {
         ("npudump", "npudump: the marker npu_dump was added to this test while tests were running *"),
         (
             "npu_dumb",
-            "npudump: the mark npu_dumb is none that this plugin knows, * write @pytest.mark.npu_dump*",
+            "npudump: unknown mark npu_dumb, * write @pytest.mark.npu_dump*",
         ),
     ],
 )
@@ -240,7 +240,7 @@ def test_what_is_near_is_an_error_and_what_only_resembles_is_let_be(loose: Proje
         loose.test_file(f"@{call}\ndef test_it(request):\n    pass\n", f"test_{at}.py")
     result = loose.run("-W", "ignore", "--continue-on-collection-errors")
     text = result.stdout.str()
-    found = {mark: f"npu_dump: test_{at}.py::test_it: the mark " in text for at, mark in enumerate(NEAR)}
+    found = {mark: f"npu_dump: test_{at}.py::test_it: unknown mark " in text for at, mark in enumerate(NEAR)}
     found["parametrize('a', [1])"] = False  # whose test has no such argument
     assert found == NEAR
 

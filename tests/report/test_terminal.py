@@ -178,7 +178,7 @@ def test_ten_thousand_failing_layers_with_everything_else_stay_within_forty_line
     assert "also: ... and 998 more" in text
     assert "note: ... and 998 more" in text
     assert ("second run: reproduced; 10000 layers dumped as tensors" in text) is reproduced
-    assert "bounds:     for a different environment: soc Ascend910B3 -> Ascend310P3" in text
+    assert "bounds:     for other numerics: soc Ascend910B3 -> Ascend310P3" in text
     assert lines[-1] == "to accept:  pytest --npudump-update-golden test_a.py::test_b"
 
 

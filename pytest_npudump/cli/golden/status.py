@@ -19,6 +19,7 @@ from pytest_npudump.doctor.pytest_config import golden_folder, tensor_place
 from pytest_npudump.errors import GoldenError, RequestError, StoreError
 from pytest_npudump.golden.census import (
     SUFFIX,
+    TENSORS,
     Census,
     Collection,
     Fault,
@@ -177,7 +178,7 @@ def _gone(waiting: Sequence[Pending], collection: Collection) -> list[tuple[Pend
 
 
 def _renamed(stock: _Stock, waiting: Sequence[Pending]) -> dict[Path, tuple[str, Path]]:
-    """Return, by stale golden, a test that has none, and its golden: only these two have the same tensors."""
+    """Return, by stale golden, the one test of the same tensors that has none, and its golden."""
     runs = [one for one in waiting if one.record is not None and one.path in stock.missing]
     old = {}
     for finding in stock.census.stale if runs else ():
@@ -187,7 +188,9 @@ def _renamed(stock: _Stock, waiting: Sequence[Pending]) -> dict[Path, tuple[str,
     found = {}
     for path, keys in old.items():
         alike = [one for one in runs if one.record is not None and {*one.record.table.keys} == keys]
-        if len(alike) == 1 and [*old.values()].count(keys) == 1:
+        alike = [one for one in alike if one.path.parent == path.parent] or alike
+        rivals = [other for other, others in old.items() if others == keys and other.parent == path.parent]
+        if len(alike) == len(rivals) == 1:
             found[path] = alike[0].entry.test, alike[0].path
     return found
 
@@ -316,7 +319,9 @@ def _finding_lines(
             yield "    " + _(
                 "renamed? {test} has the same tensors and no golden; if it is the same test:"
             ).format(test=test)
-            yield f"    git mv {typed(shown(finding.path), shown(path))}"
+            for suffix in (SUFFIX, TENSORS):
+                if (file := finding.path.with_suffix(suffix)).exists():
+                    yield f"    git mv {typed(shown(file), shown(path.with_suffix(suffix)))}"
             yield "    " + _('and write its name behind "test:" in that file')
 
 

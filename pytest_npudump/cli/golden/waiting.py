@@ -134,7 +134,7 @@ def _differ(pending: Pending) -> str:
         found.append(_("up to {times}x tolerance").format(times=times(pending.largest)))
     if pending.incomparable:
         found.append(_("{count} without a tolerance").format(count=pending.incomparable))
-    return ", ".join(found)
+    return _(", ").join(found)
 
 
 def as_json(pending: Pending) -> dict[str, Any]:

@@ -55,17 +55,17 @@ class Numerics:
             _("; unknown on one side: {names}").format(names=", ".join(self.untold)) if self.untold else ""
         )
         if self.preset:
-            words = _("of the preset {preset}, in any environment").format(preset=self.preset)
+            words = _("of the preset {preset}, whatever the numerics").format(preset=self.preset)
             return words + (f" ({differs})" if differs else "")
         words = {
-            SAME: _("for the same environment"),
-            OTHER: _("for a different environment"),
+            SAME: _("for the same numerics"),
+            OTHER: _("for other numerics"),
             HF32: _("for HF32 numerics"),
         }[self.bounds]
         if self.fixed:
             said = _("{words}, as the {who} says").format(words=words, who=_(self.fixed))
             return said + (f" ({differs})" if differs else "")
-        reason = differs or _("the environments are equal")
+        reason = differs or _("the producers are alike")
         return _("{words}: {reason}{untold}").format(words=words, reason=reason, untold=untold)
 
     def to_json(self) -> dict[str, object]:

@@ -273,7 +273,11 @@ LACKED = "not compared, as the golden does not have it"
             [FLOAT],
             "not compared, as no tensor of this dump has it but the golden does: l2norm",
         ),
-        ([FLOAT] * 2, [("float32", (2,), NORM)] * 2, f"{LACKED} (2 tensors, first: layer0:output.0): l2norm"),
+        (
+            [FLOAT] * 2,
+            [("float32", (2,), NORM)] * 2,
+            f"{LACKED} (tensors: 2, first: layer0:output.0): l2norm",
+        ),
         *(
             (
                 [("float32", (2,), GOOD | {name: None})],

@@ -99,7 +99,7 @@ def test_a_rule_of_a_person_for_projections_sees_by_layer_and_by_operator(
 
 def test_a_line_names_the_first() -> None:
     assert describe_blind(()) == ""
-    assert describe_blind([KEY, "b:output.0"]).startswith(f"{BLIND}: 2 tensors (first: {KEY})")
+    assert describe_blind([KEY, "b:output.0"]).startswith(f"{BLIND} (tensors: 2, first: {KEY})")
 
 
 NAN, INF = np.nan, np.inf

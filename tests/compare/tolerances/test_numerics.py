@@ -55,8 +55,8 @@ def test_a_preset_goes_before_the_option_and_both_before_the_facts() -> None:
 
 def test_the_reason_names_what_differs_and_what_is_not_told() -> None:
     found = numerics_of({"cann": ("9.0.0", "9.1.0"), "driver": ("-", "25.0")}, {})
-    assert found.describe() == "for a different environment: cann 9.0.0 -> 9.1.0; unknown on one side: driver"
-    assert numerics_of({}, {}).describe() == "for the same environment: the environments are equal"
+    assert found.describe() == "for other numerics: cann 9.0.0 -> 9.1.0; unknown on one side: driver"
+    assert numerics_of({}, {}).describe() == "for the same numerics: the producers are alike"
 
 
 def test_a_preset_that_was_named_decides_and_not_the_numerics() -> None:
@@ -66,10 +66,7 @@ def test_a_preset_that_was_named_decides_and_not_the_numerics() -> None:
     assert numerics_of({}, {}, preset="torch").bounds == "same"
     facts = {"cann": ("9.0.0", "9.1.0")}
     assert numerics_of(facts, {}, preset="other").describe() == f"{named} (cann 9.0.0 -> 9.1.0)"
-    assert (
-        numerics_of(facts, {}, preset="default").describe()
-        == "for a different environment: cann 9.0.0 -> 9.1.0"
-    )
+    assert numerics_of(facts, {}, preset="default").describe() == "for other numerics: cann 9.0.0 -> 9.1.0"
 
 
 KEY = "conv:output.0"

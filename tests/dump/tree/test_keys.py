@@ -530,7 +530,7 @@ def test_what_was_converted_into_the_dump_itself_is_not_read_again(
     assert len(dump.records) == 3
     assert not dump.problems
     (note,) = dump.notes
-    assert note.startswith("1 files that are no dump files were not read: ")
+    assert note.startswith("skipped 1 file not of a dump: ")
     assert note.endswith(".output.0.npy")
 
 

@@ -259,7 +259,7 @@ def test_what_mindspore_adds_to_any_dump_is_no_news(tmp_path: Path) -> None:
         path = tmp_path / "rank_0" / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("x")
-    assert read_dump(tmp_path).notes == ("1 files that are no dump files were not read: rank_0/notes.txt",)
+    assert read_dump(tmp_path).notes == ("skipped 1 file not of a dump: rank_0/notes.txt",)
 
 
 def test_single_operators_dumped_anew_each_second_are_turns_of_one_run(tmp_path: Path) -> None:
