@@ -15,15 +15,18 @@ import numpy as np
 
 from pytest_npudump.compare.stats.alignment import ABSENT, align, number_calls
 from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.compare.tensors.element_verdict import with_elements
 from pytest_npudump.compare.tolerances.numerics import AUTO, Numerics, numerics_of
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
+from pytest_npudump.compare.tolerances.upstream import WIDENED, Upstream
 from pytest_npudump.dump.columns import TensorTable
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.table import STATISTICS, StatsTable, layer_of, sanitised_key, shape_of
 from pytest_npudump.errors import said
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.record import LEFT_OUT, UNWRITTEN, Record, entries_of, left_out_of, rows_of
+from pytest_npudump.record.edges import edges_of_lines
+from pytest_npudump.record.record import EDGES, LEFT_OUT, UNWRITTEN, Record, entries_of, left_out_of, rows_of
 from pytest_npudump.request import KnownNames
 
 if TYPE_CHECKING:
@@ -118,6 +121,7 @@ def judge(
     pairs: dict[int, Pair] = {}
     examined: dict[int, PairElements] = {}
     if elements is None and any(map(_holds_elements, tensors)):
+        tolerances = with_upstream(golden, numbered.table, tolerances)
         alignment = align(tables[0].keys, tables[1].keys)
         rows = alignment.golden.tolist(), alignment.actual.tolist()
         pairs = dict(_pairs(tensors, tables, rows, terms, tolerances))
@@ -129,8 +133,17 @@ def judge(
     compared = {at: one for at, one in examined.items() if pairs[at].golden and pairs[at].actual}
     found = compared if elements is None else dict(elements)
     comparison = compare_tables(*tables, tolerances, approved=terms.against != RUN)
+    if comparison.count(FAIL) and not pairs:  # which takes ten times as long as to compare
+        tolerances = with_upstream(golden, numbered.table, tolerances)
+        if tolerances.upstream.found:
+            comparison = compare_tables(*tables, tolerances, approved=terms.against != RUN)
+    comparison = with_elements(comparison, found, tolerances)
+    if pairs and tolerances.upstream.indexed:
+        from pytest_npudump.compare.tensors.index_ties import without_ties  # noqa: PLC0415 - of tensors only
+
+        comparison = without_ties(comparison, pairs, tolerances)
     return replace(
-        with_elements(comparison, found, tolerances),
+        comparison,
         remarks=(*left_out, *numbered.notes, *comparison.remarks),
         own_keys=numbered.own,
         numerics=numerics,
@@ -139,6 +152,24 @@ def judge(
         alone={at: one for at, one in examined.items() if at not in compared},
         pairs=pairs,
     )
+
+
+def with_upstream(golden: Record, run: StatsTable, tolerances: Tolerances) -> Tolerances:
+    """Return tolerances that know what the golden's tensors were computed from.
+
+    Args:
+        golden: whose edges, types and sizes count.
+        run: which tells the types of operators.
+        tolerances: of a preset for other numerics; any other stays as it is.
+    """
+    if tolerances.preset not in WIDENED or EDGES not in golden.blocks:
+        return tolerances
+    table = golden.table
+    told = dict(zip(map(sanitised_key, run.keys), run.op_types, strict=True))
+    own = zip(table.keys, table.op_types, strict=True)
+    op_types = [told.get(sanitised_key(key), "") or op_type for key, op_type in own]
+    edges = edges_of_lines(golden.blocks[EDGES], golden.path.name)
+    return replace(tolerances, upstream=Upstream.of(table, op_types, edges, tolerances.preset))
 
 
 def seen_by(golden: Record, run: Record, terms: Terms) -> tuple[Record, tuple[str, ...]]:

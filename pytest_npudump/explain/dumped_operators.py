@@ -39,12 +39,12 @@ from pytest_npudump.explain.operator_alone import (
 )
 from pytest_npudump.explain.reference_model import arrays_of, piece_of, tensors_of, weights_of
 from pytest_npudump.explain.rounding import EXACT_INPUTS, ROUNDED, rounded_to
-from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.graph import draws_random
 from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
 from pytest_npudump.onnxmodels.variation import Variation, Varying
+from pytest_npudump.record.edges import SEVERAL, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import TensorKey, TensorRecord
     from pytest_npudump.explain.matches import Match, NameMap
     from pytest_npudump.explain.reference_model import Node, ReferenceModel
-    from pytest_npudump.graph.edges import Edges, Port
     from pytest_npudump.onnxmodels.tensor_types import Tensor
+    from pytest_npudump.record.edges import Edges, Port
 
     Array = np.ndarray[Any, np.dtype[Any]]
     TypeAndShape = tuple[str, tuple[int, ...]]

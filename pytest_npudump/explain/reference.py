@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.explain.rounding import Blame
-    from pytest_npudump.graph.edges import Edges
+    from pytest_npudump.record.edges import Edges
     from pytest_npudump.request import DumpRequest
 
 

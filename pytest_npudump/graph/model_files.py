@@ -26,8 +26,8 @@ from pytest_npudump.config.torchair import GRAPHS, OPTIMISED
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import FormatError, NpudumpError
-from pytest_npudump.graph.edges import UNKNOWN, Edges, GraphNode, Port, same_values
 from pytest_npudump.onnxmodels.sessions import prepare
+from pytest_npudump.record.edges import UNKNOWN, Edges, GraphNode, Port, same_values
 from pytest_npudump.storage.regular_file import open_regular, read_regular, read_small
 
 if TYPE_CHECKING:

@@ -19,9 +19,7 @@ from pytest_npudump.compare.stats.fingerprints import norms, root_mean_square
 from pytest_npudump.compare.stats.numbers import Pairs, half_unit, scales
 from pytest_npudump.compare.stats.verdict import FAIL, GRAPH_INPUT, aligned_keys
 from pytest_npudump.dump.dtypes import is_exact
-from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
-from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import TensorKey
-    from pytest_npudump.graph.edges import Edges, Port
+    from pytest_npudump.record.edges import Edges
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,9 +454,7 @@ class TensorGraph:
         """Join the tensors of both sides of a comparison by edges."""
         rows = aligned_keys(comparison.golden, comparison.actual, comparison.alignment)
         keys, op_types = zip(*rows, strict=True) if len(comparison.alignment.golden) else ((), ())
-        within = edges.restricted({key.layer for key in keys})
-        places = _Places(keys)
-        found = [_fed_by(key, within.feeds.get(sanitise(key.layer)), places) for key in keys]
+        found = edges.parents_of(keys)
         for position, first in _dumped_again(keys, op_types, comparison):
             found[position] = (first,), True
         return cls(keys, op_types, [parents for parents, _ in found], [known for _, known in found])
@@ -467,33 +463,6 @@ class TensorGraph:
         """Whether a tensor has the values of another: an input, or of an operator that only moves them."""
         moved = _LAYOUT.fullmatch(self.op_types[position])
         return moved is not None or self.keys[position].io == "input"
-
-
-class _Places:
-    """Positions by execution and direction, and executions by layer."""
-
-    def __init__(self, keys: Iterable[TensorKey]) -> None:
-        self._slots: defaultdict[TensorKey, dict[int, int]] = defaultdict(dict)
-        self._turns: defaultdict[TensorKey, list[TensorKey]] = defaultdict(list)
-        for position, key in enumerate(keys):
-            place = replace(key.sanitised, slot=0)
-            if place not in self._slots:
-                self._turns[replace(place, turn=0)].append(place)
-            self._slots[place][key.slot] = position
-
-    def inputs(self, key: TensorKey) -> dict[int, int]:
-        """Positions of the inputs of the execution that ``key`` belongs to, by slot."""
-        return self._slots.get(replace(key.sanitised, io="input", slot=0), {})
-
-    def output(self, port: Port, consumer: TensorKey) -> int | None:
-        """Position of what a port put out for a consumer: in the same turn, or in the only one there was."""
-        place = replace(consumer, layer=sanitise(port.layer), io="output", slot=0)
-        if place not in self._slots:
-            turns = self._turns.get(replace(place, turn=0), ())
-            if len(turns) != 1:
-                return None
-            place = turns[0]
-        return self._slots[place].get(port.slot)
 
 
 def _dumped_again(
@@ -511,19 +480,3 @@ def _dumped_again(
         first = firsts.setdefault(replace(key.sanitised, turn=0), position)
         if first != position and np.array_equal(values[rows[first]], values[rows[position]], equal_nan=True):
             yield position, first
-
-
-def _fed_by(
-    key: TensorKey, ports: Sequence[Port | None] | None, places: _Places
-) -> tuple[tuple[int, ...], bool]:
-    """Return the positions of what feeds a tensor, and whether they are all."""
-    if key.io != "input" and (inputs := places.inputs(key)):
-        return tuple(inputs[slot] for slot in sorted(inputs)), True
-    if ports is None:
-        return (), False
-    if key.io == "input" and key.slot < len(ports) and ports[key.slot] not in (UNKNOWN, SEVERAL):
-        ports = (ports[key.slot],)
-    named = [port for port in ports if port not in (None, UNKNOWN, SEVERAL)]
-    found = [places.output(port, key) for port in named if port is not None]
-    known = UNKNOWN not in ports and None not in found
-    return tuple(dict.fromkeys(position for position in found if position is not None)), known

@@ -5,5 +5,7 @@ tensor, and what is told above and below these lines. ``rows`` are the lines of 
 told apart by their keys, with when they changed, their projections and their places in a store; ``noise`` is
 the column of what does not repeat, and the bounds that it gives.
 
+``edges`` are what feeds each operator, and their text in a golden.
+
 ``run_folder`` is what runs of a test leave as files, and where.
 """

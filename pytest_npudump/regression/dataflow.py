@@ -23,7 +23,7 @@ from pytest_npudump.errors import NpudumpError
 from pytest_npudump.golden.origin import changed_tensors
 from pytest_npudump.golden.store import source_layers
 from pytest_npudump.golden.stored_tensors import stored_tensors
-from pytest_npudump.graph.edges import SEVERAL, UNKNOWN, Edges, edges_of_lines, lines_of
+from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges, edges_of_lines, lines_of
 from pytest_npudump.record.record import EDGES, Record
 from pytest_npudump.regression.case import RunModels, terms_of
 from pytest_npudump.regression.result import KeptLayers

@@ -275,6 +275,8 @@ def _findings(
     differing = disagreements(context.tolerances, first, failing, records)
     numerics, tolerances = first.numerics, for_layers(context.tolerances, first)
     tolerances = tolerances.under(numerics.bounds) if numerics is not None else tolerances
+    if first.comparison is not None:
+        tolerances = replace(tolerances, upstream=first.comparison.tolerances.upstream)
     found = []
     for number, key in enumerate(failing, 1):
         found.append(_finding(tolerances, key, records.get(str(key.sanitised)), differing, tensors))
@@ -344,7 +346,7 @@ def _finding(
     if golden.shape != actual.shape or golden.dtype != actual.dtype:
         shapes = f"{golden.dtype} {list(golden.shape)}, this one {actual.dtype} {list(actual.shape)}"
         return replace(finding, description=describe_tensor(actual), note=f"the golden tensor is {shapes}")
-    rtol, atol = tolerances.elements(record.key.layer, record.dtype, op_type=record.op_type)
+    rtol, atol = tolerances.elements(record.key.layer, record.dtype, str(key), record.op_type)
     return replace(finding, difference=compare_tensors(golden, actual, rtol=rtol, atol=atol))
 
 

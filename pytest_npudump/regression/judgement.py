@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.explain.reference import ReferenceResult
     from pytest_npudump.golden.stored_tensors import GoldenTensor, TensorStore
-    from pytest_npudump.graph.edges import Edges
+    from pytest_npudump.record.edges import Edges
     from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import resolve_raw_names
 from pytest_npudump.errors import DumpError, said
-from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 from pytest_npudump.language.text import first_of
 from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
+from pytest_npudump.record.edges import SEVERAL, UNKNOWN
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import RunModels
 from pytest_npudump.regression.dataflow import edges_of_device, edges_of_run
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_npudump.dump.records import Dump, TensorKey
-    from pytest_npudump.graph.edges import Edges
+    from pytest_npudump.record.edges import Edges
     from pytest_npudump.regression.case import Case
 
 

@@ -276,7 +276,7 @@ def _comparison_lines(result: Result, rows: int, columns: int | None, rest: str,
     numerics, rule = result.numerics, deciding_rule(comparison.first)
     lines += _rows(failing, rows, columns, rest)
     if rule:
-        lines.append(_("tolerance:  {rule}").format(rule=rule))
+        lines.append(_("tolerance:  {rule}").format(rule=spoken(rule)))
     if numerics is not None and not (brief and numerics.bounds == SAME and not numerics.differs):
         lines.append(_("bounds:     {numerics}").format(numerics=numerics.describe()))
     if result.measured is not None and result.measured.noise:

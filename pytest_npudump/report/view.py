@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.graph.edges import Edges
+    from pytest_npudump.record.edges import Edges
 
 
 SOURCE, OUTSIDE, UNPAIRED = mark("source"), mark("outside"), mark("unpaired")

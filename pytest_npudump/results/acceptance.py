@@ -25,8 +25,8 @@ from pytest_npudump.golden.store import (
 )
 from pytest_npudump.golden.stored_tensors import KeptTensors, stored_tensors
 from pytest_npudump.golden.variants import VARIANTS, stands_in
-from pytest_npudump.graph.edges import edges_of_lines, lines_of
 from pytest_npudump.language.text import first_of
+from pytest_npudump.record.edges import edges_of_lines, lines_of
 from pytest_npudump.record.noise import CALIBRATION, REPEATS, Repeats, repeats_of
 from pytest_npudump.record.record import (
     EDGES,

@@ -24,9 +24,9 @@ from pytest_npudump.explain.dumped_operators import ModelBench
 from pytest_npudump.explain.matches import NameMap
 from pytest_npudump.explain.reference_model import ReferenceModel
 from pytest_npudump.explain.rounding import rounded_model
-from pytest_npudump.graph.edges import Edges
 from pytest_npudump.graph.model_files import read_onnx
 from pytest_npudump.onnxmodels.tensor_types import from_array
+from pytest_npudump.record.edges import Edges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

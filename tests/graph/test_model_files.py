@@ -14,7 +14,6 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from onnx import TensorProto, helper
 
 from pytest_npudump.errors import FormatError
-from pytest_npudump.graph.edges import UNKNOWN, Edges, Port
 from pytest_npudump.graph.model_files import (
     _READERS,
     edges_at_hand,
@@ -25,6 +24,7 @@ from pytest_npudump.graph.model_files import (
     read_om,
     read_onnx,
 )
+from pytest_npudump.record.edges import UNKNOWN, Edges, Port
 from pytest_npudump.request import GRAPH_SUFFIXES
 
 if TYPE_CHECKING:

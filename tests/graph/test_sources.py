@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.graph.edges import UNKNOWN, Edges, Port
-from pytest_npudump.graph.edges import GraphNode as Node
 from pytest_npudump.graph.sources import (
     TensorGraph,
     explained,
@@ -26,6 +24,8 @@ from pytest_npudump.graph.sources import (
     sources_upstream,
     walked_back,
 )
+from pytest_npudump.record.edges import UNKNOWN, Edges, Port
+from pytest_npudump.record.edges import GraphNode as Node
 from pytest_npudump.record.noise import Calibrated
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 
 from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
 from pytest_npudump.explain.operator_alone import UPSTREAM
-from pytest_npudump.graph.edges import Edges, Port
-from pytest_npudump.graph.edges import GraphNode as Node
+from pytest_npudump.record.edges import Edges, Port
+from pytest_npudump.record.edges import GraphNode as Node
 from pytest_npudump.regression.dataflow import edges_of_run
 from pytest_npudump.regression.run_plan import needs_inputs, plan_second_run, plan_suspects, upstream_of
 from tests.regression.conftest import BOTH, HEALTHY, PRINTED, REGRESSED, Flow

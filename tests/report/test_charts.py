@@ -22,7 +22,7 @@ from pytest_npudump.compare.tensors.picture import draw, draw_alone
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.graph.edges import Edges, Port
+from pytest_npudump.record.edges import Edges, Port
 from pytest_npudump.report.charts import (
     NOT_A_NUMBER,
     SAME,

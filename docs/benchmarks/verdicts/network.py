@@ -14,8 +14,8 @@ import onnx
 import onnxruntime as ort
 from onnx import helper, numpy_helper
 
-from pytest_npudump.graph.edges import Edges, Port
-from pytest_npudump.graph.edges import GraphNode as Operator
+from pytest_npudump.record.edges import Edges, Port
+from pytest_npudump.record.edges import GraphNode as Operator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.graph.edges import Edges
     from pytest_npudump.graph.sources import Sources
+    from pytest_npudump.record.edges import Edges
     from verdicts.observed import Observed
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.output import columns, present
 from pytest_npudump.cli.common.project import last_results
 from pytest_npudump.cli.common.tolerance_options import chosen_tolerances
+from pytest_npudump.compare.judge import with_upstream
 from pytest_npudump.compare.stats.allowances import allowances
 from pytest_npudump.compare.stats.tables import blind_keys, describe_blind, describe_not_finite
 from pytest_npudump.compare.tolerances.numerics import SAME
@@ -289,6 +290,7 @@ def _bounds(arguments: argparse.Namespace, golden: Record) -> tuple[list[Allowan
     if arguments.results:
         golden = _as_it_ran(golden, arguments.results)
     tolerances = _chosen(arguments, golden).with_measured(calibrated_of(golden))
+    tolerances = with_upstream(golden, golden.table, tolerances)
     layers = dict.fromkeys(map(layer_of, golden.table.keys))
     found = list(allowances(golden.table, tolerances, layers_meant([arguments.layer or "*"], layers)))
     if arguments.layer and not found:
@@ -345,12 +347,12 @@ def _by_rule(found: Iterable[Allowance]) -> Iterator[tuple[str, ...]]:
         groups.setdefault((allowance.rule, allowance.dtype, allowance.statistic), []).append(allowance)
     for (rule, dtype, statistic), members in groups.items():
         widest = max(members, key=lambda one: one.share or 0.0)
-        yield (str(len(members)), dtype, statistic, widest.key, *_width(widest), rule.describe())
+        yield (str(len(members)), dtype, statistic, widest.key, *_width(widest), spoken(rule.describe()))
 
 
 def _row(allowance: Allowance) -> tuple[str, ...]:
     one = allowance
-    return (one.key, one.dtype, one.statistic, number(one.value), *_width(one), one.rule.describe())
+    return (one.key, one.dtype, one.statistic, number(one.value), *_width(one), spoken(one.rule.describe()))
 
 
 def _width(allowance: Allowance) -> tuple[str, str, str]:

@@ -84,7 +84,7 @@ def with_elements(
             row = int(comparison.alignment.golden[position])
             before = comparison.golden
             rule = tolerances.element_rule(key.layer, before.dtypes[row], before.keys[row], op_type)
-            reasons = element_reasons(found, rule)
+            reasons = element_reasons(found, rule, tolerances.turned(rule, before.keys[row]))
             told.add(position)
             rest = _without_projections(verdict)
             newly -= rest is not verdict and rest is None
@@ -143,8 +143,14 @@ def with_failing(comparison: Comparison, failing: tuple[Verdict, ...], newly: in
     )
 
 
-def element_reasons(found: PairElements, rule: Rule) -> tuple[Reason, ...]:
-    """Why the elements of a tensor fail; empty where they do not."""
+def element_reasons(found: PairElements, rule: Rule, share: float = 1.0) -> tuple[Reason, ...]:
+    """Why the elements of a tensor fail; empty where they do not.
+
+    Args:
+        found: how far they are off.
+        rule: that decides.
+        share: of the elements that may be off by its ``atol``.
+    """
     if found.unequal_bytes:
         size = found.golden.payload.nbytes if found.golden and found.golden.payload else 0
         return (Reason(BYTES, f"{size} equal", f"{found.unequal_bytes} differ", None, _EQUAL),)
@@ -157,7 +163,7 @@ def element_reasons(found: PairElements, rule: Rule) -> tuple[Reason, ...]:
     if not rule.rtol and not rule.atol:
         reasons += _unequal(difference, rule)
     else:
-        reasons += _distant(difference, rule)
+        reasons += _distant(difference, rule, share)
     return tuple(reasons)
 
 
@@ -195,12 +201,12 @@ def _unequal(difference: TensorDifference, rule: Rule) -> list[Reason]:
     return [Reason(ELEMENTS, "equal", at, None, rule.describe())]
 
 
-def _distant(difference: TensorDifference, rule: Rule) -> list[Reason]:
+def _distant(difference: TensorDifference, rule: Rule, share: float) -> list[Reason]:
     reasons = []
     allowed = rule.atol + rule.rtol * min(difference.magnitude, sys.float_info.max)
     if difference.max_abs > allowed:
         reasons.append(Reason(MAX_ABS, 0.0, float(difference.max_abs), allowed, rule.describe()))
-    slack = rule.atol * math.sqrt(difference.count) / difference.norm if difference.norm else 0.0
+    slack = rule.atol * math.sqrt(share * difference.count) / difference.norm if difference.norm else 0.0
     if math.isfinite(difference.relative_l2) and difference.relative_l2 > rule.rtol + slack:
         allowed = rule.rtol + slack
         reasons.append(Reason(RELATIVE_L2, 0.0, difference.relative_l2, allowed, rule.describe()))

@@ -8,7 +8,7 @@ a ``*``, or a glob that begins with one (``*16``), never loosens them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from functools import lru_cache
 from itertools import chain, compress
@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.compare.tolerances.presets import PRESETS, bound
+from pytest_npudump.compare.tolerances.upstream import Upstream
 from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import JUDGED, PROJECTIONS, is_count, layer_of
-from pytest_npudump.errors import RequestError, hint, said
+from pytest_npudump.errors import RequestError, hint, joined, said
 from pytest_npudump.request import KnownNames, as_glob, is_glob
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.record.noise import Calibrated
+
 
 ANY = "*"
 _WILD = ("*", "?", "[")
@@ -86,7 +88,7 @@ class Rule:
         where += [f"producer.{name}={glob}" for name, glob in self.producer]
         reason = f": {self.reason}" if self.reason else ""
         text = " ".join([f"rtol={self.rtol:g} atol={self.atol:g}", *where])
-        return f"{text} ({self.source}{reason})" if self.source or reason else text
+        return joined("", (text, " (", self.source, reason, ")")) if self.source or reason else text
 
     @property
     def names_dtype(self) -> bool:
@@ -135,12 +137,14 @@ class Tolerances:
         rules: in the order they were given.
         measured: bounds of the golden's tensors that replace the preset's where they are wider.
         names: what rules have for a layer and is a layer's own name, wildcards and all.
+        upstream: what the preset's bounds are widened by, of tensors by what they were computed from.
     """
 
     preset: str = DEFAULT
     rules: tuple[Rule, ...] = ()
     measured: Calibrated | None = None
     names: frozenset[str] = frozenset()
+    upstream: Upstream = field(default_factory=Upstream)
 
     def __post_init__(self) -> None:
         """Refuse a preset that does not exist."""
@@ -239,7 +243,7 @@ class Tolerances:
 
     def _measured(self, dtype: str, statistic: str, key: str, by: tuple[str, ...]) -> Rule:
         """The preset's rule for a statistic, or what was measured of those of ``by`` where that is wider."""
-        rule = _preset_rule(self.preset, dtype, statistic)
+        rule = self._of_preset(dtype, statistic, key)
         if self.measured is None or not self._heeds_measured(dtype):
             return rule
         rtol = max(self.measured.rtol(key, name) for name in by)
@@ -249,6 +253,16 @@ class Tolerances:
             if rtol > rule.rtol
             else rule
         )
+
+    def _of_preset(self, dtype: str, statistic: str, key: str) -> Rule:
+        """The preset's rule for a statistic, as wide as what the tensor was computed from makes it."""
+        rule, found = _preset_rule(self.preset, dtype, statistic), self.upstream.found.get(key)
+        if found is None or is_count(statistic):
+            return rule
+        rtol, atol, why = found.bound(self.preset, dtype, statistic, self.upstream.counts[key])
+        if (rtol, atol) == (rule.rtol, rule.atol):
+            return rule
+        return Rule(rtol, atol, dtype=dtype, source=joined(": ", (f"preset {self.preset}", why)))
 
     def largest_atol(self) -> float:
         """An absolute tolerance that none of the rules, nor any of the preset, exceeds."""
@@ -272,6 +286,12 @@ class Tolerances:
         """``(rtol, atol)`` of :meth:`element_rule`."""
         rule = self.element_rule(layer, dtype, key, op_type)
         return rule.rtol, rule.atol
+
+    def turned(self, rule: Rule, key: str) -> float:
+        """The share of a tensor's elements that may be off by a rule's ``atol``: not all, of codes."""
+        found = self.upstream.found.get(key)
+        own = found is not None and rule.source.startswith(f"preset {self.preset}: ")
+        return found.turned or 1.0 if found is not None and own else 1.0
 
     def having(self, rules: Callable[[Rule], bool]) -> Tolerances:
         """The same with those of the rules only."""

@@ -185,3 +185,18 @@ def test_a_damaged_head_is_an_error_with_the_way_out(run: Run, golden: Callable[
     done = run("golden", "show", golden("repeats: 2\n"))
     assert done.code == 2
     assert "accept anew with --npudump-update-golden" in done.err
+
+
+def test_tolerances_for_other_numerics_name_what_is_upstream(
+    run: Run, golden: Callable[..., Path], tmp_path: Path
+) -> None:
+    path, other = golden(), tmp_path / "other.yaml"
+    path.write_text(path.read_text("utf-8") + "edges: |\n  fc < relu:output.0 -\n", "utf-8")
+    other.write_text("preset: other\n", "utf-8")
+    lines = run("golden", "show", "--tolerances", other, path).out.splitlines()
+    assert [line.split("(")[-1] for line in lines if "float32  max" in line] == [
+        "preset other)",
+        "preset other: float16 upstream)",
+    ]
+    done = run("--lang", "zh", "golden", "show", "--tolerances", other, path)
+    assert "preset other: 上游有 float16" in done.out

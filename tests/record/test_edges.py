@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.graph.edges import SEVERAL, UNKNOWN, Edges, Port, edges_of_lines, lines_of, same_values
-from pytest_npudump.graph.edges import GraphNode as Node
 from pytest_npudump.graph.model_files import read_onnx
 from pytest_npudump.onnxmodels import sessions
+from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges, Port, edges_of_lines, lines_of, same_values
+from pytest_npudump.record.edges import GraphNode as Node
 
 if TYPE_CHECKING:
     from pathlib import Path

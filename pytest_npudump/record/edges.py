@@ -12,7 +12,7 @@ from pytest_npudump.dump.table import NEEDED
 from pytest_npudump.record.text import SIGN
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pytest_npudump.dump.table import StatsTable
 
@@ -109,6 +109,16 @@ class Edges:
         """Return these edges without what feeds some layers, by their names in file names."""
         return Edges({**self.feeds, **dict.fromkeys(self.feeds.keys() & layers, (UNKNOWN,))}, self.told_by)
 
+    def parents_of(self, keys: Sequence[TensorKey]) -> list[tuple[tuple[int, ...], bool]]:
+        """Return for each tensor the positions of what feeds it, and whether they are all.
+
+        An output has the dumped inputs of its operator, or else the outputs that these come from; an input
+        has the output it comes from.
+        """
+        within = self.restricted({key.layer for key in keys}).feeds
+        places = _Places(keys)
+        return [_fed_by(key, within.get(sanitise(key.layer)), places) for key in keys]
+
     def _nearest(self, name: str, kept: Mapping[str, str]) -> tuple[Port | None, ...]:
         own: list[Port | None] = []
         further: list[Port] = []
@@ -135,6 +145,49 @@ class Edges:
             fed = [other for other in self.feeds.get(layer, (UNKNOWN,)) if other not in seen]
             seen.update(fed)
             waiting += reversed(fed)
+
+
+class _Places:
+    """Positions by execution and direction, and executions by layer."""
+
+    def __init__(self, keys: Iterable[TensorKey]) -> None:
+        self._slots: defaultdict[TensorKey, dict[int, int]] = defaultdict(dict)
+        self._turns: defaultdict[TensorKey, list[TensorKey]] = defaultdict(list)
+        for position, key in enumerate(keys):
+            place = replace(key.sanitised, slot=0)
+            if place not in self._slots:
+                self._turns[replace(place, turn=0)].append(place)
+            self._slots[place][key.slot] = position
+
+    def inputs(self, key: TensorKey) -> dict[int, int]:
+        """Positions of the inputs of the execution that ``key`` belongs to, by slot."""
+        return self._slots.get(replace(key.sanitised, io="input", slot=0), {})
+
+    def output(self, port: Port, consumer: TensorKey) -> int | None:
+        """Position of what a port put out for a consumer: in the same turn, or in the only one there was."""
+        place = replace(consumer, layer=sanitise(port.layer), io="output", slot=0)
+        if place not in self._slots:
+            turns = self._turns.get(replace(place, turn=0), ())
+            if len(turns) != 1:
+                return None
+            place = turns[0]
+        return self._slots[place].get(port.slot)
+
+
+def _fed_by(
+    key: TensorKey, ports: Sequence[Port | None] | None, places: _Places
+) -> tuple[tuple[int, ...], bool]:
+    """Return the positions of what feeds a tensor, and whether they are all."""
+    if key.io != "input" and (inputs := places.inputs(key)):
+        return tuple(inputs[slot] for slot in sorted(inputs)), True
+    if ports is None:
+        return (), False
+    if key.io == "input" and key.slot < len(ports) and ports[key.slot] not in (UNKNOWN, SEVERAL):
+        ports = (ports[key.slot],)
+    named = [port for port in ports if port not in (None, UNKNOWN, SEVERAL)]
+    found = [places.output(port, key) for port in named if port is not None]
+    known = UNKNOWN not in ports and None not in found
+    return tuple(dict.fromkeys(position for position in found if position is not None)), known
 
 
 def _unknown_from(

@@ -1,0 +1,296 @@
+"""Where a value came from: the bounds of a tensor under other numerics, by what it was computed from.
+
+A preset knows a tensor's own type. Other numerics change it by what is upstream:
+
+* **the narrowest type** that its values went through. A float32 cast from float16 is as noisy as float16.
+  Values go through every operator that reads them, but not through integers: an index or a shape is not a
+  little off;
+* **8-bit codes** of a quantisation. Where no code is upstream, rounding turns a few of them to the next one;
+  a step that turned is noise of 8 bits, as bfloat16 has them, in all that is computed from it;
+* **a difference of nearly equal numbers**, whose noise is that of what was subtracted: the variance
+  of a LayerNorm. Operators behind it have less of that noise.
+
+Types and sizes are the golden's: a run that computes in a narrower type is not excused by it. Nothing is
+known of a tensor whose edges the golden does not keep.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_npudump.compare.tolerances.numerics import HF32, OTHER
+from pytest_npudump.compare.tolerances.presets import bound
+from pytest_npudump.dump.dtypes import is_exact
+from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.table import EXTREMES, PROJECTIONS, STATISTICS
+from pytest_npudump.errors import joined, said
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from pytest_npudump.dump.table import StatsTable
+    from pytest_npudump.record.edges import Edges
+
+WIDENED = frozenset({OTHER, HF32})
+"""Presets whose bounds depend on what is upstream; those of the same numerics repeat what they read."""
+
+
+def _kinds(names: str) -> re.Pattern[str]:
+    return re.compile(rf"(?:aclnn)?(?:inplace)?(?:{names})(?:ext|d|v[2-5])?", re.IGNORECASE)
+
+
+QUANTISING = _kinds("(?:ascend|dynamic|npu)*(?:re)?quant(?:izelinear|izepertensor|ize)?")
+"""Operators that round floats to codes: of ONNX, GE, MindSpore and torch_npu, as the tables below."""
+SUMMING = _kinds(
+    "(?:conv|matmul)integer|(?:depthwise)?conv(?:2d|3d)?|(?:batch|quant|quantbatch)?matmul|bmm|mm|gemm"
+    "|fullyconnection|cast|(?:reduce)?sum"
+)
+"""Operators that make wider integers of codes."""
+MOVING_CODES = _kinds(
+    "qlinear.*|reshape|transpose|permute|flatten|(?:un)?squeeze|expanddims|identity|copy|transdata|concat|split"
+    "|(?:strided)?slice|gather|pad|max(?:imum|pool)?|min(?:imum)?|clip(?:byvalue)?|relu6?|resize.*"
+)
+"""Operators whose codes are their inputs' codes."""
+CHOOSING = _kinds("arg(?:max|min)(?:withvalue)?|topk|sort|argsort")
+"""Operators whose integers are indices of the first tensor that they read."""
+DIFFERENCE = _kinds("sub|subtract|add|addn|tensoradd|biasadd")
+"""Operators whose terms may cancel, so that their noise is that of the larger term."""
+MEAN = _kinds("reducemean|reducesum|mean|sum")
+"""The same of the elements of one tensor."""
+
+DIVIDING = _kinds("reciprocal|div|realdiv|floatdiv|sqrt|rsqrt")
+"""Operators whose result is largest, or has the greatest slope, where what they read last is smallest."""
+NORMALISING = _kinds(
+    "pow|square|mul|multiply|abs|neg|maximum|max|cast|expand|broadcastto|tile|reshape|transpose|(?:un)?squeeze"
+    "|expanddims|identity"
+)
+"""Operators between a difference and what it is divided by."""
+
+_CANCELS = 4.0
+"""How many times as large as what is left a term must be to count as cancelled."""
+_LITTLE = 1.05
+"""What bounds are not widened by."""
+_MOST = 64.0
+"""By what bounds are widened at most for what cancelled."""
+_BEHIND = 10.0
+"""The same behind operators that compute something else of it."""
+_BLIND = 0.25
+"""The most of a tensor's scale that they are widened to."""
+_OF_MEAN = 0.25
+"""What other numerics change a mean by, as a share of what they change an element by: as in the presets."""
+TURNED = 0.02
+"""The share of codes that may turn to the next one, where no code is upstream."""
+_FEW = 2
+"""Codes of any tensor that may."""
+CODES = "codes"
+_AS_CODES = "bfloat16"
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestry:
+    """What a tensor was computed from.
+
+    Attributes:
+        dtype: the narrowest type, of another tensor or its own; :data:`CODES` for that of 8-bit codes.
+        turned: of codes that floats were rounded to, the share of them that may be the next one; else 0.
+        wider: by what the noise of what cancelled exceeds that of what was left, of extremes and of norms.
+        cancelled: what cancelled in a tensor of zeros, its largest magnitude and its root mean square.
+    """
+
+    dtype: str
+    turned: float = 0.0
+    wider: tuple[float, float] = (1.0, 1.0)
+    cancelled: tuple[float, float] = (0.0, 0.0)
+
+    def bound(self, preset: str, dtype: str, statistic: str, count: int) -> tuple[float, float, str]:
+        """``(rtol, atol)`` of a statistic of a tensor of ``dtype``, and why in words.
+
+        Args:
+            preset: one of :data:`WIDENED`.
+            dtype: of the tensor.
+            statistic: one of those that are measured, or of projections.
+            count: number of its elements.
+        """
+        rtol, atol = bound(preset, dtype, statistic)
+        if self.turned:
+            share = self.turned
+            of_all = {"avg": share, "l2norm": math.sqrt(share * count), PROJECTIONS: math.sqrt(share)}
+            return (
+                rtol,
+                of_all.get(statistic, 1.0),
+                said("1 step in {share:.2g} % of the codes", share=100 * share),
+            )
+        why = []
+        if self.dtype not in ("", dtype):
+            theirs = bound(preset, _AS_CODES if self.dtype == CODES else self.dtype, statistic)
+            if theirs[0] > rtol:
+                rtol, atol = theirs[0], max(atol, theirs[1], float(is_exact(dtype)))
+                codes = self.dtype == CODES
+                why.append(
+                    said("8-bit codes upstream") if codes else said("{dtype} upstream", dtype=self.dtype)
+                )
+        of_norm = int(statistic not in STATISTICS[:EXTREMES])
+        wider, cancelled = self.wider[of_norm], self.cancelled[of_norm]
+        if wider > 1:
+            rtol = max(rtol, min(rtol * wider, _BLIND))
+            why.append(said("{times:g} times for what cancelled upstream", times=wider))
+        if cancelled:
+            atol += rtol * cancelled * (math.sqrt(count) if statistic == "l2norm" else 1.0)
+            why.append(said("{size:.3g} cancelled", size=cancelled))
+        return rtol, atol, joined(", ", why)
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """What is known of tensors by what is upstream of them.
+
+    Attributes:
+        found: by the golden's key, of those whose bounds it widens.
+        counts: numbers of their elements.
+        indexed: by the golden's key, of tensors of indices, the key of the tensor whose values they are of.
+    """
+
+    found: Mapping[str, Ancestry] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    indexed: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, table: StatsTable, op_types: Sequence[str], edges: Edges, preset: str) -> Upstream:
+        """Look at what feeds each tensor of a golden.
+
+        Args:
+            table: the golden's.
+            op_types: of its rows; "" where unknown: nothing is then known of codes and of what cancels.
+            edges: what feeds each operator.
+            preset: of the bounds that are widened.
+        """
+        if preset not in WIDENED or not edges.feeds:
+            return cls()
+        parents = [fed for fed, _ in edges.parents_of([TensorKey.parse(key) for key in table.keys])]
+        graph = _Inheritance(table, op_types, parents, preset)
+        found = {key: one for row, key in enumerate(table.keys) if (one := graph.upstream(row)) is not None}
+        counts = {key: table.counts[row] or 1 for row, key in enumerate(table.keys) if key in found}
+        indexed = {
+            table.keys[row]: table.keys[fed[0]]
+            for row, fed in enumerate(parents)
+            if fed and is_exact(table.dtypes[row]) and CHOOSING.fullmatch(op_types[row])
+        }
+        return cls(found, counts, indexed)
+
+
+class _Inheritance:
+    """What is upstream of each row of a table, in the order in which the operators ran."""
+
+    def __init__(
+        self, table: StatsTable, op_types: Sequence[str], parents: Sequence[Sequence[int]], preset: str
+    ) -> None:
+        self._table, self._op_types, self._parents, self._preset = table, op_types, parents, preset
+        self._sizes = _sizes(table)
+        self._types: list[str] = []
+        self._turned: list[float] = []
+        self._wider = np.ones((len(table), 2))
+        self._cancelled = np.zeros((len(table), 2))
+        for row, every in enumerate(parents):
+            fed = [at for at in every if at < row]  # of a loop, what comes around is not known yet
+            dtype, turned = self._type(row, fed)
+            self._types.append(dtype)
+            self._turned.append(turned)
+            if not is_exact(table.dtypes[row]):
+                self._cancel(row, fed)
+
+    def upstream(self, row: int) -> Ancestry | None:
+        own = self._table.dtypes[row]
+        wider = [float(f"{w:.2g}") if w >= _LITTLE else 1.0 for w in self._wider[row].tolist()]
+        cancelled = tuple(self._cancelled[row].tolist())
+        if (
+            self._types[row] in ("", own)
+            and not self._turned[row]
+            and wider == [1.0, 1.0]
+            and not any(cancelled)
+        ):
+            return None
+        return Ancestry(
+            self._types[row], self._turned[row], (wider[0], wider[1]), (cancelled[0], cancelled[1])
+        )
+
+    def _width(self, dtype: str) -> float:
+        return bound(self._preset, _AS_CODES if dtype == CODES else dtype, "max")[0] if dtype else -1.0
+
+    def _type(self, row: int, fed: Sequence[int]) -> tuple[str, float]:
+        """The narrowest type whose noise a tensor has, "" for none, and the share of codes that may turn."""
+        own, op_type = self._table.dtypes[row], self._op_types[row]
+        given = max((self._types[at] for at in fed), key=self._width, default="")
+        if not is_exact(own):
+            # Behind a format of fewer than 8 bits it is not known how far noise averages out.
+            given = given if self._width(given) <= self._width(_AS_CODES) else _AS_CODES
+            return max(own, given, key=self._width), 0.0
+        turned = max((self._turned[at] for at in fed), default=0.0)
+        if QUANTISING.fullmatch(op_type) and given:
+            if given == CODES or not self._exact_float(given):
+                return CODES, 0.0
+            count = self._table.counts[row] or 1
+            return CODES, min(1.0, TURNED + _FEW / count)
+        if given == CODES and MOVING_CODES.fullmatch(op_type):
+            return CODES, turned
+        return (CODES, 0.0) if given == CODES and SUMMING.fullmatch(op_type) else ("", 0.0)
+
+    def _exact_float(self, dtype: str) -> bool:
+        """Whether noise of a type is much smaller than a step of codes."""
+        return self._width(dtype) < TURNED / 100
+
+    def _cancel(self, row: int, fed: Sequence[int]) -> None:
+        floats = [at for at in fed if not is_exact(self._table.dtypes[at])]
+        if not floats:
+            return
+        size, op_type = self._sizes[row], self._op_types[row]
+        before, wider = self._sizes[floats], self._wider[floats]
+        if MEAN.fullmatch(op_type):
+            counts = self._table.counts
+            if "sum" in op_type.lower():
+                before = before * ((counts[floats[0]] or 1) / (counts[row] or 1))
+            before = before * _OF_MEAN
+        elif not DIFFERENCE.fullmatch(op_type):
+            divides = DIVIDING.fullmatch(op_type) is not None
+            if divides:
+                slope = self._slope(floats[-1], op_type)
+                wider[-1] *= (slope, math.sqrt(slope))
+            most = _MOST if divides or NORMALISING.fullmatch(op_type) else _BEHIND
+            self._wider[row] = np.minimum(wider.max(axis=0), most)
+            return
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(np.isfinite(before) & np.isfinite(size), before / size, 1.0)
+        ratio = np.where(ratio > _CANCELS, ratio, np.minimum(ratio, 1.0))
+        if MEAN.fullmatch(op_type):
+            ratio = np.maximum(ratio, 1.0)
+        found = np.nan_to_num(ratio * wider, nan=1.0, posinf=np.inf).max(axis=0)
+        self._wider[row] = np.clip(found, 1.0, _MOST)
+        zero = size == 0
+        self._cancelled[row] = np.where(zero, np.nan_to_num(before, posinf=0.0).max(axis=0), 0.0)
+        self._wider[row][zero] = 1.0
+
+    def _slope(self, row: int, op_type: str) -> float:
+        """By what an operator that divides by a tensor makes more of the noise of its smallest elements."""
+        low = min(np.abs(self._table.values[row, :EXTREMES]))
+        one_sign = np.prod(self._table.values[row, :EXTREMES]) > 0
+        if not (one_sign and np.isfinite(self._sizes[row, 0])) or self._wider[row, 0] <= 1:
+            return 1.0
+        ratio = float(self._sizes[row, 0] / low)
+        return max(1.0, math.sqrt(ratio) / 2) if op_type.lower().endswith("sqrt") else ratio
+
+
+def _sizes(table: StatsTable) -> NDArray[np.float64]:
+    """Largest magnitude and root mean square of each tensor, (n, 2); NaN where unknown."""
+    extremes = np.where(table.known[:, :EXTREMES], np.abs(table.values[:, :EXTREMES]), np.nan)
+    with np.errstate(all="ignore"):
+        magnitude = np.where(np.isfinite(extremes).all(axis=1), extremes.max(axis=1), np.nan)
+        column = STATISTICS.index("l2norm")
+        counts = np.array([count or np.nan for count in table.counts], dtype=np.float64)
+        root = np.where(table.known[:, column], table.values[:, column] / np.sqrt(counts), magnitude)
+    return np.column_stack([magnitude, root])

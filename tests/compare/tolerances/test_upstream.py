@@ -1,0 +1,238 @@
+"""What is upstream of a tensor decides its bounds under other numerics, and only there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from pytest_npudump.compare.judge import Terms, judge
+from pytest_npudump.compare.stats.verdict import FAIL
+from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
+from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
+from pytest_npudump.dump.stats.projections import project
+from pytest_npudump.dump.stats.tensor import tensor_stats
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.record.record import EDGES, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
+    Row = tuple[str, str, Array, str]
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(8, 64)).astype(np.float32)
+CODES = np.clip(np.rint(X * 40), -128, 127).astype(np.int8)
+
+
+def row(name: str, op_type: str, array: Array, fed: str = "") -> Row:
+    """A tensor: the layer, its operator, its elements, and the layers that feed it."""
+    return name, op_type, array, fed
+
+
+def records(rows: Sequence[Row], folder: Path | None = None) -> list[TensorRecord]:
+    found = []
+    for name, op_type, array, _ in rows:
+        stats = replace(tensor_stats(array), projections=project(array))
+        key = TensorKey(name, "output", 0)
+        record = TensorRecord(key, op_type, array.dtype.name, array.shape, Path("run"), stats=stats)
+        if folder is not None:
+            path = folder / name
+            path.write_bytes(array.tobytes())
+            record = replace(record, path=path, payload=Payload(path, 0, array.nbytes))
+        found.append(record)
+    return found
+
+
+def outside(
+    rows: Sequence[Row],
+    changes: Mapping[str, Array],
+    preset: str = "other",
+    *,
+    folder: Path | None = None,
+    rules: tuple[Rule, ...] = (),
+    edges: bool = True,
+) -> dict[str, str]:
+    """What fails, with the rules, where a run has other elements; of a golden that knows no operators."""
+    sides = []
+    for number, side in enumerate((rows, [(n, op, changes.get(n, a), fed) for n, op, a, fed in rows])):
+        own = None if folder is None else folder / str(number)
+        if own is not None:
+            own.mkdir(exist_ok=True)
+        found = records(side, own)
+        table = StatsTable.from_records(found)
+        if not number:
+            table = replace(table, op_types=("",) * len(table))
+        lines = [
+            f"{name} < {' '.join(f'{port}:output.0' if port != '-' else '-' for port in fed.split())}\n"
+            for name, _, _, fed in rows
+            if fed
+        ]
+        blocks = {EDGES: "".join(lines)} if edges and not number else {}
+        tensors = tuple(found) if folder is not None else ()
+        sides.append(Record("", {}, table, Path("golden.yaml"), blocks=blocks, tensors=tensors))
+    comparison = judge(sides[0], sides[1], Terms(Tolerances(preset, rules)))
+    return {one.key.layer: one.reasons[0].rule for one in comparison.failing if one.status == FAIL}
+
+
+def off(array: Array, share: float) -> Array:
+    """The same with noise of a share of its magnitude, at most."""
+    noise = share * np.abs(array).max() * (2 * np.random.default_rng(5).random(array.shape) - 1)
+    return (array + noise).astype(array.dtype)
+
+
+HALF = X.astype(np.float16)
+CHAIN = [
+    row("product", "MatMul", HALF),
+    row("cast", "Cast", HALF.astype(np.float32), "product"),
+    row("softmax", "Softmax", X * 2, "cast -"),
+    row("shape", "Shape", np.array([8, 64]), "cast"),
+    row("scaled", "Cast", np.array([8, 64], np.float32), "shape"),
+    row("alone", "MatMul", X, "-"),
+]
+NOISY = {name: off(array, 5e-3) for name, _, array, _ in CHAIN if array.dtype == np.float32}
+
+
+def test_the_narrowest_type_upstream_decides_through_all_that_computes() -> None:
+    found = outside(CHAIN, NOISY)
+    assert list(found) == ["scaled", "alone"]  # behind a shape, and behind nothing that is known
+    assert "(preset other)" in found["alone"]
+    assert "float16 upstream" in outside(CHAIN, {"softmax": off(X * 2, 5e-2)})["softmax"]
+
+
+@pytest.mark.parametrize("preset", ["same", "exact", "ascend-abs", "torch"])
+def test_no_other_preset_is_widened(preset: str) -> None:
+    assert set(outside(CHAIN, NOISY, preset)) == set(NOISY)
+
+
+def test_a_rule_and_a_golden_without_edges_decide_as_ever() -> None:
+    rules = (Rule(1e-6, 0, layer="softmax", source="marker"),)
+    assert "marker" in outside(CHAIN, NOISY, rules=rules)["softmax"]
+    assert set(outside(CHAIN, NOISY, edges=False)) == set(NOISY)
+
+
+def test_types_are_the_golden_s() -> None:
+    narrow = NOISY["alone"].astype(np.float16)
+    assert "must be equal" in outside(CHAIN, {"alone": narrow})["alone"]
+    rows = [row("product", "MatMul", X), row("softmax", "Softmax", X, "product")]
+    found = outside(rows, {"product": X.astype(np.float16), "softmax": off(X, 5e-3)})
+    assert list(found) == ["product", "softmax"]
+    assert "(preset other)" in found["softmax"]
+
+
+QUANTISED = [
+    row("x", "MatMul", X),
+    row("codes", "QuantizeLinear", CODES, "x - -"),
+    row("moved", "Transpose", CODES.T.copy(), "codes"),
+    row("sums", "ConvInteger", CODES.astype(np.int32) * 9, "codes - - -"),
+    row("floats", "DequantizeLinear", CODES / np.float32(40), "moved - -"),
+    row("again", "QuantizeLinear", CODES + np.int8(1), "floats - -"),
+    row("index", "ArgMax", CODES.argmax(axis=1), "codes"),
+    row("mask", "Greater", CODES > 0, "codes -"),
+    row("other", "Cast", CODES.copy(), "x"),
+]
+
+
+def turned(array: Array, number: int, step: int = 1) -> Array:
+    """The same with some codes a step further, none of them an extreme one."""
+    found = array.copy().reshape(-1)
+    inner = np.flatnonzero(np.abs(found) < 100)
+    found[inner[:: len(inner) // number][:number]] += np.asarray(step, found.dtype)
+    return found.reshape(array.shape)
+
+
+@pytest.mark.parametrize("tensors", [False, True])
+def test_a_small_share_of_codes_may_turn_to_the_next(tmp_path: Path, tensors: bool) -> None:  # noqa: FBT001
+    def found(layer: str, number: int, step: int = 1, preset: str = "other") -> dict[str, str]:
+        array = next(array for name, _, array, _ in QUANTISED if name == layer)
+        changes = {layer: turned(array, number, step)}
+        return outside(QUANTISED, changes, preset, folder=tmp_path if tensors else None)
+
+    assert CODES.size == 512
+    for layer in ("codes", "moved"):
+        assert not found(layer, 5)
+        assert "of the codes" in found(layer, 100)[layer]
+        assert found(layer, 1, preset="same")
+    assert found("codes", 5, 60)  # a few, and far
+    there_and_back = turned(turned(CODES, 200), 100, -2)
+    assert outside(QUANTISED, {"codes": there_and_back}, folder=tmp_path if tensors else None)
+    assert found("other", 1)  # no quantisation, as far as anybody knows
+    assert not found("sums", 40, 9)
+    assert not found("again", 200)  # where a step is upstream, all may move by some
+    assert found("again", 200, 60)
+
+
+def test_what_is_computed_of_codes_has_the_noise_of_8_bits() -> None:
+    floats = next(array for name, _, array, _ in QUANTISED if name == "floats")
+    assert not outside(QUANTISED, {"floats": off(floats, 2e-2)})
+    assert "8-bit codes upstream" in outside(QUANTISED, {"floats": off(floats, 0.5)})["floats"]
+    index = np.roll(CODES.argmax(axis=1), 1)
+    assert list(outside(QUANTISED, {"index": index, "mask": CODES < 0})) == ["index", "mask"]
+
+
+def test_a_difference_is_as_noisy_as_what_was_subtracted() -> None:
+    wide = (1000 + X).astype(np.float32)
+    mean = wide.mean(axis=1, keepdims=True)
+    centred, still = wide - mean, (wide - mean + 3000).astype(np.float32)
+    rows = [
+        row("wide", "MatMul", wide),
+        row("mean", "ReduceMean", mean, "wide"),
+        row("centred", "Sub", centred, "wide mean"),
+        row("square", "Mul", centred * centred, "centred centred"),
+        row("zero", "Sub", np.zeros_like(X), "wide wide"),
+        row("still", "Add", still, "centred -"),
+        row("fresh", "MatMul", X, "-"),
+    ]
+    noise = 1e-6 * 1000 * (2 * np.random.default_rng(5).random(X.shape) - 1)
+    changed = {
+        name: (array + noise.astype(np.float32)) for name, _, array, _ in rows if array.shape == X.shape
+    }
+    assert list(outside(rows, changed)) == ["fresh"]
+    assert {"centred", "square", "zero", "fresh"} <= set(outside(rows, changed, "same"))
+    found = outside(rows, {"centred": off(centred, 0.5), "zero": X, "still": off(still, 1e-3)})
+    assert "times for what cancelled upstream" in found["centred"]
+    assert "cancelled" in found["zero"]
+    assert "(preset other)" in found["still"]  # the noise is small again beside what was added
+
+
+def test_zeros_do_not_pass_for_what_cancelled() -> None:
+    wide = (1e7 + X).astype(np.float32)
+    rows = [row("wide", "MatMul", wide), row("centred", "Sub", X, "wide wide")]
+    assert list(outside(rows, {"centred": np.zeros_like(X)})) == ["centred"]
+
+
+SCORES = np.array([[0.1, 0.7, 0.700001, 0.2], [0.9, 0.3, 0.4, 0.1]], np.float32)
+SORTED = np.argsort(-SCORES, axis=1)[:, :2]
+
+
+@pytest.mark.each(
+    "what, op_type, golden, run, good",
+    [
+        ("the other of a tie", "ArgMax", [2, 0], [1, 0], True),
+        ("really another", "ArgMax", [2, 0], [2, 2], False),
+        ("no index at all", "ArgMax", [2, 0], [9, 0], False),
+        ("no operator that chooses", "Gather", [2, 0], [1, 0], False),
+        ("the golden's are no extremes", "ArgMax", [1, 0], [2, 0], False),
+        ("smallest values", "ArgMinD", [0, 3], [0, 3], True),
+        ("a tie swapped", "TopKV2", SORTED, SORTED[:, ::-1] * [[1], [0]] + SORTED * [[0], [1]], True),
+        ("one of them another", "TopKV2", SORTED, [[2, 3], [0, 2]], False),
+    ],
+)
+def test_indices_are_judged_by_their_values_under_other_numerics(  # noqa: PLR0917
+    tmp_path: Path,
+    what: str,
+    op_type: str,
+    golden: object,
+    run: object,
+    good: bool,  # noqa: FBT001
+) -> None:
+    before, now = np.asarray(golden, np.int64), np.asarray(run, np.int64)
+    rows = [row("scores", "MatMul", SCORES), row("index", op_type, before, "scores -")]
+    assert (not outside(rows, {"index": now}, folder=tmp_path)) == good, what
+    changed = not np.array_equal(before, now)
+    assert bool(outside(rows, {"index": now}, "same", folder=tmp_path)) == changed, what
+    assert bool(outside(rows, {"index": now})) == changed, f"{what}: without tensors"
