@@ -12,6 +12,7 @@ from sphinx.util.docutils import SphinxDirective
 from pytest_npudump import __version__
 from pytest_npudump.cli import COMMANDS
 from pytest_npudump.cli.arguments import VERBS
+from pytest_npudump.plugin.marks import ARGUMENTS
 from pytest_npudump.plugin.options import all_options
 
 if TYPE_CHECKING:
@@ -63,10 +64,11 @@ def keep_numbers_together(_app: Sphinx, doctree: nodes.document) -> None:
 
 
 TYPED = (
-    r"--?[a-z][\w-]*(?:=\w+)?|=[a-z]+|\w+_\w+(?:\.\w+\(\))?|\w+://[\w/]+|pytest --[\w -]*\w"
-    r"|[\w/@-]*\.(?:gitattributes|html|json|md|npy|npz|svg|yaml)\b"
+    r"[\w/@-]*\.(?:gitattributes|html|json|md|npy|npz|pbtxt|svg|txt|yaml)\b"
+    r"|--?[a-z][\w-]*(?:=\w+)?|=[a-z]+|pytest --[\w -]*\w|\w+://[\w/]+"
+    r"|'[\w-]+'|\[?\{'[^}]*\}\]?|\w+\[\d+\]|\w+_\w+(?:\.\w+\(\))?"
 )
-"""What a help writes as it is typed, beside its own values: options, keys, files."""
+"""What a help writes as it is typed, beside its own values: options, keys, files, Python."""
 
 
 class Row(NamedTuple):
@@ -78,9 +80,10 @@ class Row(NamedTuple):
 
 
 class Help(SphinxDirective):
-    """What ``npudump COMMAND --help`` or ``pytest --help -v`` prints, which is the block's content.
+    """What ``npudump COMMAND --help``, ``pytest --help -v`` or ``pytest --markers`` prints of this package.
 
-    So a page has it from the code alone, and where it is not built it says what to type.
+    That command is the block's content: a page has the texts from the code alone, and where it is not built
+    it says what to type.
     """
 
     has_content = True
@@ -88,15 +91,23 @@ class Help(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Return a paragraph, if there is a description, and a list of definitions."""
         program, *words = shlex.split("".join(self.content))
-        description, rows = options_of_pytest() if program == "pytest" else help_of_command(words[:-1])
-        names = {name for row in rows for name in re.findall(r"\b[A-Z]{2,}\b", row.typed)}
-        told = [nodes.paragraph("", "", *inline(description, names))] if description else []
+        description = ""
+        if program == "npudump":
+            description, rows = help_of_command(words[:-1])
+        elif "--markers" in words:
+            rows = [Row(names, text) for names, text in ARGUMENTS.items()]
+        else:
+            rows = options_of_pytest()
+        values = {name for row in rows for name in re.findall(r"\b[A-Z]{2,}\b", row.typed)}
+        found: list[nodes.Node] = (
+            [nodes.paragraph("", "", *inline(description, values))] if description else []
+        )
         items = nodes.definition_list()
         for row in rows:
             term = nodes.term("", "", nodes.literal(text=row.typed))
-            words = nodes.paragraph("", "", *inline(row.words, {*names, *row.choices}))
-            items += nodes.definition_list_item("", term, nodes.definition("", words))
-        return [*told, items]
+            told = nodes.paragraph("", "", *inline(row.words, {*values, *row.choices}))
+            items += nodes.definition_list_item("", term, nodes.definition("", told))
+        return [*found, items]
 
 
 def inline(text: str, names: Iterable[str]) -> Iterator[nodes.Node]:
@@ -107,14 +118,14 @@ def inline(text: str, names: Iterable[str]) -> Iterator[nodes.Node]:
             yield nodes.literal(text=part) if number % 2 else nodes.Text(part)
 
 
-def options_of_pytest() -> tuple[str, list[Row]]:
+def options_of_pytest() -> list[Row]:
     """Return the options of the command line, then those that are keys alone."""
     rows = []
     for option in sorted(all_options(), key=lambda option: not option.typed):
         name, value = option.flag.removeprefix("-o "), option.metavar or "|".join(option.choices)
         default = f"; default: {option.default}" if option.default and "default" not in option.help else ""
         rows.append(Row(f"{name}={value}" if value else name, option.help + default, option.choices))
-    return "", rows
+    return rows
 
 
 def help_of_command(words: list[str]) -> tuple[str, list[Row]]:
@@ -127,14 +138,11 @@ def help_of_command(words: list[str]) -> tuple[str, list[Row]]:
     rows = []
     for names, given in verb.arguments:
         choices = given.get("choices", ())
-        value = given.get("metavar") or (
-            f"{{{','.join(choices)}}}" if choices else names[-1].lstrip("-").upper()
-        )
-        value = {"?": f"[{value}]", "*": f"[{value} ...]", "+": f"{value} ..."}.get(
-            given.get("nargs", ""), value
-        )
+        name = f"{{{','.join(choices)}}}" if choices else names[-1].lstrip("-").upper()
+        form = {"?": "[{}]", "*": "[{} ...]", "+": "{} ..."}.get(given.get("nargs", ""), "{}")
         typed = [", ".join(names)] if names[0].startswith("-") else []
-        typed += [value] if given.get("action") != "store_true" else []
+        if given.get("action") != "store_true":
+            typed.append(form.format(given.get("metavar", name)))
         rows.append(Row(" ".join(typed), given["help"].replace("%%", "%"), choices))
     text = (verb.description or COMMANDS[words[0]]).rstrip(".")
     return f"{text[0].upper()}{text[1:]}.", rows

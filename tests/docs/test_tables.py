@@ -116,13 +116,6 @@ def test_bounds_of_mean_norm_and_projections_are_listed() -> None:
             assert [float(one) for one in cell.split(", ")] == expected, (name, dtype)
 
 
-def test_the_marker_s_page_names_every_preset() -> None:
-    (cell,) = [
-        cells[1] for cells in rows("reference/marker.md", "| argument | meaning |") if cells[0] == "`preset`"
-    ]
-    assert set(names(cell)) == set(PRESETS)
-
-
 def test_public_names_are_those_of_the_page_and_can_be_imported() -> None:
     listed = [names(cells[0])[0] for cells in rows("reference/public-names.md", "| name | what it is |")]
     exported = [
