@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+import shlex
+from typing import TYPE_CHECKING, NamedTuple
 
 from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
 
 from pytest_npudump import __version__
+from pytest_npudump.cli import COMMANDS
+from pytest_npudump.cli.arguments import VERBS
+from pytest_npudump.plugin.marks import ARGUMENTS
+from pytest_npudump.plugin.options import all_options
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from sphinx.application import Sphinx
+
 
 project = "pytest-npudump"
 author = "the authors of pytest-npudump"
@@ -54,6 +64,92 @@ def keep_numbers_together(_app: Sphinx, doctree: nodes.document) -> None:
             cell["classes"].append("numbers")
 
 
+TYPED = (
+    r"[\w/@-]*\.(?:gitattributes|html|json|md|npy|npz|pbtxt|svg|txt|yaml)\b"
+    r"|--?[a-z][\w-]*(?:=\w+)?|=[a-z]+|pytest --[\w -]*\w|\w+://[\w/]+"
+    r"|'[\w-]+'|\[?\{'[^}]*\}\]?|\w+\[\d+\]|\w+_\w+(?:\.\w+\(\))?"
+)
+"""What a help writes as it is typed, beside its own values: options, keys, files, Python."""
+
+
+class Row(NamedTuple):
+    """An option or argument: as it is typed, what its help says, and its value's names."""
+
+    typed: str
+    words: str
+    choices: Iterable[str] = ()
+
+
+class Help(SphinxDirective):
+    """What ``npudump COMMAND --help``, ``pytest --help -v`` or ``pytest --markers`` prints of this package.
+
+    That command is the block's content: a page has the texts from the code alone, and where it is not built
+    it says what to type.
+    """
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Return a paragraph, if there is a description, and a list of definitions."""
+        program, *words = shlex.split("".join(self.content))
+        description = ""
+        if program == "npudump":
+            description, rows = help_of_command(words[:-1])
+        elif "--markers" in words:
+            rows = [Row(names, text) for names, text in ARGUMENTS.items()]
+        else:
+            rows = options_of_pytest()
+        values = {name for row in rows for name in re.findall(r"\b[A-Z]{2,}\b", row.typed)}
+        found: list[nodes.Node] = (
+            [nodes.paragraph("", "", *inline(description, values))] if description else []
+        )
+        items = nodes.definition_list()
+        for row in rows:
+            term = nodes.term("", "", nodes.literal(text=row.typed))
+            told = nodes.paragraph("", "", *inline(row.words, {*values, *row.choices}))
+            items += nodes.definition_list_item("", term, nodes.definition("", told))
+        return [*found, items]
+
+
+def inline(text: str, names: Iterable[str]) -> Iterator[nodes.Node]:
+    """Yield a text of the code, in which names and what is typed are literal."""
+    literal = "|".join([TYPED, *(rf"{re.escape(name)}(?![\w-])" for name in names)])
+    for number, part in enumerate(re.split(rf"(?<![\w-])({literal})", text)):
+        if part:
+            yield nodes.literal(text=part) if number % 2 else nodes.Text(part)
+
+
+def options_of_pytest() -> list[Row]:
+    """Return the options of the command line, then those that are keys alone."""
+    rows = []
+    for option in sorted(all_options(), key=lambda option: not option.typed):
+        name, value = option.flag.removeprefix("-o "), option.metavar or "|".join(option.choices)
+        default = f"; default: {option.default}" if option.default and "default" not in option.help else ""
+        rows.append(Row(f"{name}={value}" if value else name, option.help + default, option.choices))
+    return rows
+
+
+def help_of_command(words: list[str]) -> tuple[str, list[Row]]:
+    """Return the description and the arguments of a command, or the commands that there are."""
+    if not words:
+        return "", [Row(name, summary) for name, summary in COMMANDS.items()]
+    verb = VERBS[words[0]]
+    for word in words[1:]:
+        verb = verb.verbs[word]
+    rows = []
+    for names, given in verb.arguments:
+        choices = given.get("choices", ())
+        name = f"{{{','.join(choices)}}}" if choices else names[-1].lstrip("-").upper()
+        form = {"?": "[{}]", "*": "[{} ...]", "+": "{} ..."}.get(given.get("nargs", ""), "{}")
+        typed = [", ".join(names)] if names[0].startswith("-") else []
+        if given.get("action") != "store_true":
+            typed.append(form.format(given.get("metavar", name)))
+        rows.append(Row(" ".join(typed), given["help"].replace("%%", "%"), choices))
+    text = (verb.description or COMMANDS[words[0]]).rstrip(".")
+    return f"{text[0].upper()}{text[1:]}.", rows
+
+
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
+    app.add_directive("help", Help)
     app.connect("doctree-read", keep_numbers_together)

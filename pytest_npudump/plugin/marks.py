@@ -31,21 +31,25 @@ _MARKS = pytest.StashKey[tuple[pytest.Mark, ...]]()
 
 ARGUMENTS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "layers": "operator names or globs; none: every layer",
-        "scene": "model (default), op, overflow, watcher or exception",
-        "acl_json": "dict of acl.json's own keys, such as {'dump_mode': 'all', 'dump_data': 'tensor'}",
-        "data_dump": "further keys of MindSpore's data_dump.json",
-        "golden_tensors": "layers whose tensors are kept beside the golden",
-        "rtol, atol": "tolerance of floating-point statistics; one alone makes the other 0",
-        "preset": "name of a tolerance preset: which bounds hold",
-        "tolerances": "rules such as [{'layer': 'conv*', 'rtol': 1e-2, 'atol': 0, 'reason': '...'}]",
-        "escalate": "False: no second run with the tensors of failing layers",
-        "repeats": "how often the test runs where it is recorded, to know whether it repeats",
-        "isolation": "'process' for a child process, the seconds that one may run, or False",
-        "reference, map": "ONNX model to compare the layers with, and YAML file of names",
-        "graph": "file that tells which tensor feeds which: om, ATC's JSON, GE's text or ONNX",
-        "ranks": "goldens of a distributed run: one for 'each' rank, or the 'same' for all",
-        "devices": "how many devices the test uses",
+        "layers": "operator names or globs; default: all. A name that exists means itself (blk[12]); one "
+        "character in brackets is an index (blk[1]). With globs CANN dumps everything, which takes longer",
+        "scene": "'model' (default), 'op' for single operators, 'check_op' for operators against a "
+        "reference, 'overflow', 'watcher' or 'exception'",
+        "acl_json": "dict of acl.json's keys, such as {'dump_mode': 'all', 'dump_data': 'tensor'}",
+        "data_dump": "dict of further keys of data_dump.json, for MindSpore",
+        "golden_tensors": "names or globs of layers whose tensors are kept, or 'auto'",
+        "rtol, atol": "tolerance of this test's floating-point statistics; default of the other: 0",
+        "preset": "tolerance preset, also for the reference",
+        "tolerances": "rules: [{'layer': 'conv*', 'rtol': 1e-2, 'atol': 0, 'reason': '...'}]",
+        "escalate": "False: no second run",
+        "repeats": "runs per recording, in place of npudump_repeats",
+        "isolation": "'process': a child process per run; a number: the same, with a limit in seconds; False "
+        "or 'none': pytest's process",
+        "reference, map": "ONNX model to compare with, and a YAML file of layers with other names in it",
+        "graph": "file with the graph edges, for runtimes without them (TorchAir, eager calls): an om, ATC's "
+        ".json, GE's .txt or .pbtxt, or an ONNX model with the dump's names. It changes no verdict",
+        "ranks": "'each' rank has its own golden (default), or all share the 'same'",
+        "devices": "number of devices",
     }
 )
 """Arguments of the marker, those of one meaning together, and what they say."""

@@ -29,7 +29,7 @@ _CALIBRATE = "npudump_calibrate"
 _OURS = "--npudump-"
 _REPORT = f"{_OURS}report"
 _MISSPELT = "npudump_misspelt"
-_PAGE = "docs/reference/options.md"
+_HELP = "pytest --help -v"
 _GONE = {
     "calibrate": "--npudump-update-golden=calibrate -o npudump_calibration_runs={value}",
     "require-npu": "--npudump-runtime=npu",
@@ -169,16 +169,16 @@ def _add_typed(group: Any, option: Option) -> None:
 
 
 def shorten_help(config: pytest.Config) -> None:
-    """Have ``pytest --help`` name the ini keys, and the page that has them all."""
-    names = [option.dest for option in all_options()]
-    shown = ", ".join(option.field for option in all_options() if option.standing and not option.typed)
+    """Have ``pytest --help`` name the ini keys, which it describes with ``-v``."""
+    verbose = {"-v", "-vv", "--verbose"} & {*_given(config)}  # pytest parses nothing behind --help
+    keys = [option for option in all_options() if option.standing and not option.typed]
+    hidden = {option.dest for option in all_options() if not verbose or option not in keys}
     words = said(
         "further settings, for one run with -o npudump_NAME=VALUE, described in {page}: {names}",
-        page=_PAGE,
-        names=shown,
+        page=_HELP,
+        names=", ".join(option.field for option in keys),
     )
-    gone = [_key(name) for name in _GONE]
-    _compat.show_ini_keys_as_one(config, {*names, *gone}, "npudump_*", words)
+    _compat.show_ini_keys_as_one(config, {*hidden, *map(_key, _GONE)}, "npudump_*", words)
 
 
 def settings_of(config: pytest.Config) -> Settings:
@@ -328,7 +328,7 @@ def _refuse_unknown(config: pytest.Config) -> None:
             raise RequestError(
                 said("there is no ini key {key}: did you mean {near}?", key=key, near=_key(near[0]))
             )
-        raise RequestError(said("there is no ini key {key}: see {page}", key=key, page=_PAGE))
+        raise RequestError(said("there is no ini key {key}: see {page}", key=key, page=_HELP))
 
 
 def _folder_of_report(config: pytest.Config) -> str:

@@ -33,13 +33,14 @@ if TYPE_CHECKING:
 
     from sybil import Example
 
+
 pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FILES = ("python", "yaml", "ini", "toml")
 RUN = ("console", *FILES)
-OTHER = ("text", "json", "{toctree}", "{eval-rst}", "{image}", "{include}", "{literalinclude}", "{note}")
+OTHER = ("text", "json", "{toctree}", "{eval-rst}", "{help}", "{image}", "{include}", "{literalinclude}")
 """Kinds of blocks that are nothing to run: excerpts, and what Sphinx is told."""
 MOST_SKIPPED = 12
 FENCE = re.compile(r"^ *(?:`{3,}|~{3,})[ \t]*(\S*)", re.MULTILINE)

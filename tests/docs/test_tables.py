@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import os
@@ -12,19 +11,15 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import pytest_npudump
-from pytest_npudump.cli import COMMANDS, _parser
+from pytest_npudump.cli.arguments import VERBS, Verb
 from pytest_npudump.compare.tolerances.presets import DESCRIPTIONS, PRESETS, bound
 from pytest_npudump.compare.ulps import ULP_BOUNDS
 from pytest_npudump.record.text import parse as parse_golden
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -87,64 +82,16 @@ def test_samples_that_maintaining_names_exist_and_none_is_left_out() -> None:
     assert left_out == [], "say in that table where each comes from"
 
 
-def parsers(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Yield each command that has arguments of its own, and its parser."""
-    choices = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    if not choices:
-        yield parser.prog.removeprefix("npudump "), parser
-    for commands in choices:
-        for command in commands.values():
-            yield from parsers(command)
+def test_each_command_has_its_help_on_its_page_in_the_order_of_help() -> None:
+    def leaves(name: str, verb: Verb) -> list[str]:
+        return [one for word, it in verb.verbs.items() for one in leaves(f"{name} {word}", it)] or [name]
 
-
-PARSERS = dict(parsers(_parser(list(COMMANDS))))
-PAGES_OF_COMMANDS = DOCS / "reference" / "commands"
-
-
-def arguments_of(command: str) -> list[str]:
-    """Return the rows of the table of arguments on the page of a command."""
-    text = (PAGES_OF_COMMANDS / f"{command.partition(' ')[0]}.md").read_text(encoding="utf-8")
-    section = re.split(rf"(?m)^##? `npudump {command}`\n", text)[1].split("\n#")[0]
-    table = section.split("| argument | meaning |")[1].split("\n\n")[0]
-    return [line for line in table.splitlines() if line.startswith("| `")]
-
-
-@pytest.mark.each("command", PARSERS)
-def test_the_page_lists_the_arguments_of_each_command_in_the_order_of_its_help(command: str) -> None:
-    listed = [name.split(" ")[0] for line in arguments_of(command) for name in names(line.split("|")[1])]
-    expected: list[str] = []
-    for action in PARSERS[command]._actions:
-        if isinstance(action, argparse._HelpAction) or action.help == argparse.SUPPRESS:
-            continue
-        expected += [*action.option_strings] or [str(action.metavar or action.dest)]
-    assert listed == expected
-
-
-@pytest.mark.each("command", PARSERS)
-def test_choices_and_defaults_of_a_command_are_on_its_page(command: str) -> None:
-    lines = {name.split(" ")[0]: line for line in arguments_of(command) for name in names(line.split("|")[1])}
-    for action in PARSERS[command]._actions:
-        flag = action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
-        if action.choices and "as for" not in lines[flag]:
-            assert [choice for choice in action.choices if f"`{choice}`" not in lines[flag]] == [], flag
-
-
-def test_every_command_is_listed_with_its_help() -> None:
-    listed = {
-        names(name)[0]: text
-        for name, text in rows("reference/commands/index.md", "| command | what it does |")
-    }
-    assert listed == COMMANDS
-
-
-def test_the_pages_of_commands_are_those_that_help_names_in_its_order() -> None:
-    pages = [PAGES_OF_COMMANDS / f"{command}.md" for command in COMMANDS]
-    assert sorted(PAGES_OF_COMMANDS.glob("*.md")) == sorted([*pages, PAGES_OF_COMMANDS / "index.md"])
-    texts = [page.read_text(encoding="utf-8") for page in pages]
-    headings = [re.findall(r"^##? `npudump (.*)`$", text, re.MULTILINE) for text in texts]
-    assert [name for found in headings for name in found if name in PARSERS] == list(PARSERS)
-    index = (PAGES_OF_COMMANDS / "index.md").read_text(encoding="utf-8")
-    assert re.findall(r"(?m)^(\w+)$", index.split("```{toctree}")[1]) == list(COMMANDS)
+    folder = DOCS / "reference" / "commands"
+    assert {path.stem for path in folder.glob("*.md")} == {*VERBS, "index"}
+    block = r"(?m)^##? `npudump ([\w ]*)`\n(?:\n[^#`]*)?\n```{help}\nnpudump \1 --help$"
+    for command, verb in VERBS.items():
+        text = (folder / f"{command}.md").read_text(encoding="utf-8")
+        assert re.findall(block, text) == leaves(command, verb)
 
 
 def test_presets_are_listed_with_their_bounds_and_sources() -> None:
@@ -167,13 +114,6 @@ def test_bounds_of_mean_norm_and_projections_are_listed() -> None:
         for dtype, cell in zip(dtypes, cells, strict=True):
             expected = [bound(names(name)[0], dtype, statistic)[0] for statistic in statistics]
             assert [float(one) for one in cell.split(", ")] == expected, (name, dtype)
-
-
-def test_the_marker_s_page_names_every_preset() -> None:
-    (cell,) = [
-        cells[1] for cells in rows("reference/marker.md", "| argument | meaning |") if cells[0] == "`preset`"
-    ]
-    assert set(names(cell)) == set(PRESETS)
 
 
 def test_public_names_are_those_of_the_page_and_can_be_imported() -> None:
