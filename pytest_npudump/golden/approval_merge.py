@@ -18,11 +18,13 @@ from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.store import KEY, SOURCES
 from pytest_npudump.golden.variants import VARIANTS
 from pytest_npudump.record import rows
+from pytest_npudump.record.model_lines import FILE
 from pytest_npudump.record.noise import CALIBRATION, REPEATS, Repeats, repeats_of
 from pytest_npudump.record.record import (
     BLOCKS,
     EDGES,
     LEFT_OUT,
+    MODELS,
     OP_TYPES,
     POINTERS,
     REASON,
@@ -60,7 +62,7 @@ class Merged:
 
     Attributes:
         text: of the golden file; with markers where there are conflicts.
-        conflicts: what is in conflict: keys of the head, tensors, and layers of edges.
+        conflicts: what is in conflict: keys of the head, tensors, layers of edges, models.
     """
 
     text: str
@@ -122,6 +124,7 @@ class _Merge:
         blocks = {
             PROJECTIONS: self._block(self._of_rows(names, lambda golden: render_projections(golden.table))),
             EDGES: self._block(self._edges(names)),
+            MODELS: self._block(self._models()),
             POINTERS: self._block(self._of_rows(names, lambda golden: golden.blocks.get(POINTERS, ""))),
         }
         texts = [f"{name}: |\n{blocks[name]}" for name in BLOCKS if blocks.get(name)]
@@ -218,6 +221,12 @@ class _Merge:
             told = f"{line.ours} {line.theirs}" if isinstance(line, Conflict) else line or ""
             if layer not in gone and gone.isdisjoint(map(_layer, told.split())):
                 yield layer, line
+
+    def _models(self) -> Iterator[tuple[str, Any]]:
+        """Yield the lines of the files of models, then of operators."""
+        blocks = self._sides.map(lambda golden: by_name(golden.blocks.get(MODELS, "")))
+        for name in sorted({**blocks.ours, **blocks.theirs}, key=lambda name: name[0] != FILE):
+            yield name, joined(*_at(blocks, name))
 
     def _block(self, lines: Iterable[tuple[str, Any]]) -> str:
         """Return a block's text; lines without a value are left out, and those in conflict have markers."""

@@ -60,6 +60,10 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "", pa
     )
 
 
+def _passed_with_another_model(result: Mapping[str, Any]) -> bool:
+    return result["status"] == PASSED and bool((result.get("model") or {}).get("changed"))
+
+
 def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return what else is to be known of the tensors of a session, each in a sentence."""
     found = []
@@ -76,6 +80,14 @@ def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
         words = _("{count} of {expected} tensors changed within tolerance, first {first}")
         first = tail(str(changed[0]["first_within"]), _NAME)
         found.append(words.format(count=count, expected=expected, first=first))
+    if models := [result for result in results if _passed_with_another_model(result)]:
+        words = ngettext(
+            "{count} test passed with a changed model: {first} ({what})",
+            "{count} tests passed with a changed model, first {first} ({what})",
+            len(models),
+        )
+        first, what = models[0]["test"], models[0]["model"]["first"]
+        found.append(words.format(count=len(models), first=tail(str(first), _NAME), what=what))
     if wavering := sum(result.get("wavering", 0) for result in results):
         words = ngettext(
             "{wavering} tensor differs as it did between the recorded runs",
