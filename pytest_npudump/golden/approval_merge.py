@@ -19,11 +19,13 @@ from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.store import KEY, SOURCES
 from pytest_npudump.golden.variants import VARIANTS
 from pytest_npudump.record import rows
+from pytest_npudump.record.model_lines import FILE
 from pytest_npudump.record.noise import CALIBRATION, REPEATS, Repeats, repeats_of
 from pytest_npudump.record.record import (
     BLOCKS,
     EDGES,
     LEFT_OUT,
+    MODELS,
     OP_TYPES,
     POINTERS,
     REASON,
@@ -60,7 +62,7 @@ class Merged:
 
     Attributes:
         text: of the golden file; with markers where there are conflicts.
-        conflicts: what is in conflict: keys of the head, tensors, and layers of edges.
+        conflicts: what is in conflict: keys of the head, tensors, layers of edges, models.
     """
 
     text: str
@@ -143,7 +145,9 @@ def _in_part(path: Path, texts: _Sides[str]) -> Merged | None:
     table = blocks[_TABLE].begins
     if not all(_in_order(name, blocks[name].begins, table) for name in names[1:]):
         return None
-    wanted = dict.fromkeys(key for name in names if name != EDGES for key in blocks[name].others)
+    wanted = dict.fromkeys(
+        key for name in names if name not in {EDGES, MODELS} for key in blocks[name].others
+    )
     small = heads.map(lambda head: [head])
     for name in names:
         lines = blocks[name]
@@ -177,7 +181,12 @@ def _in_part(path: Path, texts: _Sides[str]) -> Merged | None:
 
 
 def _in_order(name: str, begins: Mapping[str, int], table: Iterable[str]) -> bool:
-    """Whether the lines of a block stand as its tensors do; edges of other layers stand behind."""
+    """Whether the lines of a block stand as its tensors do; edges of other layers stand behind.
+
+    Models have an order of their own.
+    """
+    if name == MODELS:
+        return True
     known = dict.fromkeys(map(_layer, table) if name == EDGES else table)
     rest = [each for each in begins if each not in known]
     return [*filter(begins.__contains__, known), *rest] == [*begins] and (not rest or name == EDGES)
@@ -267,6 +276,7 @@ class _Merge:
             _TABLE: table,
             PROJECTIONS: self._block(self._of_rows(names, lambda golden: render_projections(golden.table))),
             EDGES: self._block(self._edges(names)),
+            MODELS: self._block(self._models()),
             POINTERS: self._block(self._of_rows(names, lambda golden: golden.blocks.get(POINTERS, ""))),
         }
         self.told = f"{head}{_TABLE}: |\n", {name: dict(lines) for name, lines in blocks.items()}
@@ -365,6 +375,12 @@ class _Merge:
             told = f"{line.ours} {line.theirs}" if isinstance(line, Conflict) else line or ""
             if layer not in gone and gone.isdisjoint(map(_layer, told.split())):
                 yield layer, line
+
+    def _models(self) -> Iterator[tuple[str, Any]]:
+        """Yield the lines of the files of models, then of operators."""
+        blocks = self._sides.map(lambda golden: by_name(golden.blocks.get(MODELS, "")))
+        for name in sorted({**blocks.ours, **blocks.theirs}, key=lambda name: name[0] != FILE):
+            yield name, joined(*_at(blocks, name))
 
     def _block(self, lines: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
         """Return a block's text by name; lines without a value are left out, conflicts have markers."""

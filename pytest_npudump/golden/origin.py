@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.table import PROJECTIONS, STATISTICS
 from pytest_npudump.golden.store import KEY
+from pytest_npudump.language.text import first_of
+from pytest_npudump.record.model_lines import change_of_models
 from pytest_npudump.record.noise import CALIBRATION, REPEATS
-from pytest_npudump.record.record import POINTERS, REASON, RECORDED
+from pytest_npudump.record.record import MODELS, POINTERS, REASON, RECORDED
 from pytest_npudump.record.rows import differing_keys, render_projections
 
 if TYPE_CHECKING:
@@ -239,7 +241,18 @@ def _head(before: Record, after: Record) -> Iterator[Change]:
     for name in dict.fromkeys([*before.blocks, *after.blocks]):
         told = name in before.blocks, name in after.blocks
         if before.blocks.get(name) != after.blocks.get(name) and name not in _BY_TENSOR:
-            yield Change("", name if all(told) else f"{name} {'new' if told[1] else 'gone'}")
+            words = name if all(told) else f"{name} {'new' if told[1] else 'gone'}"
+            yield Change("", _models(before, after) if all(told) and name == MODELS else words)
+
+
+def _models(before: Record, after: Record) -> str:
+    """Say in what two blocks of digests differ."""
+    found = change_of_models(before.blocks[MODELS], after.blocks[MODELS])
+    if found is None:
+        return MODELS
+    parts = (("weights", found.weights), ("attributes", found.attributes), ("operators", found.operators))
+    told = [f"{what} of {first_of(names)}" for what, names in parts if names]
+    return f"{MODELS}: {'; '.join(told) or first_of(found.files or ('graph',))}"
 
 
 def _named(before: str, after: str) -> set[str]:

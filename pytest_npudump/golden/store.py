@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.errors import GoldenError, GoldenMissingError, MisplacedTensorsError, said
 from pytest_npudump.golden.tensors import read_metadata, save_tensors, tensors_digest
 from pytest_npudump.record.noise import CALIBRATION
-from pytest_npudump.record.record import EDGES, Record, rows_of
+from pytest_npudump.record.record import EDGES, MODELS, Record, rows_of
 from pytest_npudump.record.rows import differing_keys
 from pytest_npudump.record.text import parse, render
 from pytest_npudump.storage.atomic import locked, move_file, refuse_link, replace_file, stage_file
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.golden.tensors import Tensor
-    from pytest_npudump.record.record import Record
 
 
 VARIANT = "variant"
@@ -74,9 +73,10 @@ def laid_over(own: Record, base: Record) -> Record:
     if not any(table.digests):
         table = replace(table, digests=())
     extra = {name: value for name, value in own.extra.items() if name != VARIANT}
-    edges = own.blocks.get(EDGES) or base.blocks.get(EDGES, "")
     digest = sha256(f"{own.digest} {base.digest}".encode()).hexdigest()
-    blocks = {EDGES: edges} if edges else {}
+    blocks = {
+        name: text for name in (EDGES, MODELS) if (text := own.blocks.get(name) or base.blocks.get(name))
+    }
     changed = {key: stamp for key, stamp in base.changed.items() if key not in places[1]} | {**own.changed}
     whole = replace(own, table=table, extra=extra, blocks=blocks, digest=digest, changed=changed)
     return replace(whole, base=base, own_digest=own.digest)
@@ -123,7 +123,8 @@ def _difference(golden: Record, base: Record) -> Record:
     table = rows_of((golden.table, golden.table), rows)
     noise = table.noise if set(table.noise) - {_NOTHING} else ()
     table = replace(table, noise=noise, digests=table.digests if any(table.digests) else ())
-    blocks = {} if golden.blocks.get(EDGES) == base.blocks.get(EDGES) else dict(golden.blocks)
+    alike = {name for name in (EDGES, MODELS) if golden.blocks.get(name) == base.blocks.get(name)}
+    blocks = {name: text for name, text in golden.blocks.items() if name not in alike}
     return replace(golden, table=table, extra={VARIANT: told, **golden.extra}, blocks=blocks)
 
 

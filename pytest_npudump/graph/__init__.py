@@ -1,5 +1,6 @@
-"""Which tensor feeds which, and what that says of a failure.
+"""Which tensor feeds which, what that says of a failure, and what operators compute with.
 
-``model_files`` reads the edges between tensors from the files of what ran.
+``model_files`` reads the edges between tensors from the files of what ran, ``model_digests`` digests of their
+weights and attributes.
 ``sources`` are the failing tensors that none explains, in the graph of a comparison's tensors.
 """

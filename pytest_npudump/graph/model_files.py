@@ -252,15 +252,15 @@ def read_om(path: Path) -> Edges:
     """
     try:
         with open_regular(path) as file:
-            if file.seek(0, 2) < _HEADER + _WORD:
-                raise FormatError(path, f"too short for an om, expected {_HEADER} bytes of header and more")
+            if not file.seek(0, 2):
+                raise FormatError(path, "is empty, expected an om")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 graphs: list[list[GeOperator]] = []
-                for graph in _fields(data, *_model_def(data, path), path, (7,)):
+                for graph in fields(data, *partition(data, path, _MODEL_DEF), path, (7,)):
                     graphs.append([])
-                    for operator in _fields(data, *graph[1:], path, (6,)):
+                    for operator in fields(data, *graph[1:], path, (6,)):
                         texts: defaultdict[int, list[str]] = defaultdict(list)
-                        for number, first, last in _fields(data, *operator[1:], path, (1, 2, 5)):
+                        for number, first, last in fields(data, *operator[1:], path, (1, 2, 5)):
                             texts[number].append(data[first:last].decode("utf-8", "surrogateescape"))
                         name, op_type = (next(iter(texts[number]), "") for number in (1, 2))
                         graphs[-1].append((name, op_type, tuple(texts[5])))
@@ -269,7 +269,14 @@ def read_om(path: Path) -> Edges:
         raise FormatError(path, f"cannot be read: {error.strerror}") from error
 
 
-def _model_def(data: mmap.mmap, path: Path) -> tuple[int, int]:
+def partition(data: mmap.mmap, path: Path, wanted: int) -> tuple[int, int]:
+    """Return where the partition of a type begins and ends in an om.
+
+    Raises:
+        FormatError: it is no om, or has no such partition.
+    """
+    if len(data) < _HEADER + _WORD:
+        raise FormatError(path, f"too short for an om, expected {_HEADER} bytes of header and more")
     if data[:4] != _MAGIC:
         raise FormatError(path, f"begins with {data[:4]!r}, expected {_MAGIC!r}", offset=0)
     (count,) = struct.unpack_from("<Q", data, _HEADER)
@@ -277,22 +284,25 @@ def _model_def(data: mmap.mmap, path: Path) -> tuple[int, int]:
     if 0 < count <= _PARTITIONS and behind <= len(data):
         numbers = struct.unpack_from(f"<{3 * count}Q", data, _HEADER + _WORD)
         for kind, offset, size in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True):
-            if kind == _MODEL_DEF and 0 < size <= len(data) - behind - offset:
+            if kind == wanted and 0 < size <= len(data) - behind - offset:
                 return behind + offset, behind + offset + size
     raise FormatError(path, "its table of partitions names no graph, or lies outside of it", offset=_HEADER)
 
 
-def _fields(
+def fields(
     data: mmap.mmap, at: int, end: int, path: Path, wanted: tuple[int, ...]
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield number, start and end of the wanted fields of a message, which have a length."""
+    """Yield number, start and end of the wanted fields of a message: numbers, and what has a length."""
     while at < end:
-        tag, at = _varint(data, at, end, path)
+        tag, at = varint(data, at, end, path)
         kind = tag & 7
         if kind == _VARINT:
-            _, at = _varint(data, at, end, path)
+            start = at
+            _, at = varint(data, at, end, path)
+            if tag >> 3 in wanted:
+                yield tag >> 3, start, at
         elif kind == _BYTES:
-            size, at = _varint(data, at, end, path)
+            size, at = varint(data, at, end, path)
             if size > end - at:
                 raise FormatError(path, f"a field of {size} bytes reaches beyond its message", offset=at)
             if tag >> 3 in wanted:
@@ -304,7 +314,8 @@ def _fields(
             raise FormatError(path, f"no protobuf message: wire type {kind}", offset=at)
 
 
-def _varint(data: mmap.mmap, at: int, end: int, path: Path) -> tuple[int, int]:
+def varint(data: mmap.mmap, at: int, end: int, path: Path) -> tuple[int, int]:
+    """Return a number of a message, and where it ends."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= end:

@@ -55,7 +55,7 @@ def operators(graph: Any) -> tuple[Operator, ...]:
             outputs=tuple(tensor for tensor in node.output if tensor),
             task=task,
         )
-        for task, (name, node) in enumerate(zip(_names(graph.node), nodes, strict=True), 1)
+        for task, (name, node) in enumerate(zip(names_of(graph.node), nodes, strict=True), 1)
     )
 
 
@@ -72,7 +72,7 @@ def inside(model: Any) -> tuple[tuple[str, str], ...]:
         nodes, entered = [outer], set()
         while nodes:
             node = nodes.pop()
-            for branch in _branches(node):
+            for branch in branches(node):
                 nodes += branch.node
             key = (node.domain, node.op_type)
             if key in bodies and key not in entered:
@@ -98,7 +98,7 @@ def _constants(graph: Any) -> set[str]:
     return names
 
 
-def _names(nodes: Iterable[Any]) -> Iterator[str]:
+def names_of(nodes: Iterable[Any]) -> Iterator[str]:
     """Yield the name of each node that is no constant."""
     nodes = list(nodes)
     taken = {node.name for node in nodes if node.op_type != _CONSTANT}
@@ -127,7 +127,7 @@ def every_graph(model: Any) -> Iterator[Any]:
     """Yield the graph of a ``ModelProto``, and every branch and body (``If``, ``Loop``, ``Scan``) in it."""
     yield model.graph
     for node in every_node(model):
-        yield from _branches(node)
+        yield from branches(node)
 
 
 def every_tensor(model: Any) -> Iterator[Any]:
@@ -165,11 +165,12 @@ def every_name(model: Any) -> Iterator[str | bytes]:
 def _with_branches(nodes: Iterable[Any]) -> Iterator[Any]:
     for node in nodes:
         yield node
-        for graph in _branches(node):
+        for graph in branches(node):
             yield from _with_branches(graph.node)
 
 
-def _branches(node: Any) -> Iterator[Any]:
+def branches(node: Any) -> Iterator[Any]:
+    """Yield the graphs inside a node: branches of ``If``, the body of ``Loop`` or ``Scan``."""
     for attribute in node.attribute:
         if attribute.type == _GRAPH:
             yield attribute.g

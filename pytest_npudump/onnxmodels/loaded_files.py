@@ -8,6 +8,7 @@ only of a file that is still the same.
 from __future__ import annotations
 
 import hashlib
+import mmap
 import time
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -104,10 +105,11 @@ def weight_files(path: Path) -> tuple[Path, ...]:
 
 @lru_cache(maxsize=64)
 def _weight_files(path: Path, marks: tuple[int, ...]) -> tuple[Path, ...]:
-    from pytest_npudump.onnxmodels.graph import every_tensor  # noqa: PLC0415 - only where a test fails
+    if not _has(path, marks, b"location"):  # the key of a place in another file
+        return ()
+    from pytest_npudump.onnxmodels.graph import every_tensor  # noqa: PLC0415 - only of such models
     from pytest_npudump.onnxmodels.sessions import onnx, read_model  # noqa: PLC0415 - the same
 
-    del marks  # of the content that is read
     external = onnx().TensorProto.EXTERNAL
     tensors = (one for one in every_tensor(read_model(path)) if one.data_location == external)
     places = (entry.value for one in tensors for entry in one.external_data if entry.key == "location")
@@ -115,7 +117,14 @@ def _weight_files(path: Path, marks: tuple[int, ...]) -> tuple[Path, ...]:
 
 
 def model_digest(path: Path) -> str:
-    """Return the SHA-256 of an ONNX file and those of its weights; "" where one cannot be read."""
+    """Return the SHA-256 of an ONNX file or an om and those of its weights; "" where one cannot be read.
+
+    Raises:
+        ModelError: it is no ONNX model.
+        MissingExtraError: onnx, which says where weights are, is not installed.
+    """
+    if path.suffix == ".om":
+        return "" if _has(path, marks := _marks(path), b"FileConstant") else _digest(path, marks)
     digests = [_digest(file, _marks(file)) for file in (path, *weight_files(path))]
     if len(digests) == 1 or not all(digests):
         return digests[0] if all(digests) else ""
@@ -135,6 +144,17 @@ def _read(path: Path, marks: tuple[int, ...]) -> str:
 
 
 _digest = lru_cache(maxsize=256)(_read)
+
+
+@lru_cache(maxsize=256)
+def _has(path: Path, marks: tuple[int, ...], word: bytes) -> bool:
+    """Whether a word is in a file; what cannot be read may have it."""
+    del marks  # of the content that is read
+    try:
+        with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return data.find(word) >= 0
+    except (OSError, ValueError):
+        return True
 
 
 def _marks(path: Path) -> tuple[int, ...]:

@@ -30,13 +30,15 @@ RECORDED = "recorded"
 """Key of a golden file: when its producer recorded it, and from which revision."""
 OF_A_RUN = (EMPTY, OVERFLOW, RECORDED, UNWRITTEN)
 """Keys of a golden file that each recording says anew."""
+MODELS = "models"
+"""Key of a block with digests of the models that ran, and of what their operators compute with."""
 OP_TYPES = "op_types"
 """Key of a block with the operator type of each row, or ``-``: of records of runs, not of goldens."""
 EDGES = "edges"
 """Key of a block with which tensors feed which operators."""
 POINTERS = "stored_tensors"
 """Key of a block with the tensors that lie in a store, of goldens that keep some there."""
-BLOCKS = (PROJECTIONS, EDGES, OP_TYPES, POINTERS)
+BLOCKS = (PROJECTIONS, EDGES, MODELS, OP_TYPES, POINTERS)
 """Keys of blocks of lines that may stand behind the table, in this order."""
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.dump.table import PROJECTIONS
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.record import rows
-from pytest_npudump.record.record import BLOCKS, EDGES, POINTERS, Record
+from pytest_npudump.record.model_lines import check_model_lines
+from pytest_npudump.record.record import BLOCKS, EDGES, MODELS, POINTERS, Record
 from pytest_npudump.record.rows import (
     RowError,
     parse_table,
@@ -202,11 +203,11 @@ def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Re
         raise _bad_golden(path, lines[PROJECTIONS] + 1 + error.row, error.reason) from error
     extra = {key: value for key, value in data.items() if key not in (*_RESERVED, *BLOCKS)}
     blocks = {name: data[name] for name in BLOCKS if name in data}
-    name = EDGES
+    name = ""
+    checks = {EDGES: check_edge_lines, MODELS: check_model_lines, POINTERS: read_pointers}
     try:
-        check_edge_lines(blocks.get(EDGES, ""))
-        name = POINTERS
-        read_pointers(blocks.get(POINTERS, ""))
+        for name, check in checks.items():
+            check(blocks.get(name, ""))
     except rows.RowError as error:
         raise _bad_golden(path, lines[name] + 1 + error.row, error.reason) from error
     return Record(data["test"], producer, table, path, extra, blocks, changed=changed)

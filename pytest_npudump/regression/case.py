@@ -6,19 +6,20 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.judge import BY_DEFAULT, EVERY, Terms
 from pytest_npudump.compare.tolerances.numerics import AUTO
 from pytest_npudump.compare.tolerances.tolerance import DEFAULT
 from pytest_npudump.errors import NpudumpError
+from pytest_npudump.graph.model_digests import model_lines
 from pytest_npudump.record.run_folder import RunFolder
 from pytest_npudump.regression.result import Origin
 from pytest_npudump.request import AUTO_LAYERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.table import StatsTable
@@ -139,17 +140,22 @@ class RunModels:
         paths: of the models, in the order of loading.
         files: what they were when they were loaded.
         graph: the file that a person says to tell which tensor feeds which; None for none.
+        named: what calls of the test itself have loaded, too: paths, or words for a model from memory.
+        emulated: whether the ONNX model beside an om ran in its place.
     """
 
     paths: tuple[Path, ...]
     files: LoadedFiles
     graph: Path | None = None
+    named: tuple[str, ...] = ()
+    emulated: bool = False
 
     @classmethod
     def of(cls, case: Case) -> RunModels:
         """Return the models that a test has loaded so far."""
         activity = case.runtime.activity
-        return cls(activity.models, activity.evidence.files, case.graph)
+        evidence, emulated = activity.evidence, case.runtime.name == "emulator"
+        return cls(activity.models, evidence.files, case.graph, tuple(evidence.models), emulated)
 
     def onnx(self) -> list[Path]:
         """Return the ONNX models that ran, or lie beside what ran."""
@@ -174,6 +180,20 @@ class RunModels:
             if path not in known
         )
         return edges, (*notes, *again)
+
+    def digests(self, known: str = "") -> str:
+        """Return the block of a golden with digests of the models; "" where those of one are not known.
+
+        Args:
+            known: the golden's, which is taken as it is where the files are the same.
+        """
+        every = (*map(Path, self.named), *self.paths)
+        paths = {os.path.realpath(path): path for path in every}.values()
+        ran = [
+            path.with_suffix(".onnx") if self.emulated and path.suffix == ".om" else path for path in paths
+        ]
+        keeps = all(map(self.files.keeps_graph, paths)) and all(map(self.files.keeps_weights, ran))
+        return model_lines(ran, known) if keeps else ""
 
 
 def delete_dumps(case: Case) -> None:

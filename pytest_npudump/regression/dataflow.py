@@ -24,7 +24,7 @@ from pytest_npudump.golden.origin import changed_tensors
 from pytest_npudump.golden.store import source_layers
 from pytest_npudump.golden.stored_tensors import stored_tensors
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges, edges_of_lines, lines_of
-from pytest_npudump.record.record import EDGES, Record
+from pytest_npudump.record.record import EDGES, MODELS, Record
 from pytest_npudump.regression.case import RunModels, terms_of
 from pytest_npudump.regression.result import KeptLayers
 from pytest_npudump.request import AUTO_LAYERS, is_glob
@@ -55,6 +55,20 @@ def edges_to_keep(
         edges = edges.completed(edges_of(previous))
     text = lines_of(edges, dict.fromkeys(map(layer_of, table.keys)))
     return ({EDGES: text} if text else {}), notes
+
+
+def models_to_keep(case: Case, golden: Record | None) -> Mapping[str, str]:
+    """Return the block with digests of the models that ran; none where they are not known.
+
+    Ranks share a golden and have models of their own.
+
+    Args:
+        case: the test.
+        golden: what is there; None without any.
+    """
+    known = golden.blocks.get(MODELS, "") if golden is not None else ""
+    text = RunModels.of(case).digests(known) if case.exchange is None else ""
+    return {MODELS: text} if text else {}
 
 
 def sources_of(

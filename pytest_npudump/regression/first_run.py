@@ -23,9 +23,10 @@ from pytest_npudump.golden.variants import not_recorded as why_not_recorded
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.graph import drawing_words
 from pytest_npudump.ranks.agreement import differing, nothing_recorded, stand_aside, why_not_shared
+from pytest_npudump.record.record import MODELS
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import RunModels, terms_of
-from pytest_npudump.regression.dataflow import layers_to_keep, with_inherited
+from pytest_npudump.regression.dataflow import layers_to_keep, models_to_keep, with_inherited
 from pytest_npudump.regression.diagnose import full_words, notes_of
 from pytest_npudump.regression.judgement import (
     by_reference_alone,
@@ -261,7 +262,8 @@ def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) ->
         else said("it needs")
     )
     waiting = said("nothing was recorded: {needing} a second run, which did not take place", needing=needing)
-    first = Result(status.PENDING, path, problems=(waiting,), tensors=count, run=Run(dump))
+    models = models_to_keep(case, golden).get(MODELS, "")
+    first = Result(status.PENDING, path, problems=(waiting,), tensors=count, run=Run(dump, models=models))
     if (tensors or depends) and case.settings.calibrate:
         problem = said(
             "not calibrated: {needing} a run of its own; record first, and calibrate behind that",

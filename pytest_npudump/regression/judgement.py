@@ -19,7 +19,8 @@ from pytest_npudump.golden.store import left_out
 from pytest_npudump.golden.stored_tensors import fetch_tensors, missing_tensors, stored_tensors
 from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.record import EMPTY, left_out_of
+from pytest_npudump.record.model_lines import change_of_models
+from pytest_npudump.record.record import EMPTY, MODELS, left_out_of
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import RunModels
 from pytest_npudump.regression.dataflow import edges_kept, edges_of, sources_of
@@ -149,6 +150,7 @@ def judge_run(
         sources=sources,
         changes=changes,
         idle_rules=_idle_rules(terms, comparison),
+        models=change_of_models(golden.blocks.get(MODELS, ""), run.blocks.get(MODELS, "")),
     )
 
 

@@ -9,7 +9,7 @@ from pytest_npudump.compare.stats.tables import describe_not_finite
 from pytest_npudump.errors import GoldenError, said
 from pytest_npudump.golden.variants import replaced_words
 from pytest_npudump.onnxmodels.graph import EAGER, drawing_words
-from pytest_npudump.record.record import EMPTY, REASON, UNWRITTEN, entries_of
+from pytest_npudump.record.record import EMPTY, MODELS, REASON, UNWRITTEN, entries_of
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.dataflow import edges_to_keep
 from pytest_npudump.regression.result import Result, recorded
@@ -17,7 +17,7 @@ from pytest_npudump.regression.run_record import empty_operators
 from pytest_npudump.regression.unwritten import by_layer, new_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from pathlib import Path
 
     from pytest_npudump.dump.records import Dump
@@ -72,10 +72,10 @@ def record(
     measured = measured.with_calibration_of(golden, table)
     producer = case.runtime.producer()
     lost = case.goldens.lost_by_update(golden) + replaced_words(case.goldens, golden, producer)
-    blocks: Mapping[str, str] = {}
+    blocks = {MODELS: first.run.models} if first.run.models else {}
     if first.run.dump is not None:
-        blocks, unread = edges_to_keep(case, golden, first.run.dump, table)
-        lost += unread
+        edges, unread = edges_to_keep(case, golden, first.run.dump, table)
+        blocks, lost = {**edges, **blocks}, lost + unread
     try:
         known = dict(measured.head)
         empty = empty_operators(case, first.run.dump) if first.run.dump is not None else None

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_npudump.golden.store import Recording
     from pytest_npudump.graph.sources import Sources
     from pytest_npudump.ranks.rank import Rank
+    from pytest_npudump.record.model_lines import ModelChange
     from pytest_npudump.record.noise import Calibrated
     from pytest_npudump.record.record import Record
 
@@ -240,6 +241,7 @@ class Run:
         unwritten: tensors of the dump that nothing writes, which a recording leaves out.
         kept: layers whose tensors a recording of it keeps, or an acceptance; None where none is asked for.
         fed: what its models were fed, where further runs are to be fed the same.
+        models: of a run that is recorded, the block of digests of its models: further runs may load others.
         to_measure: how many further runs are to measure how far the test strays.
     """
 
@@ -249,6 +251,7 @@ class Run:
     unwritten: tuple[TensorKey, ...] = ()
     kept: KeptLayers | None = None
     fed: tuple[TensorRecord, ...] = ()
+    models: str = ""
     to_measure: int = 0
 
     @property
@@ -277,6 +280,7 @@ class Result:
             reference; None where nothing fails, or nothing is known of what feeds what fails.
         changes: what differs in tensors within tolerance, where the test is to fail for that.
         idle_rules: rules of the file of tolerances that decide about no tensor of this test, in words.
+        models: how the models that ran differ from the golden's; None where those of a side are not known.
         part: the rank or device that was judged, where all share one golden; "" for all of it.
         run: what the first run left; nothing of one that is judged by what was kept of it.
         escalation: what the second run found; None without one.
@@ -298,6 +302,7 @@ class Result:
     sources: Sources | None = None
     changes: tuple[Verdict, ...] = ()
     idle_rules: tuple[str, ...] = ()
+    models: ModelChange | None = None
     part: str = ""
     run: Run = Run()
     escalation: Escalation | None = None

@@ -30,9 +30,9 @@ from pytest_npudump.dump.selection import (
 from pytest_npudump.dump.table import layer_of, shape_text
 from pytest_npudump.errors import DumpError, EmptyDumpError, said
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.record import EMPTY, Record, left_out_of
+from pytest_npudump.record.record import EMPTY, MODELS, Record, left_out_of
 from pytest_npudump.record.run_folder import capture_of
-from pytest_npudump.regression.dataflow import edges_to_keep, same_layers
+from pytest_npudump.regression.dataflow import edges_to_keep, models_to_keep, same_layers
 from pytest_npudump.regression.diagnose import explain_empty
 from pytest_npudump.regression.unwritten import without
 from pytest_npudump.request import AUTO_LAYERS
@@ -168,14 +168,16 @@ def record_of_run(case: Case, golden: Record | None, dump: Dump, table: StatsTab
         )
     empty = empty_operators(case, dump)
     known = golden is not None and same_layers(golden.table, table)  # and edges of a run take time
-    edges = {} if known else edges_to_keep(case, golden, dump, table)[0]
+    blocks = {} if known else edges_to_keep(case, golden, dump, table)[0]
+    if golden is None or MODELS in golden.blocks:
+        blocks = {**blocks, **models_to_keep(case, golden)}
     return Record(
         case.goldens.test,
         case.goldens.facts(case.runtime.producer()),
         table,
         case.goldens.path,
         {} if empty is None else {EMPTY: empty},
-        edges,
+        blocks,
         tensors=dump.records if elements and any(one.payload is not None for one in dump.records) else (),
         file_names=not dump.raw_names,
         problems=unreadable(dump) + threads,

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pytest_npudump.explain.operator_alone import JudgedOperator
     from pytest_npudump.explain.reference import ReferenceResult
     from pytest_npudump.graph.sources import Sources
+    from pytest_npudump.record.model_lines import ModelChange
     from pytest_npudump.regression.result import Finding, Result
 
 
@@ -133,6 +134,7 @@ def isolated_lines(
     brief: bool,
     begins: Collection[TensorKey] = (),
     most: int | None = None,
+    models: ModelChange | None = None,
 ) -> list[str]:
     """Return a line for each operator that was recomputed, the convicted first.
 
@@ -143,6 +145,7 @@ def isolated_lines(
         brief: whether to show the first few convicted only, or one other where there is none.
         begins: where changes begin: what is said of these tensors comes before others.
         most: operators to tell of; None for as many as that takes.
+        models: how the models differ from the golden's; None where that is not known.
     """
     order = {CONVICTED: 0, ACQUITTED: 1}
     told = (one for one in isolated if not one.upstream or one.alone.verdict == CONVICTED)
@@ -154,7 +157,9 @@ def isolated_lines(
         shown, ranked = convicted[:_SHOWN] or ranked[:1], convicted
     else:
         shown = ranked
-    lines = [_("recomputed: {key} {words}").format(key=one.key, words=_recomputed(one)) for one in shown]
+    lines = [
+        _("recomputed: {key} {words}").format(key=one.key, words=_recomputed(one, models)) for one in shown
+    ]
     if len(ranked) > len(shown):
         lines[-1] += _(" (and {left} more)").format(left=len(ranked) - len(shown))
     upstream = [one.alone.verdict for one in isolated if one.upstream]
@@ -190,12 +195,22 @@ def conviction(isolated: Sequence[JudgedOperator]) -> str:
     )
 
 
-def _recomputed(one: JudgedOperator) -> str:
+def _recomputed(one: JudgedOperator, models: ModelChange | None) -> str:
     alone, apart = one.alone, one.alone.apart
     error = "" if math.isnan(apart) else _(" (relative L2 error {apart:.2g})").format(apart=apart)
     by = _("{call} on the CPU").format(call=one.call) if one.call else one.model
     if alone.verdict == ACQUITTED and (one.call or not one.own):
         return _("matches {by} on the same inputs{error}; its inputs changed").format(by=by, error=error)
+    if alone.verdict == ACQUITTED and models is not None:
+        name = one.key.name_text
+        if name in (*models.weights, *models.attributes):
+            return _("matches {by} on the same inputs{error}").format(by=by, error=error)
+        if not models.files:
+            words = _(
+                "matches {by} on the same inputs{error}; its inputs changed, or its kernel since the golden "
+                "was recorded"
+            )
+            return words.format(by=by, error=error)
     if alone.verdict == ACQUITTED:
         return _(
             "matches {by} on the same inputs{error}; its type, weights, attributes or inputs changed "

@@ -9,12 +9,16 @@ from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext
+from pytest_npudump.record.model_lines import ALL, NOTHING
 from pytest_npudump.report.verdicts import times
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pytest_npudump.compare.stats.verdict import Comparison, Verdict
     from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.graph.sources import Source, Sources
+    from pytest_npudump.record.model_lines import ModelChange
     from pytest_npudump.regression.result import Result
 
 
@@ -114,14 +118,66 @@ def _traced(source: Source) -> str:
     )
 
 
+def what_changed(result: Result, most: int | None = _SHOWN) -> str:
+    """Return what else than values is known to be other than in the golden: the cause; "" for nothing.
+
+    Args:
+        result: of a test.
+        most: operators that are named; None for all.
+    """
+    parts = [*_model_changes(result.models, most)] if result.models is not None else []
+    return _("; ").join(parts)
+
+
+def _model_changes(models: ModelChange, most: int | None) -> Iterator[str]:
+    if models.files and models.read == NOTHING:
+        yield _("the model {names} is another file than the golden's").format(
+            names=first_of(models.files, most)
+        )
+    weights = [name for name in models.weights if name not in models.permuted]
+    moved = [_("{name} (axis {axis})").format(name=name, axis=axis) for name, axis in models.permuted.items()]
+    for names, words in (
+        (weights, _("the weights of {names} changed ({count} of {weighted} operators with weights)")),
+        (
+            moved,
+            _(
+                "the channels of the weights of {names} are in another order ({count} of {weighted} "
+                "operators with weights)"
+            ),
+        ),
+        (models.attributes, _("the attributes of {names} changed")),
+        (models.operators, _("operators with weights or attributes are new or gone: {names}")),
+    ):
+        if names:
+            yield words.format(names=first_of(names, most), count=len(names), weighted=models.weighted)
+    if models.graph:
+        yield _("the model's graph changed: connections, types or versions of operators")
+
+
+def model_line(result: Result, *, brief: bool) -> list[str]:
+    """Return what the golden tells of the models that ran, where the headline does not say it."""
+    models = result.models
+    if models is None or (brief and models.changed):
+        return []
+    words = what_changed(result, None)
+    if not models.files:
+        words = _("the golden's, byte for byte: kernel, driver or input")
+    elif not models.changed and models.read == ALL:
+        words = _("{names} differs, its weights and attributes do not: kernel, driver or input")
+    elif not models.changed:
+        words = _("{names} differs, its weights do not")
+    return [_("model:      {words}").format(words=words.format(names=first_of(models.files)))]
+
+
 def where_it_begins(result: Result) -> str:
     """Return where the change of the first mismatch begins; "" where that is the mismatch, or not known.
 
-    Only runs of the same numerics tell: others differ by rounding everywhere.
+    Nor is it told where more is known: what has changed. Only runs of the same numerics tell: others differ
+    by rounding everywhere.
     """
     comparison, sources = result.comparison, result.sources
     first = comparison.first if comparison is not None else None
-    if first is None or not _same(result):
+    if first is None or not _same(result) or what_changed(result):
         return ""
     for source in sources.independent if sources is not None else ():
         if source.key == first.key and source.begins is not None:

@@ -54,6 +54,8 @@ def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
         told["calibrated"] = result.measured_bounds
     if result.numerics is not None and not result.numerics.preset:
         told["bounds"] = result.numerics.bounds
+    if result.models is not None:
+        told["model"] = result.models.summary()
     if result.reference is not None:
         told["reference"] = result.reference.summary()
         told["first"] = told.get("first") or told["reference"]["first"]
@@ -120,6 +122,7 @@ def full_json(result: Result) -> dict[str, Any]:
         "comparison": result.comparison.to_json() if result.comparison else None,
         "changes": [verdict.to_json() for verdict in result.changes],
         "sources": result.sources.to_json() if result.sources else None,
+        "model": result.models.to_json() if result.models else None,
         "reference": result.reference.to_json() if result.reference else None,
         "escalation": result.escalation.to_json() if result.escalation else None,
         "runs": [*map(str, result.runs)],

@@ -14,6 +14,7 @@ from pytest_npudump.report.verdicts import tail
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+
 PAGE = "docs/reference/failures.md"
 """The page that says what a failure and this line mean."""
 _SEVERAL = {
@@ -97,6 +98,10 @@ _REMARKS = (
 """Counts of results that are to be known of a session, and what is said of them."""
 
 
+def _passed_with_another_model(result: Mapping[str, Any]) -> bool:
+    return result["status"] == PASSED and bool((result.get("model") or {}).get("changed"))
+
+
 def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return what else is to be known of the tensors of a session, each in a sentence."""
     found = []
@@ -107,6 +112,17 @@ def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
             first = tail(str(having[0].get("first_within")), _NAME)
             count = sum(result[name] for result in having)
             found.append(counted(count, *words, first=first, expected=expected))
+    if models := [result for result in results if _passed_with_another_model(result)]:
+        first, what = tail(str(models[0]["test"]), _NAME), models[0]["model"]["first"]
+        found.append(
+            counted(
+                len(models),
+                "{count} test passed with a changed model: {first} ({what})",
+                "{count} tests passed with a changed model, first {first} ({what})",
+                first=first,
+                what=what,
+            )
+        )
     wide = Counter(str(result["bounds"]) for result in results if result.get("bounds", "same") != "same")
     found += [
         counted(

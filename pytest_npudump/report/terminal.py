@@ -24,7 +24,14 @@ from pytest_npudump.report.explanations import (
     way_out,
     whose_error,
 )
-from pytest_npudump.report.origins import first_change, more_sources, origin_lines, where_it_begins
+from pytest_npudump.report.origins import (
+    first_change,
+    model_line,
+    more_sources,
+    origin_lines,
+    what_changed,
+    where_it_begins,
+)
 from pytest_npudump.report.scenes import can_be_approved, finding_details, finding_sentence
 from pytest_npudump.report.verdicts import (
     COLUMNS,
@@ -77,10 +84,12 @@ def _what(result: Result) -> str:
     if result.comparison is not None and result.comparison.first is not None:
         first = result.comparison.first
         words = sentence(first) + more_sources(result.sources, first.key)
-        begins = where_it_begins(result)
-        return cause or (
-            _("{begins}; first mismatch: {words}").format(begins=begins, words=words) if begins else words
-        )
+        changed, begins = what_changed(result), where_it_begins(result)
+        if cause and changed:
+            return _("; ").join((cause, changed))
+        if begins := changed or begins:
+            words = _("{begins}; first mismatch: {words}").format(begins=begins, words=words)
+        return cause or words
     if result.findings:
         return finding_sentence(result.findings[0])
     if result.problems:
@@ -145,7 +154,9 @@ def _reasons(result: Result) -> Iterator[str]:
     elif escalation.findings:
         yield _("second run: {problem}").format(problem=_reproduction(result, escalation))
     telling, begins = _in_order(result, escalation)
-    yield from isolated_lines(escalation.isolated, brief=True, begins=begins, most=_ALONE)
+    yield from isolated_lines(
+        escalation.isolated, brief=True, begins=begins, most=_ALONE, models=result.models
+    )
     for finding in telling[:ROWS]:
         for pattern in filter(None, (finding.pattern, finding.reference_pattern)):
             line = _("pattern: {pattern}").format(pattern=spoken(str(pattern)))
@@ -264,6 +275,7 @@ def _comparison_lines(result: Result, rows: int, columns: int | None, rest: str,
     if not rows:
         return lines[:1]
     new = comparison.count(EXTRA)
+    lines += model_line(result, brief=brief)
     lines += [] if brief else first_change(result)
     lines.append(
         _("golden:     {golden}; mismatches: {count} of {expected} tensors{new}").format(
@@ -304,7 +316,7 @@ def _escalation_lines(result: Result, escalation: Escalation, *, brief: bool, no
     if brief:
         described = (found for found in [next(filter(None, described), [])] if notes != 0)
     lines += [line for found in described for line in found]
-    lines += isolated_lines(escalation.isolated, brief=brief, begins=begins)
+    lines += isolated_lines(escalation.isolated, brief=brief, begins=begins, models=result.models)
     place = shown(escalation.directory, result.origin.here)
     return [*lines, *listed, *([] if brief else [_("tensors:    {directory}").format(directory=place)])]
 

@@ -27,10 +27,12 @@ from pytest_npudump.golden.stored_tensors import KeptTensors, stored_tensors
 from pytest_npudump.golden.variants import VARIANTS, stands_in
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.edges import edges_of_lines, lines_of
+from pytest_npudump.record.model_lines import model_lines_of
 from pytest_npudump.record.noise import CALIBRATION, REPEATS, Repeats, repeats_of
 from pytest_npudump.record.record import (
     EDGES,
     EMPTY,
+    MODELS,
     OP_TYPES,
     POINTERS,
     REASON,
@@ -264,7 +266,7 @@ def _approved(
     if layers and before is not None:
         rows = _chosen_rows(pending, before, record, layers)
         table = rows_of((before.table, record.table), rows)
-        golden = replace(before, table=table, path=pending.path, blocks=_blocks(before, table))
+        golden = replace(before, table=table, path=pending.path, blocks=_blocks(before, record, table, rows))
         taken = [at for at, row in enumerate(rows) if row[0]]
         alike = not _changed_facts(before, record)
         golden, notes = after_all_rows(golden, before) if alike else after_some_rows(golden, before, taken)
@@ -289,14 +291,26 @@ def _successor(goldens: Goldens, record: Record, before: Record | None) -> Recor
         known |= {UNWRITTEN: entries} if entries else {}
         if not edges and same_layers(before.table, record.table):
             edges = before.blocks.get(EDGES, "")
-    return goldens.successor(before, record.table, record.facts, known, {EDGES: edges} if edges else {})
+    blocks = {name: text for name, text in ((EDGES, edges), (MODELS, record.blocks.get(MODELS))) if text}
+    return goldens.successor(before, record.table, record.facts, known, blocks)
 
 
-def _blocks(golden: Record, table: StatsTable) -> dict[str, str]:
-    """Return the golden's blocks for another table: edges are those between layers that are in it."""
+def _blocks(
+    golden: Record, record: Record, table: StatsTable, rows: Sequence[tuple[int, int]]
+) -> dict[str, str]:
+    """Return the golden's blocks for a table of some of its rows, 0, and some of a run's, 1.
+
+    Edges are those between layers that are in it; operators of models are the run's where their rows are.
+    """
     text = golden.blocks.get(EDGES, "")
     edges = lines_of(edges_of_lines(text, golden.path.name), dict.fromkeys(map(layer_of, table.keys)))
-    return {**golden.blocks, **({EDGES: edges} if text else {})}
+    taken = {record.table.keys[at].rpartition(":")[0].partition("#")[0] for side, at in rows if side}
+    models = (golden.blocks.get(MODELS, ""), record.blocks.get(MODELS, ""))
+    return {
+        **golden.blocks,
+        **({EDGES: edges} if text else {}),
+        **({MODELS: model_lines_of(*models, taken)} if models[0] else {}),
+    }
 
 
 def _chosen_rows(

@@ -24,7 +24,7 @@ from pytest_npudump.errors import GoldenError, NpudumpError, said
 from pytest_npudump.golden.store import HASH, STORED, VARIANT, content_digest, facts_of, read_golden
 from pytest_npudump.golden.stored_tensors import KeptTensors, content_of, naming
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.record import EMPTY, OP_TYPES, Record
+from pytest_npudump.record.record import EMPTY, MODELS, OP_TYPES, Record
 from pytest_npudump.record.text import render
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, terms_of
@@ -265,6 +265,7 @@ def _is_alike(run: Record, golden: Record) -> bool:
     return (
         dict(run.facts) == dict(golden.producer)
         and run.extra.get(EMPTY) == golden.extra.get(EMPTY)
+        and run.blocks.get(MODELS) == golden.blocks.get(MODELS)
         and all(getattr(one, name) == getattr(other, name) for name in _COLUMNS)
         and all(_is_equal(getattr(one, name), getattr(other, name)) for name in _ARRAYS)
     )

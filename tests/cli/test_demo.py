@@ -76,7 +76,7 @@ def test_the_layer_whose_weights_changed_is_named_first(
     shown: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
     _, done = shown
-    assert "\nnpudump: Conv@21:output.0 " in done.stdout
+    assert "\nnpudump: the weights of Conv@21 changed " in done.stdout
     assert "first mismatch Conv@21:output.0" in done.stdout
     assert "second run: reproduced" in done.stdout
 
@@ -95,7 +95,7 @@ def test_what_the_demonstration_prints_itself_fits_80_columns(
     assert golden[begin + 2] == "npudump-golden: 1"
     assert golden[begin + 4].startswith("producer: {runtime: emulator, ")
     assert golden[begin + 4].endswith("...")
-    assert golden[begin + 12] == "... and 518 lines more: one for each tensor, then what each layer reads"
+    assert golden[begin + 12] == "... and 688 lines more: one for each tensor, then what each layer reads"
 
 
 def test_the_folder_holds_golden_tensors_report_and_little_else(

@@ -149,6 +149,21 @@ def test_edges_of_a_layer_that_has_gone_go_with_it() -> None:
     assert text == golden(theirs, blocks="edges: |\n  out < fc:output.0\n")
 
 
+def test_lines_of_models_are_joined_operator_by_operator() -> None:
+    file, conv, fc = (
+        "  #m.onnx AAAAAAAAAAAAAAAA graph1\n",
+        "  conv - wwwwww 0000\n",
+        "  fc AAAA wwwwww 0000\n",
+    )
+    base = golden(BASE, blocks=f"models: |\n{file}{conv}{fc}")
+    ours = golden(BASE | {"conv": 9}, blocks=f"models: |\n{file}{conv.replace('w', 'v')}{fc}")
+    theirs = golden(BASE | {"fc": 9}, blocks=f"models: |\n{file}{conv}{fc.replace('w', 'u')}  new AAAA\n")
+    lines = f"{file}{conv.replace('w', 'v')}{fc.replace('w', 'u')}  new AAAA\n"
+    assert joined(ours, theirs, base) == golden(BASE | {"conv": 9, "fc": 9}, blocks=f"models: |\n{lines}")
+    found = merge(PATH, base, ours, base.replace("conv - wwwwww", "conv - uuuuuu"))
+    assert found.conflicts == ("conv",)
+
+
 def test_projections_go_with_the_statistics_they_are_of() -> None:
     lines = "".join(f"  {layer}:output.0 {PROJECTIONS}\n" for layer in BASE)
     ours = golden(BASE, blocks=f"projections: |\n{lines}")

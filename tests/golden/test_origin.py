@@ -14,10 +14,10 @@ import pytest
 
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.golden.origin import Stamp, extensions, installed, processor, revision, stamped
+from pytest_npudump.golden.origin import Stamp, changes, extensions, installed, processor, revision, stamped
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.golden.variants import Goldens
-from pytest_npudump.record.record import Record
+from pytest_npudump.record.record import MODELS, Record
 from pytest_npudump.record.text import parse, render
 from pytest_npudump.request import DumpRequest
 
@@ -143,6 +143,21 @@ def test_other_projections_are_a_change() -> None:
         for one in sums
     )
     assert stamped(after, before, NOW).changed == {"relu:output.0": str(NOW)}
+
+
+@pytest.mark.each(
+    ("lines", "words"),
+    [
+        ("#m.onnx BBBBBBBBBBBBBBBB graph1\nconv AAAA vvvvvv 0000\n", ["models: weights of conv"]),
+        ("#m.onnx BBBBBBBBBBBBBBBB graph1\nconv BBBB wwwwww 0000\n", ["models: attributes of conv"]),
+        ("#m.onnx BBBBBBBBBBBBBBBB graph1\nconv AAAA wwwwww 0000\n", ["models: m.onnx"]),
+        ("", ["models gone"]),
+    ],
+)
+def test_a_model_that_changed_is_told_operator_by_operator(lines: str, words: list[str]) -> None:
+    before = "#m.onnx AAAAAAAAAAAAAAAA graph1\nconv AAAA wwwwww 0000\n"
+    after = replace(FIRST, blocks={MODELS: lines} if lines else {})
+    assert [one.words for one in changes(replace(FIRST, blocks={MODELS: before}), after)] == words
 
 
 def test_a_golden_without_tensors_changes_with_its_head() -> None:

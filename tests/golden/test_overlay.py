@@ -106,6 +106,16 @@ def test_projections_and_edges_belong_to_what_is_compared(tmp_path: Path) -> Non
     assert render(whole) == render(parse(variant, whole.path))
 
 
+@pytest.mark.each("digest", ["wwwwww", "vvvvvv"])
+def test_a_variant_has_lines_of_models_where_they_are_others(digest: str, tmp_path: Path) -> None:
+    models = "models: |\n  #m.onnx AAAAAAAAAAAAAAAA graph1\n  conv - {} 0000\n"
+    base = text({"conv": 1, "relu": 2}, blocks=models.format("wwwwww"))
+    variant = text({"conv": 1, "relu": 3}, blocks=models.format(digest))
+    own, whole = written(tmp_path, base, variant)
+    assert ("models" in own.blocks) is (digest != "wwwwww")
+    assert render(whole) == render(parse(variant, whole.path))
+
+
 @pytest.mark.each(
     ("base", "reason"),
     [

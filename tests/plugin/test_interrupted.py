@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.e2e
 
 
-FOUND = "npudump: block/conv.2:output.0 *"
+FOUND = "npudump: the weights of block/conv.2 changed *block/conv.2:output.0 *"
 
 
 DUMPS = "--npudump-output=."
@@ -77,7 +77,7 @@ def told(project: Project) -> str:
     """What the report files say of the second run; both have to hold what the first one found."""
     report = project.report()
     (text,) = (project.path / "dumps").rglob("report.txt")
-    assert text.read_text().startswith("npudump: block/conv.2:output.0 ")
+    assert text.read_text().startswith("npudump: the weights of block/conv.2 changed ")
     assert json.loads(json.dumps(report))["comparison"]["summary"]["failed"] == 2
     return str(report["escalation"]["problem"])  # type: ignore[index]
 
@@ -227,7 +227,7 @@ def test_signal_to_pytest_in_the_second_run(project: Project, number: signal.Sig
         assert process.returncode == pytest.ExitCode.INTERRUPTED
         words = "ended by Ctrl-C" if number is signal.SIGINT else "ended by SIGTERM"
         assert told(project) == words
-        assert "npudump: block/conv.2:output.0 " in out
+        assert "npudump: the weights of block/conv.2 changed " in out
         assert f"second run: {words}" in out
     pid = Path(project.path / "pid").read_text()
     until = time.monotonic() + 30

@@ -181,7 +181,10 @@ def test_failure_of_a_second_setup_leaves_the_verdict_standing(project: Project)
     failing(project, source)
     project.run(
         failed=1,
-        shows=["npudump: block/conv.2:output.0 *", "second run: setup of the second run: *device busy*"],
+        shows=[
+            "npudump: the weights of block/conv.2 changed *block/conv.2:output.0 *",
+            "second run: setup of the second run: *device busy*",
+        ],
     )
 
 
@@ -200,7 +203,7 @@ def test_a_verdict_is_at_the_test_and_not_in_this_package(project: Project, opti
     shown = project.run("--tb=line", "--npudump-output=.", *options).stdout
     found = [text for text in shown.lines if text.startswith(f"{project.path}/test_small.py:")]
     assert [text.partition(": Failed: ")[0] for text in found] == [f"{project.path}/test_small.py:{line}"]
-    assert ": Failed: npudump: block/conv.2" in found[0]
+    assert ": Failed: npudump: the weights of block/conv.2 changed" in found[0]
 
 
 def test_an_exception_of_the_body_stays_where_it_was_raised(project: Project) -> None:
@@ -394,7 +397,7 @@ def test_second_run_whose_body_fails_leaves_the_verdict_standing(project: Projec
         "--npudump-output=.",
         failed=1,
         shows=[
-            "npudump: block/conv.2:output.0 *",
+            "npudump: the weights of block/conv.2 changed *block/conv.2:output.0 *",
             "second run: body of the second run: AssertionError*",
         ],
     )

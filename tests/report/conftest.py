@@ -50,7 +50,7 @@ def failed(tmp_path: Path, defaults: Settings) -> Callable[..., Result]:
             tensors=len(names),
         )
         directory = tmp_path / "dumps"
-        directory.mkdir()
+        directory.mkdir(exist_ok=True)
         case = Case(
             nodeid="test_a.py::test_b",
             request=DumpRequest(),

@@ -13,8 +13,9 @@ from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.picture import describe_tensor
 from pytest_npudump.compare.tolerances.numerics import Numerics
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.explain.operator_alone import Alone, JudgedOperator
+from pytest_npudump.explain.operator_alone import CONVICTED, Alone, JudgedOperator
 from pytest_npudump.graph.sources import Source, Sources
+from pytest_npudump.record.model_lines import ModelChange
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.result import WITHIN, Escalation, Finding
 from pytest_npudump.report import terminal
@@ -136,6 +137,54 @@ def test_the_first_line_is_where_the_change_begins(failed: Callable[..., Result]
     other = replace(test, comparison=replace(test.comparison, numerics=Numerics("other", {})))
     assert headline(other) == f"npudump: {mismatch}"
     assert any(line.startswith("traced to:  net/before:output.0 (within") for line in text_of(other))
+
+
+CHANGED = ModelChange(("m.onnx",), weights=("a", "b"), attributes=("c",), weighted=7, read="all")
+
+
+OPERATORS = "operators with weights or attributes are new or gone: n; first mismatch: net/layer_0"
+WEIGHTS = "the weights of a, b changed (2 of 7 operators with weights); the attributes of c changed"
+MOVED = "the channels of the weights of a (axis 1) are in another order (1 of 7 operators with weights); "
+GRAPH = "the model's graph changed: connections, types or versions of operators; first mismatch: "
+
+
+@pytest.mark.each(
+    ("models", "first", "line"),
+    [
+        (ModelChange(read="all"), "net/layer_0", "the golden's, byte for byte: kernel, driver or input"),
+        (
+            ModelChange(("m.onnx",), read="all"),
+            "net/layer_0",
+            "m.onnx differs, its weights and attributes do not",
+        ),
+        (ModelChange(("m.om",), read="weights"), "net/layer_0", "m.om differs, its weights do not"),
+        (ModelChange(("m.om",)), "the model m.om is another file than the golden's; first mismatch: ", ""),
+        (CHANGED, f"{WEIGHTS}; first mismatch: net/layer_0", ""),
+        (replace(CHANGED, weights=("a",), permuted={"a": 1}, attributes=()), MOVED, ""),
+        (replace(CHANGED, weights=(), attributes=(), operators=("n",)), OPERATORS, ""),
+        (replace(CHANGED, weights=(), attributes=(), graph=True), GRAPH, ""),
+        (None, "net/layer_0", ""),
+    ],
+)
+def test_what_changed_in_the_model_comes_first(
+    models: ModelChange | None, first: str, line: str, failed: Callable[..., Result]
+) -> None:
+    test = replace(failed(2), models=models)
+    assert headline(test).startswith(f"npudump: {first}")
+    told = [one for one in text_of(test) if one.startswith("model:")]
+    assert [one[12:50] for one in told] == ([line[:38]] if line else [])
+    assert bool(full_json(test)["model"]) is (models is not None)
+    verbose = [one for one in text_of(test, verbose=True) if one.startswith("model:")]
+    assert len(verbose) == (models is not None)
+
+
+def test_a_wrong_kernel_and_a_changed_model_are_both_named(failed: Callable[..., Result]) -> None:
+    wrong = JudgedOperator(
+        TensorKey("net/layer_0", "output", 0), "Relu", "m.onnx", own=True, alone=Alone(CONVICTED, 1.0)
+    )
+    test = replace(failed(2, escalation=Escalation(isolated=(wrong,))), models=CHANGED)
+    assert headline(test).startswith("npudump: kernel error in net/layer_0:output.0")
+    assert headline(test).endswith(f"; {WEIGHTS}")
 
 
 def sources_of(layers: int) -> Sources:

@@ -27,8 +27,9 @@ from pytest_npudump.language import mark
 from pytest_npudump.language.text import byte_size
 from pytest_npudump.language.translation import counted, spoken
 from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.record.model_lines import model_files_of
 from pytest_npudump.record.noise import MEASURABLE, calibrated_of, calibration_of, repeats_of
-from pytest_npudump.record.record import REASON, RECORDED
+from pytest_npudump.record.record import MODELS, REASON, RECORDED
 from pytest_npudump.report.verdicts import number
 from pytest_npudump.results.rejudge import read_record
 
@@ -78,6 +79,8 @@ def _lines(golden: Record, measured: Calibrated | None, limit: int | None) -> It
         yield _("stored:      {count} of them, {size}").format(
             count=len(pointers), size=byte_size(sum(one.size for one in pointers.values()))
         )
+    if files := model_files_of(golden.blocks.get(MODELS, "")):
+        yield _("models:      {names}").format(names=", ".join(files))
     if golden.base is not None:
         count = len(differing(golden, golden.base))
         yield _("variant:     {count} of them differ from {name}").format(

@@ -152,6 +152,8 @@ class ObservedCalls:
         self._models.discard(model)  # where an id is given out again
         if self._on:
             self._models.add(model)
+            if isinstance(source, str):
+                self._evidence.files.add(self._evidence.files.look(Path(source)))
             self._note(self._evidence.models, self._names.get(model, f"model {model}"))
 
     def _run(self, call: str, arguments: tuple[Any, ...], code: Any) -> None:

@@ -62,13 +62,15 @@ def test_a_golden_of_an_earlier_version_says_that_nothing_is_known(
 def test_when_and_why_it_changed_is_told(run: Run, golden: Callable[..., Path]) -> None:
     path = golden("recorded: 2025-02-03 aaaaaaaaaaaa\nreason: retrained\n")
     text = path.read_text("utf-8").splitlines()
-    path.write_text("\n".join([*text[:-1], f"{text[-1]} # 2026-11-23 bbbbbbbbbbbb", ""]), "utf-8")
+    models = ("models: |", "  #m.onnx AAAAAAAAAAAAAAAA -", "")
+    path.write_text("\n".join([*text[:-1], f"{text[-1]} # 2026-11-23 bbbbbbbbbbbb", *models]), "utf-8")
     out = run("golden", "show", path).out.splitlines()
-    assert out[2:6] == [
+    assert out[2:7] == [
         "recorded:    2025-02-03 at aaaaaaaaaaaa",
         "changed:     1 tensor, 2026-11-23 at bbbbbbbbbbbb",
         "reason:      retrained",
         "tensors:     3",
+        "models:      m.onnx",
     ]
 
 

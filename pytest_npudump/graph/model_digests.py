@@ -1,0 +1,461 @@
+"""Digests of what models compute with, operator by operator, from their files: for the golden's block.
+
+They are of content. Where a file keeps a tensor (among the initialisers, in a ``Constant``, in another file),
+in which order operators and attributes stand, how tensors between operators are called, and what only people
+read has no part in them; nor have attributes that are the defaults of their operators. Scalars and vectors of
+integers that an operator reads, such as shapes and axes, count as attributes. What is in the branches of
+``If``, the body of ``Loop`` and ``Scan`` and the functions of a model belongs to the operator outside.
+
+Of an om the weights are read, of ``ModelDef`` as :mod:`pytest_npudump.graph.model_files` says: an operator
+``Const`` has them in its attribute ``value``, or their place in the partition of type 1.
+"""
+
+from __future__ import annotations
+
+import mmap
+from base64 import urlsafe_b64encode
+from contextlib import suppress
+from functools import lru_cache, partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.errors import FormatError, NpudumpError
+from pytest_npudump.graph.model_files import fields, partition, varint
+from pytest_npudump.onnxmodels.graph import branches, names_of
+from pytest_npudump.onnxmodels.loaded_files import model_digest
+from pytest_npudump.onnxmodels.sessions import onnx, read_model
+from pytest_npudump.record.model_lines import FILE, NONE
+from pytest_npudump.record.rows import by_name
+from pytest_npudump.storage.regular_file import open_regular
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    Buffer = bytes | memoryview
+
+_OF_FILE, _OF_GRAPH, _OF_WEIGHTS, _OF_OTHERS = 16, 6, 6, 4
+"""Characters of digests, of six bits each."""
+_AXES = 2
+_FORMATS = frozenset({".onnx", ".om"})
+
+
+def model_lines(paths: Sequence[Path], known: str = "") -> str:
+    """Return the lines of a golden for models; "" where one of them cannot be known by its file.
+
+    Args:
+        paths: of the models, no two alike.
+        known: lines that are taken as they are where they are of the same files.
+    """
+    digests: dict[Path, str] = {}
+    for path in paths:
+        with suppress(NpudumpError):
+            digests[path] = model_digest(path) if path.suffix in _FORMATS else ""
+    names = {path: f"{FILE}{_word(path.name)}" for path in paths}
+    if not all(map(digests.get, paths)) or len(set(names.values())) < len(names):
+        return ""
+    digests = {path: _short(_OF_FILE, digest.encode()) for path, digest in digests.items()}
+    told = {name: line.split(" ")[1] for name, line in by_name(known).items() if name[0] == FILE}
+    if told == {names[path]: digest for path, digest in digests.items()}:
+        return known
+    files, operators = [], []
+    for path, digest in digests.items():
+        graph = NONE
+        found: tuple[tuple[str, str], ...] = ()
+        with suppress(NpudumpError, RecursionError):
+            graph, found = _of_model(path, digest)
+        model = f"{FILE}model={_word(path.stem)}" if len(digests) > 1 else ""
+        files.append(f"{names[path]} {digest} {graph}\n")
+        operators += [f"{_word(name)}{model} {words}\n" for name, words in found]
+    return "".join(line for line in (*files, *operators) if line[:-1].isprintable())
+
+
+def _word(name: str) -> str:
+    return TensorKey(name, "", 0).name_text
+
+
+def _short(size: int, *parts: Buffer) -> str:
+    return urlsafe_b64encode(_long(*parts)).decode()[:size]
+
+
+def _long(*parts: Buffer) -> bytes:
+    digest = sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.digest()
+
+
+@lru_cache(maxsize=16)
+def _of_model(path: Path, digest: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Return the digest of a model's graph, and the name and digests of each operator that has any."""
+    del digest  # of the content that is read
+    if path.suffix == ".om":
+        graph, found = NONE, [*_of_om(path)]
+    else:
+        model = read_model(path)
+        graph, found = _OnnxContent(model, path.parent).digests()
+    lines = [(name, _operator_words(one)) for name, one in found]
+    return graph, tuple((name, words) for name, words in lines if words != NONE)
+
+
+class _Weight(NamedTuple):
+    """Digests of a tensor: as it is, and of its parts along each of the first axes in any order."""
+
+    exact: bytes
+    by_axis: tuple[bytes, ...]
+
+
+class _Content(NamedTuple):
+    """What an operator computes with: everything but weights as bytes, and its weights."""
+
+    others: tuple[bytes, ...] = ()
+    weights: tuple[_Weight, ...] = ()
+
+
+def _operator_words(content: _Content) -> str:
+    words = [_short(_OF_OTHERS, *content.others) if content.others else NONE]
+    if content.weights:
+        words.append(_short(_OF_WEIGHTS, *(one.exact for one in content.weights)))
+        axes = max(len(one.by_axis) for one in content.weights)
+        for axis in range(axes):  # of a tensor without this axis the order counts
+            told = (one.by_axis[axis] if axis < len(one.by_axis) else one.exact for one in content.weights)
+            words.append(_short(_OF_OTHERS, *told))
+    return " ".join(words)
+
+
+def _weight(form: bytes, shape: Sequence[int], data: Buffer) -> _Weight:
+    """Return the digests of a tensor in C order; of elements that share a byte the order counts."""
+    count = int(np.prod(shape, dtype=np.int64))
+    exact = _long(form, repr([*shape]).encode(), data)
+    if not shape or not count or len(data) % count:
+        return _Weight(exact, ())
+    array = np.frombuffer(data, np.uint8).reshape(*shape, -1)
+    found = []
+    for axis in range(min(_AXES, len(shape))):
+        rows = np.ascontiguousarray(np.moveaxis(array, axis, 0)).reshape(shape[axis], -1)
+        if rows.shape[1] in {1, 2, 4, 8}:
+            parts: Buffer = np.sort(rows.view(f"u{rows.shape[1]}"), axis=0).tobytes()
+        else:
+            parts = b"".join(sorted(sha256(row.data).digest() for row in rows))
+        found.append(_long(form, repr([*shape]).encode(), parts))
+    return _Weight(exact, tuple(found))
+
+
+_INT32, _INT64, _STRING = 6, 7, 8
+_QUANTISED = frozenset({"DequantizeLinear", "QLinearConv"})
+"""Operators that read vectors of int32 as weights."""
+_GRAPH_KINDS = frozenset({5, 10})
+"""Kinds of attributes that hold graphs, of ``AttributeProto.AttributeType``; tensors are 4 and 9."""
+_TENSOR_KINDS = frozenset({4, 9})
+_CONSTANT = "Constant"
+_OUTER = b"outside"
+
+
+class _OnnxContent:
+    """What the operators of a ``ModelProto`` compute with."""
+
+    def __init__(self, model: Any, folder: Path) -> None:
+        self._graph, self._folder = model.graph, folder
+        self._functions = {(_domain(one), one.name): one for one in model.functions}
+        self._versions = {_domain(one): one.version for one in model.opset_import}
+        self._weights: dict[int, tuple[Any, _Weight]] = {}
+        self._defaults: dict[tuple[str, str], Mapping[str, bytes]] = {}
+
+    def digests(self) -> tuple[str, list[tuple[str, _Content]]]:
+        """Return the digest of the graph, and each operator's name and content."""
+        graph = self._graph
+        constants = self._constants(graph)
+        inputs = [one.name for one in graph.input if one.name not in constants]
+        made: dict[str, bytes] = {}
+        walked = [*self._walk(graph.node, inputs, constants, made, set())]
+        used = {_domain(node) for node in graph.node}
+        versions = sorted(f"{domain} {self._versions.get(domain)}".encode() for domain in used)
+        ends = [made.get(one.name, b"") for one in graph.output]
+        shape = _short(_OF_GRAPH, *versions, *ends, *sorted(structure for structure, _ in walked))
+        return shape, [*zip(names_of(graph.node), (content for _, content in walked), strict=True)]
+
+    def _walk(
+        self,
+        nodes: Iterable[Any],
+        inputs: Iterable[str],
+        constants: Mapping[str, Any],
+        made: dict[str, bytes],
+        outside: set[str],
+    ) -> Iterator[tuple[bytes, _Content]]:
+        """Yield of each operator a digest of its place in the graph, and its content.
+
+        Args:
+            nodes: in an order in which they can run.
+            inputs: names of tensors that they are given.
+            constants: tensors that they may read, by name.
+            made: gets a digest for each tensor that is given or computed.
+            outside: gets names of tensors that are read and neither.
+        """
+        made |= {name: f"input {number}".encode() for number, name in enumerate(inputs)}
+        for node in nodes:
+            if node.op_type == _CONSTANT:
+                continue
+            ports, others, weights = [], [*self._attributes(node)], []
+            for slot, name in enumerate(node.input):
+                if name in constants:
+                    found = self._weight(constants[name])
+                    ports.append(b"constant")
+                    if _is_setting(constants[name], node.op_type):
+                        others.append(f"input {slot}".encode() + found.exact)
+                    else:
+                        weights.append(found)
+                elif name and name not in made:
+                    outside.add(name)
+                    ports.append(_OUTER)
+                else:
+                    ports.append(made.get(name, b""))
+            reached = set[str]()
+            for body, content in self._bodies(node, constants, reached):
+                others.append(body)
+                weights += content
+            outside |= reached - made.keys()
+            ports += sorted(made[name] for name in reached if name in made)
+            structure = _long(_domain(node).encode(), node.op_type.encode(), *ports)
+            made |= {name: structure + str(slot).encode() for slot, name in enumerate(node.output) if name}
+            yield structure, _Content(tuple(others), tuple(weights))
+
+    def _bodies(
+        self, node: Any, constants: Mapping[str, Any], outside: set[str]
+    ) -> Iterator[tuple[bytes, list[_Weight]]]:
+        """Yield a digest of each graph or function inside an operator, and the weights in it."""
+        inner = [(graph.node, graph.input, graph.output, self._constants(graph)) for graph in branches(node)]
+        bodies = [
+            (nodes, [one.name for one in ins], [one.name for one in outs], {**constants, **own})
+            for nodes, ins, outs, own in inner
+        ]
+        function = self._functions.get((_domain(node), node.op_type))
+        if function is not None:
+            bodies.append((function.node, [*function.input], [*function.output], self._constants(function)))
+        for nodes, ins, outs, known in bodies:
+            made: dict[str, bytes] = {}
+            walked = [*self._walk(nodes, ins, known, made, outside)]
+            walked.sort(key=lambda pair: pair[0])
+            ends = [made.get(name, _OUTER) for name in outs]
+            told = (_long(structure, *content.others) for structure, content in walked)
+            ends += [self._weight(known[name]).exact for name in outs if name in known]
+            yield _long(*ends, *told), [one for _, content in walked for one in content.weights]
+
+    def _attributes(self, node: Any) -> Iterator[bytes]:
+        """Yield what a node's attributes say, each as bytes, but for graphs and what is said by default."""
+        defaults = self._schema(node)
+        for one in sorted(node.attribute, key=lambda one: str(one.name)):
+            if one.type in _TENSOR_KINDS:
+                tensors = [one.t] if one.HasField("t") else one.tensors
+                yield one.name.encode() + b"".join(self._weight(tensor).exact for tensor in tensors)
+            elif one.type not in _GRAPH_KINDS:
+                text = _plain(one)
+                if defaults.get(one.name) != text:
+                    yield text
+
+    def _schema(self, node: Any) -> Mapping[str, bytes]:
+        """Return the defaults of a node's attributes."""
+        domain = _domain(node)
+        key = domain, node.op_type
+        if key not in self._defaults:
+            found: dict[str, bytes] = {}
+            with suppress(onnx().defs.SchemaError):
+                schema = onnx().defs.get_schema(node.op_type, self._versions.get(domain, 1), domain)
+                for name, attribute in schema.attributes.items():
+                    default = attribute.default_value
+                    if default.type:
+                        found[name] = _plain(default, name)
+            self._defaults[key] = found
+        return self._defaults[key]
+
+    def _constants(self, graph: Any) -> dict[str, Any]:
+        """Return the tensors that a graph or function holds, by name."""
+        found = {one.name: one for one in getattr(graph, "initializer", ())}
+        found |= {one.values.name: one for one in getattr(graph, "sparse_initializer", ())}
+        for node in graph.node:
+            if node.op_type == _CONSTANT and node.output and node.attribute:
+                found[node.output[0]] = _constant(node.attribute[0])
+        return found
+
+    def _weight(self, tensor: Any) -> _Weight:
+        if id(tensor) not in self._weights:
+            shape = [*tensor.dims]
+            if hasattr(tensor, "indices"):  # a sparse one
+                parts = (self._weight(part).exact for part in (tensor.values, tensor.indices))
+                found = _Weight(_long(repr(shape).encode(), *parts), ())
+            else:
+                found = _weight(str(tensor.data_type).encode(), shape, _elements(tensor, self._folder))
+            self._weights[id(tensor)] = tensor, found  # which keeps the id from being another's
+        return self._weights[id(tensor)][1]
+
+
+def _is_setting(tensor: Any, op_type: str) -> bool:
+    """Whether a constant is rather an attribute that stands among the inputs: a scalar, a shape, axes."""
+    settings = {_INT64, _STRING} if op_type in _QUANTISED else {_INT32, _INT64, _STRING}
+    return not tensor.dims or (len(tensor.dims) == 1 and getattr(tensor, "data_type", 0) in settings)
+
+
+def _domain(node: Any) -> str:
+    domain: str = node.domain
+    return "" if domain == "ai.onnx" else domain
+
+
+def _plain(attribute: Any, name: str = "") -> bytes:
+    """Return all that an attribute says but what is for people."""
+    copy = type(attribute)()
+    copy.CopyFrom(attribute)
+    copy.ClearField("doc_string")
+    copy.name = name or attribute.name
+    text: bytes = copy.SerializeToString(deterministic=True)
+    return text
+
+
+def _constant(value: Any) -> Any:
+    """Return the tensor that the attribute of a ``Constant`` stands for."""
+    if value.name in {"value", "sparse_value"}:
+        return value.t if value.name == "value" else value.sparse_tensor
+    kind, text = value.name.removeprefix("value_"), onnx().TensorProto
+    number = {"f": text.FLOAT, "i": text.INT64}.get(kind[:1], text.STRING)
+    one = {"float": value.f, "int": value.i, "string": value.s}
+    many = {"floats": value.floats, "ints": value.ints, "strings": value.strings}
+    values = [one[kind]] if kind in one else [*many.get(kind, ())]
+    return onnx().helper.make_tensor("", number, () if kind in one else (len(values),), values)
+
+
+_EXTERNAL = 1
+_UINT32 = 12
+_WIDTHS = {6: "<i4", 4: "<u2", 5: "<u2", 10: "<u2", 16: "<u2"}
+"""Of types of ``TensorProto.DataType`` whose elements lie in ``int32_data``, which others have as bytes."""
+_FIELDS = {"float_data": "<f4", "double_data": "<f8", "int64_data": "<i8"}
+
+
+def _elements(tensor: Any, folder: Path) -> Buffer:
+    """Return the elements of a tensor as a file has them that holds them raw."""
+    if tensor.data_location == _EXTERNAL:
+        return _from_file({entry.key: entry.value for entry in tensor.external_data}, folder)
+    if tensor.HasField("raw_data"):
+        raw: bytes = tensor.raw_data
+        return raw
+    if tensor.string_data:
+        return b"".join(len(text).to_bytes(8, "little") + text for text in tensor.string_data)
+    fields = {
+        **_FIELDS,
+        "uint64_data": "<u4" if tensor.data_type == _UINT32 else "<u8",
+        "int32_data": _WIDTHS.get(tensor.data_type, "u1"),
+    }
+    told = (
+        np.array(values).astype(width) for name, width in fields.items() if (values := getattr(tensor, name))
+    )
+    return b"".join(values.tobytes() for values in told)
+
+
+def _from_file(place: Mapping[str, str], folder: Path) -> bytes:
+    path = folder / place.get("location", "")
+    try:
+        with open_regular(path) as file:
+            file.seek(int(place.get("offset", 0)))
+            return file.read(int(place["length"]) if "length" in place else -1)
+    except (OSError, ValueError) as error:
+        raise FormatError(path, f"weights cannot be read: {error}") from error
+
+
+_MODEL, _WEIGHTS = 0, 1
+"""Types of partitions of an om."""
+
+
+def _of_om(path: Path) -> Iterator[tuple[str, _Content]]:
+    """Yield the operators of an om that read constants, and these.
+
+    Fields: ``ModelDef.graph`` 7; ``GraphDef.op`` 6; ``OpDef`` name 1, type 2, input 5, attr 10; of an entry
+    of a map key 1, value 2; ``AttrDef`` i 3, t 12; ``TensorDef`` desc 1, data 2; ``TensorDescriptor`` dtype
+    2, shape 3, layout 4, attr 5, weight_size 11, data_offset 18; ``ShapeDef.dim`` 1.
+
+    Raises:
+        FormatError: it is no om, or holds constants that are not where it says.
+    """
+    try:
+        with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            read = partial(_om_message, data, path)
+            for graph in read(*partition(data, path, _MODEL), (7,))[7]:
+                operators = [read(*operator, (1, 2, 5, 10)) for operator in read(*graph, (6,))[6]]
+                named = [(_om_text(data, one[1]), one) for one in operators]
+                constants = {
+                    name: _om_constant(data, path, parts[10])
+                    for name, parts in named
+                    if _om_text(data, parts[2]) in {"Const", "Constant"}
+                }
+                for name, parts in named:
+                    feeds = [
+                        data[slice(*place)].decode("utf-8", "replace").rpartition(":")[0]
+                        for place in parts[5]
+                    ]
+                    found = [one for feed in feeds if (one := constants.get(feed)) is not None]
+                    if found:
+                        yield name, _Content(tuple(form for form, _ in found), tuple(one for _, one in found))
+    except (OSError, ValueError) as error:
+        raise FormatError(path, f"cannot be read: {error}") from error
+
+
+def _om_message(
+    data: mmap.mmap, path: Path, first: int, last: int, wanted: tuple[int, ...]
+) -> Mapping[int, list[tuple[int, int]]]:
+    """Return where the wanted fields of a message lie, by their numbers."""
+    found: dict[int, list[tuple[int, int]]] = {number: [] for number in wanted}
+    for number, *place in fields(data, first, last, path, wanted):
+        found[number].append((place[0], place[1]))
+    return found
+
+
+def _om_text(data: mmap.mmap, places: Sequence[tuple[int, int]]) -> str:
+    return data[slice(*places[0])].decode("utf-8", "replace") if places else ""
+
+
+def _om_constant(
+    data: mmap.mmap, path: Path, attributes: Sequence[tuple[int, int]]
+) -> tuple[bytes, _Weight] | None:
+    """Return the form and the digests of a constant; None without a value."""
+    read = partial(_om_message, data, path)
+    for value in _om_entries(data, path, attributes, b"value"):
+        for tensor in read(*value, (12,))[12]:
+            parts = read(*tensor, (1, 2))
+            told = read(*parts[1][0], (2, 3, 4, 5, 11, 18)) if parts[1] else {}
+            numbers = {at: varint(data, *told[at][0], path)[0] for at in (2, 11, 18) if told.get(at)}
+            shape = [
+                number
+                for place in told.get(3, ())
+                for dims in read(*place, (1,))[1]
+                for number in _om_numbers(data, path, *dims)
+            ]
+            offset = numbers.get(18, 0)
+            for merged in _om_entries(data, path, told.get(5, ()), b"merged_offset"):
+                offset = next((varint(data, *one, path)[0] for one in read(*merged, (3,))[3]), 0)
+            if parts[2] and parts[2][0][0] < parts[2][0][1]:
+                content = data[slice(*parts[2][0])]
+            else:
+                start, end = partition(data, path, _WEIGHTS)
+                size = numbers.get(11, 0)
+                if not 0 < size <= end - start - offset:
+                    raise FormatError(path, "a constant lies outside of the weights", offset=start)
+                content = data[start + offset : start + offset + size]
+            form = repr((numbers.get(2), shape, _om_text(data, told.get(4, ())))).encode()
+            return form, _weight(form, shape, content)
+    return None
+
+
+def _om_entries(
+    data: mmap.mmap, path: Path, places: Iterable[tuple[int, int]], key: bytes
+) -> Iterator[tuple[int, int]]:
+    """Yield where the values of a key of a map lie."""
+    for place in places:
+        entry = _om_message(data, path, *place, (1, 2))
+        if entry[1] and data[slice(*entry[1][0])] == key:
+            yield from entry[2][:1]
+
+
+def _om_numbers(data: mmap.mmap, path: Path, at: int, end: int) -> Iterator[int]:
+    while at < end:
+        number, at = varint(data, at, end, path)
+        yield number

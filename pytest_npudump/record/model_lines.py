@@ -1,0 +1,188 @@
+"""The block of a golden file that holds digests of the models that ran, and what two of them tell apart.
+
+A line of a file has its name behind ``#``, the digest of all its bytes, and one of which operator feeds
+which, ``-`` where nothing of the file is known but its bytes. A line of an operator has digests of its
+attributes and of its weights, and of the weights without the order along their first and second axis, so that
+channels in another order are told from other weights. Operators without attributes and weights have no line::
+
+    #classifier.onnx 1xJ0cYb2l8sQfA9z 7QmT3r
+    Conv@21 Ab3d Qz81kP x7Yt kL0m
+    BatchNormalization@22 - 4fWq0e p-Zr
+    MaxPool@4 9s_Q
+
+Of an om, attributes are what the compiler made of them: there the first digest is of types, shapes and
+layouts of the weights. Where several models ran, an operator's name is followed by ``#model=``, as in keys
+of tensors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.record.rows import RowError, by_name
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+FILE = "#"
+"""Begins the line of a file; in the name of an operator it is percent-encoded."""
+NONE = "-"
+ALL, WEIGHTS, NOTHING = "all", "weights", "nothing"
+_FILE_LINE = re.compile(r"#\S+ [\w-]{16} (?:-|[\w-]{6})")
+_OPERATOR_LINE = re.compile(r"[^\s#]+(?:#model=[^\s#]+)? (?:-|[\w-]{4})(?: [\w-]{6}(?: [\w-]{4}){0,2})?")
+_ATTRIBUTES, _EXACT, _BY_AXIS = slice(1), slice(1, 2), slice(2, None)
+"""Where an operator's digests stand among its words."""
+
+
+def check_model_lines(block: str) -> None:
+    """Refuse lines that are no digests of a model, and two of one name.
+
+    Raises:
+        RowError: names the line.
+    """
+    seen = set[str]()
+    for row, line in enumerate(block.splitlines()):
+        name = line.partition(" ")[0]
+        if not (_FILE_LINE if name.startswith(FILE) else _OPERATOR_LINE).fullmatch(line):
+            raise RowError(row, f"{line[:120]!r} is no digest, expected such as: conv1 Ab3d Qz81kP x7Yt kL0m")
+        if name in seen:
+            raise RowError(row, f"{name!r} stands here a second time, remove one of the lines")
+        seen.add(name)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChange:
+    """How the models of a run differ from those that its golden was recorded with.
+
+    Attributes:
+        files: names of the run's files that are not the golden's byte for byte.
+        weights: operators whose weights are others.
+        permuted: those of them whose weights are in another order along an axis, each with the axis.
+        attributes: operators whose attributes are others.
+        operators: operators with weights or attributes that are new or gone.
+        graph: whether operators feed others, or are of other types or versions.
+        weighted: number of operators with weights in the run.
+        read: what the files tell besides their bytes: :data:`ALL`; :data:`WEIGHTS` of a format whose
+            attributes tell nothing; or :data:`NOTHING`.
+    """
+
+    files: tuple[str, ...] = ()
+    weights: tuple[str, ...] = ()
+    permuted: Mapping[str, int] = field(default_factory=dict)
+    attributes: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    graph: bool = False
+    weighted: int = 0
+    read: str = NOTHING
+
+    @property
+    def changed(self) -> bool:
+        """Whether the models compute something else, for all that is known: other files alone may not."""
+        told = (self.weights, self.attributes, self.operators, self.graph)
+        return bool(self.files) and (self.read == NOTHING or any(told))
+
+    def summary(self) -> dict[str, Any]:
+        """Return the numbers of what differs, and the first operator or file that does."""
+        names = ("weights", "permuted", "attributes", "operators")
+        counts = {name: len(getattr(self, name)) for name in names}
+        first = next(iter((*self.weights, *self.attributes, *self.operators, *self.files)), None)
+        told = {"same_file": not self.files, "changed": self.changed, "first": first}
+        return {**told, "graph": self.graph, **counts}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON data."""
+        return {"same_file": not self.files, "changed": self.changed, **asdict(self)}
+
+
+def change_of_models(golden: str, run: str) -> ModelChange | None:
+    """Return how a run's models differ from the golden's; None where those of a side are not known.
+
+    An operator by another name is the same one if its digests, and its place among such, are.
+
+    Args:
+        golden: the golden's block.
+        run: the run's.
+    """
+    sides = [by_name(block) for block in (golden, run)]
+    split = [{name: line.split(" ")[1:] for name, line in side.items()} for side in sides]
+    files = [{name[1:]: words for name, words in side.items() if name[0] == FILE} for side in split]
+    formats = {name.rpartition(".")[2] for side in files for name in side}
+    if not all(files) or len(formats) > 1:
+        return None
+    moved = [digest for name, (digest, _) in files[0].items() if name not in files[1]]
+    others = tuple(
+        name
+        for name, (digest, _) in files[1].items()
+        if (digest != files[0][name][0] if name in files[0] else digest not in moved)
+    )
+    if len(files[0]) != len(files[1]):
+        return ModelChange(others or tuple(files[1]))
+    if not others:
+        return ModelChange(read=ALL)
+    old, new = ({name: words for name, words in side.items() if name[0] != FILE} for side in split)
+    graphs = [sorted(graph for _, graph in side.values()) for side in files]
+    common = [name for name in new if name in old]
+    changed = [name for name in common if old[name] != new[name]]
+    # Where the graph is another one, operators without names of their own go by others' names.
+    shifted = {*changed} if graphs[0] != graphs[1] else set[str]()
+    left = [[name for name in side if name not in common or name in shifted] for side in (old, new)]
+    gone, added = (
+        [tuple(side[name]) for name in names] for side, names in zip((old, new), left, strict=True)
+    )
+    unlike = (Counter(gone) - Counter(added)) | (Counter(added) - Counter(gone))
+    if not unlike and gone != added:  # of operators in another order, weights may have changed places
+        unlike = Counter(gone)
+    strange = [
+        {name for name in left[at] if tuple(side[name]) in unlike} for at, side in enumerate((old, new))
+    ]
+    changed = [name for name in changed if name not in shifted or all(name in names for names in strange)]
+    operators = [name for at in (0, 1) for name in left[at] if name in strange[at] and name not in changed]
+    weights = [name for name in changed if old[name][_EXACT] != new[name][_EXACT]]
+    attributes = [name for name in changed if old[name][_ATTRIBUTES] != new[name][_ATTRIBUTES]]
+    found = ModelChange(others, weighted=sum(bool(words[_EXACT]) for words in new.values()))
+    if NONE in (*graphs[0], *graphs[1]):
+        weights = [name for name in weights if name not in attributes]
+        if not common or (not weights and (attributes or operators)):
+            return found
+        found, attributes, operators = replace(found, read=WEIGHTS), [], []
+    else:
+        found = replace(found, read=ALL, graph=graphs[0] != graphs[1] and not operators)
+    permuted = {
+        name: axis
+        for name in reversed(weights)
+        for axis, pair in reversed([*enumerate(zip(old[name][_BY_AXIS], new[name][_BY_AXIS], strict=False))])
+        if pair[0] == pair[1]
+    }
+    return replace(
+        found,
+        weights=tuple(weights),
+        permuted={name: permuted[name] for name in weights if name in permuted},
+        attributes=tuple(attributes),
+        operators=tuple(dict.fromkeys(operators)),
+    )
+
+
+def model_files_of(block: str) -> tuple[str, ...]:
+    """Return the names of the files in a block."""
+    return tuple(name[1:] for name in by_name(block) if name[0] == FILE)
+
+
+def model_lines_of(before: str, run: str, layers: Collection[str]) -> str:
+    """Return the block of a golden of which only some layers become those of a run.
+
+    Args:
+        before: the golden's block.
+        run: the run's.
+        layers: names of those layers, as keys of tensors spell them.
+    """
+    sides = [by_name(block) for block in (before, run)]
+    if not all(sides):
+        return before
+    chosen = [{name for name in side if name.partition(FILE)[0] in layers} for side in sides]
+    kept = {name: line for name, line in sides[0].items() if name not in chosen[0] - chosen[1]}
+    return "".join(
+        f"{line}\n" for line in ({**kept, **{n: sides[1][n] for n in sides[1] if n in chosen[1]}}).values()
+    )

@@ -1,0 +1,323 @@
+"""Digests of models: equal where weights and attributes are, whatever the file looks like."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from pytest_npudump.demo import MODEL
+from pytest_npudump.graph.model_digests import model_lines
+from pytest_npudump.record.model_lines import ModelChange, change_of_models, check_model_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def replaced(tensor: Any, array: Any) -> None:
+    tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+
+
+def of_conv(name: str, change: Callable[[Any], Any]) -> Callable[[Any], None]:
+    def apply(model: Any) -> None:
+        node = next(node for node in model.graph.node if node.name == name)
+        maker = next(one for one in model.graph.node if node.input[1] in one.output)
+        tensor = maker.attribute[0].t
+        replaced(tensor, change(numpy_helper.to_array(tensor).copy()).astype(np.float32))
+
+    return apply
+
+
+def node_of(model: Any, name: str) -> Any:
+    return next(node for node in model.graph.node if node.name == name)
+
+
+def attribute_changed(model: Any) -> None:
+    next(one for one in node_of(model, "Conv@21").attribute if one.name == "group").i += 1
+
+
+def renamed(model: Any) -> None:
+    names = {
+        name: f"t{at}" for at, name in enumerate(sorted({n for one in model.graph.node for n in one.output}))
+    }
+    names |= {one.name: one.name for one in (*model.graph.input, *model.graph.output)}
+    for node in model.graph.node:
+        node.name = f"other_{node.name}"
+        for words in (node.input, node.output):
+            words[:] = [names[name] for name in words]
+
+
+def documented(model: Any) -> None:
+    model.producer_name, model.doc_string, model.graph.name = "q", "for people", "g"
+    model.metadata_props.add(key="author", value="somebody")
+    for node in model.graph.node:
+        node.doc_string = "for people"
+        node.attribute.sort(key=lambda one: str(one.name), reverse=True)
+
+
+def with_initialisers(model: Any) -> None:
+    constants = [node for node in model.graph.node if node.op_type == "Constant"]
+    for node in constants:
+        tensor = node.attribute[0].t
+        tensor.name = node.output[0]
+        model.graph.initializer.append(tensor)
+        model.graph.node.remove(node)
+
+
+def raw(model: Any) -> None:
+    for node in model.graph.node:
+        for one in node.attribute:
+            if one.HasField("t"):
+                replaced(one.t, numpy_helper.to_array(one.t))
+
+
+def another_type(model: Any) -> None:
+    next(node for node in model.graph.node if node.op_type == "Relu").op_type = "Neg"
+
+
+NOTHING: dict[str, Any] = {}
+ONE = {"weights": ("Conv@21",)}
+
+
+@pytest.mark.each(
+    ("change", "expected"),
+    [
+        (of_conv("Conv@21", lambda a: a * (1 + 1e-5)), ONE),
+        (of_conv("Conv@21", lambda a: a[::-1]), {**ONE, "permuted": {"Conv@21": 0}}),
+        (
+            of_conv("Conv@45", lambda a: np.roll(a, 1, 1)),
+            {"weights": ("Conv@45",), "permuted": {"Conv@45": 1}},
+        ),
+        (of_conv("Conv@45", lambda a: a[::-1, ::-1]), {"weights": ("Conv@45",)}),
+        (attribute_changed, {"attributes": ("Conv@21",)}),
+        (another_type, {"graph": True}),
+        (renamed, NOTHING),
+        (documented, NOTHING),
+        (with_initialisers, NOTHING),
+        (raw, NOTHING),
+    ],
+)
+def test_what_changed_in_a_real_model_is_named(
+    change: Callable[[Any], None], expected: dict[str, Any], tmp_path: Path
+) -> None:
+    model = onnx.load(str(MODEL))
+    change(model)
+    onnx.save(model, str(tmp_path / MODEL.name))
+    golden, run = model_lines([MODEL]), model_lines([tmp_path / MODEL.name])
+    check_model_lines(golden)
+    found = change_of_models(golden, run)
+    assert found is not None
+    assert found == ModelChange((MODEL.name,), read="all", weighted=found.weighted, **expected)
+    assert found.changed is bool(expected)
+    assert change_of_models(golden, golden) == ModelChange(read="all")
+    assert model_lines([MODEL], golden) is golden
+
+
+def test_weights_in_another_file_are_the_same_and_their_change_is_seen(tmp_path: Path) -> None:
+    model, path = onnx.load(str(MODEL)), tmp_path / MODEL.name
+    layout: dict[str, Any] = {"save_as_external_data": True, "size_threshold": 0, "convert_attribute": True}
+    raw(model)
+    with_initialisers(model)
+    onnx.save(model, str(path), location="weights.bin", **layout)
+    assert path.stat().st_size < MODEL.stat().st_size / 2
+    golden, outside = model_lines([MODEL]), model_lines([path])
+    found = change_of_models(golden, outside)
+    assert found is not None
+    assert found.files
+    assert not found.changed
+    content = bytearray((tmp_path / "weights.bin").read_bytes())
+    content[-3] ^= 1
+    (tmp_path / "weights.bin").write_bytes(content)
+    again = change_of_models(outside, model_lines([path]))
+    assert again is not None
+    assert len(again.weights) + len(again.attributes) == 1
+    (tmp_path / "weights.bin").unlink()
+    assert model_lines([path]) == ""
+
+
+IF = """
+<ir_version: 8, opset_import: ["" : 17, "local" : 1]>
+g (float[2,2] x, bool c) => (float[2,2] y)
+<float[2,2] w = {1, 2, 3, 4}>
+{
+  [branch] h = If (c) <
+    then_branch = a () => (float[2,2] p) { p = MatMul (x, w) },
+    else_branch = b () => (float[2,2] q) { k = Constant <value = float[2,2] {5, 6, 7, 8}> ()  q = Add (x, k) }
+  >
+  [call] y = local.f (h)
+}
+<domain: "local", opset_import: ["" : 17]>
+f (u) => (v) { k = Constant <value = float[2] {2, 3}> ()  s = Mul (u, k)  v = LeakyRelu <alpha = 0.25> (s) }
+"""
+
+
+@pytest.mark.each(
+    ("old", "new", "expected"),
+    [
+        ("{1, 2, 3, 4}", "{3, 4, 1, 2}", {"weights": ("branch",), "permuted": {"branch": 0}}),
+        ("{5, 6, 7, 8}", "{5, 6, 7, 9}", {"weights": ("branch",)}),
+        ("Add (x, k)", "Sub (x, k)", {"attributes": ("branch",)}),
+        ("{2, 3}", "{2, 4}", {"weights": ("call",)}),
+        ("0.25", "0.5", {"attributes": ("call",)}),
+        ("MatMul (x, w)", "MatMul (w, x)", {"attributes": ("branch",)}),
+        ("(float[2,2] p) { p = MatMul (x, w) }", "(float[2,2] r) { r = MatMul (x, w) }", NOTHING),
+        ("alpha = 0.25", "alpha = 0.01", {"attributes": ("call",)}),
+    ],
+)
+def test_what_is_inside_an_operator_is_its_own(
+    old: str, new: str, expected: dict[str, Any], tmp_path: Path
+) -> None:
+    lines = []
+    for text in (IF, IF.replace(old, new)):
+        (tmp_path / "m.onnx").write_bytes(onnx.parser.parse_model(text).SerializeToString())
+        lines.append(model_lines([tmp_path / "m.onnx"]))
+    assert lines[0] != lines[1]
+    assert change_of_models(*lines) == ModelChange(("m.onnx",), read="all", weighted=2, **expected)
+
+
+def test_an_attribute_that_is_the_default_says_nothing(tmp_path: Path) -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) {{ y = LeakyRelu{} (x) }}'
+    lines = []
+    for attribute in ("", " <alpha = 0.01>", " <alpha = 0.02>"):
+        model = onnx.parser.parse_model(text.format(attribute))
+        (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+        lines.append(model_lines([tmp_path / "m.onnx"]))
+    found = [change_of_models(lines[0], other) for other in lines[1:]]
+    assert [one.changed for one in found if one is not None] == [False, True]
+
+
+@pytest.mark.each(
+    "dtype",
+    ["FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE", "INT8", "UINT8", "INT16", "INT32", "INT64", "BOOL", "UINT64"],
+)
+def test_elements_are_the_same_raw_or_in_fields(dtype: str, tmp_path: Path) -> None:
+    number = getattr(TensorProto, dtype)
+    lines = []
+    for bare in (False, True):
+        tensor = helper.make_tensor("w", number, (2, 2), [0, 1, 1, 0])
+        if bare:
+            array = numpy_helper.to_array(tensor)
+            data = np.asarray(array, np.float32).view(np.uint32) >> 16 if dtype == "BFLOAT16" else array
+            data = data.astype(np.uint16).tobytes() if dtype == "BFLOAT16" else data.tobytes()
+            tensor = helper.make_tensor("w", number, (2, 2), data, raw=True)
+        node = helper.make_node("Identity", ["w"], ["y"], name="i")
+        out = helper.make_tensor_value_info("y", number, [2, 2])
+        model = helper.make_model(helper.make_graph([node], "g", [], [out], [tensor]))
+        (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+        lines.append(model_lines([tmp_path / "m.onnx"]))
+    assert lines[0] != lines[1]
+    assert lines[0].splitlines()[1] == lines[1].splitlines()[1]
+
+
+def test_several_models_are_told_apart_and_paired_by_content(tmp_path: Path) -> None:
+    paths = []
+    for name, alpha in (("a", 0.5), ("b", 0.75)):
+        text = '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) '
+        text += f"{{ [l] y = LeakyRelu <alpha = {alpha}> (x) }}"
+        paths.append(tmp_path / f"{name}.onnx")
+        paths[-1].write_bytes(onnx.parser.parse_model(text).SerializeToString())
+    golden = model_lines(paths)
+    assert [line.split()[0] for line in golden.splitlines()] == [
+        "#a.onnx",
+        "#b.onnx",
+        "l#model=a",
+        "l#model=b",
+    ]
+    check_model_lines(golden)
+    paths[1].write_bytes(paths[0].read_bytes())
+    found = change_of_models(golden, model_lines(paths))
+    assert found == ModelChange(("b.onnx",), attributes=("l#model=b",), read="all", graph=False)
+
+
+def test_what_is_no_model_is_not_known(tmp_path: Path) -> None:
+    for name, content in (("m.onnx", b"location"), ("m.mindir", b"x"), ("m.om", b"FileConstant")):
+        (tmp_path / name).write_bytes(content)
+        assert model_lines([tmp_path / name]) == ""
+    assert model_lines([tmp_path / "absent.onnx"]) == ""
+    assert model_lines([]) == ""
+    (tmp_path / "m.onnx").write_bytes(b"no model at all")
+    assert model_lines([tmp_path / "m.onnx"]).split()[2] == "-"
+
+
+def message(*fields: tuple[int, Any]) -> bytes:
+    """Return a protobuf message of numbers, texts and messages."""
+
+    def varint(number: int) -> bytes:
+        found = bytearray()
+        while number > 0x7F:
+            found.append(number & 0x7F | 0x80)
+            number >>= 7
+        return bytes([*found, number])
+
+    parts = []
+    for number, value in fields:
+        if isinstance(value, int):
+            parts.append(varint(number << 3) + varint(value))
+        else:
+            content = value.encode() if isinstance(value, str) else value
+            parts.append(varint(number << 3 | 2) + varint(len(content)) + content)
+    return b"".join(parts)
+
+
+def om(
+    weights: bytes, *, inline: bool = False, merged: bool = False, layout: str = "ND", offset: int = 8
+) -> bytes:
+    """Return an om of a convolution, whose weights of shape 2x3 lie in their partition, or in the graph."""
+    size = (11, len(weights))
+    place = (
+        []
+        if inline
+        else [(5, message((1, "merged_offset"), (2, message((3, offset)))))]
+        if merged
+        else [(18, offset)]
+    )
+    desc = message((2, 1), (3, message((1, bytes([2, 3])))), (4, layout), size, *place)
+    tensor = message((1, desc), *([(2, weights)] if inline else []))
+    constant = message((1, "w"), (2, "Const"), (10, message((1, "value"), (2, message((12, tensor))))))
+    conv = message((1, "conv"), (2, "Conv2D"), (5, "x:0"), (5, "w:0"), (21, 7))
+    data = message((1, "x"), (2, "Data"))
+    graph = message((1, "root"), (6, data), (6, constant), (6, conv))
+    model, partition = message((1, "m"), (2, 3), (7, graph)), b"\0" * offset + weights
+    table = struct.pack("<7Q", 2, 0, 0, len(model), 1, len(model), len(partition))
+    return b"IMOD".ljust(256, b"\0") + table + model + partition
+
+
+VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+@pytest.mark.each(
+    ("content", "expected"),
+    [
+        (om(VALUES.tobytes(), offset=64), ModelChange(("m.om",), read="weights", weighted=1)),
+        (om(VALUES.tobytes(), inline=True), ModelChange(("m.om",), read="weights", weighted=1)),
+        (om(VALUES.tobytes(), merged=True), ModelChange(("m.om",), read="weights", weighted=1)),
+        (
+            om((VALUES * 2).tobytes()),
+            ModelChange(("m.om",), weights=("conv",), read="weights", weighted=1),
+        ),
+        (
+            om(VALUES[::-1].tobytes()),
+            ModelChange(("m.om",), weights=("conv",), permuted={"conv": 0}, read="weights", weighted=1),
+        ),
+        (om(VALUES.tobytes(), layout="FRACTAL_Z"), ModelChange(("m.om",), weighted=1)),
+    ],
+)
+def test_the_weights_of_an_om_are_read(content: bytes, expected: ModelChange, tmp_path: Path) -> None:
+    path = tmp_path / "m.om"
+    path.write_bytes(om(VALUES.tobytes()))
+    golden = model_lines([path])
+    check_model_lines(golden)
+    path.write_bytes(content)
+    assert change_of_models(golden, model_lines([path])) == expected
+
+
+def test_a_cut_om_is_known_by_its_bytes_only(tmp_path: Path) -> None:
+    path, content = tmp_path / "m.om", om(VALUES.tobytes())
+    for at in (200, 320, 380, len(content) - 20):
+        path.write_bytes(content[:at])
+        assert model_lines([path]).split()[2:] == ["-"]

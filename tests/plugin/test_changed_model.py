@@ -1,0 +1,110 @@
+"""A model that is not the golden's: what a session says of it, whether the test fails or passes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from pytest_npudump.cli import main
+from tests.plugin.conftest import onnx_model
+
+if TYPE_CHECKING:
+    from conftest import Project
+
+
+def written(project: Project, weight: Any, **changes: Any) -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="fc"),
+        helper.make_node("LeakyRelu", ["a"], ["y"], name="relu", alpha=changes.pop("alpha", 0.25)),
+    ]
+    model = onnx_model(nodes, {"x": [1, 4]}, {"y": [1, 4]}, {"w": weight})
+    model.doc_string = changes.pop("doc", "")
+    onnx.save(model, str(project.path / "small.onnx"), **changes)
+
+
+BODY = """
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(np.linspace(-1, 1, 4, dtype=np.float32)[None])
+"""
+WEIGHT = np.linspace(1, -1, 16, dtype=np.float32).reshape(4, 4) ** 3
+
+
+def test_what_changed_is_the_first_line_and_in_every_report(project: Project) -> None:
+    written(project, WEIGHT)
+    project.marked(body=BODY)
+    project.record()
+    assert "models: |\n  #small.onnx " in project.golden.read_text("utf-8")
+    project.run(passed=1)
+    cases = {
+        "the weights of fc changed (1 of 1 operators with weights); first": {"weight": WEIGHT * 1.01},
+        "the channels of the weights of fc (axis 0) are in another order (1": {
+            "weight": np.roll(WEIGHT, 1, 0)
+        },
+        "the attributes of relu changed; first": {"weight": WEIGHT, "alpha": 0.5},
+    }
+    for words, changes in cases.items():
+        written(project, **changes)
+        project.run("--npudump-output=out", "--npudump-report", failed=1, shows=f"npudump: {words}*")
+        lines = (project.path / "out/results/results.jsonl").read_text("utf-8").splitlines()
+        told = next(found for line in lines if (found := json.loads(line).get("failure")))
+        assert "operators with weights" in json.dumps(told) or "the attributes of" in json.dumps(told)
+        assert words in (project.path / "out/report/index.html").read_text("utf-8")
+
+
+def test_a_failure_with_the_goldens_model_says_so(project: Project) -> None:
+    written(project, WEIGHT)
+    project.marked(body=BODY)
+    project.record()
+    project.marked(body=BODY.replace("-1, 1", "-1, 2"))
+    project.run(failed=1, shows="model:      the golden's, byte for byte: kernel, driver or input")
+    written(project, WEIGHT, doc="for people")
+    project.run(failed=1, shows="model:      small.onnx differs, its weights and attributes do not: *")
+
+
+def test_a_changed_model_that_passes_is_counted_and_another_file_is_not(project: Project) -> None:
+    written(project, WEIGHT)
+    project.marked(body=BODY)
+    project.record()
+    written(project, WEIGHT * np.float32(1 + 1e-6))
+    project.run(passed=1, shows="*1 test passed with a changed model: test_small.py::test_small (fc)")
+    layout = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0}
+    for changes in ({"doc": "for people"}, layout):
+        written(project, WEIGHT, **changes)
+        project.run(passed=1, hides="*changed model*")
+
+
+def test_an_approval_has_the_lines_of_what_it_accepts(project: Project) -> None:
+    written(project, WEIGHT)
+    project.marked(body=BODY)
+    project.record()
+    before = project.golden.read_text("utf-8").splitlines()
+    written(project, WEIGHT * 1.01, alpha=0.5)
+    project.run(
+        "--npudump-output=out", failed=1, shows="*the weights of fc changed * attributes of relu changed*"
+    )
+    assert main(["golden", "accept", "--results", "out", "--layers", "fc"]) == 0
+    at = next(row for row, line in enumerate(before) if line.startswith("models:"))
+    lines = project.golden.read_text("utf-8").splitlines()
+    lines = lines[next(row for row, line in enumerate(lines) if line.startswith("models:")) :]
+    assert [one == other for one, other in zip(lines, before[at:], strict=True)] == [True, True, False, True]
+    project.run("--npudump-output=out", failed=1, shows="npudump: the attributes of relu changed; first *")
+    assert main(["golden", "accept", "--results", "out"]) == 0
+    project.run(passed=1, hides="*changed model*")
+
+
+def test_a_golden_without_the_block_is_compared_without_and_an_update_adds_it(project: Project) -> None:
+    written(project, WEIGHT)
+    project.marked(body=BODY)
+    project.record()
+    whole = project.golden.read_text("utf-8")
+    project.golden.write_text(whole.partition("models: |")[0], "utf-8")
+    written(project, WEIGHT * np.float32(1 + 1e-6))
+    project.run(passed=1, hides="*model:*")
+    project.run(passed=1, hides="*changed model*")
+    written(project, WEIGHT)
+    project.record()
+    assert project.golden.read_text("utf-8") == whole

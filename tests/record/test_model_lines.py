@@ -1,0 +1,108 @@
+"""The block of digests of models: what its lines tell, and which are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_npudump.record.model_lines import (
+    ModelChange,
+    change_of_models,
+    check_model_lines,
+    model_lines_of,
+)
+from pytest_npudump.record.rows import RowError
+
+FILE = "#m.onnx " + "A" * 16 + " graph1\n"
+OTHER = "#m.onnx " + "B" * 16 + " graph1\n"
+CONV, POOL = "conv AAAA wwwwww 0000 1111\n", "pool BBBB\n"
+
+
+@pytest.mark.each(
+    ("golden", "run", "expected"),
+    [
+        ("", FILE + CONV, None),
+        (FILE + CONV, "", None),
+        (FILE + CONV, "#m.om " + "B" * 16 + " -\n", None),
+        (FILE + CONV, FILE.replace("m.", "n.") + CONV, ModelChange(read="all")),
+        (FILE + CONV + POOL, OTHER + POOL + CONV, {"weighted": 1}),
+        (FILE + CONV, OTHER + CONV.replace("conv", "c2"), {"weighted": 1}),
+        (
+            FILE + CONV,
+            OTHER + CONV.replace("w", "v"),
+            {"weights": ("conv",), "permuted": {"conv": 0}, "weighted": 1},
+        ),
+        (
+            FILE + CONV,
+            OTHER + "conv AAAA vvvvvv 2222 1111\n",
+            {"weights": ("conv",), "permuted": {"conv": 1}, "weighted": 1},
+        ),
+        (FILE + CONV, OTHER + "conv AAAA vvvvvv 2222 3333\n", {"weights": ("conv",), "weighted": 1}),
+        (FILE + CONV, OTHER + "conv AAAA\n", {"weights": ("conv",)}),
+        (FILE + CONV, OTHER + CONV.replace("AAAA", "-"), {"attributes": ("conv",), "weighted": 1}),
+        (FILE + CONV, OTHER + CONV + POOL, {"operators": ("pool",), "weighted": 1}),
+        (FILE + CONV + POOL, OTHER.replace("1", "2") + CONV, {"operators": ("pool",), "weighted": 1}),
+        (FILE + CONV, OTHER.replace("1", "2") + CONV, {"graph": True, "weighted": 1}),
+        # Two that have changed places are no renaming, by their own names or by others.
+        (
+            FILE + "a - wwwwww\nb - vvvvvv\n",
+            OTHER + "a - vvvvvv\nb - wwwwww\n",
+            {"weights": ("a", "b"), "weighted": 2},
+        ),
+        (FILE + "a - wwwwww\nb - vvvvvv\n", OTHER + "c - wwwwww\nd - vvvvvv\n", {"weighted": 2}),
+        (
+            FILE + "a - wwwwww\nb - vvvvvv\n",
+            OTHER + "c - vvvvvv\nd - wwwwww\n",
+            {"operators": ("a", "b", "c", "d"), "weighted": 2},
+        ),
+        # One more operator, and names that are numbers: those behind it have the name of the next.
+        (
+            FILE + "c1 - wwwwww\nc2 - vvvvvv\n",
+            OTHER.replace("1", "2") + "c1 - uuuuuu\nc2 - wwwwww\nc3 - vvvvvv\n",
+            {"operators": ("c1",), "weighted": 3},
+        ),
+        (
+            FILE + "c1 - wwwwww\nc2 - vvvvvv\n",
+            OTHER.replace("1", "2") + "c1 - uuuuuu\nc2 - vvvvvv\n",
+            {"weights": ("c1",), "graph": True, "weighted": 2},
+        ),
+        (FILE + CONV, "#m.onnx " + "B" * 16 + " -\n", ModelChange(("m.onnx",))),
+        (FILE + CONV, OTHER + FILE.replace("m.", "n.") + CONV, ModelChange(("m.onnx", "n.onnx"))),
+    ],
+)
+def test_two_blocks_tell_what_changed(golden: str, run: str, expected: Any) -> None:
+    found = change_of_models(golden, run)
+    if isinstance(expected, dict):
+        expected = ModelChange(("m.onnx",), read="all", **expected)
+    assert found == expected
+    if found is not None:
+        assert found.to_json()["changed"] is found.changed
+
+
+@pytest.mark.each(
+    "line",
+    ["conv", "conv AAA", "conv AAAA wwwww", "#m.onnx AAAA -", "conv AAAA wwwwww 1 2", " x AAAA", "a b AAAA"],
+)
+def test_what_is_no_line_is_refused(line: str) -> None:
+    with pytest.raises(RowError):
+        check_model_lines(FILE + line + "\n")
+
+
+def test_two_lines_of_a_name_are_refused() -> None:
+    check_model_lines(FILE + CONV + POOL + "l#model=m - wwwwww 0000\n")
+    with pytest.raises(RowError, match="a second time"):
+        check_model_lines(FILE + CONV + CONV.replace("w", "v"))
+
+
+def test_layers_that_are_accepted_have_the_lines_of_the_run() -> None:
+    golden, run = FILE + CONV + POOL, OTHER + CONV.replace("w", "v") + "new CCCC\n"
+    assert model_lines_of(golden, run, {"conv"}) == FILE + CONV.replace("w", "v") + POOL
+    assert model_lines_of(golden, run, {"pool", "new"}) == FILE + CONV + "new CCCC\n"
+    assert model_lines_of(golden, "", {"conv"}) == golden
+    found = change_of_models(
+        model_lines_of(golden, OTHER + CONV.replace("w", "v") + POOL, {"conv"}),
+        OTHER + CONV.replace("w", "v") + POOL,
+    )
+    assert found is not None
+    assert not found.changed
