@@ -1,7 +1,8 @@
 """The main flow of one marked test, without pytest: read ``session`` first.
 
 ``case`` is what is fixed about the test, ``attempt`` one run of it under dump, ``result`` what has come of
-it: one value that all steps hand on, and that every report is made of.
+it: one value that all steps hand on, and that every report is made of. ``host_copies`` are what models were
+given and gave in the test's own memory.
 
 ``run_record`` is what any run left. What its dump does not tell: ``diagnose`` why it holds nothing,
 ``unwritten`` what no kernel wrote, ``dataflow`` which tensor feeds which, and so which layers keep tensors.
