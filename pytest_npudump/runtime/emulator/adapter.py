@@ -32,6 +32,7 @@ class EmulatorRuntime(PyAclRuntime):
 
     def load_model(self, path: Path) -> PyAclModel:
         """Load a model, as :meth:`PyAclRuntime.load_model` does; ONNX has its own names for outputs."""
+        __tracebackhide__ = True
         model = super().load_model(path)
         loaded = process().models[model.model_id]
         model.output_ports = tuple(loaded.written.get(port.name) for port in loaded.outputs)
