@@ -115,7 +115,7 @@ def plan_suspects(
     edges: Edges,
     also: tuple[str, ...] = (),
 ) -> Plan:
-    """Plan for layers under suspicion, what lies upstream of them, and failing ones, as far as they fit.
+    """Plan for layers under suspicion, what is upstream, failing ones and what feeds these: what fits.
 
     Args:
         case: the test.
@@ -132,7 +132,10 @@ def plan_suspects(
     for layer in (*failing, *suspected, *upstream):
         by_file_name.setdefault(sanitise(layer), layer)
     nearest = (by_file_name[sanitise(layer)] for layer in (*suspected, *upstream, *failing))
-    wanted = tuple(dict.fromkeys((*nearest, *also)))  # not all may fit
+    feeding = feeders_of(edges, dump, tuple(key for key in first.failing_keys if key.io == "output"))
+    for layer in (*also, *feeding):
+        by_file_name.setdefault(sanitise(layer), layer)
+    wanted = tuple(dict.fromkeys((*nearest, *by_file_name.values())))  # not all may fit
     beside = frozenset(wanted) - set(failing)
     known = edges if case.reference is None else edges_of_device(RunModels.of(case), first)
     if needs_inputs(case, known, dump, suspects):
@@ -352,10 +355,12 @@ def _fed_by(key: TensorKey, edges: Edges) -> Iterator[TensorKey]:
 def suspects_of(outcome: Result) -> tuple[TensorKey, ...]:
     """Return the outputs to be judged by their inputs, in order of execution.
 
-    They are each independent source and where its change begins; the first failure where no source is known.
+    They are each independent source and where its change begins, then those behind another; the first failure
+    where no source is known.
     """
     found: list[TensorKey] = []
-    for source in outcome.sources.independent if outcome.sources is not None else ():
+    sources = outcome.sources.found if outcome.sources is not None else ()
+    for source in sorted(sources, key=lambda one: one.behind is not None):
         found += [source.key] if source.begins is None else [source.key, source.begins]
     outputs = [key for key in dict.fromkeys(found or outcome.failing_keys) if key.io == "output"]
     return tuple(outputs if found else outputs[:1])

@@ -123,7 +123,7 @@ def test_data_that_differ_are_seen_where_the_inputs_are_not_in_the_dump(project:
 def test_the_first_change_is_shown_only_where_the_golden_is_known_to_repeat(project: Project) -> None:
     loose = 'tolerances=[{"layer": "block/conv.2", "rtol": 9, "atol": 9, "reason": "a trial"}]'
     project.recorded(loose, change=0.5)
-    begins = "npudump: the change begins at block/conv.2:output.0 (within tolerance, *); first mismatch: *"
+    begins = "npudump: the change is traced to block/conv.2:output.0 (within tolerance, *); first mismatch: *"
     words = "changed:    block/conv.2:output.0 is the first*"
     project.run("-v", failed=1, shows=[begins, words])
     text = project.golden.read_text("utf-8")
