@@ -322,7 +322,9 @@ class OperatorDump:
         others: list[str] = []
         own = self._inputs.get((execution, layer), ())
         matches = (self._outputs.get(str(record.key.sanitised)) for record in own)
-        fed = {one.counterpart.tensor: one.record for one in matches if one is not None}
+        fed: dict[str, TensorRecord | None] = {
+            one.counterpart.tensor: one.record for one in matches if one is not None
+        }
         if self.edges is None:
             fed = {name: fed.get(name) or self._at_hand.get((execution, name)) for name in names}
         else:

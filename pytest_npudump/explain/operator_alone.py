@@ -360,7 +360,7 @@ def isolate(
         isolated: makes of a verdict what is said of an output; without operators where none was found.
         fed_by: outputs that an output's operator reads, and that can be judged.
         report: called with (outputs judged, suspects in all).
-        others: outputs to be judged besides, where faults may be that those of suspects hide.
+        others: outputs to be judged besides, if they can be: faults may be there that those of suspects hide.
         size: bytes that are read to judge an output.
         search: what is spent beside suspects; None for no bound but numbers.
     """
@@ -399,7 +399,8 @@ def isolate(
         if why:
             search.end(key, why)
             break
-        verdict(key)
+        if verdict(key) == UNKNOWN:
+            del judged[key]
     return tuple(judged[key] for key in dict.fromkeys((*found, *judged)))
 
 

@@ -191,18 +191,22 @@ def _joined(second: Escalation, third: Escalation) -> Escalation:
     if third.problem:
         return replace(second, third=told)
     again = {str(finding.key.sanitised) for finding in third.findings}
-    judged = {str(one.key.sanitised) for one in third.isolated}
+    judged = {str(one.key.sanitised) for one in third.isolated if one.alone.verdict != UNKNOWN}
+    known = {str(one.key.sanitised) for one in second.isolated} - judged
+    isolated = (
+        *(one for one in second.isolated if str(one.key.sanitised) not in judged),
+        *(one for one in third.isolated if str(one.key.sanitised) not in known),
+    )
     names = ", ".join(third.layers)
     return replace(
         second,
         findings=(*(f for f in second.findings if str(f.key.sanitised) not in again), *third.findings),
-        isolated=(*(i for i in second.isolated if str(i.key.sanitised) not in judged), *third.isolated),
+        isolated=isolated,
         omitted=third.omitted,
         ended=third.ended,
         alike={**second.alike, **third.alike},
         notes=(
-            *second.notes,
-            *third.notes,
+            *dict.fromkeys((*second.notes, *third.notes)),
             said("a third run (-o npudump_escalate=twice) dumped {names}", names=names),
         ),
         third=told,

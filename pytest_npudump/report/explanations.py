@@ -149,8 +149,10 @@ def isolated_lines(
     convicted = [one for one in isolated if one.alone.verdict == CONVICTED]
     ranked = sorted(isolated, key=lambda one: (one.upstream, one.key not in begins))
     matching = [one for one in ranked if one.alone.verdict == ACQUITTED]
-    others = [_matching(matching, brief=brief, cause=bool(convicted))] if matching else []
-    others += [_undecided(one) for one in ranked if one.alone.verdict == UNKNOWN and not one.upstream]
+    others = [_undecided(one) for one in ranked if one.alone.verdict == UNKNOWN and not one.upstream]
+    if matching:  # behind suspects that are undecided, unless it tells of another suspect
+        at = len(others) if matching[0].upstream else 0
+        others.insert(at, _matching(matching, brief=brief, cause=bool(convicted)))
     if ended and others and not convicted:
         others[0] += _("; {ended}").format(ended=spoken(ended))
     if brief:
@@ -158,7 +160,7 @@ def isolated_lines(
     shown = convicted[:most]
     lines = [_convicted(one) for one in shown]
     if any(one.inputs == FED for one in shown):
-        lines[-1] += _('; acl_json={"dump_mode": "all"} in the marker tells')
+        lines[-1] += _("; {option} in the marker tells").format(option=_INPUTS)
     if len(convicted) > len(shown) > 0:
         lines[-1] += _(" (and {left} more)").format(left=len(convicted) - len(shown))
     for one in shown:
@@ -166,6 +168,9 @@ def isolated_lines(
             line = _("pattern: {pattern}").format(pattern=spoken(str(one.pattern)))
             lines.append(_("elements:   {key}: {line}").format(key=one.key, line=line))
     return [*lines, *others[:most]]
+
+
+_INPUTS = 'acl_json={"dump_mode": "all"}'
 
 
 def _by(one: JudgedOperator) -> str:

@@ -149,8 +149,8 @@ def _reasons(result: Result) -> Iterator[str]:
     elif escalation.findings:
         yield _("second run: {problem}").format(problem=_reproduction(result, escalation))
     telling, begins = _in_order(result, escalation)
-    told = {"begins": begins, "ended": escalation.ended}
-    yield from isolated_lines(escalation.isolated, brief=True, most=_ALONE, **told)
+    ended = escalation.ended
+    yield from isolated_lines(escalation.isolated, brief=True, begins=begins, most=_ALONE, ended=ended)
     for finding in telling[:ROWS]:
         for pattern in filter(None, (finding.pattern, finding.reference_pattern)):
             line = _("pattern: {pattern}").format(pattern=spoken(str(pattern)))

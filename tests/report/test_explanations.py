@@ -113,10 +113,7 @@ BY_INPUTS = "; a:output.0 differs by its inputs, type, weights or attributes, or
         (
             [one(PASSED, "b", upstream=True), one(LOOP, "u"), one(LOOP, "v", upstream=True)],
             False,
-            [
-                "b:output.0 matches net.onnx on the same inputs (relative L2 error 2e-07); the search ended",
-                "u:*",
-            ],
+            ["u:* of it; the search ended", "b:output.0 matches net.onnx on the same inputs (* 2e-07)"],
         ),
         ([one(PASSED, "b", upstream=True), one(WRONG, "e", upstream=True)], True, ["e:output.0 differs *"]),
     ],

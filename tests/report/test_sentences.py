@@ -92,6 +92,7 @@ def known() -> list[Result]:
 def test_what_would_be_false_is_not_said(
     failed: Callable[..., Result],
     known: list[Result],
+    *,
     situation: str,
     given: dict[str, Any],
     said: str,
@@ -118,8 +119,8 @@ def test_what_would_be_false_is_not_said(
     ("situation", "first", "feeds_seen", "op_type", "said", "false"),
     [
         ("overwritten behind what feeds it", "a:input.0", True, "Relu", "within tolerance", "not dumped"),
-        ("overwritten, nothing else known", "a:input.0", False, "Relu", "was overwritten", "the difference comes"),
-        ("an input of the graph that was overwritten", "a:output.0", False, "Data", "something wrote", "the test feeds"),
+        ("overwritten, no more is known", "a:input.0", False, "Relu", "was overwritten", "difference comes"),
+        ("an overwritten input of the graph", "a:output.0", False, "Data", "something wrote", "test feeds"),
     ],
 )  # fmt: skip
 def test_where_the_first_mismatch_comes_from_is_not_said_falsely(
