@@ -77,7 +77,7 @@ def test_reference_alone_may_fail_while_the_golden_holds(converted: Project) -> 
     converted.run(
         DUMPS,
         failed=1,
-        shows="npudump: operator error in block/conv.2:output.0: *",
+        shows="npudump: operator error or overwritten tensor in block/conv.2:output.0: *",
         hides="to accept:  pytest*",
     )
 
@@ -394,10 +394,11 @@ def test_{net}(npu_dump):
                 f"dumps{fault}/dumps/test_small_py_test_{name}_{op_type}-*/report.json"
             )
             isolated = json.loads(path.read_text())["escalation"]["isolated"]
-            judged = {one["layer"]: one["verdict"] for one in isolated if not one["upstream"]}
+            judged = {one["layer"]: one["verdict"] for one in isolated}
             wrong = {layer for layer, verdict in judged.items() if verdict == "convicted"}
             known = {"one", "act", "two"} - {given.get(name, "")}
             known &= {"one"} if name == "cast" else known  # the casts' rounding makes it the source
             assert wrong == {fault} & known, (fault, name, op_type, judged)
             if fault == "" and name in given:
-                assert judged == {given[name]: "unknown"}, (name, op_type, isolated)
+                assert judged.pop(given[name]) == "unknown", (name, op_type, isolated)
+                assert {*judged.values()} <= {"acquitted"}, (name, op_type, isolated)
