@@ -330,16 +330,17 @@ def _fitting(suspects: tuple[TensorKey, ...], edges: Edges, dump: Dump, case: Ca
 
 
 def _suspects(edges: Edges, dump: Dump, escalation: Escalation) -> Iterator[TensorKey]:
-    from pytest_npudump.explain.operator_alone import ACQUITTED  # noqa: PLC0415 - as below
+    from pytest_npudump.explain.operator_alone import ACQUITTED, CONVICTED  # noqa: PLC0415 - as below
     from pytest_npudump.explain.operator_alone import UNKNOWN as NOT_JUDGED  # noqa: PLC0415 - not in a pass
 
     judged = {str(one.key.sanitised) for one in escalation.isolated}
     dumped = {sanitise(layer) for layer in escalation.layers}
+    found = any(one.alone.verdict == CONVICTED for one in escalation.isolated)
     for one in escalation.isolated:
         feeders = {sanitise(layer) for layer in feeders_of(edges, dump, (one.key,))}
         if one.alone.verdict == NOT_JUDGED and feeders - dumped:
             yield one.key
-        if one.alone.verdict == ACQUITTED:
+        if one.alone.verdict == ACQUITTED and not (found and one.upstream):
             fed = _fed_by(one.key, edges)
             yield from (key for key in fed if str(key.sanitised) not in judged)
 
