@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
-from pytest_npudump.compare.patterns.pattern_search import SEARCHED, find_pattern
-from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.dump.table import squeezed
 from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.explain.rounding import largest_of
@@ -52,6 +50,9 @@ UPSTREAM = 32
 
 _OTHERS = 128
 """Failing operators that are looked at beside suspects, at most."""
+
+_SEARCHED = 4
+"""Convicted operators whose difference a pattern is looked for in, at most: as many as a page shows."""
 
 _SECONDS = 3
 """Time after which no further operator is looked at beside suspects."""
@@ -383,7 +384,7 @@ def isolate(
         told = isolated(key, found, alone)
         if told.alone.verdict == CONVICTED:
             convicted += 1
-            told = replace(told, pattern=_pattern(found[0]) if convicted <= SEARCHED else None)
+            told = replace(told, pattern=_pattern(found[0]) if convicted <= _SEARCHED else None)
         judged[key] = told
         if report is not None:
             report(len(judged), len(suspects))
@@ -406,6 +407,9 @@ def isolate(
 
 def _pattern(operator: Recomputable) -> Pattern | None:
     """Say what the output of a convicted operator has in place of what its inputs give."""
+    from pytest_npudump.compare.patterns.pattern_search import find_pattern  # noqa: PLC0415 - reports need none
+    from pytest_npudump.compare.tensors.difference import compare_tensors  # noqa: PLC0415 - as above
+
     dtype, output = operator.dtype, operator.output
     expected = operator.expected().astype(output.dtype).reshape(output.shape)
     rtol = MARGIN * HEALTHY[dtype].usual if dtype in HEALTHY else 0.0
