@@ -548,7 +548,7 @@ class ModelBench:
             search=search,
         )
         if search is not None and CONVICTED not in {one.alone.verdict for one in judged}:
-            for one in judged:
+            for one in (one for one in judged if one.key in suspects or one.key not in others):
                 for maker, why in found.makers(one.key):
                     if why and why != _NO_OPERATOR and maker not in others:
                         search.end(maker, why)
