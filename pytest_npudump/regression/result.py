@@ -130,6 +130,8 @@ class Escalation:
         drawing: layers that draw the same random numbers in every run of the process, so that two runs of
             it agree whatever differs from the golden.
         isolated: what operators under suspicion gave, held against what their own inputs give.
+        ended: where the search for an operator that explains the failure ended, and why; "" where all that
+            could explain it was computed again, or nothing was.
         third: what a third run added; None without one.
         alike: tensors that the golden is to keep and whose statistics are those of the first run, by
             sanitised key.
@@ -143,6 +145,7 @@ class Escalation:
     notes: tuple[str, ...] = ()
     drawing: tuple[str, ...] = ()
     isolated: tuple[JudgedOperator, ...] = ()
+    ended: str = ""
     third: ThirdRun | None = None
     alike: Mapping[str, TensorRecord] = field(default_factory=dict)
 
@@ -163,6 +166,7 @@ class Escalation:
             "notes": list(self.notes),
             "findings": [_finding_json(finding) for finding in self.findings],
             "isolated": [isolated.to_json() for isolated in self.isolated],
+            "ended": self.ended or None,
             "third": self.third.to_json() if self.third is not None else None,
         }
 

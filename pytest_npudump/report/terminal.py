@@ -80,7 +80,7 @@ def _caption(result: Result) -> str:
 
 def _what(result: Result) -> str:
     """Return the cause as far as it is known: an operator, where the change begins, or the first mismatch."""
-    cause = conviction(result.escalation.isolated) if result.escalation is not None else ""
+    cause = _cause(result)
     if result.comparison is not None and result.comparison.first is not None:
         first = result.comparison.first
         words = sentence(first) + more_sources(result.sources, first.key)
@@ -97,6 +97,10 @@ def _what(result: Result) -> str:
     if result.reference is not None and result.reference.failing:
         return cause or reference_sentence(result.reference, result.sources)
     return spoken(result.escalation.problem) if result.escalation else ""
+
+
+def _cause(result: Result) -> str:
+    return conviction(result.escalation.isolated) if result.escalation is not None else ""
 
 
 def failure_text(result: Result, details: ReportFiles, *, verbose: bool) -> str:
@@ -155,7 +159,12 @@ def _reasons(result: Result) -> Iterator[str]:
         yield _("second run: {problem}").format(problem=_reproduction(result, escalation))
     telling, begins = _in_order(result, escalation)
     yield from isolated_lines(
-        escalation.isolated, brief=True, begins=begins, most=_ALONE, models=result.models
+        escalation.isolated,
+        brief=True,
+        begins=begins,
+        most=_ALONE,
+        models=result.models,
+        ended=escalation.ended,
     )
     for finding in telling[:ROWS]:
         for pattern in filter(None, (finding.pattern, finding.reference_pattern)):
@@ -269,9 +278,8 @@ def _comparison_lines(result: Result, rows: int, columns: int | None, rest: str,
     comparison = result.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
     failing = comparison.failing
-    lines = origin_lines(
-        result.sources, comparison, brief=brief, traced=not (brief and where_it_begins(result))
-    )
+    told = where_it_begins(result) or _cause(result)
+    lines = origin_lines(result.sources, comparison, brief=brief, traced=not (brief and told))
     if not rows:
         return lines[:1]
     new = comparison.count(EXTRA)
@@ -316,7 +324,10 @@ def _escalation_lines(result: Result, escalation: Escalation, *, brief: bool, no
     if brief:
         described = (found for found in [next(filter(None, described), [])] if notes != 0)
     lines += [line for found in described for line in found]
-    lines += isolated_lines(escalation.isolated, brief=brief, begins=begins, models=result.models)
+    lines += isolated_lines(
+        escalation.isolated, brief=brief, begins=begins, models=result.models, ended=escalation.ended
+    )
+    lines = [*dict.fromkeys(lines)]  # the golden's tensor may show the pattern that recomputation shows
     place = shown(escalation.directory, result.origin.here)
     return [*lines, *listed, *([] if brief else [_("tensors:    {directory}").format(directory=place)])]
 

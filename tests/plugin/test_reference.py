@@ -77,7 +77,7 @@ def test_reference_alone_may_fail_while_the_golden_holds(converted: Project) -> 
     converted.run(
         DUMPS,
         failed=1,
-        shows="npudump: operator error in block/conv.2:output.0: *",
+        shows="npudump: operator error or overwritten tensor in block/conv.2:output.0: *",
         hides="to accept:  pytest*",
     )
 
@@ -140,7 +140,7 @@ def test_inputs_that_nobody_told_fail_the_test_and_may_be_told_or_dumped(convert
     converted.marked(REFERENCE, body=told)
     converted.run(DUMPS, passed=1)
     converted.marked(REFERENCE, body=told.replace("{'image': image}", "{'image': image * 2}"))
-    words = "*first: image:output.0; an input of the graph: the reference was fed other values *"
+    words = "*first: image:output.0; an input of the graph: the device has other values *"
     converted.run(DUMPS, failed=1, shows=words)
     converted.marked(f"{REFERENCE}, acl_json=dict(dump_data='tensor')", body=OTHERS_INPUTS)
     converted.run(DUMPS, passed=1)
@@ -397,7 +397,7 @@ def test_{net}(npu_dump):
             judged = {one["layer"]: one["verdict"] for one in isolated}
             wrong = {layer for layer, verdict in judged.items() if verdict == "convicted"}
             known = {"one", "act", "two"} - {given.get(name, "")}
-            known &= {"one"} if name == "cast" else known  # the casts' rounding makes it the source
             assert wrong == {fault} & known, (fault, name, op_type, judged)
             if fault == "" and name in given:
-                assert judged == {given[name]: "unknown"}, (name, op_type, isolated)
+                assert judged.pop(given[name]) == "unknown", (name, op_type, isolated)
+                assert {*judged.values()} <= {"acquitted"}, (name, op_type, isolated)

@@ -124,7 +124,7 @@ def test_the_first_change_is_shown_only_where_the_golden_is_known_to_repeat(proj
     loose = 'tolerances=[{"layer": "block/conv.2", "rtol": 9, "atol": 9, "reason": "a trial"}]'
     project.recorded(loose, change=0.5)
     project.golden.write_text(project.golden.read_text("utf-8").partition("models:")[0], "utf-8")
-    begins = "npudump: the change begins at block/conv.2:output.0 (within tolerance, *); first mismatch: *"
+    begins = "npudump: the change is traced to block/conv.2:output.0 (within tolerance, *); first mismatch: *"
     words = "changed:    block/conv.2:output.0 is the first*"
     project.run("-v", failed=1, shows=[begins, words])
     text = project.golden.read_text("utf-8")

@@ -108,7 +108,7 @@ def test_a_wrong_kernel_is_the_devices_error_whatever_the_format_does(project: P
     result.stdout.fnmatch_lines(
         [
             "npudump: against the reference reference.onnx: conv:output.0 *",
-            "*whose error: the device's: conv:output.0: m?? is off by *, *x what rounding after every *",
+            "*whose error: rounding does not explain it: conv:output.0: m?? is off by *, *x what rounding *",
             "*conv:output.0: pattern: channel 3 of 24: multiplied by [23]*",
         ]
     )
@@ -123,7 +123,7 @@ def test_an_ill_conditioned_model_is_the_formats_error(project: Project) -> None
     result.stdout.fnmatch_lines(
         [
             "npudump: against the reference reference.onnx: back:output.0 *",
-            "*whose error: the number format's: back:output.0: *",
+            "*whose error: rounding can explain it: back:output.0: *",
             "note: *, puts 2 of its tensors 14 % or more off float32, first back:output.0 *ill-conditioned*",
         ]
     )

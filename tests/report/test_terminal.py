@@ -128,7 +128,7 @@ def test_the_first_line_is_where_the_change_begins(failed: Callable[..., Result]
     same = replace(test, comparison=replace(test.comparison, numerics=Numerics("same", {})))
     mismatch = "net/layer_0:output.0 max 1.5, expected 1 (16700x tolerance)"
     assert headline(same) == (
-        "npudump: the change begins at net/before:output.0 (within tolerance, 0.3 of it); first mismatch: "
+        "npudump: the change is traced to net/before:output.0 (within tolerance, 0.3 of it); first mismatch: "
         f"{mismatch}"
     )
     assert not any(line.startswith("traced to: ") for line in text_of(same))

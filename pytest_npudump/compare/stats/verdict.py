@@ -415,7 +415,7 @@ def explain_first(comparison: Comparison, *, feeds_seen: bool = False) -> str:
 def _explained(comparison: Comparison, first: Verdict, *, feeds_seen: bool) -> str:
     key = first.key
     if comparison.origin == STRUCTURE:
-        return _("the model changed there, or what is dumped of it")
+        return _("the model changed there, or what ran or was dumped of it")
     moved = comparison.differing | comparison.within_noise
     if comparison.origin == LAYER:
         fed, rows = execution(key.sanitised), enumerate(_keys(comparison))
@@ -423,9 +423,13 @@ def _explained(comparison: Comparison, first: Verdict, *, feeds_seen: bool) -> s
             return _("the statistics of its inputs are within tolerance")
         return _("the statistics of its inputs match")
     if first.op_type == GRAPH_INPUT:
-        return _("an input of the graph: the test feeds other values")
+        return _("an input of the graph: other values are fed, or something wrote to them")
+    if comparison.origin == BEFORE and feeds_seen:
+        return _("the output that feeds it is within tolerance: converted, or overwritten, on the way")
     if comparison.origin == BEFORE:
-        return _("the difference comes from a layer that was not dumped, or from what the test feeds")
+        return _(
+            "it came in with values of a layer that was not dumped, with what is fed, or was overwritten"
+        )
     before = [*enumerate(takewhile(lambda one: one != key, _keys(comparison)))]
     words = _("all statistics before it match") if before else _("no tensor was compared before it")
     if any(at in moved for at, _key in before):
