@@ -159,7 +159,7 @@ def _give_keys(files: FileColumns, present: Sequence[int], slots: Slots) -> tupl
     if len(frozenset(layers)) == len(layers):
         return order, []
     if files.single.issuperset(order) and not files.call and not files.thread:
-        # A file or row for each tensor: if none of a layer comes again, and all are of one operator, it ran once.
+        # A file or row a tensor: if none of a layer comes again, and all are of one operator, it ran once.
         tensors = [(layer, one) for at, layer in zip(order, layers, strict=True) for one in slots(at)]
         ids = ([column[at] for at in order] for column in (files.op_type, files.task, files.stream))
         operators = frozenset(zip(layers, *ids, strict=True))
