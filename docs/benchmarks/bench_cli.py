@@ -28,7 +28,7 @@ from cli_truth import BOUNDS, START
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ONE = "1 of 1 tensors compared, 1 of them element by element: all within tolerance"
+ONE = "1 of 1 tensors compared, 1 of them element by element, all within tolerance"
 FAILING_TYPES = {"int8": 40, "float16": 10, "bfloat16": 10, "float8_e4m3fn": 10, "float32": 40}
 FAILING_CONTENTS = (
     *("in another order", "one row, two pieces exchanged", "sorted", "all NaN", "one value", "two values"),
