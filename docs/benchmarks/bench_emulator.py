@@ -3,7 +3,7 @@
 Run by hand: ``python docs/benchmarks/bench_emulator.py [--against TREE] [--tests 1000] [--work DIR]``.
 TREE is a checkout of another state of this package, which is run in turn with this one. ``onnxruntime`` is a
 session of the same graph, not optimised, that hands out every tensor: built and run once; nothing is written.
-``files`` are those of the dump, written once more by ``os.write``; ``ratio`` is of a later test to both.
+``files`` are those of the dump, written once more by ``os.write``; ``ratio`` is later to onnxruntime.
 A test on the emulator sets a dump, loads the model, runs it once, unloads it and ends the dump; ``first`` is
 the first one with that model in its process. Figures are medians of processor time, the system's included.
 
@@ -284,7 +284,7 @@ def main() -> None:
                 for tree in trees:
                     words = ["--rounds", str(given.rounds), "--worker", str(path), json.dumps(shape), mode]
                     peer, files, first, later = _measured(tree, *words, str(work))
-                    cells += [first, later, later / (peer + files)]
+                    cells += [first, later, later / peer]
                 row(f"{name}, {mode}", peer, files, *cells)
         row("", *heads)
         row("---", *["---"] * len(heads))
