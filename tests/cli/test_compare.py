@@ -5,8 +5,9 @@ import math
 import re
 import shutil
 import struct
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -14,17 +15,11 @@ import pytest
 from safetensors.numpy import save_file
 
 from pytest_npudump.dump.files.container import dump_data_class
+from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.store import stage_pair
 from pytest_npudump.record.record import Record
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_npudump.dump.table import StatsTable
-
-
 Run = Any
-
 DATA = Path(__file__).parents[1] / "data"
 TENSORS = DATA / "trees" / "acl-tensor"
 STATISTICS = DATA / "trees" / "acl-stats"

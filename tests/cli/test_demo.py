@@ -9,7 +9,8 @@ import re
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.numpy import load_file
@@ -18,10 +19,6 @@ from pytest_npudump import demo
 from pytest_npudump.cli import main
 from pytest_npudump.demo import MODEL, change_weights
 from pytest_npudump.errors import RequestError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 pytestmark = pytest.mark.e2e
 

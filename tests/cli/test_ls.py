@@ -1,16 +1,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Run = Callable[..., Any]
-
+Run = Callable[..., Any]
 TREES = Path(__file__).parents[1] / "data" / "trees"
 
 
@@ -19,7 +16,7 @@ def test_a_tree_of_tensors_is_listed_with_its_files(run: Run) -> None:
     assert done.code == 0
     lines = done.out.splitlines()
     assert lines[0].split() == [
-        *("layer", "type", "tensor", "dtype", "shape", "layout", "bytes", "holds", "file"),
+        *("layer", "type", "tensor", "dtype", "shape", "layout", "bytes", "holds", "file")
     ]
     cells = lines[1].split()
     assert cells[:8] == ["net/MatMul@0", "MatMul", "input.0", "float16", "1x200", "ND", "400", "tensor"]

@@ -3,8 +3,9 @@ from __future__ import annotations
 import csv
 import math
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -12,11 +13,7 @@ import pytest
 
 from pytest_npudump.dump.stats.projections import project
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Run = Callable[..., Any]
-
+Run = Callable[..., Any]
 TREES = Path(__file__).parents[1] / "data" / "trees"
 KEYS = {
     *("layer", "op_type", "io", "slot", "dtype", "shape"),

@@ -8,7 +8,6 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -18,12 +17,9 @@ from hypothesis import strategies as st
 from pytest_npudump.dump.files.container import dump_data_class
 from pytest_npudump.dump.names import libstdcxx_hash
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.errors import DumpError, FormatError
 from tests.dump.conftest import DATA, HEADER, STAMP, STEP, TITLES, container, keys, row, write
-
-if TYPE_CHECKING:
-    from pytest_npudump.dump.records import Stats, TensorRecord
 
 
 def stats_of(record: TensorRecord) -> Stats:

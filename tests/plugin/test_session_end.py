@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from pytest_npudump.cli import main
-from tests.plugin.conftest import held
-
-if TYPE_CHECKING:
-    from conftest import Project
-
+from tests.plugin.conftest import Project, held
 
 BROKEN = """
 @pytest.fixture
@@ -77,11 +72,7 @@ def test_the_command_is_for_the_folder_in_which_pytest_was_started(
 
 
 PLANT = "    from pytest_npudump.emulator import faults\n    faults."
-
-
 ONES = "    run(npu_dump, np.ones((1, 1, 8, 8), np.float32))\n"
-
-
 FAILING = {
     "check_op": ("", "    npu_dump.check_op('Relu', np.array([1, 2], 'f2'), reference=lambda a: a + 1)\n"),
     "watcher": (
@@ -93,8 +84,6 @@ FAILING = {
         f"{PLANT}fail('block/conv.2')\n    with contextlib.suppress(Exception):\n    {ONES}",
     ),
 }
-
-
 RUN = """
 import contextlib
 
@@ -157,17 +146,9 @@ def test_runs_that_fail_or_have_no_golden_wait_where_they_are_kept(
 
 
 TWO = "".join(f"\n@pytest.mark.npu_dump\ndef test_{name}(npu_dump):\n{{body}}" for name in ("one", "two"))
-
-
 GOOD = "- {layer: 'block/conv.2', rtol: 0, atol: 0}\n"
-
-
 MISSPELT = "- {layer: block/conv_3, rtol: 0, atol: 0}\n"
-
-
 WORDS = "npudump: 1 tolerance rule matches no tensor of these tests: rtol=0 atol=0 layer=block/conv_3 *"
-
-
 PROJECTIONS = "- {statistic: projections, rtol: 0, atol: 0}\n"
 
 

@@ -7,20 +7,16 @@ import random
 import re
 from array import array
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pytest_npudump.dump.columns import TensorColumns
+from pytest_npudump.dump.columns import TensorColumns, TensorPart
 from pytest_npudump.dump.files.operator_csv import DIGITS, parse_operator_csv, read_operator_csv
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.errors import FormatError
-
-if TYPE_CHECKING:
-    from pytest_npudump.dump.columns import TensorPart
 
 DATA = Path(__file__).parents[2] / "data" / "trees"
 BASE = "Input/Output,Index,Data Size,Data Type,Format,Shape"

@@ -3,19 +3,16 @@ from __future__ import annotations
 import contextlib
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_npudump.dump.columns import Execution
 from pytest_npudump.dump.files.step_csv import read_step_csv
 from pytest_npudump.dump.names import Place
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.errors import FormatError
-
-if TYPE_CHECKING:
-    from pytest_npudump.dump.columns import Execution
 
 DATA = Path(__file__).parents[2] / "data" / "trees"
 BASE = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape"
