@@ -59,14 +59,6 @@ def verdict(pair: Run, run: Run) -> Callable[..., tuple[int, Any]]:
     return compare
 
 
-def test_real_dumps_agree_with_themselves(run: Run) -> None:
-    done = run("compare", TENSORS, TENSORS)
-    assert done == (0, "4 of 4 tensors compared, 4 of them element by element, all within tolerance\n", "")
-    assert run("compare", STATISTICS, STATISTICS).out == "54 of 54 tensors compared, all within tolerance\n"
-    path = next(path for path in TENSORS.rglob("MatMul*"))
-    assert run("compare", path, path).code == 0
-
-
 def test_the_steps_of_mindspore_s_asynchronous_dumps_are_compared_by_number(run: Run, tmp_path: Path) -> None:
     for layout in ("0/net/1", "0"):
         sides = []
