@@ -8,17 +8,14 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pytest_npudump.plugin.features import memory_folder
 from pytest_npudump.plugin.features.memory_folder import MemoryFolder
 from pytest_npudump.plugin.paths import Paths
-
-if TYPE_CHECKING:
-    from pytest_npudump.settings import Settings
-
+from pytest_npudump.settings import Settings
 
 pytestmark = pytest.mark.skipif(
     not memory_folder._is_tmpfs(memory_folder.SHARED_MEMORY), reason="there is no /dev/shm here"

@@ -5,28 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from onnx import helper
 
-from tests.plugin.conftest import onnx_model
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from conftest import Project
-
+from tests.plugin.conftest import Project, onnx_model
 
 DUMPS = "--npudump-output=."
-
-
 REFERENCE = "reference='reference.onnx'"
-
-
 OTHERS_INPUTS = """
     import acl
     from pathlib import Path
@@ -179,10 +170,7 @@ def fuse(project: Project, name: str) -> None:
     """Make the model on the device run Conv and Relu as one operator called ``name``, as GE would."""
     model = onnx.load(str(project.path / "small.onnx"))
     conv, relu = model.graph.node[:2]
-    body = [
-        helper.make_node("Conv", ["i", "w"], ["t"]),
-        helper.make_node("Relu", ["t"], ["o"]),
-    ]
+    body = [helper.make_node("Conv", ["i", "w"], ["t"]), helper.make_node("Relu", ["t"], ["o"])]
     opset = [helper.make_opsetid("", 17)]
     model.functions.append(helper.make_function("ge", "FusedConv", ["i", "w"], ["o"], body, opset))
     model.opset_import.append(helper.make_opsetid("ge", 1))
@@ -330,14 +318,8 @@ def test_rules_against_the_reference_count_and_have_to_match(converted: Project)
 
 
 QDQ = ("QuantizeLinear", ["scale", "zero"], {}), ("DequantizeLinear", ["scale", "zero"], {})
-
-
 CASTS = ("Cast", [], {"to": onnx.TensorProto.FLOAT16}), ("Cast", [], {"to": onnx.TensorProto.FLOAT})
-
-
 PREPARED = ("Sub", ["mean"], {}), ("Mul", ["twice"], {})
-
-
 INSERTED = {"quantised": (0, QDQ), "cast": (0, CASTS), "prepared": (0, PREPARED), "within": (2, QDQ)}
 """By scene: before which operator the model of the device has others that the reference does not have."""
 

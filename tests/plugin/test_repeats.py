@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from onnx import helper
 
-from tests.plugin.conftest import onnx_model
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from conftest import Project
+from tests.plugin.conftest import Project, onnx_model
 
 
 def head(project: Project) -> dict[str, Any]:

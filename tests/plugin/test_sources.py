@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -12,13 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from pytest_npudump.cli import main
-from tests.plugin.conftest import onnx_model
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from conftest import Project
-
+from tests.plugin.conftest import Project, onnx_model
 
 FED_BY = {"left/a": ["image"], "left/b": ["left/a"], "right/a": ["image"], "right/b": ["right/a"]}
 

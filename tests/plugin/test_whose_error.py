@@ -7,7 +7,8 @@ is written: an operator's own name is that of the cast, so that its output is du
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,13 +16,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
 from pytest_npudump.demo import MODEL
-from tests.plugin.conftest import onnx_model
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from conftest import Project
-
+from tests.plugin.conftest import Project, onnx_model
 
 BODY = """
     image = np.load("image.npy")
@@ -29,8 +24,6 @@ BODY = """
         model.run(image)
 """
 REFERENCE = "reference='reference.onnx'"
-
-
 Change = Callable[[dict[str, np.ndarray]], None]
 
 

@@ -8,18 +8,15 @@ import pty
 import select
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+from tests.cli.golden.conftest import Repository
 
-    from conftest import Repository
-
-    Run = Callable[..., Any]
-
+Run = Callable[..., Any]
 GOLDEN = {"conv": 1.0, "fc": 3.0}
 AFTER = {"conv": 1.5, "fc": 4.0}
 NAMES = ("test_a", "test_b", "test_c")
@@ -58,11 +55,7 @@ ANSWERS = [
 
 @pytest.mark.parametrize(("answers", "code", "decisions"), ANSWERS)
 def test_answers_decide(
-    waiting: Repository,
-    review: Run,
-    answers: tuple[str, ...],
-    code: int,
-    decisions: list[str | None],
+    waiting: Repository, review: Run, answers: tuple[str, ...], code: int, decisions: list[str | None]
 ) -> None:
     done = review(*answers)
     assert (done.code, done.err) == (code, "")
