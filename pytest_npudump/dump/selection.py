@@ -6,38 +6,31 @@ field 1, ``NodeProto.name`` of ONNX field 3. They are found without the schema, 
 """
 
 from __future__ import annotations
+
 import mmap
-import numpy as np
 import re
-from collections import Counter
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from heapq import nlargest
 from itertools import takewhile
-from pytest_npudump.dump.records import Dump
-from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.dump.records import sanitise
-from pytest_npudump.errors import DumpError
-from pytest_npudump.errors import FormatError
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pytest_npudump.dump.records import Dump, TensorKey, sanitise
+from pytest_npudump.errors import DumpError, FormatError
 from pytest_npudump.language.text import first_of
-from pytest_npudump.request import KnownNames
-from pytest_npudump.request import is_glob
-from pytest_npudump.storage.regular_file import open_regular
-from pytest_npudump.storage.regular_file import read_small
-from typing import Any
-from typing import TYPE_CHECKING
+from pytest_npudump.request import KnownNames, is_glob
+from pytest_npudump.storage.regular_file import open_regular, read_small
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-    from collections.abc import Iterable
-    from collections.abc import Iterator
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
+
     from pytest_npudump.dump.records import Stats
     from pytest_npudump.request import DumpRequest
-
 
 
 _FIELDS = {
