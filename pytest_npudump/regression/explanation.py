@@ -129,8 +129,8 @@ class RunContext:
     limit: int
 
 
-def leave_context(case: Case, first: Result, plan: Plan, attempt: Attempt) -> None:
-    """Leave in the folder of a run that has ended what explaining takes besides its dump.
+def leave_context(case: Case, first: Result, plan: Plan, attempt: Attempt) -> RunContext:
+    """Leave in the folder of a run that has ended what explaining takes besides its dump, and return it.
 
     Raises:
         GoldenError: the golden cannot be read.
@@ -163,9 +163,12 @@ def leave_context(case: Case, first: Result, plan: Plan, attempt: Attempt) -> No
         limit=case.settings.dump_limit,
     )
     keep_context(attempt.directory, context)
+    return context
 
 
-def explain(folder: RunFolder, progress: Progress | None = None) -> Escalation:
+def explain(
+    folder: RunFolder, progress: Progress | None = None, context: RunContext | None = None
+) -> Escalation:
     """Say what the tensors of the last run show of a failure, together with the runs before it.
 
     Files of layers that were dumped besides those that were asked for are deleted.
@@ -173,12 +176,14 @@ def explain(folder: RunFolder, progress: Progress | None = None) -> Escalation:
     Args:
         folder: of a test's runs.
         progress: called with (what is being done, steps done, steps in all).
+        context: what was left there; None to read it.
 
     Raises:
         RequestError: no run in it was made to explain a failure, or what that has left is not there any more.
     """
     run = folder.last_run()
-    context = read_context(run, RunContext)
+    if context is None:
+        context = read_context(run, RunContext)
     plan = context.plan
     for part in context.attempt.parts:
         refuse_deleted(dump_folder(run, part), context.test)
