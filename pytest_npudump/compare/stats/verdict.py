@@ -1,25 +1,24 @@
 """What a comparison found, as data: a verdict a tensor, its reasons, where it began, and the sum of them."""
 
 from __future__ import annotations
-
 import math
-from dataclasses import field, replace
+from dataclasses import field
+from dataclasses import replace
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
-
 from pytest_npudump.compare.stats.alignment import ABSENT
-from pytest_npudump.dump.records import TensorKey, sanitise
+from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import PROJECTIONS
 from pytest_npudump.errors import said
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.onnxmodels.graph import draws_random
+from typing import Any
+from typing import TYPE_CHECKING
+
+
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from dataclasses import dataclass
 
     from pytest_npudump.compare.stats.alignment import Alignment
@@ -65,6 +64,10 @@ class Reason:
 
     def __str__(self) -> str:
         """``max: 5.03125 -> 5.5, off by 0.46875, allowed 0.005 [rtol=0.001 ... (preset default)]``."""
+        return self.words()
+
+    def words(self, said: Callable[..., str] = said) -> str:
+        """Return this as text; of templates and values ``str.format`` makes one that is English for good."""
         text = f"{self.statistic}: {_shown(self.golden)} -> {_shown(self.actual)}"
         if self.statistic == PROJECTIONS and self.golden == 0:
             text = said(
@@ -113,7 +116,7 @@ class Verdict:
             "io": key.io,
             "slot": key.slot,
             "status": self.status,
-            "reasons": [str(reason) for reason in self.reasons],
+            "reasons": [reason.words(str.format) for reason in self.reasons],
         }
         if self.changed:
             data["changed"] = True
