@@ -289,15 +289,23 @@ class OperatorDump:
         return tuple(maker for maker, why in self.makers(key) if not why)
 
     def makers(self, key: TensorKey) -> Iterator[tuple[TensorKey, str]]:
-        """Yield the outputs that the operator of one reads, and why it cannot be judged; "" where it can."""
+        """Yield the outputs that the operator of one reads, and why they cannot be judged; "" where they can.
+
+        Of one that was dumped with its reader only it is that input.
+        """
         found = self._outputs.get(str(key.sanitised))
         if found is None or found.counterpart.node is None:
             return
         execution = ModelExecution.of(found.record)
-        for name in self._given(found)[0]:
+        for name, read in self._given(found)[0].items():
             made = self._at_hand.get((execution, name))
             one = self._outputs.get(str(made.key.sanitised)) if made is not None else None
-            if made is not None and one is not None:
+            if made is None or made.key.io == "input":
+                yield (
+                    read.key,
+                    _NO_OPERATOR if name in self.model.inputs else "what computes it was not dumped",
+                )
+            elif one is not None:
                 yield made.key, _why_no_operator(one, self.model) or self._given(one)[1]
 
     def size(self, key: TensorKey) -> int:
