@@ -39,7 +39,14 @@ FIRST = ("compare/test_fault_table.py", "plugin", "frozen")
 
 # asyncio warns in each session that does not configure it, pytest-retry works in one session a process, flaky
 # takes the runs of all tests away from pytest-rerunfailures, and hypothesis is as long to import as pytest.
-LEAN = "-p no:asyncio -p no:pytest-retry -p no:flaky -p no:hypothesispytest"
+# The second line is pytest's own: each plugin is looked through for fixtures in each session.
+LEAN = " ".join(
+    f"-p no:{plugin}"
+    for plugin in (
+        *("asyncio", "pytest-retry", "flaky", "hypothesispytest"),
+        *("debugging", "doctest", "legacypath", "pastebin"),
+    )
+)
 
 
 @pytest.fixture(autouse=True)
