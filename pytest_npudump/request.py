@@ -32,6 +32,7 @@ class DumpRequest:
             of ``layers``) or ``exception`` (the operator that fails on the device).
         dump_scene: with ``scene="exception"`` one of its ``EXCEPTION_SCENES``; None for the first.
         dump_data: None for what the scene needs: statistics of ``model`` and ``op``, else full tensors.
+        chosen: whether it was chosen when the golden was recorded, and is written there.
         golden_tensors: names or globs of layers whose tensors are kept with the golden; :data:`AUTO_LAYERS`
             among them stands for outputs of the graph and sources of past failures.
         rtol, atol: tolerance of this test's floating-point statistics; one given alone makes the other 0.
@@ -59,6 +60,7 @@ class DumpRequest:
     dump_level: str | None = None
     dump_step: str | None = None
     dump_data: str | None = None
+    chosen: bool = False
     dump_stats: tuple[str, ...] = ()
     dump_kernel_data: str | None = None
     optype_blacklist: tuple[Mapping[str, Any], ...] = ()

@@ -263,6 +263,14 @@ OPTIONS: tuple[Option, ...] = (
         parse=parse_size,
     ),
     Option(
+        "auto-tensors",
+        default="0",
+        help="most bytes of a run's tensors for which a recording takes these, with projections, in place of "
+        "a device's statistics, where the marker leaves dump_data at auto and a run is at most twice as long",
+        metavar="SIZE",
+        parse=parse_size,
+    ),
+    Option(
         "tensor-budget",
         default="256MiB",
         help="maximum size of golden tensors per test; a larger recording fails",
@@ -355,6 +363,7 @@ class Settings(NamedTuple):
     fail_on: str
     escalate: str
     dump_limit: int
+    auto_tensors: int
     tensor_budget: int
     golden_tensors: str
     tensor_store: str

@@ -274,6 +274,7 @@ def defaults() -> Settings:
         fail_on="difference",
         escalate="on",
         dump_limit=1 << 30,
+        auto_tensors=0,
         tensor_budget=256 << 20,
         golden_tensors="marker",
         tensor_store="",

@@ -227,3 +227,9 @@ def with_members(item: Mapping[str, Any]) -> dict[str, Any]:
         key: members(value) if key in NESTED and isinstance(value, list) else value
         for key, value in item.items()
     }
+
+
+def steps(text: str) -> tuple[tuple[int, int], ...]:
+    """Return the intervals of ``dump_step``, both ends included: ``0|2-5`` is ``((0, 0), (2, 5))``."""
+    pairs = (interval.partition("-") for interval in text.split("|") if interval)
+    return tuple((int(first), int(last or first)) for first, _, last in pairs)

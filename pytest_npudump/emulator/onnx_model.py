@@ -127,6 +127,7 @@ class Model:
         registered: whether its operators are known to an exception dump that was on when it was loaded.
         dumped: where each execution that was dumped is noted, by ``{dump_path}/{time}/``.
         inside: operators inside others, which no dump has; none where it was loaded while no dump was set.
+        written: operator and slot that write each tensor; none where it was loaded while no dump was set.
         faults: what may be injected in it.
         varying: what differs between members of a calibration.
     """
@@ -145,6 +146,7 @@ class Model:
     registered: bool = False
     dumped: dict[str, list[recorder.DumpedExecution]] = field(default_factory=dict)
     inside: tuple[tuple[str, str], ...] = ()
+    written: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     faults: Faults = field(default_factory=Faults)
     varying: Varying = field(default_factory=Varying)
     _session: Any = None
@@ -275,7 +277,9 @@ def _load_dumped(source: Path | bytes, settings: DumpSettings, faults: Faults, v
         session = prepared.session(inner, variation)
     inputs = _ports(session.get_inputs())
     outputs = _ports(session.get_outputs()[: prepared.outputs])
+    written = {tensor: (one.name, at) for one in prepared.operators for at, tensor in enumerate(one.outputs)}
     how = {"plan": files, "graph_name": names[1], "inside": prepared.inside, "_exposed": session}
+    how["written"] = written
     return Model(source, names[0], inputs, outputs, **how)
 
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.cann import installed_cann, installed_driver
-from pytest_npudump.errors import GoldenError, said
+from pytest_npudump.errors import GoldenError, NpudumpError, said
 from pytest_npudump.golden.origin import Stamp, installed, processor, revision, stamped
 from pytest_npudump.golden.store import (
     KEY,
@@ -31,7 +31,9 @@ from pytest_npudump.record.noise import CALIBRATION, REPEATS
 from pytest_npudump.record.record import OF_A_RUN, OVERFLOW, REASON, Record
 from pytest_npudump.record.rows import same_lines
 from pytest_npudump.record.text import unwritable
+from pytest_npudump.scene import SCENES
 from pytest_npudump.storage.atomic import locked
+from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -271,6 +273,8 @@ def _facts(variant: Record, base: Record, by: Sequence[str]) -> dict[str, str]:
 
 
 ASKED = ("scene", "dump_mode")
+DUMP_DATA = "dump_data"
+"""Fact of a golden: what was chosen to be dumped when it was recorded; none of one of statistics."""
 """Facts of a golden that say what was dumped, as a test asks for it."""
 
 
@@ -502,7 +506,29 @@ class Goldens:
 
     @property
     def _asked(self) -> dict[str, str]:
-        return {"scene": self.request.scene, "dump_mode": self.request.dump_mode}
+        chosen = {DUMP_DATA: str(self.request.dump_data)} if self.request.chosen else {}
+        return {"scene": self.request.scene, "dump_mode": self.request.dump_mode, **chosen}
+
+
+_HEAD = 1 << 13
+_CHOSEN = re.compile(rb"^producer: \{.*\bdump_data: tensor\b.*\}$", re.MULTILINE)
+
+
+def as_recorded(request: DumpRequest, golden: Path) -> DumpRequest:
+    """Return a request with what was chosen to be dumped when its golden was recorded, if the test leaves it.
+
+    Args:
+        request: what the marker asks for.
+        golden: the file, which need not be there.
+    """
+    if request.dump_data is not None or not SCENES[request.scene].statistics or request.dump_stats:
+        return request
+    try:
+        with open_regular(golden) as file:
+            chosen = _CHOSEN.search(file.read(_HEAD))
+    except (OSError, NpudumpError):  # whoever reads all of it says what is wrong
+        return request
+    return replace(request, dump_data="tensor", chosen=True) if chosen else request
 
 
 def foreign(golden: Record, test: str, facts: Mapping[str, str]) -> tuple[str, ...]:

@@ -166,6 +166,7 @@ class NpuDump:
         looked = files.look(file)
         session = test.case.runtime.load_model(file)
         files.add(looked)
+        test.attempt.watch(session, file)
         if test.case.reference is None:
             return session
         return test.case.reference.inputs.watch(session, file, test.attempt.part)

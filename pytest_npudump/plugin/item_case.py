@@ -10,7 +10,7 @@ import pytest
 from pytest_npudump.compare.tolerances.rules import tolerances_for
 from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.golden.stored_tensors import store_of
-from pytest_npudump.golden.variants import Goldens
+from pytest_npudump.golden.variants import Goldens, as_recorded
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.marker import Identity, request_of
 from pytest_npudump.plugin.marks import is_marked
@@ -116,6 +116,7 @@ def case_of(
     rules = root / settings.tolerances if settings.tolerances else None
     name_folder = paths.dumps if only_setup(item) else paths.claimed
     golden, special = paths.golden(item), paths.golden(item, variant) if variant else None
+    request = as_recorded(request, special if special is not None and special.exists() else golden)
     past = config.hook.pytest_npudump_past_sources(request=request, golden=special or golden)
     return Case(
         nodeid=identity,

@@ -227,7 +227,7 @@ ACL_JSON: Mapping[str, Callable[[object], Any]] = MappingProxyType(
         "dump_mode": _one_of("input", "output", "all"),
         "dump_level": _one_of("op", "kernel", "all"),
         "dump_step": _text,
-        "dump_data": _one_of("stats", "tensor"),
+        "dump_data": lambda value: None if value == "auto" else _one_of("auto", "stats", "tensor")(value),
         "dump_stats": _statistics,
         "dump_kernel_data": _text,
         "optype_blacklist": _BLACKLIST,

@@ -8,10 +8,12 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.config.acl_keys import steps
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump
 from pytest_npudump.errors import ConfigError, RequestError, said
 from pytest_npudump.record.run_folder import dump_folder
+from pytest_npudump.regression.host_copies import HostCopies
 from pytest_npudump.request import RunRequest
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.ulps import OutputFault
     from pytest_npudump.request import DumpRequest
-    from pytest_npudump.runtime.base import Runtime
+    from pytest_npudump.runtime.base import ModelSession, Runtime
 
     Progress = Callable[[int, int], None]
 
@@ -132,6 +134,7 @@ class Attempt:
         layers: raw operator names to dump in place of the request's; None for the request's.
         parts: of the test that have a dump each: "", captures, and the times behind these.
         checks: the operators that were checked in it.
+        copies: what passed through the models that it loaded.
     """
 
     number: int
@@ -142,6 +145,7 @@ class Attempt:
     parts: tuple[str, ...] = ()
     _configs: dict[str, Path] = field(default_factory=dict)
     checks: OperatorChecks = field(default_factory=OperatorChecks)
+    copies: HostCopies = field(default_factory=HostCopies)
     _capture: str = ""
     _one_run: bool = False
 
@@ -231,6 +235,11 @@ class Attempt:
         self.parts = (*self.parts, part)
         runtime.start(config, resumed=True)
         return directory
+
+    def watch(self, session: ModelSession, file: Path) -> None:
+        """Look at what passes through a session, where its dump would not tell the elements apart."""
+        if self.request.scene == "model" and "tensor" not in {self.dump_data, self.request.dump_data}:
+            self.copies.watch(session, file.stem, lambda: self.part, steps(self.request.dump_step or ""))
 
     def read(self, progress: Progress | None = None, *, acl: bool = False, projections: bool = True) -> Dump:
         """Read everything the run dumped: around the captures, and in each of them.

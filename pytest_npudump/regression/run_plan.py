@@ -13,6 +13,7 @@ from pytest_npudump.language.text import first_of
 from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN
 from pytest_npudump.regression import result as status
+from pytest_npudump.regression.auto_tensors import may_take_tensors
 from pytest_npudump.regression.case import RunModels
 from pytest_npudump.regression.dataflow import edges_of_device, edges_of_run
 from pytest_npudump.regression.measured_noise import further_runs
@@ -42,6 +43,7 @@ class Plan:
         inputs: whether what the layers read is dumped too, besides what they put out.
         earlier: what the second run has found, where this is of a third one.
         measures: how many runs, each as the first one, measure how far the test strays; 0 for none.
+        tries: whether a run before these dumps tensors, which take the first one's place if they cost little.
     """
 
     layers: tuple[str, ...]
@@ -54,6 +56,7 @@ class Plan:
     inputs: bool = False
     earlier: Escalation | None = None
     measures: int = 0
+    tries: bool = False
 
     @property
     def runs(self) -> bool:
@@ -64,7 +67,7 @@ class Plan:
     def further(self) -> int:
         """How many runs there are to be behind the first."""
         explaining = 1 if self.earlier is None else 2
-        return (self.measures or explaining) if self.runs else 0
+        return (self.measures + self.tries or explaining) if self.runs else 0
 
 
 def plan_second_run(case: Case, first: Result) -> Plan | None:
@@ -73,7 +76,7 @@ def plan_second_run(case: Case, first: Result) -> Plan | None:
     if dump is None:
         return None
     if first.run.to_measure:
-        return Plan((), measures=first.run.to_measure)
+        return Plan((), measures=first.run.to_measure, tries=may_take_tensors(case, first))
     if outcome.status == status.PENDING:
         if problem := needs_processes(case, dump):
             return Plan((), skipped=Escalation(problem=problem))

@@ -77,6 +77,7 @@ def collect(case: Case, attempt: Attempt, golden: Record | None) -> Dump:
     dump = read_run(case, attempt)
     default = default_statistics(case.runtime.producer().get("soc", ""))
     selected = asked_statistics(select_layers(dump, case.request), case.request.dump_stats or default)
+    selected = attempt.copies.completed(selected)
     if not selected.records and not dump.problems:
         names = ", ".join(map(repr, case.request.layers))
         hint = suggest(case.request.layers[0], (record.key.layer for record in dump.records))

@@ -6,7 +6,8 @@
     start    the test runs again: under a dump of just those layers, or as it did, to be measured
     explain  did the failure reproduce, and where in the tensors is it? or: record the golden's tensors; where
              that is asked for, a third run looks farther upstream
-    measure  where a golden is recorded: how far do further runs differ from the first?
+    try      where a golden is recorded: are tensors small and fast enough to take the place of statistics?
+    measure  then: how far do further runs differ from the first?
     settle   behind the teardown: what was recorded counts if all of the test passed, else it is discarded
     done     the dumps are deleted, unless somebody needs them
 
@@ -22,14 +23,16 @@ dumps are there whatever became of the run, of ``check_op`` those that were wron
 from __future__ import annotations
 
 from dataclasses import replace
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import DumpError, GoldenError, NpudumpError, said
 from pytest_npudump.regression.attempt import Attempt
+from pytest_npudump.regression.auto_tensors import decided, with_tensors
 from pytest_npudump.regression.calibration import conclude, fed, measure, unmeasured, unrecorded, vary
 from pytest_npudump.regression.case import delete_dumps, origin_of
 from pytest_npudump.regression.diagnose import full_words
-from pytest_npudump.regression.first_run import Settled, judge_settled, probe
+from pytest_npudump.regression.first_run import Settled, judge, judge_settled, probe
 from pytest_npudump.regression.result import DIED, PENDING, Escalation, Result, ThirdRun
 from pytest_npudump.regression.run_plan import Plan, agreed_plan, plan_third_run
 from pytest_npudump.regression.scenes import scene_module
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.case import Case
 
 
-_BLANK = {"judged": None, "plan": None, "recording": None, "_members": (), "_settled": None}
+_BLANK = {"judged": None, "plan": None, "recording": None, "_members": (), "_settled": None, "_tensors": None}
 """What a session knows before its first run, by name."""
 
 
@@ -63,6 +66,8 @@ class CaseSession:
         self._others = OtherProcesses()
         self._settled: Settled | None = None
         self._members: tuple[Member, ...] = ()
+        self._tensors: bool | None = None
+        self._started = self._seconds = 0.0
         self.attempts: tuple[Attempt, ...] = ()
         self.judged: Result | None = None
         self.plan: Plan | None = None
@@ -122,6 +127,11 @@ class CaseSession:
         self.__dict__.update({**_BLANK, **handed_over})
         self._take_over_runs()
 
+    @property
+    def _trying(self) -> bool:
+        """Whether the run to begin, or under way, is the one that tells whether tensors are recorded."""
+        return self.plan is not None and self.plan.tries and self._tensors is None
+
     def _take_over_runs(self) -> None:
         """Count the runs of other processes."""
         third = self.plan is not None and self.plan.earlier is not None
@@ -133,7 +143,9 @@ class CaseSession:
         """Add a run: the first, or one that dumps what is planned."""
         number = 0 if self.case.probing else len(self.attempts) + 1
         directory, request = self.case.folder.run(number), self.case.request
-        if self.plan is None or self.plan.accompanies or self.plan.measures:
+        if self._trying:
+            attempt = Attempt(number, directory, request, "tensor")
+        elif self.plan is None or self.plan.accompanies or self.plan.measures:
             attempt = Attempt(number, directory, request)
         else:
             request = replace(request, dump_mode="all") if self.plan.inputs else request
@@ -157,6 +169,7 @@ class CaseSession:
             from pytest_npudump.regression.explanation import keep_suspected  # noqa: PLC0415 - not in a pass
 
             keep_suspected(self.case, self.judged, self.plan)
+        self._started = monotonic()
         self.attempt.start(self.case.runtime)
         self._others.watch(self.case.runtime.activity.evidence.others)
 
@@ -193,6 +206,8 @@ class CaseSession:
             self._take(probe(self.case, self.attempt))
         elif self.plan is None:
             self._judge(repeatable=repeatable)
+        elif self._trying:
+            self._try_tensors()
         elif self.plan.measures:
             self._measure(self.plan.measures)
         elif not self.plan.accompanies:
@@ -216,6 +231,16 @@ class CaseSession:
             )
         self.plan = plan
         self._take(replace(first, escalation=skipped))
+        self._seconds = monotonic() - self._started
+
+    def _try_tensors(self) -> None:
+        """Have the run with tensors take the place of the first one, where that costs little."""
+        first, case = self._judged, with_tensors(self.case)
+        tried = judge(case, self.attempt).with_run(fed=fed(case))
+        self._tensors, found = decided((self._seconds, monotonic() - self._started), first, tried)
+        if self._tensors and self._settled is not None:
+            self._case, self._settled = case, replace(self._settled, goldens=case.goldens)
+        self._take(found)
 
     def _measure(self, runs: int) -> None:
         first, number = self._judged, len(self._members) + 1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from pytest_npudump.onnxmodels.loaded_files import LoadedFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
     from threading import Thread
     from types import TracebackType
@@ -89,6 +89,25 @@ class ModelSession(Protocol):
     ) -> None:
         """Close the session."""
         self.close()
+
+
+Port = tuple[str, int] | None
+"""Operator and slot that a dump has an input or output of a graph under; None where that is not known."""
+
+
+@runtime_checkable
+class PortedSession(Protocol):
+    """A session that tells what dumps call what it is given and gives.
+
+    Attributes:
+        input_ports: of each input, whose ``Data`` operator has one output.
+        output_ports: of each output, the operator that writes it.
+        look: called with inputs and outputs behind each run that went well; None for nobody.
+    """
+
+    input_ports: tuple[Port, ...]
+    output_ports: tuple[Port, ...]
+    look: Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], None] | None
 
 
 class Runtime(Protocol):

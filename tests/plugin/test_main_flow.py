@@ -266,7 +266,7 @@ def test_a_golden_that_leaves_out_what_nobody_measured_lets_nothing_pass(project
     project.recorded()
     text = project.golden.read_text("utf-8")
     head, _, rows = text.partition("columns: ")
-    first, *others = rows.partition("edges:")[0].splitlines(keepends=True)
+    first, *others = rows.partition("projections:")[0].splitlines(keepends=True)
     layers = [line.split(":output.0")[0].strip() for line in others[1:]]
     assert len(layers) == 5
     entries = "".join(f"  {layer}: {{output.0: left out}}\n" for layer in layers)

@@ -28,6 +28,7 @@ NOT_DEFAULT = {
     "calibration-runs": "12",
     "devices": "0,1",
     "dump-limit": "2KiB",
+    "auto-tensors": "2KiB",
     "output-limit": "2KiB",
     "expect": "3",
     "tensor-budget": "3KiB",
@@ -63,6 +64,7 @@ def resolved(option: Option, text: str) -> object:
         "calibration-runs": 12,
         "dump-limit": 2048,
         "output-limit": 2048,
+        "auto-tensors": 2048,
         "tensor-budget": 3072,
         "tensor-cache-limit": 3072,
     }

@@ -168,7 +168,7 @@ MISSPELT = "- {layer: block/conv_3, rtol: 0, atol: 0}\n"
 WORDS = "npudump: 1 tolerance rule matches no tensor of these tests: rtol=0 atol=0 layer=block/conv_3 *"
 
 
-PROJECTIONS = "- {statistic: projections, rtol: 0, atol: 0}\n"
+PROJECTIONS = "- {layer: 'block/conv.1', statistic: projections, rtol: 0, atol: 0}\n"
 
 
 @pytest.fixture

@@ -37,6 +37,8 @@ _NO_MARKS = (
     "not compared until the golden is updated, as one of an earlier version knows no places of NaN and "
     "infinities beside zeros"
 )
+_NONE = "not compared, as no tensor of this dump has it but the golden does"
+_UNTOLD = "not compared, as the golden has it and the device computes none"
 _LOST = "the golden has projections, the dump has none"
 
 
@@ -60,8 +62,9 @@ class ProjectionFindings:
 def compare_projections(pairs: Pairs, tolerances: Tolerances) -> ProjectionFindings:
     """Judge the projections of tensors of as many elements.
 
-    What only the golden tells fails, unless no tensor of the dump has projections; what only the dump tells
-    is noted. A rule that is one-sided says nothing of projections, which have no side: that is noted too.
+    What only the golden tells fails where the run's statistics were computed from elements, as of some of its
+    tensors projections were; what a device printed is noted, as is what only the dump tells. A rule that is
+    one-sided says nothing of projections, which have no side: that is noted too.
 
     Args:
         pairs: the m tensors.
@@ -80,14 +83,17 @@ def compare_projections(pairs: Pairs, tolerances: Tolerances) -> ProjectionFindi
             one_sided[row] = True
         elif not found.distance[row] <= allowed:
             reasons[row] = Reason(PROJECTIONS, 0.0, float(found.distance[row]), allowed, rule.describe())
-    computed = pairs.actual.tells(PROJECTIONS).any()
-    lost = np.flatnonzero(here & ~there & computed).tolist()
-    reasons |= {row: Reason(PROJECTIONS, "known", None, None, _LOST) for row in lost}
+    some, lost = bool(pairs.actual.tells(PROJECTIONS).any()), here & ~there
+    computed = some & (pairs.actual.digits[pairs.there] == 0)
+    reasons |= {
+        row: Reason(PROJECTIONS, "known", None, None, _LOST)
+        for row in np.flatnonzero(lost & computed).tolist()
+    }
     remarks = _remarks(
         pairs,
         (
-            f"not compared, as no tensor of this dump has it but the golden does: {PROJECTIONS}",
-            here & ~computed,
+            f"{_UNTOLD if some else _NONE}: {PROJECTIONS}",
+            lost & ~computed,
         ),
         (f"not compared, as the golden does not have it: {PROJECTIONS}", there & ~here),
         (f"not compared, as a one-sided rule is about them: {PROJECTIONS}", one_sided),

@@ -25,7 +25,7 @@ AUTO = "auto"
 
 UNKNOWN = "-"
 """What a fact that one side does not tell is written as."""
-_ASKED = ("scene", "dump_mode")
+_ASKED = ("scene", "dump_mode", "dump_data")
 """Facts of a golden that are about what is dumped, not about how it is computed."""
 _SWITCHES = ("hf32",)
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pytest_npudump.config.acl_keys import steps
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.emulator.dumps import writer
@@ -125,12 +126,6 @@ def statistics_mask(dump: Mapping[str, Any]) -> int:
     if dump.get("dump_data") != "stats":
         return 0
     return writer.mask(dump["dump_stats"]) if dump.get("dump_stats") else writer.DEFAULT_MASK
-
-
-def steps(text: str) -> tuple[tuple[int, int], ...]:
-    """Return the intervals of ``dump_step``, both ends included: ``0|2-5`` is ``((0, 0), (2, 5))``."""
-    pairs = (interval.partition("-") for interval in text.split("|") if interval)
-    return tuple((int(first), int(last or first)) for first, _, last in pairs)
 
 
 @dataclass(frozen=True, slots=True)

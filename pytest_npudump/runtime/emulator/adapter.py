@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.emulator.dumps.recorder import DumpedExecution
     from pytest_npudump.onnxmodels.variation import Variation, Varying
+    from pytest_npudump.runtime.pyacl.model import PyAclModel
 
 
 class EmulatorRuntime(PyAclRuntime):
@@ -28,6 +29,14 @@ class EmulatorRuntime(PyAclRuntime):
         """Switch the dump on, as :meth:`PyAclRuntime.start` does."""
         super().start(config, resumed=resumed)
         process().inside = self.activity.evidence.inside
+
+    def load_model(self, path: Path) -> PyAclModel:
+        """Load a model, as :meth:`PyAclRuntime.load_model` does; ONNX has its own names for outputs."""
+        __tracebackhide__ = True
+        model = super().load_model(path)
+        loaded = process().models[model.model_id]
+        model.output_ports = tuple(loaded.written.get(port.name) for port in loaded.outputs)
+        return model
 
     def dumped(self, folder: Path) -> Sequence[DumpedExecution]:
         """Return what was dumped below a folder in this process, operators that left no file included."""

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.runtime.base import OperatorCall
+    from pytest_npudump.runtime.base import OperatorCall, Port
 
-    Port = tuple[np.dtype[Any], tuple[int, ...]]
+    Space = tuple[np.dtype[Any], tuple[int, ...]]
 
 
 @dataclass(slots=True)
@@ -40,6 +40,7 @@ class PyAclModel(ModelSession):
         model_id: the id ACL gave it.
         path: where it was loaded from.
         executions: how often ACL was told to execute it; a run that is refused before is none.
+        input_ports, output_ports, look: as :class:`~pytest_npudump.runtime.base.PortedSession` has them.
     """
 
     acl: Any
@@ -51,6 +52,9 @@ class PyAclModel(ModelSession):
     _outputs: tuple[ModelTensor, ...] = ()
     _closed: bool = field(default=False)
     executions: int = 0
+    input_ports: tuple[Port, ...] = ()
+    output_ports: tuple[Port, ...] = ()
+    look: Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], None] | None = None
 
     @classmethod
     def load(cls, acl: Any, path: Path, *, on_run: Callable[[], None]) -> PyAclModel:
@@ -68,6 +72,8 @@ class PyAclModel(ModelSession):
             check(acl, "acl.mdl.get_desc()", acl.mdl.get_desc(desc, model_id))
             model._inputs = describe(acl, desc, "input")
             model._outputs = describe(acl, desc, "output")
+            model.input_ports = tuple((tensor.name, 0) for tensor in model._inputs)
+            model.output_ports = tuple(_written_by(tensor.name) for tensor in model._outputs)
         except BaseException:
             model.close()
             raise
@@ -92,6 +98,8 @@ class PyAclModel(ModelSession):
         inputs = self._check_inputs(arrays)
         results = self._execute(inputs)
         self._on_run()
+        if self.look is not None:
+            self.look(inputs, results)
         return results
 
     def _check_inputs(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -143,6 +151,12 @@ class PyAclModel(ModelSession):
         self._closed = True
         self.acl.mdl.destroy_desc(self._desc)
         check(self.acl, f"acl.mdl.unload({self.model_id})", self.acl.mdl.unload(self.model_id))
+
+
+def _written_by(name: str) -> Port:
+    """Return what writes an output, which ATC calls ``operator:slot:tensor``."""
+    operator, _, tail = name.rpartition(":")[0].rpartition(":")
+    return (operator, int(tail)) if operator and tail.isdecimal() else None
 
 
 _BITS = 8
@@ -324,7 +338,7 @@ def run_single_operator(acl: Any, call: OperatorCall, *, compiled: bool) -> list
         AclError: a call of ACL failed; where the operator is not compiled it says how that is done.
     """
     __tracebackhide__ = True
-    ports: list[Port] = [(array.dtype, array.shape) for array in call.inputs]
+    ports: list[Space] = [(array.dtype, array.shape) for array in call.inputs]
     with ExitStack() as stack:
         stream = value(acl, "acl.rt.create_stream()", acl.rt.create_stream())
         stack.callback(acl.rt.destroy_stream, stream)
@@ -353,12 +367,12 @@ def _number(dtype: np.dtype[Any]) -> int:
     return found.ge
 
 
-def _desc(acl: Any, stack: ExitStack, port: Port) -> int:
+def _desc(acl: Any, stack: ExitStack, port: Space) -> int:
     dtype, shape = port
     return shape_desc(acl, stack, _number(dtype), shape)
 
 
-def _memory(acl: Any, stack: ExitStack, port: Port) -> tuple[int, int]:
+def _memory(acl: Any, stack: ExitStack, port: Space) -> tuple[int, int]:
     """Return the address of memory for a tensor, and a data buffer over it."""
     dtype, shape = port
     size = math.prod(shape) * dtype.itemsize
@@ -368,7 +382,7 @@ def _memory(acl: Any, stack: ExitStack, port: Port) -> tuple[int, int]:
     return address, buffer
 
 
-def _values(acl: Any, address: int, port: Port) -> NDArray[Any]:
+def _values(acl: Any, address: int, port: Space) -> NDArray[Any]:
     """Return what lies at an address of the device."""
     dtype, shape = port
     size = math.prod(shape) * dtype.itemsize
@@ -435,7 +449,7 @@ def _check_execution(acl: Any, call: OperatorCall, code: int, *, compiled: bool)
     )
 
 
-def _described(ports: Sequence[Port]) -> Iterator[dict[str, Any]]:
+def _described(ports: Sequence[Space]) -> Iterator[dict[str, Any]]:
     for dtype, shape in ports:
         name = _OF_ATC.get(dtype.name, dtype.name)
         known = {"format": "ND", "shape": [-1] * len(shape), "type": name}
