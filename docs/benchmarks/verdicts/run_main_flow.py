@@ -156,7 +156,8 @@ def weighed(project: Project, fault: Any, outcome: str, told: Mapping[str, Any],
     """What a failure has got right."""
     wrong, operators = set(fault.operators), list(project.subject.nodes)
     if outcome == "passed":
-        return {"found": False}
+        changed = told.get("changed") or any(map(told.get("model", {}).get, ("weights", "attributes")))
+        return {"found": False, "said": bool(changed), "told": told}
     report: dict[str, Any] = {}
     if details := told.get("details"):
         report = json.loads((project.folder / details).with_name("report.json").read_text())
@@ -182,7 +183,7 @@ def weighed(project: Project, fault: Any, outcome: str, told: Mapping[str, Any],
     }
 
 
-_COLUMNS = ("found", "first", "end", "headline", "convicted wrongly")
+_COLUMNS = ("found", "said", "first", "end", "headline", "convicted wrongly")
 
 
 def table(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
@@ -205,6 +206,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--models", nargs="*", help="names of models; all without")
     parser.add_argument("--outside", type=Path, help="folder with the unpacked wheels of silero-vad and magika")
+    parser.add_argument("--options", nargs="*", default=[], metavar="=OPTION", help="more options of pytest")
     parser.add_argument("--folder", type=Path, help="where projects are kept")
     parser.add_argument("--misses", action="store_true", help="print what went wrong")
     chosen = parser.parse_args()
@@ -221,9 +223,9 @@ def main() -> None:
             begun = time.monotonic()
             project = Project(base / name, name, path, feeds)
             project.fill(chosen.faults, chosen.seed)
-            size = project.record()
+            size = project.record(*chosen.options)
             missed = []
-            for nodeid, outcome, told, text in project.session("fault-"):
+            for nodeid, outcome, told, text in project.session("fault-", *chosen.options):
                 case = nodeid.split("[")[1][:-1]
                 fault = project.faults[case]
                 got = weighed(project, fault, outcome, told, text)
@@ -231,7 +233,7 @@ def main() -> None:
                 if not got["found"] or not (got["end"] and got["headline"]) or got["convicted wrongly"]:
                     missed.append((case, fault, got))
             for numerics, options in (("default", ()), ("other", ("-o", "npudump_preset=other"))):
-                for nodeid, outcome, told, text in project.session("same- other-", *options):
+                for nodeid, outcome, told, text in project.session("same- other-", *options, *chosen.options):
                     kind = re.sub(r"-\d+-", ", ", nodeid.split("[")[1][:-1]).replace("order-again", "order")
                     alarms[numerics, kind] += outcome != "passed"
                     alarms["runs", kind] += numerics == "other"

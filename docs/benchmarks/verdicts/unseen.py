@@ -181,7 +181,8 @@ def control_flow(path: Path) -> tuple[Path, Feeds]:
         for name, kind in (("then", "Mul"), ("else", "Add"))
     ]
     either = graph.add("If", large, then_branch=branches[0], else_branch=branches[1])
-    logits = _linear(graph, graph.add("Concat", either, last, axis=0), 28, 10)
+    joined = graph.add("Reshape", graph.add("Concat", either, last, axis=0), graph.weight([1, 28]))
+    logits = _linear(graph, joined, 28, 10)
     feeds = {"sound": np.random.default_rng(52).normal(0, 1, (1, 1, 160)).astype(np.float32)}
     return _save(graph, path, feeds, [graph.add("Softmax", logits, axis=-1)])
 
