@@ -25,7 +25,7 @@ import onnx
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-_TEST = '''
+_TEST = """
 import os, pickle, sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -55,15 +55,15 @@ def test_model(npu_dump, name):
             PLANTED.planted.append(kernel)
         with npu_dump.load_model(path) as model:
             model.run(*feeds)
-'''
-_TOLD = '''
+"""
+_TOLD = """
 import json
 def pytest_runtest_logreport(report):
     if report.when == "call":
         told = getattr(report, "npudump", None) or {"status": report.outcome}
         with open("told.jsonl", "a") as file:
             file.write(json.dumps([report.nodeid, report.outcome, told, report.longreprtext]) + "\\n")
-'''
+"""
 _GOLDENS = 4
 _WORDS = ("kernel error", "the weights of", "the channels of", "the attributes of", "the change begins at")
 
@@ -89,7 +89,14 @@ class Project:
             self.case(f"golden-{number}", number)
 
     def case(
-        self, name: str, number: int = 0, kernels: Any = (), *, path: str = "", threads: int = 1, opt: bool = False
+        self,
+        name: str,
+        number: int = 0,
+        kernels: Any = (),
+        *,
+        path: str = "",
+        threads: int = 1,
+        opt: bool = False,
     ) -> None:
         rng = np.random.default_rng(number)
         feeds = self.feeds
@@ -125,9 +132,23 @@ class Project:
         """Run pytest; return the id, outcome, property and text of each test."""
         told = self.folder / "told.jsonl"
         told.unlink(missing_ok=True)
-        command = [python, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "--npudump-output=out", *options]
-        environ = {k: v for k, v in os.environ.items() if k not in {"CI", "PYTEST_ADDOPTS"}} | {"CHOSEN": chosen}
-        done = subprocess.run(command, cwd=self.folder, env=environ, capture_output=True, text=True, check=False)
+        command = [
+            python,
+            "-m",
+            "pytest",
+            "-q",
+            "-n0",
+            "-p",
+            "no:cacheprovider",
+            "--npudump-output=out",
+            *options,
+        ]
+        environ = {k: v for k, v in os.environ.items() if k not in {"CI", "PYTEST_ADDOPTS"}} | {
+            "CHOSEN": chosen
+        }
+        done = subprocess.run(
+            command, cwd=self.folder, env=environ, capture_output=True, text=True, check=False
+        )
         assert told.exists(), done.stdout + done.stderr
         return [json.loads(line) for line in told.read_text().splitlines()]
 
@@ -137,7 +158,7 @@ class Project:
         assert all(outcome == "passed" for _, outcome, *_ in recorded), recorded
         made = {path.stem: path for path in (self.folder / "golden").rglob("*.yaml")}
         for name in self.cases:
-            number = (name.split("-")[1] if name.startswith(("same", "other")) else "0")
+            number = name.split("-")[1] if name.startswith(("same", "other")) else "0"
             own = f"golden-{number}"
             (source,) = [path for stem, path in made.items() if stem.endswith(f"[{own}]")]
             if not name.startswith("golden"):
@@ -157,7 +178,7 @@ def weighed(project: Project, fault: Any, outcome: str, told: Mapping[str, Any],
     wrong, operators = set(fault.operators), list(project.subject.nodes)
     if outcome == "passed":
         changed = told.get("changed") or any(map(told.get("model", {}).get, ("weights", "attributes")))
-        return {"found": False, "said": bool(changed), "told": told}
+        return {"found": False, "said": bool(changed)}
     report: dict[str, Any] = {}
     if details := told.get("details"):
         report = json.loads((project.folder / details).with_name("report.json").read_text())
@@ -169,7 +190,9 @@ def weighed(project: Project, fault: Any, outcome: str, told: Mapping[str, Any],
     changed |= {*model.get("operators", ())}
     independent = [s for s in (report.get("sources") or {}).get("found", ()) if s["behind"] is None]
     sources = {(each["begins"] or each["key"]).split(":")[0] for each in independent}
-    line = told.get("headline") or next((line for line in text.splitlines() if line.startswith("npudump:")), "")
+    line = told.get("headline") or next(
+        (line for line in text.splitlines() if line.startswith("npudump:")), ""
+    )
     named = names_in(line, operators)
     every = convicted | changed | sources | set(named[:1])
     return {
@@ -205,7 +228,9 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=4, help="of each kind, for each model")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--models", nargs="*", help="names of models; all without")
-    parser.add_argument("--outside", type=Path, help="folder with the unpacked wheels of silero-vad and magika")
+    parser.add_argument(
+        "--outside", type=Path, help="folder with the unpacked wheels of silero-vad and magika"
+    )
     parser.add_argument("--options", nargs="*", default=[], metavar="=OPTION", help="more options of pytest")
     parser.add_argument("--folder", type=Path, help="where projects are kept")
     parser.add_argument("--misses", action="store_true", help="print what went wrong")
@@ -233,13 +258,16 @@ def main() -> None:
                 if not got["found"] or not (got["end"] and got["headline"]) or got["convicted wrongly"]:
                     missed.append((case, fault, got))
             for numerics, options in (("default", ()), ("other", ("-o", "npudump_preset=other"))):
-                for nodeid, outcome, told, text in project.session("same- other-", *options, *chosen.options):
+                for nodeid, outcome, told, _ in project.session("same- other-", *options, *chosen.options):
                     kind = re.sub(r"-\d+-", ", ", nodeid.split("[")[1][:-1]).replace("order-again", "order")
                     alarms[numerics, kind] += outcome != "passed"
                     alarms["runs", kind] += numerics == "other"
                     if outcome != "passed" and chosen.misses:
                         print(f"  alarm {numerics} {nodeid}: {told.get('headline')}")
-            print(f"{name}: {len(project.faults)} faults, {size} bytes, {time.monotonic() - begun:.0f} s", flush=True)
+            print(
+                f"{name}: {len(project.faults)} faults, {size} bytes, {time.monotonic() - begun:.0f} s",
+                flush=True,
+            )
             for case, fault, got in missed if chosen.misses else ():
                 print(f"  {case} {fault.kind} {fault.operators}: {got}", flush=True)
     print("\n".join(["", *table(found), ""]))

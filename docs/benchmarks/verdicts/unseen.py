@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
+
 from verdicts.held_out import Graph
 
 if TYPE_CHECKING:
@@ -133,7 +134,9 @@ def control_flow(path: Path) -> tuple[Path, Feeds]:
     """A Scan over time, a Loop and an If, with weights in their bodies, between convolutions."""
     graph = Graph(51)
     at = graph.add("Conv", "sound", graph.normal(16, 1, 9, fan=9), graph.near(16), strides=[4])
-    at = graph.add("Squeeze", graph.add("Transpose", graph.add("Relu", at), perm=[2, 0, 1]), graph.weight([1]))
+    at = graph.add(
+        "Squeeze", graph.add("Transpose", graph.add("Relu", at), perm=[2, 0, 1]), graph.weight([1])
+    )
 
     def body(name: str, nodes: list[Any], given: list[Any], made: list[str], *arrays: np.ndarray) -> Any:
         outputs = [onnx.ValueInfoProto(name=output) for output in made]
@@ -177,7 +180,9 @@ def control_flow(path: Path) -> tuple[Path, Feeds]:
     looped = graph.add("Loop", graph.weight(np.array(4)), graph.weight(np.array([True])[0]), seen, body=again)
     large = graph.add("Greater", graph.add("ReduceSum", looped, keepdims=0), graph.weight(0.0))
     branches = [
-        body(name, [node(kind, [looped, f"{name}_0"], [f"{name}_out"], name)], [], [f"{name}_out"], normal(12))
+        body(
+            name, [node(kind, [looped, f"{name}_0"], [f"{name}_out"], name)], [], [f"{name}_out"], normal(12)
+        )
         for name, kind in (("then", "Mul"), ("else", "Add"))
     ]
     either = graph.add("If", large, then_branch=branches[0], else_branch=branches[1])

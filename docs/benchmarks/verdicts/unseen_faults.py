@@ -1,6 +1,7 @@
 """Faults in whole models, in their weights, attributes and kernels, which the main flow is to find and name.
 
-A weight or an attribute is changed in the file; a kernel's fault is nodes behind it that only the emulator runs.
+A weight or an attribute is changed in the file. A kernel's fault is nodes behind it that only the emulator
+runs.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
-from verdicts.network import options
 
 from pytest_npudump.emulator.faults import Distortion
+from verdicts.network import options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -145,13 +146,13 @@ class Subject:
         return list(found)
 
     def effective(self, fault: Fault) -> bool:
-        """Whether each operator's first output is another one, bit for bit."""
+        """Whether each operator's first output has other values."""
         names = [self.nodes[operator].output[0] for operator in fault.operators]
         try:
             found = self.run(rewritten(fault.model, fault.kernels), names)
-        except Exception:  # onnxruntime refuses some
+        except Exception:  # noqa: BLE001 - onnxruntime refuses some
             return False
-        return all(found[name].tobytes() != self.tensors[name].tobytes() for name in names)
+        return not any(_same(found[name], self.tensors[name]) for name in names)
 
     def weights(
         self, changes: Mapping[str, Callable[[np.ndarray], np.ndarray]], rng: np.random.Generator
@@ -166,6 +167,10 @@ class Subject:
                 made = np.asarray(chosen[tensor.name](array), array.dtype)
                 tensor.CopyFrom(numpy_helper.from_array(made, tensor.name))
         return model
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
 
 
 def _weights(model: Any, readers: Mapping[str, list[Any]]) -> Iterator[tuple[Any, str]]:
@@ -330,7 +335,9 @@ def _shifted(subject: Subject, rng: np.random.Generator) -> Made | None:
 
 
 def _series(subject: Subject, rng: np.random.Generator) -> Made | None:
-    pair = _pair(subject, rng, [n for n in subject.nodes if subject.tensors[subject.nodes[n].output[0]].size > 3])
+    pair = _pair(
+        subject, rng, [n for n in subject.nodes if subject.tensors[subject.nodes[n].output[0]].size > 3]
+    )
     if pair is None or any(subject.tensors[subject.nodes[n].output[0]].dtype.kind != "f" for n in pair):
         return None
     later = kernel(subject, pair[1], [_tail, _wrong, _rows][int(rng.integers(3))], rng)
