@@ -17,7 +17,7 @@ _OPSET = 17
 _SHAPE = (1, 3, 48, 96)
 
 
-class _Graph:
+class Graph:
     """A graph that grows at its end; weights are normal, by the inputs that an output adds up."""
 
     def __init__(self, seed: int) -> None:
@@ -33,7 +33,8 @@ class _Graph:
 
     def weight(self, array: np.ndarray | float | list[int]) -> str:
         values = np.asarray(array)
-        values = values.astype(np.int64 if values.dtype.kind == "i" else np.float32)
+        if values.dtype != np.int8 and values.dtype.kind != "b":
+            values = values.astype(np.int64 if values.dtype.kind == "i" else np.float32)
         self.weights.append(numpy_helper.from_array(values, f"weight_{len(self.weights)}"))
         return str(self.weights[-1].name)
 
@@ -53,7 +54,7 @@ class _Graph:
 
 
 def _convolution(
-    graph: _Graph, given: str, channels: tuple[int, int], *, size: int = 3, stride: int = 1
+    graph: Graph, given: str, channels: tuple[int, int], *, size: int = 3, stride: int = 1
 ) -> str:
     before, after = channels
     weights = graph.normal(after, before, size, size, fan=before * size**2)
@@ -64,7 +65,7 @@ def _convolution(
     return graph.add("BatchNormalization", made, *moved)
 
 
-def _squeezed(graph: _Graph, given: str, channels: int) -> str:
+def _squeezed(graph: Graph, given: str, channels: int) -> str:
     """Squeeze and excitation."""
     pooled = graph.add("GlobalAveragePool", given)
     few = channels // 4
@@ -75,7 +76,7 @@ def _squeezed(graph: _Graph, given: str, channels: int) -> str:
 
 def se_resnet(path: Path) -> Source:
     """Six residual blocks with squeeze and excitation, and a classifier."""
-    graph = _Graph(1)
+    graph = Graph(1)
     at = graph.add("Relu", _convolution(graph, "image", (3, 16)))
     at, before = graph.add("MaxPool", at, kernel_shape=[2, 2], strides=[2, 2]), 16
     for channels in (16, 32, 64):
@@ -91,7 +92,7 @@ def se_resnet(path: Path) -> Source:
     return Source("SE-ResNet", path, _SHAPE, 1)
 
 
-def _normalised(graph: _Graph, given: str, width: int) -> str:
+def _normalised(graph: Graph, given: str, width: int) -> str:
     """LayerNorm, taken apart as exporters do."""
     centred = graph.add("Sub", given, graph.add("ReduceMean", given, axes=[-1]))
     square = graph.add("Pow", centred, graph.weight(2.0))
@@ -100,12 +101,12 @@ def _normalised(graph: _Graph, given: str, width: int) -> str:
     return graph.add("Add", graph.add("Mul", even, graph.near(width, centre=1)), graph.near(width))
 
 
-def _linear(graph: _Graph, given: str, before: int, after: int) -> str:
+def _linear(graph: Graph, given: str, before: int, after: int) -> str:
     product = graph.add("MatMul", given, graph.normal(before, after, fan=before))
     return graph.add("Add", product, graph.near(after))
 
 
-def _attention(graph: _Graph, given: str, width: int, heads: int) -> str:
+def _attention(graph: Graph, given: str, width: int, heads: int) -> str:
     apart = graph.weight([1, -1, heads, width // heads])
 
     def projected(order: list[int]) -> str:
@@ -121,7 +122,7 @@ def _attention(graph: _Graph, given: str, width: int, heads: int) -> str:
     return _linear(graph, joined, width, width)
 
 
-def _gelu(graph: _Graph, given: str) -> str:
+def _gelu(graph: Graph, given: str) -> str:
     error = graph.add("Erf", graph.add("Div", given, graph.weight(2**0.5)))
     return graph.add(
         "Mul", graph.add("Mul", given, graph.add("Add", error, graph.weight(1.0))), graph.weight(0.5)
@@ -131,7 +132,7 @@ def _gelu(graph: _Graph, given: str) -> str:
 def transformer(path: Path) -> Source:
     """Four encoder blocks over patches of a picture, and a classifier."""
     width, patch = 64, 8
-    graph = _Graph(2)
+    graph = Graph(2)
     weights = graph.normal(width, 3, patch, patch, fan=3 * patch**2)
     patches = graph.add("Conv", "image", weights, kernel_shape=[patch] * 2, strides=[patch] * 2)
     at = graph.add("Reshape", patches, graph.weight([1, width, -1]))
