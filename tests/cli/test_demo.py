@@ -20,6 +20,7 @@ from pytest_npudump.demo import MODEL, change_weights
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -95,7 +96,15 @@ def test_what_the_demonstration_prints_itself_fits_80_columns(
     assert golden[begin + 2] == "npudump-golden: 1"
     assert golden[begin + 4].startswith("producer: {runtime: emulator, ")
     assert golden[begin + 4].endswith("...")
-    assert golden[begin + 12] == "... and 688 lines more: one for each tensor, then what each layer reads"
+    assert golden[begin + 12] == "... and 691 lines more: one for each tensor, then what each layer reads"
+
+
+def test_the_test_is_shown_line_by_line_on_a_terminal(
+    tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_npudump.cli.common.output.screen", lambda _stream=None: 80)
+    monkeypatch.setattr("pytest_npudump.cli.demo._pytest", lambda *words: int(len(words) > 2))
+    assert demo.TEST in run("demo", tmp_path / "new").out
 
 
 def test_the_folder_holds_golden_tensors_report_and_little_else(
