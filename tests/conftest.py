@@ -1,10 +1,10 @@
 from __future__ import annotations
+
 import csv
 import gc
 import inspect
 import json
 import os
-import pytest
 import re
 import runpy
 import shutil
@@ -14,23 +14,20 @@ import sys
 import tempfile
 import threading
 from collections import defaultdict
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from pytest_npudump.dump.dtypes import ALL
-from pytest_npudump.dump.records import Stats
-from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.dump.records import TensorRecord
-from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.settings import CI_VARIABLES
-from pytest_npudump.settings import Settings
 from tempfile import TemporaryFile
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 
+from pytest_npudump.dump.dtypes import ALL
+from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.settings import CI_VARIABLES, Settings
 
 TESTS = Path(__file__).parent
 DATA = TESTS / "data" / "golden"

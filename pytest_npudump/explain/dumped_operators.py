@@ -4,64 +4,49 @@
 """
 
 from __future__ import annotations
+
 import math
-import numpy as np
 import re
 from collections import defaultdict
-from dataclasses import dataclass
-from dataclasses import field
-from dataclasses import replace
-from functools import cache
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
 from pytest_npudump.compare.stats.verdict import GRAPH_INPUT
-from pytest_npudump.dump.arrays.decode import load
-from pytest_npudump.dump.arrays.decode import why_opaque
-from pytest_npudump.dump.arrays.layouts import LayoutError
-from pytest_npudump.dump.arrays.layouts import host_array
+from pytest_npudump.dump.arrays.decode import load, why_opaque
+from pytest_npudump.dump.arrays.layouts import LayoutError, host_array
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import squeezed
 from pytest_npudump.explain.feeds import ModelExecution
-from pytest_npudump.explain.matches import MAPPED
-from pytest_npudump.explain.matches import NAME
-from pytest_npudump.explain.matches import Names
-from pytest_npudump.explain.matches import match
-from pytest_npudump.explain.operator_alone import Alone
-from pytest_npudump.explain.operator_alone import CONVICTED
-from pytest_npudump.explain.operator_alone import DUMPED
-from pytest_npudump.explain.operator_alone import FED
-from pytest_npudump.explain.operator_alone import HEALTHY
-from pytest_npudump.explain.operator_alone import Healthy
-from pytest_npudump.explain.operator_alone import JudgedOperator
-from pytest_npudump.explain.operator_alone import MARGIN
-from pytest_npudump.explain.operator_alone import NotAtHandError
-from pytest_npudump.explain.operator_alone import UPSTREAM
-from pytest_npudump.explain.operator_alone import distance
-from pytest_npudump.explain.operator_alone import healthy
-from pytest_npudump.explain.operator_alone import isolate
-from pytest_npudump.explain.operator_alone import nearest_first
-from pytest_npudump.explain.operator_alone import norm
-from pytest_npudump.explain.reference_model import arrays_of
-from pytest_npudump.explain.reference_model import piece_of
-from pytest_npudump.explain.reference_model import tensors_of
-from pytest_npudump.explain.reference_model import weights_of
-from pytest_npudump.explain.rounding import EXACT_INPUTS
-from pytest_npudump.explain.rounding import ROUNDED
-from pytest_npudump.explain.rounding import rounded_to
+from pytest_npudump.explain.matches import MAPPED, NAME, Names, match
+from pytest_npudump.explain.operator_alone import (
+    CONVICTED,
+    DUMPED,
+    FED,
+    HEALTHY,
+    MARGIN,
+    UPSTREAM,
+    Alone,
+    Healthy,
+    JudgedOperator,
+    NotAtHandError,
+    distance,
+    healthy,
+    isolate,
+    nearest_first,
+    norm,
+)
+from pytest_npudump.explain.reference_model import arrays_of, piece_of, tensors_of, weights_of
+from pytest_npudump.explain.rounding import EXACT_INPUTS, ROUNDED, rounded_to
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.graph import draws_random
-from pytest_npudump.onnxmodels.sessions import ModelError
-from pytest_npudump.onnxmodels.sessions import exposed_session
-from pytest_npudump.onnxmodels.sessions import onnx
-from pytest_npudump.onnxmodels.variation import Variation
-from pytest_npudump.onnxmodels.variation import Varying
-from pytest_npudump.record.edges import SEVERAL
-from pytest_npudump.record.edges import UNKNOWN
-from typing import Any
-from typing import TYPE_CHECKING
-
-
+from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
+from pytest_npudump.onnxmodels.variation import Variation, Varying
+from pytest_npudump.record.edges import SEVERAL, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

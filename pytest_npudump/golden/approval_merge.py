@@ -7,56 +7,46 @@ Where a line is in conflict the text has the markers of git around that line, an
 """
 
 from __future__ import annotations
-from dataclasses import dataclass
-from dataclasses import replace
+
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import partial
 from itertools import pairwise
-from pytest_npudump.dump.table import PROJECTIONS
-from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.dump.table import layer_of
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pytest_npudump.dump.table import PROJECTIONS, StatsTable, layer_of
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.store import KEY
-from pytest_npudump.golden.store import SOURCES
+from pytest_npudump.golden.store import KEY, SOURCES
 from pytest_npudump.golden.variants import VARIANTS
 from pytest_npudump.record import rows
 from pytest_npudump.record.model_lines import FILE
-from pytest_npudump.record.noise import CALIBRATION
-from pytest_npudump.record.noise import REPEATS
-from pytest_npudump.record.noise import Repeats
-from pytest_npudump.record.noise import repeats_of
-from pytest_npudump.record.record import BLOCKS
-from pytest_npudump.record.record import EDGES
-from pytest_npudump.record.record import LEFT_OUT
-from pytest_npudump.record.record import MODELS
-from pytest_npudump.record.record import OP_TYPES
-from pytest_npudump.record.record import POINTERS
-from pytest_npudump.record.record import REASON
-from pytest_npudump.record.record import RECORDED
-from pytest_npudump.record.record import Record
-from pytest_npudump.record.record import UNWRITTEN
-from pytest_npudump.record.record import entries_of
-from pytest_npudump.record.rows import by_name
-from pytest_npudump.record.rows import common_columns
-from pytest_npudump.record.rows import lines_by_key
-from pytest_npudump.record.rows import render_projections
-from pytest_npudump.record.rows import stamped_lines
-from pytest_npudump.record.text import parse
-from pytest_npudump.record.text import render
+from pytest_npudump.record.noise import CALIBRATION, REPEATS, Repeats, repeats_of
+from pytest_npudump.record.record import (
+    BLOCKS,
+    EDGES,
+    LEFT_OUT,
+    MODELS,
+    OP_TYPES,
+    POINTERS,
+    REASON,
+    RECORDED,
+    UNWRITTEN,
+    Record,
+    entries_of,
+)
+from pytest_npudump.record.rows import (
+    by_name,
+    common_columns,
+    lines_by_key,
+    render_projections,
+    stamped_lines,
+)
+from pytest_npudump.record.text import parse, render
 from pytest_npudump.storage import safeyaml
-from typing import Any
-from typing import Generic
-from typing import TYPE_CHECKING
-from typing import TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from collections.abc import Iterable
-    from collections.abc import Iterator
-    from collections.abc import Mapping
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
-
 
 
 _VERSION = "npudump-golden"

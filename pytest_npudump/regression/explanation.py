@@ -7,77 +7,57 @@ beside it: what came of the first run, what was loaded and fed, and which calls 
 """
 
 from __future__ import annotations
+
 import math
-from dataclasses import dataclass
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from typing import TYPE_CHECKING
+
 from pytest_npudump.compare.judge import judge_tables
-from pytest_npudump.compare.patterns.pattern_search import SEARCHED
-from pytest_npudump.compare.patterns.pattern_search import find_pattern
+from pytest_npudump.compare.patterns.pattern_search import SEARCHED, find_pattern
 from pytest_npudump.compare.stats.alignment import ABSENT
-from pytest_npudump.compare.stats.verdict import EXTRA
-from pytest_npudump.compare.stats.verdict import FAIL
-from pytest_npudump.compare.stats.verdict import GRAPH_INPUT
-from pytest_npudump.compare.stats.verdict import aligned_keys
+from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, GRAPH_INPUT, aligned_keys
 from pytest_npudump.compare.tensors.difference import compare_tensors
-from pytest_npudump.compare.tensors.element_verdict import BYTES
-from pytest_npudump.compare.tensors.element_verdict import ELEMENTS
-from pytest_npudump.compare.tensors.element_verdict import SPECIAL
-from pytest_npudump.compare.tensors.picture import describe_tensor
-from pytest_npudump.compare.tensors.picture import draw
-from pytest_npudump.compare.tensors.picture import draw_alone
+from pytest_npudump.compare.tensors.element_verdict import BYTES, ELEMENTS, SPECIAL
+from pytest_npudump.compare.tensors.picture import describe_tensor, draw, draw_alone
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.dump.arrays.decode import load
-from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.dump.records import TensorRecord
-from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.table import JUDGED
-from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
+from pytest_npudump.dump.table import JUDGED, StatsTable
 from pytest_npudump.dump.tree.keys import is_eager
-from pytest_npudump.errors import DumpError
-from pytest_npudump.errors import GoldenError
-from pytest_npudump.errors import NpudumpError
-from pytest_npudump.errors import said
-from pytest_npudump.explain.called_operators import CallArchive
-from pytest_npudump.explain.called_operators import CallBench
+from pytest_npudump.errors import DumpError, GoldenError, NpudumpError, said
+from pytest_npudump.explain.called_operators import CallArchive, CallBench
 from pytest_npudump.explain.dumped_operators import ModelBench
 from pytest_npudump.explain.matches import NameMap
-from pytest_npudump.explain.operator_alone import Alone
-from pytest_npudump.explain.operator_alone import JudgedOperator
-from pytest_npudump.explain.operator_alone import Search
-from pytest_npudump.explain.operator_alone import UNKNOWN
+from pytest_npudump.explain.operator_alone import UNKNOWN, Alone, JudgedOperator, Search
 from pytest_npudump.explain.reference_model import ReferenceModel
 from pytest_npudump.golden.stored_tensors import read_tensors
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.run_folder import calls_folder
-from pytest_npudump.record.run_folder import dump_folder
-from pytest_npudump.record.run_folder import keep_context
-from pytest_npudump.record.run_folder import read_context
-from pytest_npudump.record.run_folder import refuse_deleted
+from pytest_npudump.record.run_folder import (
+    calls_folder,
+    dump_folder,
+    keep_context,
+    read_context,
+    refuse_deleted,
+)
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import RunModels
 from pytest_npudump.regression.dataflow import edges_of_device
 from pytest_npudump.regression.recording import drawing_alike
-from pytest_npudump.regression.result import Escalation
-from pytest_npudump.regression.result import Finding
-from pytest_npudump.regression.result import Result
-from pytest_npudump.regression.result import ThirdRun
-from pytest_npudump.regression.second_run import SecondRun
-from pytest_npudump.regression.second_run import delete_others
-from pytest_npudump.regression.second_run import disagreements
-from pytest_npudump.regression.second_run import for_layers
-from pytest_npudump.regression.second_run import planned
-from pytest_npudump.regression.second_run import read_again
-from pytest_npudump.regression.second_run import unusable
+from pytest_npudump.regression.result import Escalation, Finding, Result, ThirdRun
+from pytest_npudump.regression.second_run import (
+    SecondRun,
+    delete_others,
+    disagreements,
+    for_layers,
+    planned,
+    read_again,
+    unusable,
+)
 from pytest_npudump.request import DumpRequest
-from pytest_npudump.runtime.aten.call_files import data_of_run
-from pytest_npudump.runtime.aten.call_files import run_of_data
-from pytest_npudump.runtime.aten.kept_calls import CallKeepingRuntime
-from pytest_npudump.runtime.aten.kept_calls import WantedOutput
-from typing import TYPE_CHECKING
-
-
+from pytest_npudump.runtime.aten.call_files import data_of_run, run_of_data
+from pytest_npudump.runtime.aten.kept_calls import CallKeepingRuntime, WantedOutput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from safetensors.numpy import load_file
@@ -19,6 +19,10 @@ from pytest_npudump import demo
 from pytest_npudump.cli import main
 from pytest_npudump.demo import MODEL, change_weights
 from pytest_npudump.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 pytestmark = pytest.mark.e2e
 
@@ -78,6 +82,14 @@ def test_what_the_demonstration_prints_itself_fits_80_columns(
     )
     assert len(own) == 4
     assert [line for text in own for line in text.splitlines() if len(line) > 80] == []
+
+
+def test_the_test_is_shown_line_by_line_on_a_terminal(
+    tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_npudump.cli.common.output.screen", lambda _stream=None: 80)
+    monkeypatch.setattr("pytest_npudump.cli.demo._pytest", lambda *words: int(len(words) > 2))
+    assert demo.TEST in run("demo", tmp_path / "new").out
 
 
 def test_the_folder_holds_golden_tensors_report_and_little_else(

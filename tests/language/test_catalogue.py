@@ -98,6 +98,7 @@ def parser_texts(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
     texts = [parser.description, parser.epilog]
     for group in parser._action_groups:
         texts += [group.title, group.description] if group._group_actions else []
+        texts += [action.help for action in group._group_actions]
     for action in parser._actions:
         texts.append(action.help)
         if isinstance(action, argparse._SubParsersAction):

@@ -1,20 +1,21 @@
 """Where dumps lie: in memory while a session of the emulator lasts, and in folders of their own."""
 
 from __future__ import annotations
+
 import os
-import pytest
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
 from pytest_npudump.plugin.features import memory_folder
 from pytest_npudump.plugin.features.memory_folder import MemoryFolder
 from pytest_npudump.plugin.paths import Paths
 from pytest_npudump.settings import Settings
-from types import SimpleNamespace
-from typing import Any
-
-
 
 pytestmark = pytest.mark.skipif(
     not memory_folder._is_tmpfs(memory_folder.SHARED_MEMORY), reason="there is no /dev/shm here"

@@ -170,6 +170,8 @@ NEAR = {
     "np_dumps": True,
     "npu_dmps(['conv*'])": True,
     "npu_temp": True,
+    "nup_dmp": True,
+    "nu_dmp": True,
     # the marker's words, with others or in another order
     "npu_dumping": True,
     "npu_dumping(layers=['a'])": True,

@@ -1,21 +1,18 @@
 """What a comparison found, as data: a verdict a tensor, its reasons, where it began, and the sum of them."""
 
 from __future__ import annotations
+
 import math
-from dataclasses import field
-from dataclasses import replace
+from dataclasses import field, replace
 from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
 from pytest_npudump.compare.stats.alignment import ABSENT
-from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.table import PROJECTIONS
 from pytest_npudump.errors import said
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.onnxmodels.graph import draws_random
-from typing import Any
-from typing import TYPE_CHECKING
-
-
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

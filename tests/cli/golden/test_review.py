@@ -99,6 +99,17 @@ def test_rows_fit_the_terminal_and_why_shows_whole_names(
     assert any(line.startswith(f"  {names[0]} ") for line in review("w", "q").out.splitlines())
 
 
+@pytest.mark.usefixtures("waiting")
+def test_lines_that_explain_a_run_are_broken_once(review: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    whole = review("w", "q").out.splitlines()
+    monkeypatch.setattr("pytest_npudump.cli.common.output.screen", lambda _stream=None: 80)
+    on_screen = review("w", "q").out.splitlines()
+    first = next(index for index, line in enumerate(whole) if line.startswith("  npudump: "))
+    assert max(map(len, whole[first:-3])) <= 80
+    assert [line for line in whole[first:] if line not in on_screen] == []
+
+
 def test_layers_that_are_misspelt_are_asked_for_again(waiting: Repository, review: Run) -> None:
     done = review("l cnov", "l conv fx", "l conv", "S")
     assert done.out.count("of 3: ") == 2
