@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pytest_npudump.errors import said
 from pytest_npudump.language import mark
 
 if TYPE_CHECKING:
@@ -45,6 +46,16 @@ OUTSIDE = mark("out of tolerance with other values")
 
 GOOD = frozenset({PASSED, RECORDED, UNCHANGED})
 """Statuses of tests that may pass."""
+
+
+def not_dumped_inside(count: int, model: object, kinds: str) -> str:
+    """Return the note on operators that no run of the emulator compares, such as ``344`` inside ``If``."""
+    return said(
+        "not dumped by the emulator: {count} of the operators of {model}, inside {kinds}",
+        count=count,
+        model=model,
+        kinds=kinds,
+    )
 
 
 class SceneFinding(Protocol):

@@ -146,7 +146,7 @@ def _model_changes(models: ModelChange, most: int | None) -> Iterator[str]:
             ),
         ),
         (models.attributes, _("the attributes of {names} changed")),
-        (models.operators, _("operators with weights or attributes are new or gone: {names}")),
+        (models.operators, _("operators or their attributes were added or removed: {names}")),
     ):
         if names:
             yield words.format(names=first_of(names, most), count=len(names), weighted=models.weighted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ from pytest_npudump.report.origins import (
 from pytest_npudump.report.scenes import can_be_approved, finding_details, finding_sentence
 from pytest_npudump.report.verdicts import (
     COLUMNS,
+    begun,
     deciding_rule,
     folded,
     plain,
@@ -216,8 +218,13 @@ def _body(result: Result, rows: int, columns: int | None, *, brief: bool, rest: 
     lines += [
         one for line in words for one in ([line] if line.startswith("  ") else folded(line, columns, prefix))
     ]
-    if compared and not rows and any(".../" in line for line in lines):
-        lines.append(_("  all names begin with {prefix}").format(prefix=prefix))
+    dotted, common = re.compile(r"(^|\s)\.\.\./"), _("  these names begin with {prefix}").partition("{")[0]
+    if (
+        prefix
+        and any(map(dotted.search, lines))
+        and not any(line.startswith(common.rstrip()) for line in lines)
+    ):
+        lines += begun(prefix, columns, dots=True)
     if not compared:
         lines += _rows(result.changes, rows, columns, rest)  # where the test fails for changes
     sources = None if compared else result.sources
@@ -231,11 +238,13 @@ def _body(result: Result, rows: int, columns: int | None, *, brief: bool, rest: 
     return lines + _listed(mark("note"), result.notes, limit)
 
 
-def _rows(verdicts: Sequence[Verdict], rows: int, columns: int | None, rest: str) -> list[str]:
+def _rows(
+    verdicts: Sequence[Verdict], rows: int, columns: int | None, rest: str, prefix: str = ""
+) -> list[str]:
     """Return a table of the first verdicts, and how many more there are."""
     if not rows or not verdicts:
         return []
-    lines = table([row(verdict) for verdict in verdicts[:rows]], COLUMNS, columns)
+    lines = table([row(verdict) for verdict in verdicts[:rows]], COLUMNS, columns, prefix)
     if (left := len(verdicts) - rows) > 0:
         where = "report.json" if rows == MOST_ROWS else rest
         words = _("  ... {left} more in {where}") if where else _("  ... and {left} more")
@@ -286,7 +295,7 @@ def _comparison_lines(result: Result, rows: int, columns: int | None, rest: str,
         )
     )
     numerics, rule = result.numerics, deciding_rule(comparison.first)
-    lines += _rows(failing, rows, columns, rest)
+    lines += _rows(failing, rows, columns, rest, prefix_of_model(comparison))
     if rule:
         lines.append(_("tolerance:  {rule}").format(rule=spoken(rule)))
     if numerics is not None and not (brief and numerics.bounds == SAME and not numerics.differs):
