@@ -1,23 +1,30 @@
 """What came of a test: data for every report, no text for any of them."""
 
 from __future__ import annotations
-
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from dataclasses import field
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
-
+from pytest_npudump.errors import said
 from pytest_npudump.language import mark
+from typing import Any
+from typing import Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
+    from collections.abc import Mapping
+    from collections.abc import Sequence
     from pytest_npudump.compare.patterns.pattern_search import Pattern
-    from pytest_npudump.compare.stats.verdict import Comparison, Verdict
+    from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.compare.stats.verdict import Verdict
     from pytest_npudump.compare.tensors.difference import TensorDifference
-    from pytest_npudump.compare.tensors.picture import Picture, TensorDescription
+    from pytest_npudump.compare.tensors.picture import Picture
+    from pytest_npudump.compare.tensors.picture import TensorDescription
     from pytest_npudump.compare.tolerances.numerics import Numerics
-    from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
+    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.dump.records import TensorKey
+    from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.explain.operator_alone import JudgedOperator
     from pytest_npudump.explain.reference import ReferenceResult
     from pytest_npudump.golden.store import Recording
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
     from pytest_npudump.record.model_lines import ModelChange
     from pytest_npudump.record.noise import Calibrated
     from pytest_npudump.record.record import Record
+
 
 
 PASSED = mark("passed")
@@ -45,6 +53,16 @@ OUTSIDE = mark("out of tolerance with other values")
 
 GOOD = frozenset({PASSED, RECORDED, UNCHANGED})
 """Statuses of tests that may pass."""
+
+
+def not_dumped_inside(count: int, model: object, kinds: str) -> str:
+    """Return the note on operators that no run of the emulator compares, such as ``344`` inside ``If``."""
+    return said(
+        "not dumped by the emulator: {count} of the operators of {model}, inside {kinds}",
+        count=count,
+        model=model,
+        kinds=kinds,
+    )
 
 
 class SceneFinding(Protocol):

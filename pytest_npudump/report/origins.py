@@ -1,26 +1,29 @@
 """The sources of a failure in words, and in the few that JUnit has room for."""
 
 from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
-
-from pytest_npudump.compare.stats.verdict import FAIL, explain_first
+from pytest_npudump.compare.stats.verdict import FAIL
+from pytest_npudump.compare.stats.verdict import explain_first
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext
-from pytest_npudump.record.model_lines import ALL, NOTHING
+from pytest_npudump.record.model_lines import ALL
+from pytest_npudump.record.model_lines import NOTHING
 from pytest_npudump.report.verdicts import times
+from typing import Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from pytest_npudump.compare.stats.verdict import Comparison, Verdict
+    from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.compare.stats.verdict import Verdict
     from pytest_npudump.dump.records import TensorKey
-    from pytest_npudump.graph.sources import Source, Sources
+    from pytest_npudump.graph.sources import Source
+    from pytest_npudump.graph.sources import Sources
     from pytest_npudump.record.model_lines import ModelChange
     from pytest_npudump.regression.result import Result
+
 
 
 _SHOWN = 3
@@ -149,7 +152,7 @@ def _model_changes(models: ModelChange, most: int | None) -> Iterator[str]:
             ),
         ),
         (models.attributes, _("the attributes of {names} changed")),
-        (models.operators, _("operators with weights or attributes are new or gone: {names}")),
+        (models.operators, _("operators or their attributes were added or removed: {names}")),
     ):
         if names:
             yield words.format(names=first_of(names, most), count=len(names), weighted=models.weighted)

@@ -1,20 +1,19 @@
 """Waiting runs one by one: what is asked, and what each answer does."""
 
 from __future__ import annotations
-
 import io
 import os
 import pty
+import pytest
 import select
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from tests.cli.golden.conftest import Repository
 from typing import Any
 
-import pytest
 
-from tests.cli.golden.conftest import Repository
 
 Run = Callable[..., Any]
 GOLDEN = {"conv": 1.0, "fc": 3.0}
@@ -91,7 +90,8 @@ def test_rows_fit_the_terminal_and_why_shows_whole_names(
     repository.approve("test_a", dict.fromkeys(names, 1.0))
     repository.keep("test_a", dict.fromkeys(names, 2.0))
     lines = review("q").out.splitlines()
-    assert f"  all names begin with {prefix}" in lines
+    assert "  these names begin with" in lines
+    assert f"    {prefix}" in lines
     head = next(index for index, line in enumerate(lines) if line.startswith("  layer"))
     rows = lines[head : head + 3]
     assert rows[-1].startswith("  fc ")
