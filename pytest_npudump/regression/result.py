@@ -1,30 +1,24 @@
 """What came of a test: data for every report, no text for any of them."""
 
 from __future__ import annotations
+
 import math
-from dataclasses import dataclass
-from dataclasses import field
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
 from pytest_npudump.errors import said
 from pytest_npudump.language import mark
-from typing import Any
-from typing import Protocol
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
     from pytest_npudump.compare.patterns.pattern_search import Pattern
-    from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.compare.stats.verdict import Verdict
+    from pytest_npudump.compare.stats.verdict import Comparison, Verdict
     from pytest_npudump.compare.tensors.difference import TensorDifference
-    from pytest_npudump.compare.tensors.picture import Picture
-    from pytest_npudump.compare.tensors.picture import TensorDescription
+    from pytest_npudump.compare.tensors.picture import Picture, TensorDescription
     from pytest_npudump.compare.tolerances.numerics import Numerics
-    from pytest_npudump.dump.records import Dump
-    from pytest_npudump.dump.records import TensorKey
-    from pytest_npudump.dump.records import TensorRecord
+    from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
     from pytest_npudump.explain.operator_alone import JudgedOperator
     from pytest_npudump.explain.reference import ReferenceResult
     from pytest_npudump.golden.store import Recording
@@ -33,7 +27,6 @@ if TYPE_CHECKING:
     from pytest_npudump.record.model_lines import ModelChange
     from pytest_npudump.record.noise import Calibrated
     from pytest_npudump.record.record import Record
-
 
 
 PASSED = mark("passed")

@@ -1,38 +1,33 @@
 """The text of a failure: complete where it is short, bounded where it is not."""
 
 from __future__ import annotations
-import numpy as np
-import pytest
+
 import shlex
 from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.picture import describe_tensor
 from pytest_npudump.compare.tolerances.numerics import Numerics
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.explain.operator_alone import Alone
-from pytest_npudump.explain.operator_alone import CONVICTED
-from pytest_npudump.explain.operator_alone import JudgedOperator
-from pytest_npudump.graph.sources import Source
-from pytest_npudump.graph.sources import Sources
+from pytest_npudump.explain.operator_alone import CONVICTED, Alone, JudgedOperator
+from pytest_npudump.graph.sources import Source, Sources
 from pytest_npudump.record.model_lines import ModelChange
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.result import Escalation
-from pytest_npudump.regression.result import Finding
-from pytest_npudump.regression.result import WITHIN
+from pytest_npudump.regression.result import WITHIN, Escalation, Finding
 from pytest_npudump.report import terminal
 from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.result_json import full_json
-from pytest_npudump.report.terminal import failure_text
-from pytest_npudump.report.terminal import full_lines
-from pytest_npudump.report.terminal import headline
-from pytest_npudump.report.terminal import short_lines
-from typing import TYPE_CHECKING
+from pytest_npudump.report.terminal import failure_text, full_lines, headline, short_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from pytest_npudump.regression.result import Result
 
+    from pytest_npudump.regression.result import Result
 
 
 LINES = 40

@@ -1,19 +1,20 @@
 """Waiting runs one by one: what is asked, and what each answer does."""
 
 from __future__ import annotations
+
 import io
 import os
 import pty
-import pytest
 import select
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from tests.cli.golden.conftest import Repository
 from typing import Any
 
+import pytest
 
+from tests.cli.golden.conftest import Repository
 
 Run = Callable[..., Any]
 GOLDEN = {"conv": 1.0, "fc": 3.0}
