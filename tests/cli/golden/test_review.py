@@ -6,6 +6,7 @@ import io
 import os
 import pty
 import select
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -145,11 +146,12 @@ QUESTIONS = ("A/R/S all left: ", "(names or globs): ", "? y: ", "(empty for none
 
 def on_a_terminal(folder: Path, warm: Any, *keys: str) -> tuple[int, str]:
     """Review on a dumb terminal and press a key for each question; its exit code and its text."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(folder)
-        command = [*warm.client, "npudump", "golden", "review", "--results", "kept"]
-        os.execve(sys.executable, command, {**os.environ, "TERM": "dumb"})  # noqa: S606 - ourselves
+    command = [*warm.client, "npudump", "golden", "review", "--results", "kept"]
+    terminal, inside = pty.openpty()  # not pty.fork, which can stop in a child of a process with threads
+    own: dict[str, Any] = {"stdin": inside, "stdout": inside, "stderr": inside, "start_new_session": True}
+    environment = {**os.environ, "TERM": "dumb"}
+    process = subprocess.Popen(command, executable=sys.executable, cwd=folder, env=environment, **own)
+    os.close(inside)
     text, left, end = "", list(keys), time.monotonic() + 60
     while time.monotonic() < end:
         ready, _, _ = select.select([terminal], [], [], 0.1)
@@ -159,7 +161,8 @@ def on_a_terminal(folder: Path, warm: Any, *keys: str) -> tuple[int, str]:
             break
         if not ready and left and text.endswith(QUESTIONS):
             os.write(terminal, left.pop(0).encode())
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), text.replace("\r\n", "\n")
+    os.close(terminal)
+    return process.wait(60), text.replace("\r\n", "\n")
 
 
 PRESSED = [
