@@ -14,12 +14,13 @@ import sys
 import tempfile
 import threading
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -28,13 +29,8 @@ from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.settings import CI_VARIABLES, Settings
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-
 TESTS = Path(__file__).parent
 DATA = TESTS / "data" / "golden"
-
 LONG = {"where_killed", "s3", "dask", "demonstration", "on_real_torch", "frozen", "stocked"}
 """Fixtures whose tests start processes of their own."""
 
@@ -43,7 +39,14 @@ FIRST = ("compare/test_fault_table.py", "plugin", "frozen")
 
 # asyncio warns in each session that does not configure it, pytest-retry works in one session a process, flaky
 # takes the runs of all tests away from pytest-rerunfailures, and hypothesis is as long to import as pytest.
-LEAN = "-p no:asyncio -p no:pytest-retry -p no:flaky -p no:hypothesispytest"
+# The second line is pytest's own: each plugin is looked through for fixtures in each session.
+LEAN = " ".join(
+    f"-p no:{plugin}"
+    for plugin in (
+        *("asyncio", "pytest-retry", "flaky", "hypothesispytest"),
+        *("debugging", "doctest", "legacypath", "pastebin"),
+    )
+)
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +93,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.fsync = lambda _: None  # what tests write need not outlast the machine, and waiting takes a tenth
     config.addinivalue_line(
         "markers", "each(names, rows, *, ids): as parametrize, in one item that runs all rows"
     )

@@ -3,6 +3,7 @@
 Run by hand: ``python docs/benchmarks/bench_emulator.py [--against TREE] [--tests 1000] [--work DIR]``.
 TREE is a checkout of another state of this package, which is run in turn with this one. ``onnxruntime`` is a
 session of the same graph, not optimised, that hands out every tensor: built and run once; nothing is written.
+``files`` are those of the dump, written once more by ``os.write``; ``ratio`` is later to onnxruntime.
 A test on the emulator sets a dump, loads the model, runs it once, unloads it and ends the dump; ``first`` is
 the first one with that model in its process. Figures are medians of processor time, the system's included.
 
@@ -167,15 +168,33 @@ def worker(path: Path, shape: tuple[int, ...], mode: str, rounds: int, work: Pat
     install.install()
     array = np.random.default_rng(0).standard_normal(shape, np.float32)
     plain(path, array)
-    peer, ours = [], []
+    peer, ours, files = [], [], []
     for _ in range(rounds + 1):
         took, truth = plain(path, array)
         peer.append(took)
         folder = Path(tempfile.mkdtemp(dir=work))
         ours.append(run_test(path, array, mode, folder))
         check(folder, mode, truth)
+        files.append(write_again(folder, work))
         shutil.rmtree(folder)
-    sys.stdout.write(json.dumps([median(peer), ours[0], median(ours[1:])]))
+    sys.stdout.write(json.dumps([median(peer), median(files), ours[0], median(ours[1:])]))
+
+
+def write_again(folder: Path, work: Path) -> float:
+    """Write the same files once more and do nothing else; return milliseconds."""
+    with tempfile.TemporaryDirectory(dir=work) as other:
+        found = [
+            (file.relative_to(folder), file.read_bytes()) for file in folder.rglob("*") if file.is_file()
+        ]
+        for directory in {path.parent for path, _ in found}:
+            Path(other, directory).mkdir(parents=True, exist_ok=True)
+        paths = [(f"{other}/{path}", content) for path, content in found]
+        start = _cpu()
+        for path, content in paths:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+            os.write(descriptor, content)
+            os.close(descriptor)
+        return _cpu() - start
 
 
 TESTS = """
@@ -257,27 +276,27 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=given.work) as folder:
         work = Path(folder)
         columns = [f"{head} {what}" for head in heads for what in ("first, ms", "later, ms", "ratio")]
-        row("model, mode", "onnxruntime, ms", *columns)
-        row("---", "---", *["---"] * len(columns))
+        row("model, mode", "onnxruntime, ms", "files, ms", *columns)
+        row("---", "---", "---", *["---"] * len(columns))
         for name, (path, shape) in write_models(work).items():
             for mode in ("tensor", "stats"):
                 cells: list[object] = []
                 for tree in trees:
                     words = ["--rounds", str(given.rounds), "--worker", str(path), json.dumps(shape), mode]
-                    peer, first, later = _measured(tree, *words, str(work))
+                    peer, files, first, later = _measured(tree, *words, str(work))
                     cells += [first, later, later / peer]
-                row(f"{name}, {mode}", peer, *cells)
+                row(f"{name}, {mode}", peer, files, *cells)
         row("", *heads)
         row("---", *["---"] * len(heads))
         bench_session(trees, work, given.tests, max(given.rounds // 2, 1))
 
 
-def _measured(tree: Path, *words: str) -> tuple[float, float, float]:
+def _measured(tree: Path, *words: str) -> tuple[float, float, float, float]:
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     command = [sys.executable, __file__, *words]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
-    peer, first, later = json.loads(done.stdout)
-    return peer, first, later
+    peer, files, first, later = json.loads(done.stdout)
+    return peer, files, first, later
 
 
 if __name__ == "__main__":

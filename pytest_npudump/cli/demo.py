@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     folder: Path = arguments.folder.absolute()
     write_project(folder)
     _say("1. A test project: a model, and a test with the marker npu_dump")
-    _print((folder / "test_angle_classifier.py").read_text(encoding="utf-8"))
+    _print(*(folder / "test_angle_classifier.py").read_text(encoding="utf-8").splitlines())
     _say("2. Record the golden, what every layer says now; it goes into the repository")
     recorded = _pytest(folder, "--npudump-update-golden")
     _show_golden(folder)

@@ -22,6 +22,7 @@ import numpy as np
 from pytest_npudump.explain.dumped_operators import host_of
 from pytest_npudump.explain.operator_alone import (
     CONVICTED,
+    DUMPED,
     MARGIN,
     Alone,
     Healthy,
@@ -37,7 +38,7 @@ from pytest_npudump.runtime.aten.kept_calls import digest_of
 from pytest_npudump.runtime.aten.recompute import NotCopiedError, NotRecomputedError, Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.dump.records import TensorKey, TensorRecord
@@ -96,6 +97,11 @@ class CalledOperator:
     def name(self) -> str:
         """The call, as torch prints it."""
         return self.call.name
+
+    @property
+    def feeds(self) -> Mapping[str, Array]:
+        """Nothing: arguments of a call have no names."""
+        return {}
 
     def expected(self) -> Array:
         """Compute the result on the CPU."""
@@ -268,7 +274,9 @@ class CallBench:
                 judged = JudgedCall(one.place, one.dtype, one.wide, one.plain, apart, allowed, alone.why)
                 saved = self.archive.save(one.call, judged, one.output)
             name = operators[0].name if operators else ""
-            return JudgedOperator(key, "", "", own=False, alone=alone, call=name, saved=saved)
+            return JudgedOperator(
+                key, "", "", own=False, alone=alone, call=name, saved=saved, inputs=DUMPED if name else ""
+            )
 
         return isolate(suspects, lambda key: self._operators(key, records), isolated, report=report)
 

@@ -9,7 +9,7 @@ import math
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,8 @@ from pytest_npudump.explain.feeds import ModelExecution
 from pytest_npudump.explain.matches import MAPPED, NAME, Names, match
 from pytest_npudump.explain.operator_alone import (
     CONVICTED,
+    DUMPED,
+    FED,
     HEALTHY,
     MARGIN,
     UPSTREAM,
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.records import TensorKey, TensorRecord
     from pytest_npudump.explain.matches import Match, NameMap
+    from pytest_npudump.explain.operator_alone import Search
     from pytest_npudump.explain.reference_model import Node, ReferenceModel
     from pytest_npudump.onnxmodels.tensor_types import Tensor
     from pytest_npudump.record.edges import Edges, Port
@@ -71,6 +74,7 @@ _APPROXIMATED = 1e-2
 """Relative L2 by which no approximation of a function on a device is off, as a permutation of values is."""
 _LAYOUTS = {4: "NCHW", 5: "NCDHW"}
 _CAST = "Cast"
+_NO_OPERATOR = "no operator computes it"
 _IN_PLACE = frozenset({_CAST, "Identity", "TransData"})
 """Types of operators that convert a tensor and leave each value in its place; all but casts keep it, too."""
 
@@ -235,6 +239,7 @@ class OperatorDump:
         records: Sequence[TensorRecord],
         wanted: Sequence[TensorKey],
         *,
+        others: Sequence[TensorKey] = (),
         upstream: int = 0,
         edges: Edges | None = None,
         plain: bool = False,
@@ -246,7 +251,8 @@ class OperatorDump:
             mapping: names that it does not know.
             records: tensors of one run: the outputs, and what feeds them.
             wanted: the outputs.
-            upstream: how many operators are asked for upstream of each of these, at most.
+            others: further outputs.
+            upstream: how many operators are asked for upstream of each wanted one, at most.
             edges: which tensor fed which in that run; None where it ran this very graph.
             plain: whether the device is known to compute with float32 operands and accumulators.
 
@@ -270,8 +276,9 @@ class OperatorDump:
                 dumped[place] = None if place in dumped else record  # of several turns none is the one
         outputs = {str(found.record.key.sanitised): found for found in matching.matches}
         found_here = cls(model, edges, plain, outputs, at_hand, dumped, inputs)
-        further = (key for one in wanted for key in islice(nearest_first(one, found_here.feeders), upstream))
-        keys = dict.fromkeys(str(key.sanitised) for key in (*wanted, *further))
+        fed_by = cache(found_here.feeders)
+        further = (key for one in wanted for key in islice(nearest_first(one, fed_by), upstream))
+        keys = dict.fromkeys(str(key.sanitised) for key in (*wanted, *others, *further))
         matches = [outputs[key] for key in keys if key in outputs]
         nodes = [one.counterpart.node for one in matches if not _why_no_operator(one, model)]
         names = {name for node in nodes if node for name in (*node.fed_by, *node.operator.outputs)}
@@ -279,17 +286,40 @@ class OperatorDump:
 
     def feeders(self, key: TensorKey) -> tuple[TensorKey, ...]:
         """Return the outputs that the operator of one reads, and that have all they need to be judged."""
+        return tuple(maker for maker, why in self.makers(key) if not why)
+
+    def makers(self, key: TensorKey) -> Iterator[tuple[TensorKey, str]]:
+        """Yield the outputs that the operator of one reads, and why they cannot be judged; "" where they can.
+
+        Of one that was dumped with its reader only it is that input.
+        """
         found = self._outputs.get(str(key.sanitised))
         if found is None or found.counterpart.node is None:
-            return ()
+            return
         execution = ModelExecution.of(found.record)
-        fed = [self._at_hand.get((execution, name)) for name in self._given(found)[0]]
-        makers = ((one.key, self._outputs.get(str(one.key.sanitised))) for one in fed if one is not None)
-        return tuple(
-            maker
-            for maker, one in makers
-            if one is not None and not _why_no_operator(one, self.model) and not self._given(one)[1]
-        )
+        for name, read in self._given(found)[0].items():
+            made = self._at_hand.get((execution, name))
+            one = self._outputs.get(str(made.key.sanitised)) if made is not None else None
+            if made is None or made.key.io == "input":
+                yield (
+                    read.key,
+                    _NO_OPERATOR if name in self.model.inputs else "what computes it was not dumped",
+                )
+            elif one is not None:
+                yield made.key, _why_no_operator(one, self.model) or self._given(one)[1]
+
+    def size(self, key: TensorKey) -> int:
+        """Return the bytes of what is read to judge an output."""
+        found = self._outputs.get(str(key.sanitised))
+        return sum(one.size or 0 for one in (found.record, *self._given(found)[0].values())) if found else 0
+
+    def inputs(self, key: TensorKey) -> str:
+        """Return where what an operator read is from, as :class:`JudgedOperator` has it."""
+        found = self._outputs.get(str(key.sanitised))
+        given = self._given(found)[0].values() if found is not None else ()
+        if not given:
+            return ""
+        return DUMPED if all(one.key.io == "input" or one.op_type == GRAPH_INPUT for one in given) else FED
 
     def _given(self, found: Match) -> tuple[dict[str, TensorRecord], str]:
         """Return what the device gave an operator, by the model's names, and why that is not all of it."""
@@ -298,12 +328,14 @@ class OperatorDump:
         names = node.operator.inputs if node is not None else ()
         makers: dict[str, Port] = {}
         others: list[str] = []
+        own = self._inputs.get((execution, layer), ())
+        matches = (self._outputs.get(str(record.key.sanitised)) for record in own)
+        fed: dict[str, TensorRecord | None] = {
+            one.counterpart.tensor: one.record for one in matches if one is not None
+        }
         if self.edges is None:
-            fed = {name: self._at_hand.get((execution, name)) for name in names}
+            fed = {name: fed.get(name) or self._at_hand.get((execution, name)) for name in names}
         else:
-            own = self._inputs.get((execution, layer), ())
-            matches = (self._outputs.get(str(record.key.sanitised)) for record in own)
-            fed = {one.counterpart.tensor: one.record for one in matches if one is not None}
             ports = [port for port in self.edges.feeds.get(layer, (UNKNOWN,)) if port is not None]
             if UNKNOWN in ports or SEVERAL in ports:
                 if len(own) != len(names):  # where weights are among them, they may be computed on the device
@@ -399,7 +431,7 @@ def _why_no_operator(found: Match, model: ReferenceModel) -> str:
     """Say why a tensor is not the output of one operator that can be computed again."""
     node, record = found.counterpart.node, found.record
     if record.key.io != "output" or found.of_input or node is None:
-        return "no operator computes it"
+        return _NO_OPERATOR
     if found.counterpart.how not in (NAME, MAPPED):
         return f"it is fused of several operators, of which {node.name} is the last"
     if node.captured:
@@ -468,6 +500,9 @@ class ModelBench:
         records: Sequence[TensorRecord],
         present: Collection[str],
         changed: Collection[str] = (),
+        *,
+        others: Sequence[TensorKey] = (),
+        search: Search | None = None,
     ) -> tuple[JudgedOperator, ...]:
         """Judge outputs by what the inputs of their operators give, and what lies upstream of the acquitted.
 
@@ -477,6 +512,8 @@ class ModelBench:
             present: names of all layers of that run, by which fused operators are known.
             changed: sanitised keys of outputs that are known to be others than in the golden: upstream of the
                 suspects a device's own way to compute convicts no operator that is none of these.
+            others: outputs that are judged besides, as those upstream are.
+            search: what is spent on all that are no suspects, and where that ended.
 
         Raises:
             DumpError: the header of a tensor file cannot be read.
@@ -487,6 +524,7 @@ class ModelBench:
             self.mapping,
             records,
             suspects,
+            others=others,
             upstream=UPSTREAM,
             edges=self.edges,
             plain=self.plain,
@@ -498,12 +536,31 @@ class ModelBench:
             if alone.verdict == CONVICTED:
                 alone = alone.unless(self._doubt(operators[0], layers))
             near = not _APPROXIMATED < alone.apart < math.inf
-            if near and upstream and not self.plain and str(key.sanitised) not in changed:
+            # What fails behind a source has changed for that reason alone.
+            known = key not in others and str(key.sanitised) in changed
+            if near and upstream and not self.plain and not known:
                 alone = alone.unless("it is not known to have changed since the golden")
             kind, model = found.op_type(key), self.model.path.name
-            return JudgedOperator(key, kind, model, self.own, alone, self.converted, upstream=upstream)
+            inputs = found.inputs(key) if operators else ""
+            return JudgedOperator(
+                key, kind, model, self.own, alone, self.converted, upstream=upstream, inputs=inputs
+            )
 
-        return isolate(suspects, lambda key: [found.operator(key)], isolated, found.feeders)
+        judged = isolate(
+            suspects,
+            lambda key: [found.operator(key)],
+            isolated,
+            cache(found.feeders),
+            others=others,
+            size=found.size,
+            search=search,
+        )
+        if search is not None and CONVICTED not in {one.alone.verdict for one in judged}:
+            for one in (one for one in judged if one.key in suspects or one.key not in others):
+                for maker, why in found.makers(one.key):
+                    if why and why != _NO_OPERATOR and maker not in others:
+                        search.end(maker, why)
+        return judged
 
     def _doubt(self, operator: DumpedOperator, layers: set[str]) -> str:
         """Say why an operator that is wrong may be another one in what ran; "" where it is the one."""

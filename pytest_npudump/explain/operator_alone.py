@@ -12,22 +12,26 @@ on the CPU.
 from __future__ import annotations
 
 import math
+import sys
+import time
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
 from pytest_npudump.dump.table import squeezed
-from pytest_npudump.errors import NpudumpError
+from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.explain.rounding import largest_of
+from pytest_npudump.language.text import first_of
 from pytest_npudump.runtime.aten.recompute import NotRecomputedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from pytest_npudump.compare.patterns.pattern_search import Pattern
     from pytest_npudump.dump.records import TensorKey
 
     Array = np.ndarray[Any, np.dtype[Any]]
@@ -35,12 +39,23 @@ if TYPE_CHECKING:
 CONVICTED = "convicted"
 ACQUITTED = "acquitted"
 UNKNOWN = "unknown"
+DUMPED, FED = "dumped", "upstream"
+"""Where what an operator read is from: dumped or kept with it, or put out by what feeds it."""
 
 MARGIN = 4.0
 """By how much measured noise may be exceeded: so far single layers that were held out exceeded theirs."""
 
 UPSTREAM = 32
 """Operators that are looked at upstream of a failure, at most."""
+
+_OTHERS = 128
+"""Failing operators that are looked at beside suspects, at most."""
+
+_SEARCHED = 4
+"""Convicted operators whose difference a pattern is looked for in, at most: as many as a page shows."""
+
+_SECONDS = 3
+"""Time after which no further operator is looked at beside suspects."""
 
 _HALF_STEP = 2.0**12
 """Units in the last place of float32 in one of HF32 and of float16."""
@@ -128,6 +143,10 @@ class Recomputable(Protocol):
     def output(self) -> Array:
         """Values of the output, in the host's layout."""
 
+    @property
+    def feeds(self) -> Mapping[str, Array]:
+        """Arrays that it read, by name, as far as they are known."""
+
     def expected(self) -> Array:
         """Compute the output again, in the wide type.
 
@@ -176,8 +195,12 @@ def judge_alone(operator: Recomputable) -> Alone:
             if operator.dtype not in HEALTHY or expected.dtype.kind != "f":
                 why = f"how far a healthy operator is off in {operator.dtype} is not known"
                 return Alone(UNKNOWN, why=why)
-            bounds, largest = operator.healthy(expected), largest_of(operator.dtype)
+            largest, usual = largest_of(operator.dtype), MARGIN * HEALTHY[operator.dtype].usual
             actual = actual.astype(np.float64)
+            apart = distance(actual, expected.astype(np.float64), largest)
+            if apart <= usual:  # the bounds take more runs, and are no narrower
+                return Alone(ACQUITTED, apart, usual)
+            bounds = operator.healthy(expected)
             forms = operator.floats(actual, expected, bounds)
             apart = min(distance(one, form.astype(np.float64), largest) for one, form in forms)
             alone = _by_distance(apart, bounds, operator)
@@ -238,7 +261,11 @@ class JudgedOperator:
         converted: whether it lies beside what ran, which was made of it as far as is known.
         call: the call of ATen that gave it, as ``aten.add.Tensor``; "" where that is not known.
         saved: folder of that call's files, where it is convicted; None where there is none.
-        upstream: whether it is no suspect itself, but lies upstream of one that was acquitted.
+        upstream: whether it is no suspect itself, but lies upstream of one that was acquitted, or fails
+            behind a source.
+        inputs: :data:`DUMPED`, or :data:`FED`: what wrote to these in between looks like an error of its own;
+            "" where it was not computed again.
+        pattern: what explains the difference from what its inputs give, where it is convicted.
     """
 
     key: TensorKey
@@ -250,6 +277,8 @@ class JudgedOperator:
     call: str = ""
     saved: Path | None = None
     upstream: bool = False
+    inputs: str = ""
+    pattern: Pattern | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; what was not measured, or is infinite, is null."""
@@ -268,7 +297,45 @@ class JudgedOperator:
             "own_model": self.own,
             "converted": self.converted,
             "upstream": self.upstream,
+            "inputs": self.inputs or None,
+            "pattern": self.pattern.to_json() if self.pattern is not None else None,
         }
+
+
+@dataclass(slots=True)
+class Search:
+    """What is spent on operators that are no suspects, and where that ended.
+
+    Attributes:
+        nbytes: that may still be read.
+        seconds: it may take.
+        ended: where operators were left out, and why.
+    """
+
+    nbytes: int
+    seconds: int = _SECONDS
+    ended: dict[TensorKey, str] = field(default_factory=dict)
+    _until: float = 0.0
+
+    def refused(self, size: int) -> str:
+        """Say why no further operator is judged, which reads so many bytes; "" where it is."""
+        self._until = self._until or time.monotonic() + self.seconds
+        if size > self.nbytes:
+            return said("npudump_dump_limit is reached: no more is read")
+        if time.monotonic() > self._until:
+            return said("it has taken {seconds} s", seconds=self.seconds)
+        self.nbytes -= size
+        return ""
+
+    def end(self, key: TensorKey, why: str) -> None:
+        """Note an operator that is not judged, nor what lies behind it, and why."""
+        self.ended.setdefault(key, why)
+
+    def __str__(self) -> str:
+        if not self.ended:
+            return ""
+        keys, why = first_of(self.ended, 3), next(iter(self.ended.values()))
+        return said("the search ended at {keys}: {why}", keys=keys, why=why)
 
 
 Found = TypeVar("Found", bound="Recomputable")
@@ -280,6 +347,10 @@ def isolate(
     isolated: Callable[[TensorKey, Sequence[Found], Alone], JudgedOperator],
     fed_by: Callable[[TensorKey], Sequence[TensorKey]] = lambda _: (),
     report: Callable[[int, int], None] | None = None,
+    *,
+    others: Sequence[TensorKey] = (),
+    size: Callable[[TensorKey], int] = lambda _: 0,
+    search: Search | None = None,
 ) -> tuple[JudgedOperator, ...]:
     """Judge outputs by what the inputs of their operators give, and what lies upstream of the acquitted.
 
@@ -290,10 +361,16 @@ def isolate(
         isolated: makes of a verdict what is said of an output; without operators where none was found.
         fed_by: outputs that an output's operator reads, and that can be judged.
         report: called with (outputs judged, suspects in all).
+        others: outputs to be judged besides, if they can be: faults may be there that those of suspects hide.
+        size: bytes that are read to judge an output.
+        search: what is spent beside suspects; None for no bound but numbers.
     """
     judged: dict[TensorKey, JudgedOperator] = {}
+    search = search or Search(sys.maxsize)
+    convicted = 0
 
     def verdict(key: TensorKey) -> str:
+        nonlocal convicted
         found: Sequence[Found] = ()
         try:
             found = operators(key)
@@ -304,12 +381,43 @@ def isolate(
             alone = alones[0]
         except NpudumpError as error:
             alone = Alone(UNKNOWN, why=str(error))
-        judged[key] = isolated(key, found, alone)
+        told = isolated(key, found, alone)
+        if told.alone.verdict == CONVICTED:
+            convicted += 1
+            told = replace(told, pattern=_pattern(found[0]) if convicted <= _SEARCHED else None)
+        judged[key] = told
         if report is not None:
             report(len(judged), len(suspects))
-        return judged[key].alone.verdict
+        return told.alone.verdict
 
-    return tuple(judged[key] for key in judged_upstream(suspects, fed_by, verdict, UPSTREAM))
+    def refused(key: TensorKey) -> str:
+        return search.refused(size(key))
+
+    found = judged_upstream(suspects, fed_by, verdict, UPSTREAM, refused=refused, ended=search.end)
+    left = [key for key in others if key not in judged]
+    for number, key in enumerate(left):
+        why = refused(key) if number < _OTHERS else said("{count} others that fail are judged", count=_OTHERS)
+        if why:
+            search.end(key, why)
+            break
+        if verdict(key) == UNKNOWN:
+            del judged[key]
+    return tuple(judged[key] for key in dict.fromkeys((*found, *judged)))
+
+
+def _pattern(operator: Recomputable) -> Pattern | None:
+    """Say what the output of a convicted operator has in place of what its inputs give."""
+    from pytest_npudump.compare.patterns.pattern_search import find_pattern  # noqa: PLC0415 - reports need none
+    from pytest_npudump.compare.tensors.difference import compare_tensors  # noqa: PLC0415 - as above
+
+    dtype, output = operator.dtype, operator.output
+    expected = operator.expected().astype(output.dtype).reshape(output.shape)
+    rtol = MARGIN * HEALTHY[dtype].usual if dtype in HEALTHY else 0.0
+    wide = expected.astype(np.float64)
+    scale = norm(np.where(np.isfinite(wide), wide, 0.0)) / math.sqrt(max(wide.size, 1))
+    difference = compare_tensors(expected, output, rtol=rtol, atol=rtol * scale)
+    others = {f"its input {name}": one for name, one in operator.feeds.items() if one.size == output.size}
+    return find_pattern(expected, output, difference, others=others)
 
 
 Place = TypeVar("Place", bound="Hashable")
@@ -320,6 +428,9 @@ def judged_upstream(
     fed_by: Callable[[Place], Sequence[Place]],
     verdict: Callable[[Place], str],
     most: int,
+    *,
+    refused: Callable[[Place], str] = lambda _: "",
+    ended: Callable[[Place, str], None] = lambda *_: None,
 ) -> tuple[Place, ...]:
     """Judge suspects and, from each that no convicted one feeds, what lies upstream, nearest first.
 
@@ -330,6 +441,8 @@ def judged_upstream(
         fed_by: what feeds an operator and can be judged.
         verdict: the judge; asked once for each operator.
         most: how many are judged upstream of one suspect, at most.
+        refused: why one upstream is not judged any more, nor any behind it; "" where it is.
+        ended: called with (place, why) where the search ends before all is judged.
 
     Returns:
         Those that were judged, in that order.
@@ -342,9 +455,11 @@ def judged_upstream(
             continue
         left = most
         for place in nearest_first(suspect, fed_by):
-            if not left:
-                break
             if place not in found:
+                why = refused(place) if left else said("{count} operators upstream are judged", count=most)
+                if why:
+                    ended(place, why)
+                    break
                 found[place] = verdict(place)
                 left -= 1
             if found[place] == CONVICTED:

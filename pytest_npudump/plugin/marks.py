@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 import re
 import sys
+from collections import Counter
 from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType, ModuleType
@@ -135,7 +136,8 @@ def misspelling(item: pytest.Item) -> str:
 
     So is one that differs in case and separators only; else a mark that nobody has registered and that is no
     other processor's, if it is one edit away (a character more, fewer, other, or two swapped), or two and
-    begins with ``np``, or has the marker's words, or one of these and an argument of the marker's by name.
+    begins with ``np`` or has no other letters, or has the marker's words, or one of these and an argument of
+    the marker's by name.
     """
     for mark in item.iter_markers():
         name = getattr(mark, "name", None)
@@ -231,6 +233,7 @@ _NAME_IN_EXPRESSION = re.compile(
 """A word of an expression of ``-m``; a mark, with the arguments that it is to have (pytest 8.3)."""
 _KINDS_OF_MARKS = frozenset({pytest.MarkDecorator, pytest.Mark, list, tuple})
 _NEAR = 2
+_LETTERS = Counter(MARKERS[1])
 _WORDS = ("npu", "dump")
 _OTHER_PROCESSORS = ("apu", "cpu", "dpu", "gpu", "hpu", "ipu", "lpu", "mlu", "tpu", "vpu", "xpu")
 """What a mark begins with that is about another processor, and no misspelling."""
@@ -251,7 +254,7 @@ def _may_be_meant(name: str, mark: pytest.Mark) -> bool:
 def _resembles(name: str) -> bool:
     """Whether the name of a mark is the marker's, near to it, or made of its words."""
     plain, edits = _plain(name), _distance(name)
-    if edits < _NEAR or (edits == _NEAR and plain.startswith("np")):
+    if edits < _NEAR or (edits == _NEAR and (plain.startswith("np") or not Counter(plain) - _LETTERS)):
         return True
     if MARKERS[1] in plain or "".join(reversed(_WORDS)) in plain:
         return True

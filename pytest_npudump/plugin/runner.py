@@ -5,6 +5,7 @@ A step that a feature may change is a hook of our own (:class:`pytest_npudump.pl
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -293,6 +294,9 @@ def _locate(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestR
         return
     if Path(crash.path).is_relative_to(_PACKAGE):
         crash.path, crash.lineno = str(item.path), line + 1
+        # pytest's short summary shows the first line only, which a terminal broke where it is narrow.
+        first = re.match(r".*(?:\n {12}.*)*", crash.message)
+        crash.message = re.sub(r"\n {12}", " ", first[0]) + crash.message[len(first[0]) :] if first else ""
 
 
 def forget_result(item: pytest.Item) -> None:

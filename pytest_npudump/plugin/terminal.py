@@ -89,11 +89,12 @@ class Progress:
         """Say what begins, where it is likely to take as long as what took ``seconds`` and shows no steps."""
         if seconds >= (PATIENCE if self._reporter.isatty else SILENCE):
             self._show(said("npudump: {what}", what=what))
+            self.end()
 
     def end(self) -> None:
         """Leave the line to what pytest prints next."""
         if self._shown:
-            self._reporter.ensure_newline()
+            self._reporter.line("")
         self._what, self._shown = "", False
 
     def _show(self, text: str) -> None:

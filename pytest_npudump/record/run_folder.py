@@ -18,6 +18,7 @@ import re
 import shutil
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cache
 from hashlib import blake2b
 from importlib.metadata import version
 from io import BytesIO
@@ -197,7 +198,12 @@ def _holds_values(kind: type, module: str) -> bool:
 def _head(content: bytes) -> str:
     """Return the line before a file's content: who can read it, and what tells a damaged one."""
     digest = blake2b(content, digest_size=16).hexdigest()
-    return f"{_HEAD} {version('pytest-npudump')} format {_FORMAT} {digest}"
+    return f"{_HEAD} {_version()} format {_FORMAT} {digest}"
+
+
+@cache
+def _version() -> str:
+    return version("pytest-npudump")
 
 
 def _keep(file: Path, kept: object) -> None:

@@ -12,6 +12,7 @@ from pytest_npudump.config.cann import collecting_words, rules_version, soc_note
 from pytest_npudump.dump.selection import layers_meant, suggest
 from pytest_npudump.errors import NpudumpError, joined, said
 from pytest_npudump.language.text import first_of
+from pytest_npudump.regression.result import not_dumped_inside
 from pytest_npudump.request import RunRequest
 
 if TYPE_CHECKING:
@@ -146,12 +147,7 @@ def _inside_words(request: DumpRequest, inside: Mapping[str, Sequence[tuple[str,
         types = [kind for name, kind in held if not request.layers or name in wanted]
         if types:
             kinds = ", ".join(dict.fromkeys(types))
-            yield said(
-                "not dumped by the emulator: {count} of the operators of {model}, inside {kinds}",
-                count=len(types),
-                model=model,
-                kinds=kinds,
-            )
+            yield not_dumped_inside(len(types), model, kinds)
 
 
 def _surroundings(dump_path: Path) -> Iterator[str]:

@@ -30,14 +30,7 @@ from pytest_npudump.errors import DumpError, GoldenError, NpudumpError, said
 from pytest_npudump.explain.called_operators import CallArchive, CallBench
 from pytest_npudump.explain.dumped_operators import ModelBench
 from pytest_npudump.explain.matches import NameMap
-from pytest_npudump.explain.operator_alone import (
-    ACQUITTED,
-    CONVICTED,
-    UNKNOWN,
-    UPSTREAM,
-    Alone,
-    JudgedOperator,
-)
+from pytest_npudump.explain.operator_alone import UNKNOWN, Alone, JudgedOperator, Search
 from pytest_npudump.explain.reference_model import ReferenceModel
 from pytest_npudump.golden.stored_tensors import read_tensors
 from pytest_npudump.language.text import first_of
@@ -129,8 +122,8 @@ class RunContext:
     limit: int
 
 
-def leave_context(case: Case, first: Result, plan: Plan, attempt: Attempt) -> None:
-    """Leave in the folder of a run that has ended what explaining takes besides its dump.
+def leave_context(case: Case, first: Result, plan: Plan, attempt: Attempt) -> RunContext:
+    """Leave in the folder of a run that has ended what explaining takes besides its dump, and return it.
 
     Raises:
         GoldenError: the golden cannot be read.
@@ -163,9 +156,12 @@ def leave_context(case: Case, first: Result, plan: Plan, attempt: Attempt) -> No
         limit=case.settings.dump_limit,
     )
     keep_context(attempt.directory, context)
+    return context
 
 
-def explain(folder: RunFolder, progress: Progress | None = None) -> Escalation:
+def explain(
+    folder: RunFolder, progress: Progress | None = None, context: RunContext | None = None
+) -> Escalation:
     """Say what the tensors of the last run show of a failure, together with the runs before it.
 
     Files of layers that were dumped besides those that were asked for are deleted.
@@ -173,12 +169,14 @@ def explain(folder: RunFolder, progress: Progress | None = None) -> Escalation:
     Args:
         folder: of a test's runs.
         progress: called with (what is being done, steps done, steps in all).
+        context: what was left there; None to read it.
 
     Raises:
         RequestError: no run in it was made to explain a failure, or what that has left is not there any more.
     """
     run = folder.last_run()
-    context = read_context(run, RunContext)
+    if context is None:
+        context = read_context(run, RunContext)
     plan = context.plan
     for part in context.attempt.parts:
         refuse_deleted(dump_folder(run, part), context.test)
@@ -198,17 +196,22 @@ def _joined(second: Escalation, third: Escalation) -> Escalation:
     if third.problem:
         return replace(second, third=told)
     again = {str(finding.key.sanitised) for finding in third.findings}
-    judged = {str(one.key.sanitised) for one in third.isolated}
+    judged = {str(one.key.sanitised) for one in third.isolated if one.alone.verdict != UNKNOWN}
+    known = {str(one.key.sanitised) for one in second.isolated} - judged
+    isolated = (
+        *(one for one in second.isolated if str(one.key.sanitised) not in judged),
+        *(one for one in third.isolated if str(one.key.sanitised) not in known),
+    )
     names = ", ".join(third.layers)
     return replace(
         second,
         findings=(*(f for f in second.findings if str(f.key.sanitised) not in again), *third.findings),
-        isolated=(*(i for i in second.isolated if str(i.key.sanitised) not in judged), *third.isolated),
+        isolated=isolated,
         omitted=third.omitted,
+        ended=third.ended,
         alike={**second.alike, **third.alike},
         notes=(
-            *second.notes,
-            *third.notes,
+            *dict.fromkeys((*second.notes, *third.notes)),
             said("a third run (-o npudump_escalate=twice) dumped {names}", names=names),
         ),
         third=told,
@@ -232,7 +235,7 @@ def _explained(context: RunContext, run: Path, progress: Progress | None) -> Esc
     told = steps("recomputing calls on the CPU")
     # CANN dumps an input of the graph with each operator that reads it, under one name.
     inputs = [one for one in planned(dump, plan) if one.op_type == GRAPH_INPUT]
-    isolated, unsaved = _isolated(context, run, ([*records.values()], inputs), lost, told)
+    isolated, ended, unsaved = _isolated(context, run, ([*records.values()], inputs), lost, told)
     first_dump = first.run.dump
     return Escalation(
         findings,
@@ -244,6 +247,7 @@ def _explained(context: RunContext, run: Path, progress: Progress | None) -> Esc
         if first_dump is None or context.isolated
         else drawing_alike(first_dump, context.models.paths),
         isolated=isolated,
+        ended=ended,
         alike=_alike(context, records),
     )
 
@@ -485,7 +489,7 @@ def _isolated(
     records: tuple[Sequence[TensorRecord], Sequence[TensorRecord]],
     healthy: Collection[str],
     progress: Callable[[int, int], None] | None,
-) -> tuple[tuple[JudgedOperator, ...], tuple[str, ...]]:
+) -> tuple[tuple[JudgedOperator, ...], str, tuple[str, ...]]:
     """Judge the suspects by what a second run has of their inputs: by a model, else by calls of torch.
 
     Args:
@@ -497,7 +501,8 @@ def _isolated(
         progress: called with (calls judged, calls in all).
 
     Returns:
-        One verdict a suspect, and notes where there can be none, or a call could not be saved.
+        Verdicts in execution order; where the search for a cause ended; and notes where there can be none, or
+        a call could not be saved.
     """
     first, plan = context.first, context.plan
     sources = first.sources.independent if first.sources is not None else ()
@@ -506,7 +511,7 @@ def _isolated(
     suspects = [key for key in plan.suspects if key not in begun and str(key.sanitised) not in healthy]
     own, inputs = records
     dumped = [*(record for record in own if record.op_type != GRAPH_INPUT), *inputs]
-    by_model, notes = _by_model(context, suspects, dumped) if suspects else ((), ())
+    by_model, ended, notes = _by_model(context, suspects, dumped) if suspects else ((), "", ())
     by_call: tuple[JudgedOperator, ...] = ()
     if context.calls is not None:
         archive = CallArchive(calls_folder(run), context.limit)
@@ -519,20 +524,22 @@ def _isolated(
     ]
     known = {one.key for one in by_model}
     isolated = (*kept, *(one for key, one in calls.items() if key not in known))
-    return tuple(one for one in isolated if str(one.key.sanitised) not in healthy), tuple(notes)
+    order = {str(record.key.sanitised): at for at, record in enumerate(own)}
+    isolated = (*sorted(isolated, key=lambda one: order.get(str(one.key.sanitised), len(order))),)
+    return tuple(one for one in isolated if str(one.key.sanitised) not in healthy), ended, tuple(notes)
 
 
 def _by_model(
     context: RunContext, suspects: Sequence[TensorKey], records: Sequence[TensorRecord]
-) -> tuple[Sequence[JudgedOperator], Sequence[str]]:
+) -> tuple[Sequence[JudgedOperator], str, Sequence[str]]:
     """Judge suspects by the test's reference, else by the ONNX models that ran, or lie beside what ran.
 
-    Of several models it is the one that the tensor's key names. Where the reference can judge none of the
-    suspects, others that fail are looked at.
+    Of several models it is the one that the tensor's key names. Others that fail are judged too, as far as
+    the run dumped what they read: a fault behind another is no source.
     """
     first, models, reference = context.first, context.models, context.reference
     if first.run.dump is None:
-        return (), ()
+        return (), "", ()
     plain, edges = context.runtime == "emulator", edges_of_device(models, first)
     files = models.onnx() if reference is None else [reference.path]
     changed = _changed(first)
@@ -542,7 +549,7 @@ def _by_model(
         return named[0] if len(named) == 1 else None
 
     found: list[JudgedOperator] = []
-    notes = []
+    notes, search = [], Search(context.limit)
     if len(files) > 1 and (untold := [key for key in suspects if file_of(key) is None]):
         names, keys = ", ".join(file.name for file in files), first_of(untold)
         notes.append(f"not recomputed: {keys}, as several models ran ({names}); {_ADVICE}")
@@ -570,17 +577,11 @@ def _by_model(
                     plain=plain,
                     edges=edges if converted else None,
                 )
-            judged = bench.isolate(own, here, layers, changed)
-            further: tuple[JudgedOperator, ...] = ()
-            if reference is not None and not {one.alone.verdict for one in judged} & {CONVICTED, ACQUITTED}:
-                known = {one.key for one in judged}
-                failing = first.failing_keys
-                others = [key for key in failing if key.io == "output" and key not in known]
-                further = bench.isolate(others[:UPSTREAM], here, layers, changed)
-            found += (*judged, *(one for one in further if one.alone.verdict == CONVICTED))
+            failing = [key for key in first.failing_keys if key.io == "output" and file_of(key) == file]
+            found += bench.isolate(own, here, layers, changed, others=failing, search=search)
         except NpudumpError as error:
             notes.append(f"no operator was recomputed: {error}")
-    return found, notes
+    return found, str(search), notes
 
 
 def _changed(first: Result) -> frozenset[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pytest_npudump.errors import said
 from pytest_npudump.language import mark
 
 if TYPE_CHECKING:
@@ -45,6 +46,16 @@ OUTSIDE = mark("out of tolerance with other values")
 
 GOOD = frozenset({PASSED, RECORDED, UNCHANGED})
 """Statuses of tests that may pass."""
+
+
+def not_dumped_inside(count: int, model: object, kinds: str) -> str:
+    """Return the note on operators that no run of the emulator compares, such as ``344`` inside ``If``."""
+    return said(
+        "not dumped by the emulator: {count} of the operators of {model}, inside {kinds}",
+        count=count,
+        model=model,
+        kinds=kinds,
+    )
 
 
 class SceneFinding(Protocol):
@@ -130,6 +141,8 @@ class Escalation:
         drawing: layers that draw the same random numbers in every run of the process, so that two runs of
             it agree whatever differs from the golden.
         isolated: what operators under suspicion gave, held against what their own inputs give.
+        ended: where the search for an operator that explains the failure ended, and why; "" where all that
+            could explain it was computed again, or nothing was.
         third: what a third run added; None without one.
         alike: tensors that the golden is to keep and whose statistics are those of the first run, by
             sanitised key.
@@ -143,6 +156,7 @@ class Escalation:
     notes: tuple[str, ...] = ()
     drawing: tuple[str, ...] = ()
     isolated: tuple[JudgedOperator, ...] = ()
+    ended: str = ""
     third: ThirdRun | None = None
     alike: Mapping[str, TensorRecord] = field(default_factory=dict)
 
@@ -163,6 +177,7 @@ class Escalation:
             "notes": list(self.notes),
             "findings": [_finding_json(finding) for finding in self.findings],
             "isolated": [isolated.to_json() for isolated in self.isolated],
+            "ended": self.ended or None,
             "third": self.third.to_json() if self.third is not None else None,
         }
 

@@ -118,7 +118,7 @@ def plan_suspects(
     edges: Edges,
     also: tuple[str, ...] = (),
 ) -> Plan:
-    """Plan for layers under suspicion, what lies upstream of them, and failing ones, as far as they fit.
+    """Plan for layers under suspicion, what is upstream, failing ones and what feeds these: what fits.
 
     Args:
         case: the test.
@@ -135,7 +135,10 @@ def plan_suspects(
     for layer in (*failing, *suspected, *upstream):
         by_file_name.setdefault(sanitise(layer), layer)
     nearest = (by_file_name[sanitise(layer)] for layer in (*suspected, *upstream, *failing))
-    wanted = tuple(dict.fromkeys((*nearest, *also)))  # not all may fit
+    feeding = feeders_of(edges, dump, tuple(key for key in first.failing_keys if key.io == "output"))
+    for layer in (*also, *feeding):
+        by_file_name.setdefault(sanitise(layer), layer)
+    wanted = tuple(dict.fromkeys((*nearest, *by_file_name.values())))  # not all may fit
     beside = frozenset(wanted) - set(failing)
     known = edges if case.reference is None else edges_of_device(RunModels.of(case), first)
     if needs_inputs(case, known, dump, suspects):
@@ -330,16 +333,17 @@ def _fitting(suspects: tuple[TensorKey, ...], edges: Edges, dump: Dump, case: Ca
 
 
 def _suspects(edges: Edges, dump: Dump, escalation: Escalation) -> Iterator[TensorKey]:
-    from pytest_npudump.explain.operator_alone import ACQUITTED  # noqa: PLC0415 - as below
+    from pytest_npudump.explain.operator_alone import ACQUITTED, CONVICTED  # noqa: PLC0415 - as below
     from pytest_npudump.explain.operator_alone import UNKNOWN as NOT_JUDGED  # noqa: PLC0415 - not in a pass
 
     judged = {str(one.key.sanitised) for one in escalation.isolated}
     dumped = {sanitise(layer) for layer in escalation.layers}
+    found = any(one.alone.verdict == CONVICTED for one in escalation.isolated)
     for one in escalation.isolated:
         feeders = {sanitise(layer) for layer in feeders_of(edges, dump, (one.key,))}
         if one.alone.verdict == NOT_JUDGED and feeders - dumped:
             yield one.key
-        if one.alone.verdict == ACQUITTED:
+        if one.alone.verdict == ACQUITTED and not (found and one.upstream):
             fed = _fed_by(one.key, edges)
             yield from (key for key in fed if str(key.sanitised) not in judged)
 
@@ -355,10 +359,12 @@ def _fed_by(key: TensorKey, edges: Edges) -> Iterator[TensorKey]:
 def suspects_of(outcome: Result) -> tuple[TensorKey, ...]:
     """Return the outputs to be judged by their inputs, in order of execution.
 
-    They are each independent source and where its change begins; the first failure where no source is known.
+    They are each independent source and where its change begins, then those behind another; the first failure
+    where no source is known.
     """
     found: list[TensorKey] = []
-    for source in outcome.sources.independent if outcome.sources is not None else ():
+    sources = outcome.sources.found if outcome.sources is not None else ()
+    for source in sorted(sources, key=lambda one: one.behind is not None):
         found += [source.key] if source.begins is None else [source.key, source.begins]
     outputs = [key for key in dict.fromkeys(found or outcome.failing_keys) if key.io == "output"]
     return tuple(outputs if found else outputs[:1])

@@ -270,8 +270,8 @@ class CaseSession:
             first, escalation = record_both(self.case, first, plan, self.attempt)
         else:
             try:
-                leave_context(self.case, first, plan, self.attempt)
-                escalation = explain(self.case.folder, self.case.progress)
+                context = leave_context(self.case, first, plan, self.attempt)
+                escalation = explain(self.case.folder, self.case.progress, context)
             except GoldenError as error:
                 escalation = unusable(self.attempt.directory, plan, error)
         if plan.earlier is not None:

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, explain_first
-from pytest_npudump.explain.operator_alone import ACQUITTED, CONVICTED, UPSTREAM
+from pytest_npudump.explain.operator_alone import ACQUITTED, CONVICTED, FED, UNKNOWN
 from pytest_npudump.explain.rounding import DEVICE, DTYPE
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import first_of
@@ -135,42 +135,103 @@ def isolated_lines(
     begins: Collection[TensorKey] = (),
     most: int | None = None,
     models: ModelChange | None = None,
+    ended: str = "",
 ) -> list[str]:
-    """Return a line for each operator that was recomputed, the convicted first.
+    """Return a line for each operator that is convicted, then one for all that match, then the undecided.
 
-    Those upstream of suspects are counted where they are not convicted: nothing speaks against them.
+    Those that are no suspects and undecided are left out.
 
     Args:
         isolated: the verdicts.
-        brief: whether to show the first few convicted only, or one other where there is none.
+        brief: whether to show the first few convicted only, or the first line of others where there is none.
         begins: where changes begin: what is said of these tensors comes before others.
-        most: operators to tell of; None for as many as that takes.
+        most: lines of one kind; None for as many as that takes.
         models: how the models differ from the golden's; None where that is not known.
+        ended: where the search for a cause ended.
     """
-    order = {CONVICTED: 0, ACQUITTED: 1}
-    told = (one for one in isolated if not one.upstream or one.alone.verdict == CONVICTED)
-    ranked = sorted(told, key=lambda one: (order.get(one.alone.verdict, 2), one.key not in begins))
-    if most is not None:
-        shown = ranked[:most]
-    elif brief and ranked:
-        convicted = [one for one in ranked if one.alone.verdict == CONVICTED]
-        shown, ranked = convicted[:_SHOWN] or ranked[:1], convicted
+    convicted = [one for one in isolated if one.alone.verdict == CONVICTED]
+    ranked = sorted(isolated, key=lambda one: (one.upstream, one.key not in begins))
+    matching = [one for one in ranked if one.alone.verdict == ACQUITTED]
+    others = [_undecided(one) for one in ranked if one.alone.verdict == UNKNOWN and not one.upstream]
+    if matching:  # behind suspects that are undecided, unless it tells of another suspect
+        at = len(others) if matching[0].upstream else 0
+        others.insert(at, _matching(matching, models, brief=brief, cause=bool(convicted)))
+    if ended and others and not convicted:
+        others[0] += _("; {ended}").format(ended=spoken(ended))
+    if brief:
+        others, most = others[: not convicted], most or _SHOWN
+    shown = convicted[:most]
+    lines = [_convicted(one) for one in shown]
+    if any(one.inputs == FED for one in shown):
+        lines[-1] += _("; {option} in the marker tells").format(option=_INPUTS)
+    if len(convicted) > len(shown) > 0:
+        lines[-1] += _(" (and {left} more)").format(left=len(convicted) - len(shown))
+    for one in shown:
+        if one.pattern is not None:
+            line = _("pattern: {pattern}").format(pattern=spoken(str(one.pattern)))
+            lines.append(_("elements:   {key}: {line}").format(key=one.key, line=line))
+    return [*lines, *others[:most]]
+
+
+_INPUTS = 'acl_json={"dump_mode": "all"}'
+
+
+def _by(one: JudgedOperator) -> str:
+    return _("{call} on the CPU").format(call=one.call) if one.call else one.model
+
+
+def _error(one: JudgedOperator) -> str:
+    apart = one.alone.apart
+    return "" if math.isnan(apart) else _(" (relative L2 error {apart:.2g})").format(apart=apart)
+
+
+def _undecided(one: JudgedOperator) -> str:
+    words = _("recomputed: {key} is undecided: {why}").format(key=one.key, why=spoken(one.alone.why))
+    return words + _error(one)
+
+
+def _matching(
+    matching: Sequence[JudgedOperator], models: ModelChange | None, *, brief: bool, cause: bool
+) -> str:
+    """Tell of all that gave what their inputs give; without a cause, what that means of the first."""
+    first = matching[0]
+    if len(matching) == 1:
+        words = _("recomputed: {key} matches {by} on the same inputs{error}")
     else:
-        shown = ranked
-    lines = [
-        _("recomputed: {key} {words}").format(key=one.key, words=_recomputed(one, models)) for one in shown
-    ]
-    if len(ranked) > len(shown):
-        lines[-1] += _(" (and {left} more)").format(left=len(ranked) - len(shown))
-    upstream = [one.alone.verdict for one in isolated if one.upstream]
-    passed = upstream.count(ACQUITTED)
-    if passed and not brief:
+        words = _("recomputed: {count} operators match {by} on the same inputs: {key}")
+    keys = first_of((one.key for one in matching), _SHOWN if brief else None)
+    by = first_of(dict.fromkeys(map(_by, matching)), _SHOWN)
+    words = words.format(key=keys, by=by, error=_error(first), count=len(matching))
+    if cause or first.upstream:
+        return words
+    if models is not None and first.key.name_text in (*models.weights, *models.attributes):
+        return words
+    if models is not None and not models.files and not first.call:
+        means = _("{words}; {key} differs by its inputs, or by the golden's kernel")
+        return means.format(words=words, key=first.key)
+    means = _("{words}; {key} differs by its inputs, type, weights or attributes, or by the golden's kernel")
+    words = means.format(words=words, key=first.key)
+    return words + (_(" (reference= narrows it down)") if first.own and not first.call else "")
+
+
+def _convicted(one: JudgedOperator) -> str:
+    """Tell of an operator that did not give what its inputs give, and name all that may be wrong."""
+    wrong = _("the kernel") if one.own else _("the kernel, type, weights or attributes")
+    if one.call:
+        wrong = _("a kernel of this call")
+    if one.converted:
+        wrong = _("{wrong} or the conversion").format(wrong=wrong)
+    if one.inputs == FED:
         words = _(
-            "recomputed: {passed} of {count} operators upstream match their recomputation (at most {most} "
-            "per source are recomputed)"
+            "recomputed: {key} differs from {by} on what feeds it ({off}): {wrong} must be wrong, or "
+            "something wrote to its input or output"
         )
-        lines.append(words.format(passed=passed, count=len(upstream), most=UPSTREAM))
-    return lines
+    else:
+        words = _(
+            "recomputed: {key} differs from {by} on the same inputs ({off}): {wrong} must be wrong, or "
+            "something wrote to its output"
+        )
+    return words.format(key=one.key, by=_by(one), off=_off(one), wrong=wrong)
 
 
 def _off(one: JudgedOperator) -> str:
@@ -189,42 +250,11 @@ def conviction(isolated: Sequence[JudgedOperator]) -> str:
     kind = _("kernel error") if first.own or first.call else _("operator error")
     if first.own and first.converted and not first.call:
         kind = _("kernel or conversion error")
+    if first.inputs == FED:
+        kind = _("{kind} or overwritten tensor").format(kind=kind)
     words = _("{kind} in {key}: {off}").format(kind=kind, key=first.key, off=_off(first))
     return words + (
         _("; and in {named}").format(named=first_of((one.key for one in others), 2)) if others else ""
-    )
-
-
-def _recomputed(one: JudgedOperator, models: ModelChange | None) -> str:
-    alone, apart = one.alone, one.alone.apart
-    error = "" if math.isnan(apart) else _(" (relative L2 error {apart:.2g})").format(apart=apart)
-    by = _("{call} on the CPU").format(call=one.call) if one.call else one.model
-    if alone.verdict == ACQUITTED and (one.call or not one.own):
-        return _("matches {by} on the same inputs{error}; its inputs changed").format(by=by, error=error)
-    if alone.verdict == ACQUITTED and models is not None:
-        name = one.key.name_text
-        if name in (*models.weights, *models.attributes):
-            return _("matches {by} on the same inputs{error}").format(by=by, error=error)
-        if not models.files:
-            words = _(
-                "matches {by} on the same inputs{error}; its inputs changed, or its kernel since the golden "
-                "was recorded"
-            )
-            return words.format(by=by, error=error)
-    if alone.verdict == ACQUITTED:
-        return _(
-            "matches {by} on the same inputs{error}; its type, weights, attributes or inputs changed "
-            "(reference= narrows it down)"
-        ).format(by=by, error=error)
-    if alone.verdict != CONVICTED:
-        return _("is undecided: {why}").format(why=spoken(alone.why)) + error
-    wrong = _("the kernel") if one.own else _("the kernel, type, weights or attributes")
-    if one.converted:
-        wrong = _("{wrong} or the conversion").format(wrong=wrong)
-    if one.call:
-        wrong = _("a kernel of this call")
-    return _("differs from {by} on the same inputs ({off}): {wrong} must be wrong").format(
-        by=by, off=_off(one), wrong=wrong
     )
 
 
@@ -307,20 +337,23 @@ def whose_error(result: ReferenceResult) -> list[str]:
     }
     if first.whose == DTYPE:
         words = _(
-            "the number format's: {key}: {statistic} is off by {device}; on the CPU, rounding after every "
-            "operator puts it off by {rounding}"
+            "rounding can explain it: {key}: {statistic} is off by {device}; on the CPU, rounding after "
+            "every operator puts it off by {rounding}"
         )
     elif math.isfinite(first.ratio):
         words = _(
-            "the device's: {key}: {statistic} is off by {device}, {ratio}x what rounding after every "
-            "operator does on the CPU"
+            "rounding does not explain it: {key}: {statistic} is off by {device}, {ratio}x what rounding "
+            "after every operator does on the CPU"
         )
     else:
-        words = _("the device's: {key}: rounding after every operator on the CPU does not put it off")
+        words = _(
+            "rounding does not explain it: {key}: rounding after every operator on the CPU does not put it "
+            "off"
+        )
     words = words.format(**values)
     counts = Counter(blame.whose for blame in result.blames)
     several = (
-        _(" (device's {device}, number format's {dtype})").format(device=counts[DEVICE], dtype=counts[DTYPE])
+        _(" (not rounding {device}, rounding {dtype})").format(device=counts[DEVICE], dtype=counts[DTYPE])
         if len(counts) > 1
         else ""
     )
@@ -332,7 +365,7 @@ def _first(result: ReferenceResult, sources: Sources | None) -> str:
     assert comparison is not None  # noqa: S101 - checked by the caller
     first = comparison.first
     if first is not None and first.op_type == GRAPH_INPUT:
-        reason = _("an input of the graph: the reference was fed other values than the device")
+        reason = _("an input of the graph: the device has other values there than the reference was fed")
     else:
         reason = explain_first(comparison, feeds_seen=feeds_are_seen(sources, first))
     return _("first: {key}; {reason}").format(key=first.key, reason=reason) if first is not None else ""

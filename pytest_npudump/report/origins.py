@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import FAIL, explain_first
@@ -41,6 +42,8 @@ def origin_lines(
     assert first is not None  # noqa: S101 - something fails
     reason = explain_first(comparison, feeds_seen=feeds_are_seen(sources, first))
     alone = sources.independent if sources is not None else ()
+    if sources is not None:
+        sources = replace(sources, failing=len(comparison.failing))  # with what only one side has
     if sources is not None and [source.key for source in alone] == [first.key]:
         return source_lines(sources, brief=brief, reason=reason, traced=traced)
     lines = [_("first:      {key}; {reason}").format(key=first.key, reason=reason)]
@@ -146,7 +149,7 @@ def _model_changes(models: ModelChange, most: int | None) -> Iterator[str]:
             ),
         ),
         (models.attributes, _("the attributes of {names} changed")),
-        (models.operators, _("operators with weights or attributes are new or gone: {names}")),
+        (models.operators, _("operators or their attributes were added or removed: {names}")),
     ):
         if names:
             yield words.format(names=first_of(names, most), count=len(names), weighted=models.weighted)
@@ -181,7 +184,7 @@ def where_it_begins(result: Result) -> str:
         return ""
     for source in sources.independent if sources is not None else ():
         if source.key == first.key and source.begins is not None:
-            return _("the change begins at {begins} (within tolerance, {share} of it)").format(
+            return _("the change is traced to {begins} (within tolerance, {share} of it)").format(
                 begins=source.begins, share=times(source.share)
             )
     change = _first_change(result) if sources is None else None

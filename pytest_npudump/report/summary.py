@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.language import mark, plural
 from pytest_npudump.language.translation import counted
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.regression.result import DIED, ERROR, GOOD, MISSING_GOLDEN, PASSED
+from pytest_npudump.regression.result import DIED, ERROR, GOOD, MISSING_GOLDEN, PASSED, not_dumped_inside
 from pytest_npudump.report.verdicts import tail
 
 if TYPE_CHECKING:
@@ -47,8 +47,19 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "", pa
     parts = [_(", ").join([tests, *others])]
     compared, expected = (sum(result.get(name, 0) for result in results) for name in ("compared", "expected"))
     if expected:
+        words = _("{compared} of {expected} tensors compared")
+        notes: dict[Any, None] = dict.fromkeys(note for result in results for note in result.get("notes", ()))
+        template = getattr(not_dumped_inside(0, "", ""), "template", None)
+        unseen = [note.values for note in notes if getattr(note, "template", "") == template]
+        if unseen:
+            words = _(
+                "{compared} of {expected} dumped tensors compared; {count} operators inside {kinds} are "
+                "not dumped"
+            )
+        kinds = dict.fromkeys(kind for values in unseen for kind in str(values["kinds"]).split(", "))
+        count = sum(int(values["count"]) for values in unseen)
         parts.append(
-            _("{compared} of {expected} tensors compared").format(compared=compared, expected=expected)
+            words.format(compared=compared, expected=expected, count=count, kinds=_(", ").join(kinds))
         )
     against = [result["reference"] for result in results if result.get("reference")]
     if against:

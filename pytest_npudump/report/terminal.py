@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ from pytest_npudump.report.origins import (
 from pytest_npudump.report.scenes import can_be_approved, finding_details, finding_sentence
 from pytest_npudump.report.verdicts import (
     COLUMNS,
+    begun,
     deciding_rule,
     folded,
     plain,
@@ -80,7 +82,7 @@ def _caption(result: Result) -> str:
 
 def _what(result: Result) -> str:
     """Return the cause as far as it is known: an operator, where the change begins, or the first mismatch."""
-    cause = conviction(result.escalation.isolated) if result.escalation is not None else ""
+    cause = _cause(result)
     if result.comparison is not None and result.comparison.first is not None:
         first = result.comparison.first
         words = sentence(first) + more_sources(result.sources, first.key)
@@ -97,6 +99,10 @@ def _what(result: Result) -> str:
     if result.reference is not None and result.reference.failing:
         return cause or reference_sentence(result.reference, result.sources)
     return spoken(result.escalation.problem) if result.escalation else ""
+
+
+def _cause(result: Result) -> str:
+    return conviction(result.escalation.isolated) if result.escalation is not None else ""
 
 
 def failure_text(result: Result, details: ReportFiles, *, verbose: bool) -> str:
@@ -155,7 +161,12 @@ def _reasons(result: Result) -> Iterator[str]:
         yield _("second run: {problem}").format(problem=_reproduction(result, escalation))
     telling, begins = _in_order(result, escalation)
     yield from isolated_lines(
-        escalation.isolated, brief=True, begins=begins, most=_ALONE, models=result.models
+        escalation.isolated,
+        brief=True,
+        begins=begins,
+        most=_ALONE,
+        models=result.models,
+        ended=escalation.ended,
     )
     for finding in telling[:ROWS]:
         for pattern in filter(None, (finding.pattern, finding.reference_pattern)):
@@ -216,8 +227,13 @@ def _body(result: Result, rows: int, columns: int | None, *, brief: bool, rest: 
     lines += [
         one for line in words for one in ([line] if line.startswith("  ") else folded(line, columns, prefix))
     ]
-    if compared and not rows and any(".../" in line for line in lines):
-        lines.append(_("  all names begin with {prefix}").format(prefix=prefix))
+    dotted, common = re.compile(r"(^|\s)\.\.\./"), _("  these names begin with {prefix}").partition("{")[0]
+    if (
+        prefix
+        and any(map(dotted.search, lines))
+        and not any(line.startswith(common.rstrip()) for line in lines)
+    ):
+        lines += begun(prefix, columns, dots=True)
     if not compared:
         lines += _rows(result.changes, rows, columns, rest)  # where the test fails for changes
     sources = None if compared else result.sources
@@ -231,11 +247,13 @@ def _body(result: Result, rows: int, columns: int | None, *, brief: bool, rest: 
     return lines + _listed(mark("note"), result.notes, limit)
 
 
-def _rows(verdicts: Sequence[Verdict], rows: int, columns: int | None, rest: str) -> list[str]:
+def _rows(
+    verdicts: Sequence[Verdict], rows: int, columns: int | None, rest: str, prefix: str = ""
+) -> list[str]:
     """Return a table of the first verdicts, and how many more there are."""
     if not rows or not verdicts:
         return []
-    lines = table([row(verdict) for verdict in verdicts[:rows]], COLUMNS, columns)
+    lines = table([row(verdict) for verdict in verdicts[:rows]], COLUMNS, columns, prefix)
     if (left := len(verdicts) - rows) > 0:
         where = "report.json" if rows == MOST_ROWS else rest
         words = _("  ... {left} more in {where}") if where else _("  ... and {left} more")
@@ -269,9 +287,8 @@ def _comparison_lines(result: Result, rows: int, columns: int | None, rest: str,
     comparison = result.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
     failing = comparison.failing
-    lines = origin_lines(
-        result.sources, comparison, brief=brief, traced=not (brief and where_it_begins(result))
-    )
+    told = where_it_begins(result) or _cause(result)
+    lines = origin_lines(result.sources, comparison, brief=brief, traced=not (brief and told))
     if not rows:
         return lines[:1]
     new = comparison.count(EXTRA)
@@ -286,7 +303,7 @@ def _comparison_lines(result: Result, rows: int, columns: int | None, rest: str,
         )
     )
     numerics, rule = result.numerics, deciding_rule(comparison.first)
-    lines += _rows(failing, rows, columns, rest)
+    lines += _rows(failing, rows, columns, rest, prefix_of_model(comparison))
     if rule:
         lines.append(_("tolerance:  {rule}").format(rule=spoken(rule)))
     if numerics is not None and not (brief and numerics.bounds == SAME and not numerics.differs):
@@ -316,7 +333,10 @@ def _escalation_lines(result: Result, escalation: Escalation, *, brief: bool, no
     if brief:
         described = (found for found in [next(filter(None, described), [])] if notes != 0)
     lines += [line for found in described for line in found]
-    lines += isolated_lines(escalation.isolated, brief=brief, begins=begins, models=result.models)
+    lines += isolated_lines(
+        escalation.isolated, brief=brief, begins=begins, models=result.models, ended=escalation.ended
+    )
+    lines = [*dict.fromkeys(lines)]  # the golden's tensor may show the pattern that recomputation shows
     place = shown(escalation.directory, result.origin.here)
     return [*lines, *listed, *([] if brief else [_("tensors:    {directory}").format(directory=place)])]
 

@@ -38,6 +38,10 @@ _NAME = 24
 """Characters that a name keeps, however narrow a terminal is."""
 _PREFIX = 8
 """Characters of a common prefix that is worth a line of its own."""
+_PARTS = 3
+"""Parts of a name that stay at least, where whole parts go."""
+_PLACE = 12
+"""Characters of a line that a name leaves to its tensor's place, as ``:output.0``, and a sign behind."""
 _INDENT = 12
 """Columns of a label, and of what lines behind the first begin with."""
 _STATISTIC_WORDS = {"nan": mark("NaN count"), "neg_inf": mark("-inf count"), "pos_inf": mark("+inf count")}
@@ -200,12 +204,19 @@ def shortened(text: str, room: int, head: int | None = None) -> str:
     """Return a text of at most so many characters, of which a longer one loses the middle.
 
     Args:
-        text: a name.
+        text: a name, which loses whole parts where enough of it is left.
         room: how many.
         head: how many of the first ones stay; None for half of all.
     """
     if len(text) <= room:
         return text
+    parts = text.split("/")
+    if head is None and len(parts) > _PARTS:
+        for left in range(len(parts) - 1, _PARTS - 1, -1):  # of them the first third and the last ones stay
+            begin = left // 3 + (parts[0] in {"", "..."} and left > _PARTS)
+            found = "/".join((*parts[:begin], "...", *parts[len(parts) - left + begin :]))
+            if room // 2 < len(found) <= room:
+                return found
     head = (room - 3) // 2 if head is None else head
     return f"{text[:head]}...{text[head + 3 - room :]}"
 
@@ -213,7 +224,7 @@ def shortened(text: str, room: int, head: int | None = None) -> str:
 def _told_apart(names: list[str], room: int) -> list[str]:
     """Return names without their middle, so that those that differ do so still if it can be."""
     different, half = len({*names}), (room - 3) // 2
-    for head in (half, half // 2, half // 4, room - 3 - half // 2):
+    for head in (None, half, half // 2, half // 4, room - 3 - half // 2):
         found = [shortened(name, room, head) for name in names]
         if len({*found}) == different:
             return found
@@ -238,16 +249,10 @@ def folded(line: str, columns: int | None, prefix: str = "") -> list[str]:
     if columns is None or width(line) <= columns:
         return [line]
     text = re.sub(rf"(?<![\w./-]){re.escape(prefix)}", ".../", line) if prefix else line
-    lost = 0
-
-    def fitted(found: re.Match[str]) -> str:
-        nonlocal lost
-        at = width(text[: found.start()]) - lost
-        name = shortened(found[0], max(_NAME, columns - (at if at < columns // 2 else _INDENT)))
-        lost += len(found[0]) - len(name)
-        return name
-
-    text = re.sub(r"[!-~]+", fitted, text)
+    room = columns - _INDENT - _PLACE  # wherever it stands, so that a name looks the same in all lines
+    text = re.sub(
+        r"[!-~]+?(?=:(?:input|output)\.|[,;:)]*(?:\s|$))", lambda found: shortened(found[0], room), text
+    )
     found = re.match(r"[^:]*: *", text)
     label = found[0] if found and width(found[0]) == _INDENT else ""
     first, *rest = wrapped(text[len(label) :], columns - width(label))
@@ -257,12 +262,15 @@ def folded(line: str, columns: int | None, prefix: str = "") -> list[str]:
 
 
 def table(
-    rows: Iterable[tuple[str, ...]], columns: tuple[str, ...] = COLUMNS, most: int | None = None
+    rows: Iterable[tuple[str, ...]],
+    columns: tuple[str, ...] = COLUMNS,
+    most: int | None = None,
+    prefix: str = "",
 ) -> list[str]:
     """Lay rows out as plain text lines, a header first, and above it what all names begin with.
 
     In a terminal that is too narrow the column of types goes first, then the number of further statistics,
-    then that of tensors where they all are the same, and last the middle of names.
+    then that of tensors where they all are the same, that of tolerances, and last the middle of names.
 
     Not by rich's tables, which take 18 s for 10,000 rows.
 
@@ -270,12 +278,15 @@ def table(
         rows: the cells of each.
         columns: their names.
         most: columns of the terminal; None for a file.
+        prefix: what names begin with that three dots may stand for.
     """
     grid = [[plain(cell) for cell in cells] for cells in rows]
     head = [*map(_, columns)]
-    prefix = common_prefix(cells[0] for cells in grid)
+    shared = common_prefix(cells[0] for cells in grid)
     for cells in grid:
-        cells[0] = cells[0].removeprefix(prefix)
+        cells[0] = cells[0].removeprefix(shared)
+        if most is not None and prefix and not shared and cells[0].startswith(prefix):
+            cells[0] = f".../{cells[0].removeprefix(prefix)}"
 
     def taken() -> int:
         return sum(max(map(width, column)) + 2 for column in zip(head, *grid, strict=True))
@@ -288,6 +299,10 @@ def table(
             head = [f"{head[0]} ({grid[0][1]})", *head[2:]]
             grid = [cells[:1] + cells[2:] for cells in grid]
         longest = max((width(cells[0]) for cells in grid), default=0)
+        if (at := head.index(_("tolerance")) if _("tolerance") in head else 0) and taken() - most > max(
+            0, longest - _NAME
+        ):
+            grid, head = [cells[:at] + cells[at + 1 :] for cells in grid], head[:at] + head[at + 1 :]
         room = max(_NAME, longest - max(0, taken() - most)) if longest > width(head[0]) else longest
     else:
         room = _WIDTH
@@ -297,5 +312,18 @@ def table(
     lines = (
         "  ".join([padded(cell, size) for cell, size in zip(cells, sizes, strict=True)]) for cells in grid
     )
-    said = [_("  all names begin with {prefix}").format(prefix=prefix)] if prefix else []
-    return [*said, *(f"  {line.rstrip()}" for line in lines)]
+    return [*(begun(shared, most) if shared else []), *(f"  {line.rstrip()}" for line in lines)]
+
+
+def begun(prefix: str, columns: int | None = None, *, dots: bool = False) -> list[str]:
+    """Return what the names of a table begin with, or with ``dots`` those that begin with them."""
+    words = _("  .../ at the start of a name: {prefix}") if dots else _("  these names begin with {prefix}")
+    line = words.format(prefix=prefix)
+    if columns is None or width(line) <= columns:
+        return [line]
+    lines = [words.format(prefix="").rstrip()]
+    for part in re.findall(r"[^/]*/|[^/]+$", prefix):
+        if len(lines) == 1 or width(lines[-1]) + width(part) > columns:
+            lines.append("    ")
+        lines[-1] += part
+    return lines

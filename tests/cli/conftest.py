@@ -3,8 +3,10 @@ from __future__ import annotations
 import json
 import os
 import struct
+from collections.abc import Callable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -21,11 +23,6 @@ from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.folder import ResultsFolder, record_name
 from pytest_npudump.results.kept import blank_line
 from pytest_npudump.settings import default_settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 
 STAMP = 1795228705872229
 _NUMBERS = {name: number for number, name in FORMATS.items()}

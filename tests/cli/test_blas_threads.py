@@ -1,14 +1,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from pytest_npudump.cli import main
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NAME = "OPENBLAS_NUM_THREADS"
 

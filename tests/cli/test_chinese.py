@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    Run = Callable[..., Any]
-
+Run = Callable[..., Any]
 TWO_WORDS = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z]{2,}")
 FACTS = re.compile(
     r"Type output|\(preset \w+\)|环境: .*|规律：.*|npudump: |npudump golden diff TEST"

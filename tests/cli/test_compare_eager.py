@@ -1,16 +1,13 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 from pytest_npudump.dump.files.container import dump_data_class
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    Run = Callable[..., Any]
-
+Run = Callable[..., Any]
 TIME = 1795228705872229
 CALLS = [("aclnnAdd", 1.0), ("aclnnMul", 2.0), ("aclnnAdd", 3.0), ("aclnnAdd", 5.0)]
 

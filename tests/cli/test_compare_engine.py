@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,12 +14,7 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.store import write_golden
 from pytest_npudump.record.record import Record
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    Run = Callable[..., Any]
-
+Run = Callable[..., Any]
 VALUES = np.random.default_rng(0).standard_normal((50, 60), np.float32)
 PERMUTED = VALUES[[1, 0, *range(2, 50)]]
 CSV_HEAD = "Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count,Nan Count"

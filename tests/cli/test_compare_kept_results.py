@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from typing import Any
-
-    Run = Callable[..., Any]
+Run = Callable[..., Any]
 
 
 def test_equal_results_are_compared_and_nothing_differs(kept: Any, run: Run) -> None:

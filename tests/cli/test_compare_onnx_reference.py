@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from conftest import Done
+from tests.cli.conftest import Done
 
 DATA = Path(__file__).parents[1] / "data" / "reference"
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    Run = Callable[..., Any]
-
+Run = Callable[..., Any]
 GOLDEN = np.linspace(-3, 5, 4096, dtype=np.float32).reshape(64, 64)
 
 

@@ -2,18 +2,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from pytest_npudump.cli import config
 from pytest_npudump.cli.arguments import VERBS, configure
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    Run = Callable[..., tuple[int, str]]
+Run = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture

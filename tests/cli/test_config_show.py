@@ -6,21 +6,17 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pytest_npudump.cli import main
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Show = Callable[..., tuple[int, str, str]]
-
+Show = Callable[..., tuple[int, str, str]]
 pytestmark = pytest.mark.usefixtures("collects")
-
 SOURCE = """
 import pytest
 
@@ -247,8 +243,6 @@ def test_statistics():
 def test_model():
     pass
 """
-
-
 NETWORK = MINDSPORE.partition('@pytest.mark.npu_dump(acl_json={"model_name')[0]
 
 

@@ -5,9 +5,10 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -17,11 +18,7 @@ from safetensors.numpy import load_file
 from pytest_npudump.cli import convert as command
 from pytest_npudump.dump.names import read_mapping
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Run = Callable[..., Any]
-
+Run = Callable[..., Any]
 DATA = Path(__file__).parents[1] / "data"
 TENSORS = DATA / "trees" / "acl-tensor"
 FORMATS = DATA / "dump" / "formats"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from argparse import Namespace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +13,6 @@ from pytest_npudump.cli import doctor, main
 from pytest_npudump.config.cann import ROOTS
 from pytest_npudump.doctor.checks import System
 from pytest_npudump.runtime.registry import Probe
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)

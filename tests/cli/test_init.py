@@ -7,9 +7,10 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -22,12 +23,7 @@ from pytest_npudump.cli import first_test, init
 from pytest_npudump.cli.first_test import with_keys
 from pytest_npudump.cli.init import with_goldens
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Run = Callable[..., Any]
-
-
+Run = Callable[..., Any]
 pytestmark = pytest.mark.e2e
 
 if sys.version_info >= (3, 11):

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Run = Callable[..., Any]
-
+Run = Callable[..., Any]
 DATA = Path(__file__).parent.parent / "data"
 TENSORS = DATA / "trees" / "acl-tensor"
 GOLDEN = "npudump-golden: 1\ntest: t\nproducer: {}\n"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_npudump.cli import main
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 RENAMED = [
     ("stats dump", "npudump ls --stats"),
@@ -34,6 +32,23 @@ def test_a_name_that_went_is_refused_with_the_new_one(
         main(words.split())
     assert ended.value.code == 2
     assert capsys.readouterr().err.rstrip().endswith(f" is called {now} now")
+
+
+MISSPELT = [
+    ("ls --stast dump", "ls: error: unrecognized arguments: --stast: did you mean --stats?"),
+    ("golden accept --resaon=x", "accept: error: unrecognized arguments: --resaon=x: did you mean --reason?"),
+    ("ls dump more", "ls: error: unrecognized arguments: more"),
+]
+
+
+@pytest.mark.each(("words", "told"), MISSPELT)
+def test_an_option_that_is_misspelt_is_refused_with_the_near_one(
+    words: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words.split())
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.rstrip().endswith(told)
 
 
 def test_results_are_found_in_the_output_folder_that_is_configured(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +13,6 @@ import pytest
 from pytest_npudump.cli import COMMANDS
 from pytest_npudump.cli.arguments import LAYOUTS
 from pytest_npudump.dump.arrays.layouts import HOST_AXES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CODE = """
 import json, os, sys

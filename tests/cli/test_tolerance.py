@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    Run = Callable[..., Any]
-
+Run = Callable[..., Any]
 GOLDEN = """npudump-golden: 1
 test: test_a.py::test_a
 producer: {runtime: acl, digits: 6}

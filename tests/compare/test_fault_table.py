@@ -7,8 +7,9 @@ The floors are a little below what was measured; ``python docs/benchmarks/verdic
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,15 +18,9 @@ from pytest_npudump.demo import MODEL
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.sessions import exposed_session
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
 pytestmark = pytest.mark.e2e
-
 BENCHMARKS = Path(__file__).parents[2] / "docs/benchmarks"
 FAULTS, MEMBERS, SEED = 84, 2, 1
-
 FLOORS = [
     # format, rule, found, and of those found named right, in per cent: 3 less than measured
     ("float32", "same, 3 statistics", 87, 70),
@@ -48,7 +43,6 @@ FLOORS = [
     ("float16", "change, 4 in full", 97, 84),
     ("float16", "change, 4 and 8 projections", 99, 99),
 ]
-
 CALM = [
     # format, rule, numerics in which no tensor may fail
     ("float32", "same, 3 statistics", "sums in another order"),
@@ -80,12 +74,7 @@ CALM = [
         (dtype, rule, kind)
         for dtype in ("float16", "bfloat16")
         for rule in ("other, 3 statistics", "other, 4 in full", "other, 4 and 8 projections")
-        for kind in (
-            "sums in another order",
-            "operators in float64",
-            "batch normalisation folded",
-            "fused",
-        )
+        for kind in ("sums in another order", "operators in float64", "batch normalisation folded", "fused")
     ),
 ]
 

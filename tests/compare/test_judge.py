@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,9 +14,6 @@ from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable, layer_of
 from pytest_npudump.record.record import UNWRITTEN, Record
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 DEFAULTS = Terms(unasked=BY_DEFAULT)
 BY_NAME = Terms()

@@ -19,7 +19,6 @@ from pytest_npudump.runtime.acl import AclJson
 
 VERSIONS = ("8.5.0", "9.0.0", "9.1.0")
 RANGE = [{"begin": "a", "end": "b"}]
-
 REQUESTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"dump_mode": "output", "dump_data": "stats", "dump_list": [{}]}),
     ({"layers": ["a/b", "c"]}, {"dump_list": [{"layer": ["a/b", "c"]}]}),

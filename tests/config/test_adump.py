@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -9,13 +10,8 @@ from hypothesis import strategies as st
 
 from pytest_npudump.config.adump import validate
 from pytest_npudump.config.cann import PROFILES
-from pytest_npudump.config.rule_table import MOST_REASONS
+from pytest_npudump.config.rule_table import MOST_REASONS, AdumpVerdict
 from pytest_npudump.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pytest_npudump.config.rule_table import AdumpVerdict
 
 
 def check(dump: Any, tmp_path: Path, **options: Any) -> AdumpVerdict:

@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from pytest_npudump.config.adump import validate
 from pytest_npudump.config.cann import PROFILES, installed_cann, profile_for, rules_version
 from pytest_npudump.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.each(

@@ -11,15 +11,13 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
 
 from pytest_npudump.config import adump, ge, mindspore, torchair
-
-if TYPE_CHECKING:
-    from pytest_npudump.config.rule_table import CheckerVerdict
+from pytest_npudump.config.rule_table import CheckerVerdict
 
 TABLE = Path(__file__).parents[1] / "data" / "config_cases.yaml"
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

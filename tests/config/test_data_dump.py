@@ -28,7 +28,6 @@ from pytest_npudump.plugin.marker import ACL_JSON, check_combination, parse_mark
 from pytest_npudump.request import DumpRequest, RunRequest
 
 NEWEST = (2, 10)
-
 DUMP = Path("/var/dump")
 
 
@@ -156,10 +155,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"dump_step": "all|1"},
         'MindSpore 2.10 refuses this dump: *iteration: "all|1" is refused; write "all"*',
     ),
-    (
-        {"data_dump": {"path": "/x"}},
-        "data_dump['path']: not here: the plugin chooses it; --npudump-output*",
-    ),
+    ({"data_dump": {"path": "/x"}}, "data_dump['path']: not here: the plugin chooses it; --npudump-output*"),
     ({"data_dump": {"kernels": []}}, "data_dump['kernels']: not here: use layers"),
     ({"data_dump": {"iteration": "0"}}, "data_dump['iteration']: not here: use dump_step"),
     ({"data_dump": {"dump_mode": 0}}, "data_dump['dump_mode']: not here: use layers"),

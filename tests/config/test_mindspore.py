@@ -1,17 +1,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.config.mindspore import DEVICES, validate
-from pytest_npudump.config.rule_table import MOST_REASONS
-
-if TYPE_CHECKING:
-    from pytest_npudump.config.rule_table import CheckerVerdict
+from pytest_npudump.config.rule_table import MOST_REASONS, CheckerVerdict
 
 COMMON = {
     "dump_mode": 0,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,12 +13,7 @@ from hypothesis import strategies as st
 from pytest_npudump.config import adump, ge, mindspore
 from pytest_npudump.config.cann import PROFILES
 from pytest_npudump.config.check import check_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pytest_npudump.config.rule_table import CheckerVerdict
-
+from pytest_npudump.config.rule_table import CheckerVerdict
 
 OLD = ("8.5.0", "9.0.0")
 NEW = ("9.1.0-beta.3", "9.1.0")
@@ -26,7 +22,6 @@ OP = {"dump_path": ".", "dump_level": "op"}
 WATCHER = {"dump_path": ".", "dump_scene": "watcher", "dump_mode": "output"}
 EXCEPTION = {"dump_scene": "lite_exception"}
 OVERFLOW = {"dump_path": ".", "dump_debug": "on"}
-
 Case = tuple[str, tuple[str, ...], object, str]
 CASES: list[Case] = [
     ("1.3 dump null", NEW, None, "EP0001"),

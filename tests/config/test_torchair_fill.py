@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,6 @@ from pytest_npudump.config.acl_json import dump_section, write_acl_json
 from pytest_npudump.config.torchair import fill
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
 from pytest_npudump.request import DumpRequest, RunRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 THEIR_STEP = r"^(((\d+)|(\d+-{0,1}\d+))\|{0,1})*$"
 THEIR_LAYER = r'^[0-9a-zA-Z_" "/\\.]*$'

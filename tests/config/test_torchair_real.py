@@ -22,9 +22,7 @@ from pytest_npudump.request import DumpRequest, RunRequest
 
 FOLDER = os.environ.get("NPUDUMP_TORCHAIR", "")
 SCRIPT = Path(__file__).parents[1] / "data" / "torchair" / "real_config.py"
-
 pytestmark = pytest.mark.skipif(not FOLDER, reason="NPUDUMP_TORCHAIR names no folder with TorchAir")
-
 ODD: list[Any] = [
     *(None, True, False, 0, 1, 2, 1.0, 0.5, [], ["0"], {}, "", " ", "\n", "0\n", "0|1\n\n"),
     *("\u0661", "0|", "|"),

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 import signal
 import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+for _room in ("cli.golden", "golden", "record", "results"):  # once, and not in each process
+    _folder = importlib.import_module(f"pytest_npudump.{_room}").__path__
+    for _module in pkgutil.walk_packages(_folder, f"pytest_npudump.{_room}."):
+        importlib.import_module(_module.name)
 
 STEPS = frozenset({"open", "os.rename", "os.remove", "os.mkdir", "os.chmod", "os.truncate"})
 

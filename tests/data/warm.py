@@ -206,6 +206,7 @@ def warm_up(*without: str) -> None:
         words = ["--collect-only", "-c", os.devnull, "--rootdir", folder, *options, folder]
         pytest.main(words, [Imports()])
     importlib.metadata.distributions = known_distributions()  # type: ignore[assignment]
+    os.fsync = lambda _: None  # what sessions of tests write need not outlast the machine
     gc.collect()
     gc.freeze()  # what was imported is looked through in no session, and stays shared with it
 

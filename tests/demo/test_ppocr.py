@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
 from pytest_npudump.demo import MODEL
-
-if TYPE_CHECKING:
-    from pytest_npudump.plugin.fixture import NpuDump
-
+from pytest_npudump.plugin.fixture import NpuDump
 
 pytestmark = pytest.mark.e2e
 

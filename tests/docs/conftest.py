@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 DATA = Path(__file__).parents[1] / "data"
 TREES = {"device_dump": "acl-tensor", "overflow_dump": "acl-overflow"}
@@ -43,10 +40,7 @@ def _save(
 def _classifier(path: Path, *, change: float = 0.0) -> None:
     """``conv1``, ``relu1``, ``pool``, ``flat``, ``fc``: (1, 3, 8, 8) to (1, 10)."""
     rng = np.random.default_rng(5)
-    weights = {
-        "w1": rng.normal(size=(4, 3, 3, 3)) + change,
-        "w2": rng.normal(size=(10, 4)),
-    }
+    weights = {"w1": rng.normal(size=(4, 3, 3, 3)) + change, "w2": rng.normal(size=(10, 4))}
     nodes = [
         helper.make_node("Conv", ["image", "w1"], ["a"], name="conv1"),
         helper.make_node("Relu", ["a"], ["b"], name="relu1"),

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 
 pytestmark = pytest.mark.e2e
-
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FILES = ("python", "yaml", "ini", "toml")

@@ -8,19 +8,16 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
 
 from pytest_npudump.plugin.options import all_options
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 pytestmark = pytest.mark.e2e
-
 FILES = Path(__file__).parents[2] / "docs" / "how-to" / "ci"
 TESTS = """
 import numpy as np

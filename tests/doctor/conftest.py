@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from pytest_npudump.doctor.checks import System, examine
+from pytest_npudump.doctor.checks import DoctorFinding, System, examine
 from pytest_npudump.runtime.registry import Probe
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pytest_npudump.doctor.checks import DoctorFinding
 
 # As printed by npu-smi 24.1.rc3 on an Atlas 800T A2 (two of its eight NPUs).
 NPU_SMI = """\

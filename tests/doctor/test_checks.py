@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_npudump.doctor.checks import ABSENT, OK, PROBLEM, WARNING, DoctorFinding, examine
 from pytest_npudump.runtime.registry import Probe
 from pytest_npudump.settings import OPTIONS
+from tests.doctor.conftest import Machine
 
 from .conftest import ACL, EMULATOR
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from conftest import Machine
-
-    Named = Callable[..., DoctorFinding]
-
+Named = Callable[..., DoctorFinding]
 DEAD = Probe(works=False, why="no")
 
 

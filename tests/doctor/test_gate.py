@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
-from pytest_npudump.doctor.checks import ABSENT, OK, PROBLEM, WARNING
+from pytest_npudump.doctor.checks import ABSENT, OK, PROBLEM, WARNING, DoctorFinding
+from tests.doctor.conftest import Machine
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from conftest import Machine
-    from pytest_npudump.doctor.checks import DoctorFinding
-
-    Named = Callable[..., DoctorFinding]
-
+Named = Callable[..., DoctorFinding]
 REQUIRED = "required_plugins = pytest-npudump\n"
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,12 +17,8 @@ from pytest_npudump.runtime.registry import Probe
 
 from .conftest import FILES, HOME, NPU_SMI, Machine
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Named = Callable[..., DoctorFinding]
-    Changes = dict[str, Any]
-
+Named = Callable[..., DoctorFinding]
+Changes = dict[str, Any]
 TOOLKIT = f"{HOME}/aarch64-linux/ascend_toolkit_install.info"
 DRIVER = "/usr/local/Ascend/driver/version.info"
 SOURCED = "/usr/local/Ascend/ascend-toolkit/set_env.sh"

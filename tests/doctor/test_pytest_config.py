@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from pytest_npudump.doctor.pytest_config import default_place, dump_place
 from pytest_npudump.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CONFTEST = """
 import json

@@ -20,8 +20,6 @@ def get_soc_name():
 class rt:
     get_device_count = staticmethod(lambda: (8, 0))
 """
-
-
 TORCH_NPU = """
 __version__ = "2.5.1"
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 import struct
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pytest_npudump.dump.files.container import dump_data_class
-
-if TYPE_CHECKING:
-    from pytest_npudump.dump.records import Dump
+from pytest_npudump.dump.records import Dump
 
 DATA = Path(__file__).parents[1] / "data" / "trees"
 STAMP = 1795228705872229

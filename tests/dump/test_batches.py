@@ -1,17 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from threading import current_thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.dump.batches import run_batches
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 
 class Counting(Executor):

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -22,9 +22,6 @@ from pytest_npudump.dump.filebytes import (
 )
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.errors import FormatError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _MEBIBYTES = 64
 

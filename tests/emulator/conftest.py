@@ -3,8 +3,9 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,9 +14,6 @@ from onnx import TensorProto, helper
 
 from pytest_npudump.demo import MODEL
 from pytest_npudump.emulator import install
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +13,6 @@ from onnx import TensorProto, helper
 
 from pytest_npudump.emulator.codes import NotEmulatedError
 from pytest_npudump.emulator.gears import compile_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 SHAPE_DATA = "ascend_mbatch_shape_data"
 OPTIONS: dict[str, Any] = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,6 @@ from hypothesis import strategies as st
 from pytest_npudump.emulator import memory as memory_module
 from pytest_npudump.emulator.memory import MachineMemory
 from pytest_npudump.emulator.process import process
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_bytes_go_to_the_device_and_back(started: Any) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -18,11 +20,6 @@ from pytest_npudump.emulator.codes import NotEmulatedError
 from pytest_npudump.emulator.faults import fail
 from pytest_npudump.errors import MissingExtraError
 from pytest_npudump.onnxmodels import sessions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 
 ARRAY = np.array([[1, 2, 3], [-4, 5, -6]], np.float32)
 RESULT = np.maximum(ARRAY * np.array([1, -2, 0.5], np.float32), 0) + ARRAY + np.float32(1)

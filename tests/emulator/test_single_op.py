@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 
 NUMBERS = {"float32": 0, "float16": 1, "int8": 2, "int32": 3, "int64": 9, "bool": 12, "bfloat16": 27}
 X = np.array([[1, -2, 3], [4, 5, -6]], np.float32)

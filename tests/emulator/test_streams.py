@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_npudump.emulator.faults import fail
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
 
 RESULT = [3.0, 2.0, 2.5, 3.0, 2.0, 2.5]
 """What the small model makes of ones."""

@@ -22,6 +22,7 @@ from pytest_npudump.emulator.faults import Distortion, Faults
 from pytest_npudump.emulator.onnx_model import distorted_model, load
 from pytest_npudump.explain.dumped_operators import ModelBench
 from pytest_npudump.explain.matches import NameMap
+from pytest_npudump.explain.operator_alone import Search
 from pytest_npudump.explain.reference_model import ReferenceModel
 from pytest_npudump.explain.rounding import rounded_model
 from pytest_npudump.graph.model_files import read_onnx
@@ -44,9 +45,9 @@ def reference(classifier: Path) -> ReferenceModel:
     return ReferenceModel.read(classifier)
 
 
-def dumped(model: Path, folder: Path, *faults: Distortion) -> tuple[TensorRecord, ...]:
+def dumped(model: Path, folder: Path, *faults: Distortion, mode: str = "output") -> tuple[TensorRecord, ...]:
     """What the emulator dumps of the model's outputs, with these faults in it."""
-    settings = DumpSettings(f"{folder}/", "output", 0, (), all_models=True)
+    settings = DumpSettings(f"{folder}/", mode, 0, (), all_models=True)
     loaded = load(model, settings, faults=Faults([*faults]))
     clock = iter(range(1795239189932086, 1795239189942086)).__next__
     loaded.run([from_array(BY_NAME["float32"], np.load(model.with_suffix(".npz"))["x"])], clock)
@@ -120,6 +121,51 @@ def test_upstream_of_operators_that_pass_on_what_came_in_the_one_with_the_fault_
     found = bench.isolate([few[-1].key], few, set())  # only what the dump has the inputs of is judged
     assert [one.alone.verdict for one in found] == ["acquitted"] * len(found)
     assert {one.key.layer for one in found} < layers_of(few)
+
+
+def test_a_fault_behind_a_source_is_judged_too_within_bounds(
+    reference: ReferenceModel, classified: Any
+) -> None:
+    records = classified(Distortion("classifier", CONV, 1.01, 0.0), Distortion("classifier", ADD, 1.01, 0.0))
+    keys, bench = outputs(records), ModelBench(reference, NameMap(), own=True, plain=True)
+    first, second = sorted((CONV, ADD), key=[key.layer for key in keys].index)
+    (source,) = (key for key in keys if key.layer == first)
+    for search, found, ended in (
+        (None, {first, second}, ""),
+        (Search(1 << 30), {first, second}, ""),
+        (Search(0), {first}, "npudump_dump_limit is reached"),
+        (Search(1 << 30, -1), {first}, "it has taken -1 s"),
+    ):
+        after = [key for key in keys[keys.index(source) :] if key.layer != first][:40]
+        judged = bench.isolate([source], records, layers_of(records), others=after, search=search)
+        convicted = {one.key.layer: one for one in judged if one.alone.verdict == "convicted"}
+        assert {*convicted} == found
+        assert ended in str(search or "")
+        assert bool(str(search or "")) is bool(ended)
+        assert all(
+            str(one.pattern).startswith("every element: multiplied by 1.01") for one in convicted.values()
+        )
+    assert not any(one.alone.verdict == "unknown" for one in judged)
+
+
+def test_an_overwritten_input_looks_like_a_wrong_kernel_where_only_outputs_were_dumped(
+    tmp_path: Path,
+) -> None:
+    plain = chain(tmp_path / "plain.onnx")
+    fault = Distortion("plain", "Relu_3", 1.1, 0.0)
+    before = dumped(plain, tmp_path / "before", mode="all")
+    read = dumped(
+        plain, tmp_path / "read", fault, mode="all"
+    )  # what the next one reads is not what was put out
+    records = [
+        late if late.key.layer == "MatMul_4" else early for early, late in zip(before, read, strict=True)
+    ]
+    for mode, verdict, inputs in (("all", "acquitted", "dumped"), ("output", "convicted", "upstream")):
+        seen = [one for one in records if mode == "all" or one.key.io == "output"]
+        (key,) = (one.key for one in seen if one.key.layer == "MatMul_4" and one.key.io == "output")
+        bench = ModelBench(ReferenceModel.read(plain), NameMap(), own=True, plain=True)
+        (one,) = (one for one in bench.isolate([key], seen, layers_of(seen)) if one.key == key)
+        assert (one.alone.verdict, one.inputs) == (verdict, inputs)
 
 
 def test_upstream_an_approximation_that_the_golden_may_have_too_convicts_no_operator(

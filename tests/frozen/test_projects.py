@@ -5,8 +5,15 @@ The model computes with small whole numbers, which are the same on every machine
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
 import shutil
+import struct
+import subprocess
+import sys
+import termios
 from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
@@ -391,6 +398,101 @@ def test_a_project_over_a_stand_in_of_a_framework(frozen: Callable[..., None], n
 
 def test_the_demonstration(frozen: Callable[..., None]) -> None:
     frozen("demonstration", ["inexact", "npudump demo"])
+
+
+STAGE = "/backbone/features/stage_{}/inverted_residual_block/depthwise_separable"
+HEAD = "jax2tf_get_logits_/pjit_get_logits_/MagikaV2/LayerNorm_{}"
+LONG = f"""
+import os
+from pytest_npudump.emulator.faults import distort
+
+@pytest.mark.npu_dump
+@pytest.mark.parametrize("name", ["permuted", "scaled", "attribute", "kernel"])
+def test_model(npu_dump, name):
+    if os.environ.get("FAULT"):
+        distort("kernel", "{HEAD.format(1)}/Conv", factor=2.0)
+    with npu_dump.load_model(f"{{name}}.onnx") as model:
+        model.run(np.arange(-32, 32, dtype=np.float32).reshape(1, 4, 4, 4))
+"""
+
+
+def long_names(*, changed: bool = False) -> Callable[[Path], None]:
+    """Write a model for each fault, with names as exporters write them: of 70 characters, short beside long, in an If."""
+
+    def write(folder: Path) -> None:
+        rng = np.random.default_rng(5)
+        one, two = (rng.integers(-2, 3, (4, 1, 3, 3)).astype(np.float32) for _ in range(2))
+        given, made = (
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4, 4, 4]) for name in ("image", "out")
+        )
+        spread: dict[str, Any] = {"group": 4, "pads": [1, 1, 1, 1]}
+
+        def chain(names: Sequence[str], slope: float = 0.25) -> list[onnx.NodeProto]:
+            first, relu, second, last = names
+            return [
+                helper.make_node("Conv", ["image", "one"], ["a"], name=first, **spread),
+                helper.make_node("LeakyRelu", ["a"], ["b"], name=relu, alpha=slope),
+                helper.make_node("Conv", ["b", "two"], ["c"], name=second, **spread),
+                helper.make_node("Neg", ["c"], ["out"], name=last),
+            ]
+
+        blocks = [f"{STAGE.format(1)}/depthwise_conv/Conv", f"{STAGE.format(1)}/activation/LeakyRelu"]
+        blocks += [f"{STAGE.format(2)}/depthwise_conv/Conv", f"{STAGE.format(2)}/negation/Neg"]
+        roots = [
+            f"{HEAD.format(0)}/Conv",
+            f"{HEAD.format(0)}/LeakyRelu",
+            f"{HEAD.format(1)}/Conv",
+            "Unsqueeze__115",
+        ]
+        inner = helper.make_graph(chain(blocks, 0.5 if changed else 0.25), "then", [], [made])
+        other = helper.make_graph([helper.make_node("Neg", ["image"], ["out"])], "else", [], [made])
+        choice = helper.make_node("If", ["yes"], ["out"], name="If_0", then_branch=inner, else_branch=other)
+        yes = numpy_helper.from_array(np.ones((), bool), "yes")
+        for name, nodes, weight in (
+            ("permuted", chain(blocks), two[::-1].copy()),
+            ("scaled", chain(roots), two * 2),
+            ("attribute", [choice], two),
+            ("kernel", chain(roots), two),
+        ):
+            used = [(one, "one"), (weight if changed else two, "two")]
+            weights = [numpy_helper.from_array(*pair) for pair in used] + [yes] * (name == "attribute")
+            graph = helper.make_graph(nodes, name, [given], [made], weights)
+            built = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+            onnx.save(built, str(folder / f"{name}.onnx"))
+
+    return write
+
+
+def on_a_terminal(columns: int, *options: str) -> Callable[[Path], None]:
+    """Write down what pytest prints on a terminal; each line fits, but for ids, paths and commands to copy."""
+
+    def show(folder: Path) -> None:
+        command = [sys.executable, "-m", "pytest", "-q", "--color=no", "--npudump-output=.", *options]
+        number, terminal = os.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+        with subprocess.Popen(command, stdout=terminal, stderr=terminal, env=environment):
+            os.close(terminal)
+            printed = b""
+            with contextlib.suppress(OSError):  # which ends what a terminal reads
+                while part := os.read(number, 65536):
+                    printed += part
+        os.close(number)
+        lines = printed.decode().replace("\r\n", "\n").splitlines()
+        copied = ("report: ", "to accept: ", "hand over: ", "npudump: report: ")
+        wide = [line for line in lines if len(line) > columns and not line.startswith(copied)]
+        assert wide == [], wide
+        (folder / "made").mkdir(exist_ok=True)
+        (folder / "made" / f"{columns}.txt").write_text("\n".join(lines), encoding="utf-8")
+
+    return show
+
+
+def test_long_names_on_terminals(frozen: Callable[..., None]) -> None:
+    shown = [on_a_terminal(columns) for columns in (80, 120)]
+    recorded = on_a_terminal(80, "--npudump-update-golden")
+    steps = [long_names(), source(LONG), recorded, "export FAULT=1", long_names(changed=True), *shown]
+    frozen("terminals", [*steps, "cat made/80.txt", "cat made/120.txt"])
 
 
 def test_results_are_plain_data(frozen: Callable[..., None]) -> None:

@@ -6,22 +6,18 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.census import Collection, census, faults, files_below
 from pytest_npudump.golden.store import read_golden, stage_pair, tensors_path, waiting_path
 from pytest_npudump.golden.stored_tensors import TensorStore, stage_stored
 from pytest_npudump.record.record import Record
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_npudump.dump.table import StatsTable
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -14,11 +13,8 @@ from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.approval_merge import Conflict, joined_order, merge
 from pytest_npudump.golden.approval_merge import joined as joined_value
 from pytest_npudump.record.noise import calibrated_of, calibration_of, repeats_of
+from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import parse, render
-
-if TYPE_CHECKING:
-    from pytest_npudump.record.record import Record
-
 
 PATH = Path("golden/test_a.yaml")
 COLUMNS = "tensor dtype shape max min avg l2norm nan -inf +inf"

@@ -7,10 +7,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import fsspec
 import pytest
@@ -28,10 +29,6 @@ from pytest_npudump.golden.objects import (
     remove,
     trim,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 CONTENT = bytes(range(256)) * 20_000
 DIGEST = sha256(CONTENT).hexdigest()
@@ -257,10 +254,7 @@ def test_a_store_that_is_renamed_into_is_never_seen_with_half_an_object(
 
 def test_a_shared_folder_that_is_not_mounted_is_not_made(tmp_path: Path, source: Path) -> None:
     objects = ObjectStore(f"file://{tmp_path}/share")
-    for ask in (
-        lambda: objects.size(DIGEST),
-        lambda: objects.write(DIGEST, source, len(CONTENT)),
-    ):
+    for ask in (lambda: objects.size(DIGEST), lambda: objects.write(DIGEST, source, len(CONTENT))):
         with pytest.raises(StoreError, match="no such folder: mount it, or make it first"):
             ask()
     assert not (tmp_path / "share").exists()

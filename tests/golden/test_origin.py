@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -20,10 +20,6 @@ from pytest_npudump.golden.variants import Goldens
 from pytest_npudump.record.record import MODELS, Record
 from pytest_npudump.record.text import parse, render
 from pytest_npudump.request import DumpRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 X86 = "processor: 0\nflags: fpu sse2 avx f16c fma avx2 avx512f avx512_vnni\n\nprocessor: 1\nflags: fpu\n"
 ARM = "processor\t: 0\nFeatures\t: fp asimd asimdhp asimddp bf16 i8mm sve\n"

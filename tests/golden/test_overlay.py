@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,13 +11,8 @@ from hypothesis import strategies as st
 
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.store import VARIANT, as_written, differing, laid_over, read_golden, write_golden
+from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import parse, render
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pytest_npudump.record.record import Record
-
 
 COLUMNS = "tensor dtype shape max min avg l2norm nan -inf +inf"
 FIVE = "calibration: {members: 5, factor: 5, varied: [repeats]}\n"

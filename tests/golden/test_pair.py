@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError, MisplacedTensorsError
 from pytest_npudump.golden import store
 from pytest_npudump.golden.store import (
@@ -22,12 +25,6 @@ from pytest_npudump.golden.stored_tensors import KeptTensors, stored_tensors
 from pytest_npudump.golden.tensors import load_tensors, save_tensors
 from pytest_npudump.record.record import Record
 from pytest_npudump.storage.atomic import move_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pytest_npudump.dump.table import StatsTable
 
 Make = Any
 

@@ -7,23 +7,20 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError, GoldenMissingError
 from pytest_npudump.golden.store import is_there, read_golden, stage_golden, write_golden
 from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import render
 from pytest_npudump.storage import atomic
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from pytest_npudump.dump.table import StatsTable
 
 
 @pytest.fixture

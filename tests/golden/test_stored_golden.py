@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError, StoreError
 from pytest_npudump.golden.approval_merge import merge
 from pytest_npudump.golden.census import faults
@@ -25,12 +28,6 @@ from pytest_npudump.golden.stored_tensors import (
 )
 from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import parse, render
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pytest_npudump.dump.table import StatsTable
 
 KEYS = ("conv:output.0", "relu:output.0", "fc:output.0")
 Values = dict[str, float]

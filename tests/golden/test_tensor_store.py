@@ -5,7 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -15,9 +16,6 @@ from pytest_npudump.errors import GoldenError, StoreError
 from pytest_npudump.golden.objects import ObjectStore
 from pytest_npudump.golden.stored_tensors import TensorStore
 from pytest_npudump.record.rows import Pointer
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 VALUES = np.linspace(-1, 1, 600, dtype=np.float32).reshape(2, 3, 100)
 

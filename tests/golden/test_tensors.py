@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -12,9 +13,6 @@ from safetensors.numpy import load_file, save_file
 
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.tensors import TensorFile, load_tensors, read_metadata, save_tensors
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KEY = "net/conv.1:output.0"
 NUMPY = ["float64", "float32", "float16", "int64", "int32", "int16", "int8"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,10 +15,6 @@ from onnx import TensorProto, helper, numpy_helper
 from pytest_npudump.demo import MODEL
 from pytest_npudump.graph.model_digests import model_lines
 from pytest_npudump.record.model_lines import ModelChange, change_of_models, check_model_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def replaced(tensor: Any, array: Any) -> None:
@@ -296,10 +294,7 @@ VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
         (om(VALUES.tobytes(), offset=64), ModelChange(("m.om",), read="weights", weighted=1)),
         (om(VALUES.tobytes(), inline=True), ModelChange(("m.om",), read="weights", weighted=1)),
         (om(VALUES.tobytes(), merged=True), ModelChange(("m.om",), read="weights", weighted=1)),
-        (
-            om((VALUES * 2).tobytes()),
-            ModelChange(("m.om",), weights=("conv",), read="weights", weighted=1),
-        ),
+        (om((VALUES * 2).tobytes()), ModelChange(("m.om",), weights=("conv",), read="weights", weighted=1)),
         (
             om(VALUES[::-1].tobytes()),
             ModelChange(("m.om",), weights=("conv",), permuted={"conv": 0}, read="weights", weighted=1),

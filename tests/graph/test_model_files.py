@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from onnx import TensorProto, helper
 
+from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import FormatError
 from pytest_npudump.graph.model_files import (
     _READERS,
@@ -26,13 +29,6 @@ from pytest_npudump.graph.model_files import (
 )
 from pytest_npudump.record.edges import UNKNOWN, Edges, Port
 from pytest_npudump.request import GRAPH_SUFFIXES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pytest_npudump.dump.table import StatsTable
-
 
 TEXT = r"""graph {
   name: "ResNet-50_0"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.graph.sources import (
+    Sources,
     TensorGraph,
     explained,
     fed_first,
@@ -28,15 +31,7 @@ from pytest_npudump.record.edges import UNKNOWN, Edges, Port
 from pytest_npudump.record.edges import GraphNode as Node
 from pytest_npudump.record.noise import Calibrated
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.graph.sources import Sources
-
-    Make = Callable[..., StatsTable]
-
-
+Make = Callable[..., StatsTable]
 BASE: dict[str, Any] = {"count": 4, "max": 2.0, "min": -1.0, "avg": 0.5, "l2norm": 4.0}
 FED = {"a": "", "b": "a", "c": "b", "d": "c", "p": "a", "q": "p", "end": "d q"}
 """Two branches, a-b-c-d and a-p-q, that meet in end."""
@@ -236,9 +231,7 @@ def graphs(draw: Any) -> tuple[TensorGraph, list[int]]:
 
 
 @given(graphs())
-def test_sources_are_those_that_no_failing_tensor_feeds(
-    drawn: tuple[TensorGraph, list[int]],
-) -> None:
+def test_sources_are_those_that_no_failing_tensor_feeds(drawn: tuple[TensorGraph, list[int]]) -> None:
     graph, failing = drawn
 
     def paths(at: int) -> list[list[int]]:
@@ -295,15 +288,7 @@ def test_bits_are_counted_by_their_numbers(words: list[int], width: int) -> None
     assert numbers_of_bits(words, width) == [sum(word >> bit & 1 for word in words) for bit in range(width)]
 
 
-ROW: dict[str, Any] = {
-    "count": 4,
-    "max": 2.0,
-    "min": -1.0,
-    "avg": 0.5,
-    "l2norm": 3.0,
-    "nan": 0,
-    "pos_inf": 0,
-}
+ROW: dict[str, Any] = {"count": 4, "max": 2.0, "min": -1.0, "avg": 0.5, "l2norm": 3.0, "nan": 0, "pos_inf": 0}
 TOLERANCES = Tolerances(rules=(Rule(0.25, 0.5),))
 
 

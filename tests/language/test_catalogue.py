@@ -6,10 +6,10 @@ import argparse
 import ast
 import io
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from string import Formatter
-from typing import TYPE_CHECKING
 
 import pytest
 from babel.messages.extract import extract
@@ -18,9 +18,6 @@ from babel.messages.pofile import read_po
 import pytest_npudump
 from pytest_npudump.cli import COMMANDS, _parser
 from pytest_npudump.language.catalogue import CatalogueError, catalogue, parse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PACKAGE = Path(pytest_npudump.__file__).parent
 PATH = PACKAGE / "language" / "catalogues" / "zh.po"
@@ -101,6 +98,7 @@ def parser_texts(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
     texts = [parser.description, parser.epilog]
     for group in parser._action_groups:
         texts += [group.title, group.description] if group._group_actions else []
+        texts += [action.help for action in group._group_actions]
     for action in parser._actions:
         texts.append(action.help)
         if isinstance(action, argparse._SubParsersAction):

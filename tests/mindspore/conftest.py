@@ -6,14 +6,12 @@ import importlib.util
 import json
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NETS = '''
 import os
@@ -132,7 +130,6 @@ def filled(net):
         parameter.set_data(Tensor(values))
     return net
 '''
-
 HEADER = """
 import pytest
 from nets import *

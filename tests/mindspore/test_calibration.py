@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 import yaml
 
-if TYPE_CHECKING:
-    from conftest import Project
+from tests.mindspore.conftest import Project
 
 pytestmark = pytest.mark.mindspore
-
 SMALL = """
 @pytest.mark.npu_dump(isolation="process")
 def test_small():

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
-if TYPE_CHECKING:
-    from conftest import Project
+from tests.mindspore.conftest import Project
 
 pytestmark = pytest.mark.mindspore
-
 SMALL = """
 @pytest.mark.npu_dump({marker})
 def test_small():
@@ -111,10 +107,7 @@ def test_a_nan_that_relu_hides_from_the_output_is_found_where_it_appears(project
         """)
     project.record()
     project.run(change="fc1.weight=nan").stdout.fnmatch_lines(
-        [
-            "npudump: Default/fc1-Dense/MatMul-op0:output.0 * nan, expected *",
-            "second run: reproduced; *",
-        ]
+        ["npudump: Default/fc1-Dense/MatMul-op0:output.0 * nan, expected *", "second run: reproduced; *"]
     )
     assert project.failing()[:2] == LAYERS[:2]
     findings = {finding["layer"]: finding for finding in project.report()["escalation"]["findings"]}

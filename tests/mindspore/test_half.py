@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
-if TYPE_CHECKING:
-    from conftest import Project
+from tests.mindspore.conftest import Project
 
 pytestmark = pytest.mark.mindspore
-
 AMP = """
 @pytest.mark.npu_dump(golden_tensors=["*fc-Dense*"])
 def test_resnet():
@@ -48,8 +44,5 @@ def test_mixed_precision_is_recorded_compared_and_a_changed_weight_found_where_i
         ]
     )
     project.run("-k", "encoder", change="up.weight=2").stdout.fnmatch_lines(
-        [
-            "npudump: Default/_backbone-Encoder/up-Dense/Cast-op*:output.0 *",
-            "second run: reproduced; *",
-        ]
+        ["npudump: Default/_backbone-Encoder/up-Dense/Cast-op*:output.0 *", "second run: reproduced; *"]
     )

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from conftest import Project
-
+from tests.mindspore.conftest import Project
 
 pytestmark = pytest.mark.mindspore
 

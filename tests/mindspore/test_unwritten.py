@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-if TYPE_CHECKING:
-    from conftest import Project
+from tests.mindspore.conftest import Project
 
 pytestmark = pytest.mark.mindspore
-
 LENET_BEFORE = """
 import os
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +11,6 @@ from IPython.core.formatters import DisplayFormatter
 
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.notebook import compare_dumps
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOSTILE = "<script>alert(1)</script>"
 

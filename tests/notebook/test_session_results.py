@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.notebook import read_results
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 TESTS = """
 import numpy as np

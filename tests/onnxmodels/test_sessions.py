@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,10 +16,6 @@ from pytest_npudump.cli import main
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, plain_session, prepare, read_model
 from pytest_npudump.onnxmodels.tensor_types import BY_NAME, from_array
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 NAMES = [
     "axis",

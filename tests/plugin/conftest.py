@@ -10,10 +10,11 @@ import json
 import os
 import pkgutil
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -24,10 +25,6 @@ from onnx import TensorProto, helper, numpy_helper
 from pytest_npudump.emulator import install
 from pytest_npudump.plugin.features.isolation import server
 from pytest_npudump.runtime.emulator import EmulatorFinder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 
 # Loaded here once: what a session within a test imports first, its end unloads again.
 for _name in ("_pytest.stepwise", "filelock", "onnxruntime", "rich.console"):
@@ -93,7 +90,6 @@ BODY = """
     with npu_dump.load_model("small.onnx") as model:
         model.run(image)
 """
-
 WAVERING = """
 import itertools
 COUNT = itertools.count()
@@ -104,13 +100,10 @@ def test_small(npu_dump):
     with npu_dump.load_model(("small.onnx", "wavered.onnx")[next(COUNT) % 2]) as model:
         model.run(image)
 """
-
 HEADER = """
 import numpy as np
 import pytest
 """
-
-
 RECORDINGS: dict[bytes, dict[str, bytes]] = {}
 """What recordings have written, by a digest of the project's files."""
 
@@ -172,11 +165,7 @@ class Project:
         )
 
     def run(
-        self,
-        *options: str,
-        shows: str | Sequence[str] = (),
-        hides: str | Sequence[str] = (),
-        **outcomes: int,
+        self, *options: str, shows: str | Sequence[str] = (), hides: str | Sequence[str] = (), **outcomes: int
     ) -> pytest.RunResult:
         """Run pytest; hold its outcomes, lines and what is none of its lines against these."""
         return held(

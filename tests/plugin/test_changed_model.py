@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper
 
 from pytest_npudump.cli import main
-from tests.plugin.conftest import onnx_model
-
-if TYPE_CHECKING:
-    from conftest import Project
+from tests.plugin.conftest import Project, onnx_model
 
 
 def written(project: Project, weight: Any, **changes: Any) -> None:

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tests.plugin.conftest import held
+import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pytest
-
-    from conftest import Project
-
+from tests.plugin.conftest import Project, held
 
 CLIENT = Path(__file__).parents[1] / "data" / "torch_client"
-
-
 HEADER = """
 import numpy as np
 from hypothesis import given

@@ -5,28 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from tests.plugin.conftest import held
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from conftest import Project
-
+from tests.plugin.conftest import Project, held
 
 CLIENT = Path(__file__).parents[1] / "data" / "torch_client"
-
-
 RUNTIME = "--npudump-runtime=torch_npu"
-
-
 DUMPS = "--npudump-output=."
-
-
 CALLS = [("aclnnAdd", 1), ("aclnnMul", 2), ("aclnnAdd", 3), ("aclnnMul", 4), ("aclnnAdd", 5)]
 
 
@@ -310,8 +299,6 @@ def captured(value):
         operator("aclnnMul", value)
     return graph
 """
-
-
 GRAPH = """
 @pytest.mark.npu_dump(scene="op", {marker})
 def test_graph(npu_dump):
@@ -401,8 +388,6 @@ def test_what_a_graph_does_not_leave_in_the_dump_fails_the_test(
 
 
 MINDSPORE = Path(__file__).parents[1] / "data" / "mindspore_client"
-
-
 NETS = """
 import os
 import mindspore
@@ -473,10 +458,7 @@ def test_names_that_nothing_resolves_are_dumped_with_everything_else(
     )
     monkeypatch.setenv("CHANGE", "0.5")
     run_net(mindspore).stdout.fnmatch_lines(
-        [
-            "second run: reproduced; 2 *",
-            "note: the raw operator name behind d_bias is not known *",
-        ]
+        ["second run: reproduced; 2 *", "note: the raw operator name behind d_bias is not known *"]
     )
     assert dumped(mindspore, "run2") == ["Default_d_Mul-op0", "d_bias"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -13,17 +13,9 @@ from onnx import TensorProto, helper
 
 # pytester forgets modules that a run imports; a later run would then mix their classes with new ones.
 from pytest_npudump.emulator import install
-from tests.plugin.conftest import onnx_model
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from conftest import Project
-
+from tests.plugin.conftest import Project, onnx_model
 
 APPLICATION = Path(__file__).parents[1] / "data" / "emulator" / "classify.py"
-
-
 HEADER = """
 import sys
 from pathlib import Path
@@ -34,8 +26,6 @@ START = (
 )
 COMMAND = [sys.executable, "-c", START, "classify.py", "half.om", "x.npy", "result.npy"]
 """
-
-
 RUN = '    npu_dump.run([*COMMAND, "acl.json"], acl_json="acl.json")\n'
 
 
@@ -125,14 +115,8 @@ OWN_CALLS = """
     acl.rt.reset_device(0)
     acl.finalize()
 """
-
-
 EXECUTE = "assert acl.mdl.execute(model_id, *datasets) == 0"
-
-
 BY_INIT = "assert acl.init(str(npu_dump.config_path)) == 0"
-
-
 BY_SET_DUMP = (
     "path = str(npu_dump.config_path); acl.init(); acl.mdl.init_dump(); assert acl.mdl.set_dump(path) == 0"
 )
@@ -164,8 +148,6 @@ OUTSIDE = """
             {inside}
         {behind}
 """
-
-
 LOADED_INSIDE = 'npu_dump.load_model("half.onnx").run(cold)'
 
 
@@ -213,8 +195,6 @@ PASSED_OVER = """
     except Exception:
         pass
 """
-
-
 INTERRUPTED = f"""{RUN}
     import signal
     def stop(*_):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pytest_npudump.emulator import install
-
-if TYPE_CHECKING:
-    from conftest import Project
-
+from tests.plugin.conftest import Project
 
 # pytester forgets modules that a run imports; a later run would then mix their classes with new ones.
 
@@ -19,8 +16,6 @@ FAIL = """
     from pytest_npudump.emulator.faults import fail
     fail("block/conv.2")
 """
-
-
 SWALLOW = f"""{FAIL}
     import contextlib
     from pytest_npudump.errors import NpudumpError

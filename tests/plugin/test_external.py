@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import yaml
 
-if TYPE_CHECKING:
-    from conftest import Project
-
+from tests.plugin.conftest import Project
 
 pytestmark = pytest.mark.e2e
-
 APPLICATION = Path(__file__).parents[1] / "data" / "emulator" / "classify.py"
 ACL_JSON = b'{"err_msg_mode": "1"}'
 HEADER = """

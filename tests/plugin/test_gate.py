@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.plugin.conftest import held
-
-if TYPE_CHECKING:
-    from conftest import Project
+from tests.plugin.conftest import Project, held
 
 
 def test_update_is_refused_under_any_ci_service(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

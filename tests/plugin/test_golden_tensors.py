@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -16,14 +17,7 @@ from pytest_npudump.cli import main
 from pytest_npudump.golden.store import read_golden, waiting_path
 from pytest_npudump.golden.stored_tensors import TensorStore, read_tensors
 from pytest_npudump.golden.tensors import load_tensors
-from tests.plugin.conftest import held, onnx_model
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from conftest import Project
-
+from tests.plugin.conftest import Project, held, onnx_model
 
 ALIKE = ("a/b", "a_b", "a.b", "plain")
 
@@ -216,8 +210,6 @@ def test_a_golden_without_tensors_fails_and_says_what_to_do(auto: Project) -> No
 
 
 KEEP = "--npudump-output=."
-
-
 LAST = "block_conv_2:output.0"
 
 

@@ -9,29 +9,18 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from pytest_npudump.regression import session
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from conftest import Project
-
+from tests.plugin.conftest import Project
 
 pytestmark = pytest.mark.e2e
-
-
 FOUND = "npudump: the weights of block/conv.2 changed *block/conv.2:output.0 *"
-
-
 DUMPS = "--npudump-output=."
-
-
 AGAIN = """
 def again():
     '''Whether this is the second run.'''
@@ -50,8 +39,6 @@ HEED = (
     "[signal.signal(number, signal.SIG_DFL) for number in (1, 15)]; "
     "import pytest; sys.exit(pytest.main(sys.argv[1:]))"
 )
-
-
 PYTEST = (sys.executable, "-c", HEED, "--npudump-runtime=emulator", DUMPS)
 
 
@@ -131,8 +118,6 @@ def test_termination_in_the_first_run_s_teardown_tells_what_it_found(project: Pr
 
 
 NOT_COMPARED = "npudump: the session ended in test_small.py::test_small, which was not compared: *"
-
-
 ENDS = """
 from pathlib import Path
 

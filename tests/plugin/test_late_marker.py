@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from tests.plugin.conftest import held
-
-if TYPE_CHECKING:
-    from conftest import Project
-
+from tests.plugin.conftest import Project, held
 
 UNMARKED = """
 def test_small(npu_dump):
@@ -18,14 +12,8 @@ def test_small(npu_dump):
     with npu_dump.load_model("small.onnx") as model:
         model.run(image)
 """
-
-
 STATIC = "\n@pytest.mark.npu_dump\ndef test_other():\n    pytest.skip('not today')\n"
-
-
 ADD = "item.add_marker(pytest.mark.npu_dump({arguments}))"
-
-
 EARLY_ENOUGH = {
     "itemcollected": "def pytest_itemcollected(item):\n    {add}\n",
     "modifyitems": "def pytest_collection_modifyitems(items):\n    for item in items:\n        {add}\n",
@@ -35,8 +23,6 @@ EARLY_ENOUGH = {
         "    result = yield\n    for item in items:\n        {add}\n    return result\n"
     ),
 }
-
-
 TOO_LATE = {
     "autouse fixture": (
         "@pytest.fixture(autouse=True)\ndef mark(request):\n    item = request.node\n    {add}\n"
@@ -47,8 +33,6 @@ TOO_LATE = {
         "@pytest.fixture(autouse=True)\ndef mark(request):\n    item = request.node.parent\n    {add}\n"
     ),
 }
-
-
 ONE_ID = """
 @pytest.mark.parametrize("a", ["c", "b-c"])
 @pytest.mark.parametrize("b", ["a-b", "a"])

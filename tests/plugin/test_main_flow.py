@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -13,10 +12,7 @@ from onnx import TensorProto, helper
 
 from pytest_npudump.cli import main
 from pytest_npudump.golden.tensors import load_tensors
-from tests.plugin.conftest import onnx_model
-
-if TYPE_CHECKING:
-    from conftest import Project
+from tests.plugin.conftest import Project, onnx_model
 
 
 def relu_and_add(project: Project, added: float) -> None:
@@ -251,9 +247,7 @@ def test_a_rule_or_layer_with_brackets_is_for_the_layer_that_has_them_alone(proj
     assert [*load_tensors(project.golden.with_suffix(".safetensors"))] == ["blk[1]:output.0"]
     relu_and_add(project, 1.5)
     project.run(
-        "--npudump-output=.",
-        failed=1,
-        shows=["npudump: the weights of blk1 changed *", "*(preset same*"],
+        "--npudump-output=.", failed=1, shows=["npudump: the weights of blk1 changed *", "*(preset same*"]
     )
     assert main(["check", str(project.path / "results"), "--root", str(project.path)]) == 1
     project.recorded('layers=["blk[1]"]', body)
@@ -400,13 +394,9 @@ BODY = """
     with npu_dump.load_model("small.onnx") as model:
         model.run(np.full((1, 1, 8, 8), np.nan, dtype=np.float32))
 """
-
-
 WORDS = (
     "5 of 5 tensors contain only NaN or infinities (first: image:output.0): check the model and its inputs"
 )
-
-
 KEPT = ("--results", "results")
 
 

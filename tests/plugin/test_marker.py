@@ -7,7 +7,7 @@ import re
 from dataclasses import fields
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,14 +19,9 @@ from pytest_npudump.errors import RequestError
 from pytest_npudump.plugin.marker import ACL_JSON, CHECKS, check_combination, parse_marker
 from pytest_npudump.plugin.marks import ARGUMENTS, marker_line
 from pytest_npudump.request import DumpRequest, KnownNames, RunRequest, is_glob
-
-if TYPE_CHECKING:
-    from conftest import Project
-
+from tests.plugin.conftest import Project
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "marker.md"
-
-
 RANGE = {"begin": "a", "end": "b"}
 
 
@@ -45,8 +40,7 @@ def test_without_arguments_every_layer_s_output_statistics_are_asked_for() -> No
 
 
 @pytest.mark.each(
-    ("given_", "stored"),
-    [("conv1", ("conv1",)), (["a", "b*"], ("a", "b*")), (("a",), ("a",)), (None, ())],
+    ("given_", "stored"), [("conv1", ("conv1",)), (["a", "b*"], ("a", "b*")), (("a",), ("a",)), (None, ())]
 )
 def test_layers_by_position_and_by_name_are_the_same(given_: object, stored: tuple[str, ...]) -> None:
     assert parse(given_).layers == parse(layers=given_).layers == stored
@@ -347,10 +341,7 @@ REFUSED_LATER = {
         "reference='gone.onnx'",
         "reference: there is no file *gone.onnx; name an ONNX model, relative *",
     ),
-    "map": (
-        "reference='small.onnx', map='gone.yaml'",
-        "map: there is no file *gone.yaml; name a YAML *",
-    ),
+    "map": ("reference='small.onnx', map='gone.yaml'", "map: there is no file *gone.yaml; name a YAML *"),
     "graph": ("graph='gone.om'", "graph: there is no file *gone.om; name a file of the model's graph, *"),
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -10,10 +10,7 @@ import pytest
 from onnx import GraphProto, ModelProto, TensorProto, checker, helper
 
 from pytest_npudump.onnxmodels.graph import inside
-from tests.plugin.conftest import onnx_model
-
-if TYPE_CHECKING:
-    from conftest import Project
+from tests.plugin.conftest import Project, onnx_model
 
 
 def empty_inside(project: Project, *shape: int, layer: bool = True) -> None:
@@ -43,8 +40,6 @@ BODY = """
     with npu_dump.load_model("small.onnx") as model:
         model.run(np.ones((4, 3), np.float32))
 """
-
-
 EMPTY = "npudump: operators whose tensors hold no element, and which leave no file, differ: empty: 0x3 -> "
 
 
@@ -105,8 +100,6 @@ TWO_MODELS = """
         with npu_dump.load_model(name) as model:
             model.run(np.ones((4, 3), np.float32))
 """
-
-
 TWO_CAPTURES = """
     for name in ("other", "small"):
         with npu_dump.capture(name), npu_dump.load_model(name + ".onnx") as model:
@@ -154,8 +147,6 @@ def test_a_new_operator_of_empty_tensors_fails_where_there_was_none(project: Pro
 
 
 X = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])
-
-
 VECTOR = """
 @pytest.mark.npu_dump({marker})
 def test_small(npu_dump):

@@ -6,7 +6,6 @@ import re
 import shlex
 from contextlib import nullcontext
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -17,10 +16,7 @@ from pytest_npudump.plugin.options import all_options, settings_of
 from pytest_npudump.plugin.paths import check_output
 from pytest_npudump.settings import OPTIONS as ALWAYS
 from pytest_npudump.settings import Option, Settings, parse_size
-
-if TYPE_CHECKING:
-    from conftest import Project
-
+from tests.plugin.conftest import Project
 
 OPTIONS = all_options()
 NOT_DEFAULT = {

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
 
-if TYPE_CHECKING:
-    from conftest import Project
-
+from tests.plugin.conftest import Project
 
 MODEL = """
     image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
@@ -183,8 +180,7 @@ def test_soft_assertion_that_fails_the_report_approves_nothing(project: Project)
     assert project.golden.read_bytes() == golden
     project.model()
     project.run(
-        failed=1,
-        shows="npudump: 0 of 1 tests passed, 1 error; 5 of 5 tensors compared (emulator); *",
+        failed=1, shows="npudump: 0 of 1 tests passed, 1 error; 5 of 5 tensors compared (emulator); *"
     )
 
 

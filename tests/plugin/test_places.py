@@ -8,17 +8,14 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pytest_npudump.plugin.features import memory_folder
 from pytest_npudump.plugin.features.memory_folder import MemoryFolder
 from pytest_npudump.plugin.paths import Paths
-
-if TYPE_CHECKING:
-    from pytest_npudump.settings import Settings
-
+from pytest_npudump.settings import Settings
 
 pytestmark = pytest.mark.skipif(
     not memory_folder._is_tmpfs(memory_folder.SHARED_MEMORY), reason="there is no /dev/shm here"
@@ -46,13 +43,35 @@ def test_what_is_left_takes_the_place_of_the_link(shared_memory: Path, tmp_path:
     folder = made(link)
     (link / "test" / "run1").mkdir(parents=True)
     (link / "test" / "run1" / "dump").write_bytes(b"data")
+    (link / "test" / "last").symlink_to("run1")
+    (link / "test" / "large").write_bytes(large := os.urandom(3 << 20))
+    (link / "test" / "large").chmod(0o444)
+    (link / "test").chmod(0o500)
+    os.utime(link / "test", ns=(1, 2))
+    os.utime(link / "test" / "run1" / "dump", ns=(3, 4))
     assert (folder.path / "test" / "run1" / "dump").read_bytes() == b"data"
     assert folder.path.stat().st_mode & 0o777 == 0o700
     folder.close()
     assert not link.is_symlink()
-    assert (link / "test" / "run1" / "dump").read_bytes() == b"data"
+    assert sorted(path.name for path in link.rglob("*")) == ["dump", "large", "last", "run1", "test"]
+    assert (link / "test" / "last" / "dump").read_bytes() == b"data"
+    assert ((link / "test" / "large").read_bytes(), (link / "test" / "last").is_symlink()) == (large, True)
+    assert [(link / "test" / name).stat().st_mode & 0o777 for name in ("large", ".")] == [0o444, 0o500]
+    assert [(link / "test" / name).stat().st_mtime_ns for name in ("run1/dump", ".")] == [4, 2]
+    (link / "test").chmod(0o700)
     assert not any(shared_memory.iterdir())
     folder.close()  # as a session may that ends twice
+
+
+def test_what_cannot_be_copied_stays_in_memory(shared_memory: Path, tmp_path: Path) -> None:
+    link = tmp_path / "npudump"
+    folder = made(link)
+    (link / "dump").write_bytes(b"data")
+    os.mkfifo(link / "pipe")
+    folder.close()
+    assert link.is_symlink()
+    assert (link / "dump").read_bytes() == b"data"
+    assert [path.name for path in tmp_path.iterdir() if path != shared_memory] == ["npudump"]
 
 
 def test_nothing_is_left_where_every_test_passed(shared_memory: Path, tmp_path: Path) -> None:

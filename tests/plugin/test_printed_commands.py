@@ -9,16 +9,12 @@ import subprocess
 import sys
 from html import unescape
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from pytest_npudump.cli import main
-
-if TYPE_CHECKING:
-    from conftest import Project
-
+from tests.plugin.conftest import Project
 
 IDS = (
     "it's",

@@ -6,17 +6,13 @@ import concurrent.futures.process  # noqa: F401 - what an inner session imports 
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
 # pytester forgets modules that a run imports; a later run would then mix their classes with new ones.
 from pytest_npudump.emulator import install
-
-if TYPE_CHECKING:
-    from conftest import Project
-
+from tests.plugin.conftest import Project
 
 SOURCE = """
 def add(value, directory):
@@ -48,11 +44,7 @@ def test_second(npu_dump, tmp_path):
     tmp_path.joinpath("add.om").write_bytes({model})
     add({value}, tmp_path)
 """
-
-
 SAME, OTHER = b"a compiled operator", b"another operator"
-
-
 ISOLATED = '@pytest.mark.npu_dump(isolation="process")'
 
 
@@ -107,8 +99,6 @@ LOADED_IN_THREADS = """
         thread.start()
         thread.join()
 """
-
-
 RUN_IN_THREADS = """
     import acl, threading
     models = [npu_dump.load_model("small.onnx") for _ in range(2)]
@@ -125,8 +115,6 @@ RUN_IN_THREADS = """
     for model in models:
         model.close()
 """
-
-
 EACH_IN_A_CAPTURE = """
     import threading
 
@@ -140,8 +128,6 @@ EACH_IN_A_CAPTURE = """
             thread.start()
             thread.join()
 """
-
-
 RUN_BY_SEVERAL = """
     import acl, threading
 
@@ -157,8 +143,6 @@ RUN_BY_SEVERAL = """
             thread.start()
             thread.join()
 """
-
-
 OPERATOR_IN_THREADS = """
     import acl, threading
     acl.init()
@@ -283,8 +267,6 @@ STARTS = {
     "joined(multiprocessing.get_context('forkserver').Process(target=int))": "ForkServerProcess",
     "pooled(futures.ProcessPoolExecutor(1, multiprocessing.get_context('fork')))": "ForkProcess",
 }
-
-
 STARTING = """
 import multiprocessing, os, subprocess, sys, time
 from concurrent import futures
@@ -309,8 +291,6 @@ OWN = """
     with npu_dump.load_model("small.onnx") as model:
         model.run(np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8))
 """
-
-
 WORDS = "a model that runs there is dumped only if the dump is on there, as with npu_dump.run()"
 
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_npudump.plugin import terminal
-
-if TYPE_CHECKING:
-    from conftest import Project
-
+from tests.plugin.conftest import Project
 
 IMPATIENT = """
 from pytest_npudump.plugin import terminal

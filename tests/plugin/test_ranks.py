@@ -5,18 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from conftest import Project
-
+from tests.plugin.conftest import Project
 
 pytestmark = pytest.mark.e2e
-
 BODY = """
     image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
     with open(f"runs-{os.environ['RANK']}", "a") as file:
@@ -25,7 +20,6 @@ BODY = """
     with npu_dump.load_model(name) as model:
         model.run(image)
 """
-
 WAIT = """
     import time
     def wait_for(name):
@@ -306,10 +300,7 @@ def test_devices_of_one_dump_share_a_golden(several: Project, monkeypatch: pytes
             shows=words,
         )
     monkeypatch.setenv("CHANGED", "1")
-    shows = [
-        "npudump: device 1: head/softmax:output.0 *",
-        "note: device 1 of 2 differ; shown is device 1",
-    ]
+    shows = ["npudump: device 1: head/softmax:output.0 *", "note: device 1 of 2 differ; shown is device 1"]
     several.run(failed=1, shows=shows)
     words = "npudump: nothing was recorded: ranks='same', and device 1 differs from device 0 in *"
     several.run("--npudump-update-golden", failed=1, shows=words)

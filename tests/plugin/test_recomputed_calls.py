@@ -10,25 +10,20 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pytest_npudump.cli import main
-
-if TYPE_CHECKING:
-    from conftest import Project
-
+from tests.plugin.conftest import Project
 
 FOLDER = os.environ.get("NPUDUMP_TORCHAIR", "")
 DATA = Path(__file__).parents[1] / "data"
-
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.skipif(not FOLDER, reason="NPUDUMP_TORCHAIR names no folder with torch"),
 ]
-
 TEST = """
 import pytest
 import torch

@@ -5,28 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from onnx import helper
 
-from tests.plugin.conftest import onnx_model
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from conftest import Project
-
+from tests.plugin.conftest import Project, onnx_model
 
 DUMPS = "--npudump-output=."
-
-
 REFERENCE = "reference='reference.onnx'"
-
-
 OTHERS_INPUTS = """
     import acl
     from pathlib import Path
@@ -77,7 +68,7 @@ def test_reference_alone_may_fail_while_the_golden_holds(converted: Project) -> 
     converted.run(
         DUMPS,
         failed=1,
-        shows="npudump: operator error in block/conv.2:output.0: *",
+        shows="npudump: operator error or overwritten tensor in block/conv.2:output.0: *",
         hides="to accept:  pytest*",
     )
 
@@ -140,7 +131,7 @@ def test_inputs_that_nobody_told_fail_the_test_and_may_be_told_or_dumped(convert
     converted.marked(REFERENCE, body=told)
     converted.run(DUMPS, passed=1)
     converted.marked(REFERENCE, body=told.replace("{'image': image}", "{'image': image * 2}"))
-    words = "*first: image:output.0; an input of the graph: the reference was fed other values *"
+    words = "*first: image:output.0; an input of the graph: the device has other values *"
     converted.run(DUMPS, failed=1, shows=words)
     converted.marked(f"{REFERENCE}, acl_json=dict(dump_data='tensor')", body=OTHERS_INPUTS)
     converted.run(DUMPS, passed=1)
@@ -179,10 +170,7 @@ def fuse(project: Project, name: str) -> None:
     """Make the model on the device run Conv and Relu as one operator called ``name``, as GE would."""
     model = onnx.load(str(project.path / "small.onnx"))
     conv, relu = model.graph.node[:2]
-    body = [
-        helper.make_node("Conv", ["i", "w"], ["t"]),
-        helper.make_node("Relu", ["t"], ["o"]),
-    ]
+    body = [helper.make_node("Conv", ["i", "w"], ["t"]), helper.make_node("Relu", ["t"], ["o"])]
     opset = [helper.make_opsetid("", 17)]
     model.functions.append(helper.make_function("ge", "FusedConv", ["i", "w"], ["o"], body, opset))
     model.opset_import.append(helper.make_opsetid("ge", 1))
@@ -330,14 +318,8 @@ def test_rules_against_the_reference_count_and_have_to_match(converted: Project)
 
 
 QDQ = ("QuantizeLinear", ["scale", "zero"], {}), ("DequantizeLinear", ["scale", "zero"], {})
-
-
 CASTS = ("Cast", [], {"to": onnx.TensorProto.FLOAT16}), ("Cast", [], {"to": onnx.TensorProto.FLOAT})
-
-
 PREPARED = ("Sub", ["mean"], {}), ("Mul", ["twice"], {})
-
-
 INSERTED = {"quantised": (0, QDQ), "cast": (0, CASTS), "prepared": (0, PREPARED), "within": (2, QDQ)}
 """By scene: before which operator the model of the device has others that the reference does not have."""
 
@@ -397,7 +379,7 @@ def test_{net}(npu_dump):
             judged = {one["layer"]: one["verdict"] for one in isolated}
             wrong = {layer for layer, verdict in judged.items() if verdict == "convicted"}
             known = {"one", "act", "two"} - {given.get(name, "")}
-            known &= {"one"} if name == "cast" else known  # the casts' rounding makes it the source
             assert wrong == {fault} & known, (fault, name, op_type, judged)
             if fault == "" and name in given:
-                assert judged == {given[name]: "unknown"}, (name, op_type, isolated)
+                assert judged.pop(given[name]) == "unknown", (name, op_type, isolated)
+                assert {*judged.values()} <= {"acquitted"}, (name, op_type, isolated)

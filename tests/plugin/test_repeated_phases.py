@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
 
-if TYPE_CHECKING:
-    from conftest import Project
-
+from tests.plugin.conftest import Project
 
 NO_FLAKY = "-p no:asyncio -p no:flaky -p no:hypothesispytest"
 RESTORING = """
@@ -93,9 +90,7 @@ def test_regression_stands_where_a_plugin_repeats_it_inside_the_report(
     regressed(project, arguments, runs)
     project.path.joinpath("conftest.py").write_text(INSIDE_THE_REPORT)
     project.run(
-        "--junitxml=out.xml",
-        failed=1,
-        shows=["npudump: *block/conv.2:output.0 * expected *", SUMMARY],
+        "--junitxml=out.xml", failed=1, shows=["npudump: *block/conv.2:output.0 * expected *", SUMMARY]
     )
     names = [p.get("name") for p in ET.parse(project.path / "out.xml").iter("property")]  # noqa: S314 - ours
     assert names.count("npudump") == 1

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from onnx import helper
 
-from tests.plugin.conftest import onnx_model
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from conftest import Project
+from tests.plugin.conftest import Project, onnx_model
 
 
 def head(project: Project) -> dict[str, Any]:
@@ -124,7 +120,7 @@ def test_the_first_change_is_shown_only_where_the_golden_is_known_to_repeat(proj
     loose = 'tolerances=[{"layer": "block/conv.2", "rtol": 9, "atol": 9, "reason": "a trial"}]'
     project.recorded(loose, change=0.5)
     project.golden.write_text(project.golden.read_text("utf-8").partition("models:")[0], "utf-8")
-    begins = "npudump: the change begins at block/conv.2:output.0 (within tolerance, *); first mismatch: *"
+    begins = "npudump: the change is traced to block/conv.2:output.0 (within tolerance, *); first mismatch: *"
     words = "changed:    block/conv.2:output.0 is the first*"
     project.run("-v", failed=1, shows=[begins, words])
     text = project.golden.read_text("utf-8")

@@ -5,25 +5,17 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-
 ROW = "Output,0,16,DT_FLOAT,ND,4,{maximum},-1,0.25,4,0,0,0\n"
-
-
 HEADER = (
     "Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count,Nan Count,"
     "Negative Inf Count,Positive Inf Count\n"
 )
-
-
 PROJECT = f'''
 from pathlib import Path
 import pytest
@@ -39,15 +31,11 @@ def write(npu_dump, layers):
         layer = f"encoder_layer_{{number}}_attention_output_dense"
         (folder / f"MatMul.{{layer}}.{{number}}.2.{{1795228705885133 + number}}.csv").write_text(text)
 '''
-
-
 ONE = """
 @pytest.mark.npu_dump
 def test_big(npu_dump):
     write(npu_dump, 1_000)
 """
-
-
 MANY = """
 @pytest.mark.npu_dump
 @pytest.mark.parametrize("number", range(24))
@@ -196,9 +184,7 @@ def test_what_programs_read_is_the_same_in_every_language(chinese: pytest.Pytest
     for language in ("en", "zh"):
         shutil.rmtree("dumps", ignore_errors=True)
         result = chinese.runpytest_inprocess(
-            f"-onpudump_lang={language}",
-            f"--junitxml={language}.xml",
-            "--npudump-output=.",
+            f"-onpudump_lang={language}", f"--junitxml={language}.xml", "--npudump-output=."
         )
         data = [path.read_bytes() for path in sorted((chinese.path / "dumps").rglob("report.json"))]
         assert len(data) == 3

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
 import pytest
 import yaml
 from onnx import TensorProto, helper
 
-from tests.plugin.conftest import onnx_model
-
-if TYPE_CHECKING:
-    from conftest import Project
-
+from tests.plugin.conftest import Project, onnx_model
 
 WATCHER = (
     "scene='watcher', layers=['block/relu.1', 'block/conv.2'], acl_json={'watcher_nodes': ['block/conv.1']}"
 )
-
-
 TRAMPLE = """
     from pytest_npudump.emulator.faults import trample
     trample("small", by="block/conv.2", victim="block/conv.1", first=12, elements=37)
@@ -94,8 +88,6 @@ CAPTURES = """
         with npu_dump.capture(name), npu_dump.load_model("half.onnx") as model:
             model.run(np.full((2, 3), value, np.float16))
 """
-
-
 HOT = OVERFLOW_BODY.format(value=30)
 
 

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
 
-from tests.plugin.conftest import onnx_model
-
-if TYPE_CHECKING:
-    from conftest import Project
-
+from tests.plugin.conftest import Project, onnx_model
 
 BODY = """
     print("run", len(LOG))
@@ -220,11 +215,7 @@ MODEL = """
     with npu_dump.load_model("small.onnx") as model:
         model.run(image)
 """
-
-
 PLAIN = "@pytest.mark.npu_dump({arguments})\ndef test_small(npu_dump):\n" + MODEL.format(factor="1")
-
-
 PARAMETERS = """
 @pytest.fixture(params=[1, 2], autouse=True)
 def unasked(request):
@@ -234,8 +225,6 @@ def unasked(request):
 @pytest.mark.parametrize(("a", "b"), [(1, 1), (1, 3)], ids=["low", "high"])
 def test_small(npu_dump, a, b, unasked):
 """ + MODEL.format(factor="a * b * unasked")
-
-
 DIFFERING = """
 RUNS = []
 
@@ -245,8 +234,6 @@ def test_small(npu_dump):
     count = pathlib.Path("count")
     count.write_text((count.read_text() if count.exists() else "") + ".")
 """ + MODEL.format(factor="len(count.read_text())")
-
-
 NUMBERED_BY_PARAMETRIZE = """
 import pytest
 
@@ -373,8 +360,7 @@ def test_runs_that_print_the_same_reproduce_a_failure(project: Project) -> None:
     project.recorded("preset='exact'", body=body)
     scaled(1.0)
     result = project.run(
-        "--npudump-output=.",
-        shows=["*max 1.5, expected 1.51465", "second run: reproduced; *"],
+        "--npudump-output=.", shows=["*max 1.5, expected 1.51465", "second run: reproduced; *"]
     )
     result.stdout.fnmatch_lines(["tolerance:  rtol=0 atol=0 dtype=float16 (preset exact)"])
     result.stdout.no_fnmatch_line("*disagree*")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from typing import TYPE_CHECKING
+from pathlib import Path
+from subprocess import CompletedProcess
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from pytest_npudump.cli import main
-from tests.plugin.conftest import held
-
-if TYPE_CHECKING:
-    from conftest import Project
-
+from pytest_npudump.plugin.features import stale_goldens
+from tests.plugin.conftest import Project, held
 
 BROKEN = """
 @pytest.fixture
@@ -77,11 +79,7 @@ def test_the_command_is_for_the_folder_in_which_pytest_was_started(
 
 
 PLANT = "    from pytest_npudump.emulator import faults\n    faults."
-
-
 ONES = "    run(npu_dump, np.ones((1, 1, 8, 8), np.float32))\n"
-
-
 FAILING = {
     "check_op": ("", "    npu_dump.check_op('Relu', np.array([1, 2], 'f2'), reference=lambda a: a + 1)\n"),
     "watcher": (
@@ -93,8 +91,6 @@ FAILING = {
         f"{PLANT}fail('block/conv.2')\n    with contextlib.suppress(Exception):\n    {ONES}",
     ),
 }
-
-
 RUN = """
 import contextlib
 
@@ -157,14 +153,8 @@ def test_runs_that_fail_or_have_no_golden_wait_where_they_are_kept(
 
 
 TWO = "".join(f"\n@pytest.mark.npu_dump\ndef test_{name}(npu_dump):\n{{body}}" for name in ("one", "two"))
-
-
 GOOD = "- {layer: 'block/conv.2', rtol: 0, atol: 0}\n"
-
-
 MISSPELT = "- {layer: block/conv_3, rtol: 0, atol: 0}\n"
-
-
 WORDS = "npudump: 1 tolerance rule matches no tensor of these tests: rtol=0 atol=0 layer=block/conv_3 *"
 
 
@@ -215,6 +205,19 @@ def test_a_rule_for_a_statistic_has_to_be_one_that_a_golden_has(two: Project) ->
 STALE = "-onpudump_fail_on=stale"
 
 
+@pytest.fixture
+def _forked(warm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The status of goldens is asked for in a process that is forked, and not started from nothing."""
+
+    def run(command: list[str], *, cwd: Path, env: dict[str, str], **_: object) -> CompletedProcess[str]:
+        with pytest.MonkeyPatch.context() as patch, mock.patch.dict(os.environ, env, clear=True):
+            patch.chdir(cwd)
+            return CompletedProcess(command, *warm.run(*command[1:]))
+
+    monkeypatch.setattr(stale_goldens, "subprocess", SimpleNamespace(run=run, DEVNULL=None))
+
+
+@pytest.mark.usefixtures("_forked")
 def test_a_golden_without_a_test_fails_a_session_that_asks_for_it(two: Project) -> None:
     for options in ((), ("test_small.py::test_one",)):
         assert two.run(STALE, *options).ret == 0

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_npudump.plugin.terminal import Note, collect_notes, digests, note_lines, write_notes
 from pytest_npudump.report.files import ReportFiles
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HEADER = (
     "Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count,Nan Count,"

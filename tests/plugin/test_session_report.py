@@ -8,16 +8,13 @@ import re
 import shutil
 import sys
 import zlib
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_npudump.cli import main
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from conftest import Project
+from tests.plugin.conftest import Project
 
 
 def tensors(page: Path) -> dict[str, Any]:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from pytest_npudump.plugin.marks import MARKERS, _distance, for_all_spellings
-
-if TYPE_CHECKING:
-    from conftest import Project
-
+from tests.plugin.conftest import Project
 
 MARK = "@pytest.mark.NAME\n"
 TEST = "def test_it():\n    pass\n"
@@ -137,10 +132,7 @@ LATE = {
     ("name", "words"),
     [
         ("npudump", "npudump: the marker npu_dump was added to this test while tests were running *"),
-        (
-            "npu_dumb",
-            "npudump: unknown mark npu_dumb, * write @pytest.mark.npu_dump*",
-        ),
+        ("npu_dumb", "npudump: unknown mark npu_dumb, * write @pytest.mark.npu_dump*"),
     ],
 )
 def test_a_mark_that_comes_while_tests_run_fails_them_however_it_is_spelt(
@@ -178,6 +170,8 @@ NEAR = {
     "np_dumps": True,
     "npu_dmps(['conv*'])": True,
     "npu_temp": True,
+    "nup_dmp": True,
+    "nu_dmp": True,
     # the marker's words, with others or in another order
     "npu_dumping": True,
     "npu_dumping(layers=['a'])": True,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -13,18 +12,10 @@ from onnx import helper
 
 from pytest_npudump.emulator.acl import _base
 from pytest_npudump.golden.store import read_golden
-from tests.plugin.conftest import onnx_model
-
-if TYPE_CHECKING:
-    from conftest import Project
-
+from tests.plugin.conftest import Project, onnx_model
 
 TENSORS = 'acl_json={"dump_data": "tensor"}'
-
-
 KEEP = ("-onpudump_keep_dumps=all", "--npudump-output=.")
-
-
 BODY = """
     import numpy as np
     with npu_dump.load_model("chain.onnx") as model:

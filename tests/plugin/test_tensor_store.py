@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from hashlib import sha256
+from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+import s3fs  # noqa: F401 - loaded once: what a session within a test imports first, its end unloads again
 
 from pytest_npudump.golden.objects import ObjectStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from conftest import Project
-
-
-import s3fs  # noqa: F401 - loaded once: what a session within a test imports first, its end unloads again
+from tests.plugin.conftest import Project
 
 for _name in ("fsspec.implementations.local", "fsspec.implementations.memory", "boto3"):
     importlib.import_module(_name)

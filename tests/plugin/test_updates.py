@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import yaml
 
 from pytest_npudump.cli import main
 from pytest_npudump.golden.store import VARIANT
+from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import parse
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from conftest import Project
-    from pytest_npudump.record.record import Record
-
+from tests.plugin.conftest import Project
 
 MODEL = """
     image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
     with npu_dump.load_model({model!r}) as model:
         model.run(image)
 """
-
-
 TWO_MODELS = "".join(
     f"\n@pytest.mark.npu_dump\ndef test_{name}(npu_dump):" + MODEL.format(model=f"{name}.onnx")
     for name in ("same", "other")
 )
-
-
 THIRD = "\n@pytest.mark.npu_dump\ndef test_third(npu_dump):" + MODEL.format(model="same.onnx")
-
-
 BROKEN = {
     "failing body": ("", "    assert False\n"),
     "skip": ("", "    pytest.skip('half way')\n"),

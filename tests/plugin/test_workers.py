@@ -8,22 +8,16 @@ import os
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from pytest_npudump.plugin.features.devices import FOLDER, DeviceLock
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from conftest import Project
-
+from tests.plugin.conftest import Project
 
 pytestmark = pytest.mark.e2e
-
-
 MANY = """
 @pytest.mark.npu_dump
 @pytest.mark.parametrize("k", range({tests}))

@@ -20,10 +20,7 @@ NO_ROOMS = {
 }
 NO_MODULES = {"__all__", "acl", "npu_dump", "npudump", "testing"}
 """Names of other things in the first lines of folders."""
-FAMILY = {
-    *("adapter", "model"),
-    *("errors", "request", "scene", "settings"),
-}
+FAMILY = {*("adapter", "model"), *("errors", "request", "scene", "settings")}
 """Modules that an index need not name: those of every member of a family, and those beside the rooms."""
 
 

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import Any
+
+import pytest
 
 from pytest_npudump.ranks import exchange as exchanges
 from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
 from pytest_npudump.ranks.exchange import Exchange
 from pytest_npudump.ranks.rank import Rank
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    import pytest
-
-    Ranks = Callable[[int], list[Exchange]]
-    Together = Callable[..., list[Any]]
-
-
+Ranks = Callable[[int], list[Exchange]]
+Together = Callable[..., list[Any]]
 TEST = "t.py::test"
 REFUSED = "not run: all 2 ranks would have to run again together, and "
 

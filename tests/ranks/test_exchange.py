@@ -7,21 +7,18 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from pytest_npudump.ranks import exchange
 from pytest_npudump.ranks.agreement import absence, compare_notes, printed
 from pytest_npudump.ranks.exchange import LAST, Exchange
 from pytest_npudump.ranks.rank import Rank
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    import pytest
-
-    Ranks = Callable[[int], list[Exchange]]
-    Together = Callable[..., list[Any]]
+Ranks = Callable[[int], list[Exchange]]
+Together = Callable[..., list[Any]]
 
 
 def end(ended: Exchange) -> None:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
+from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.ranks import exchange as exchanges
 from pytest_npudump.ranks.agreement import agree, nothing_recorded, stand_aside, why_not_shared
+from pytest_npudump.ranks.exchange import Exchange
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.ranks.exchange import Exchange
-
-    Ranks = Callable[[int], list[Exchange]]
-    Together = Callable[..., list[Any]]
-
+Ranks = Callable[[int], list[Exchange]]
+Together = Callable[..., list[Any]]
 TEST = "t.py::test"
 EXACT = Tolerances("exact")
 OWN = "give each rank a golden of its own with ranks='each'"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +17,6 @@ from pytest_npudump.graph.model_files import read_onnx
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges, Port, edges_of_lines, lines_of, same_values
 from pytest_npudump.record.edges import GraphNode as Node
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 CHAIN = Edges.of(
     [
@@ -36,11 +33,7 @@ CHAIN = Edges.of(
 
 def test_what_is_left_out_is_looked_through() -> None:
     found = CHAIN.restricted(["a", "d", "f"])
-    assert found.feeds == {
-        "a": (),
-        "d": (Port("a"), Port("a")),
-        "f": (SEVERAL, Port("d"), Port("a")),
-    }
+    assert found.feeds == {"a": (), "d": (Port("a"), Port("a")), "f": (SEVERAL, Port("d"), Port("a"))}
 
 
 def test_slots_and_constants_stay() -> None:
@@ -175,12 +168,7 @@ def test_an_input_that_holds_what_one_output_held_came_from_there(make_table: An
 
 @pytest.mark.each(
     "before",
-    [
-        [("a:output.0", A), ("b:output.0", A)],
-        [("a:output.0", B)],
-        [("a#step=1:output.0", A)],
-        [],
-    ],
+    [[("a:output.0", A), ("b:output.0", A)], [("a:output.0", B)], [("a#step=1:output.0", A)], []],
     ids=["two", "none alike", "of another step", "none"],
 )
 def test_several_or_none_are_no_evidence(make_table: Any, before: list[tuple[str, dict[str, Any]]]) -> None:

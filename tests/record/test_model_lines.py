@@ -6,12 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_npudump.record.model_lines import (
-    ModelChange,
-    change_of_models,
-    check_model_lines,
-    model_lines_of,
-)
+from pytest_npudump.record.model_lines import ModelChange, change_of_models, check_model_lines, model_lines_of
 from pytest_npudump.record.rows import RowError
 
 FILE = "#m.onnx " + "A" * 16 + " graph1\n"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,10 +29,6 @@ from pytest_npudump.record.rows import (
     render_projections,
 )
 from pytest_npudump.record.text import check_edge_lines, parse, render
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
 
 ROWS = 500
 FULL = (*COLUMNS, "count", "digits", "digest")

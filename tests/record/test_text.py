@@ -3,10 +3,11 @@ from __future__ import annotations
 import difflib
 import math
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,10 +24,6 @@ from pytest_npudump.errors import GoldenError
 from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import parse, render
 from pytest_npudump.storage import safeyaml
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 PATH = Path("golden/test_ocr/test_classifier.yaml")
 TEXT = """\

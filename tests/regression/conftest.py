@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,16 +15,11 @@ from pytest_npudump.compare.tolerances.rules import tolerances_for
 from pytest_npudump.golden.variants import Goldens
 from pytest_npudump.regression.case import Case
 from pytest_npudump.regression.first_run import judge
+from pytest_npudump.regression.result import Result
 from pytest_npudump.regression.session import CaseSession
-from pytest_npudump.request import DumpRequest
+from pytest_npudump.request import DumpRequest, RunRequest
 from pytest_npudump.runtime.base import Evidence
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from pytest_npudump.regression.result import Result
-    from pytest_npudump.request import RunRequest
-    from pytest_npudump.settings import Settings
+from pytest_npudump.settings import Settings
 
 DATA = Path(__file__).parents[1] / "data"
 HEALTHY = DATA / "reference" / "golden"

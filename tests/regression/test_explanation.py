@@ -8,9 +8,10 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -24,14 +25,10 @@ from pytest_npudump.errors import RequestError
 from pytest_npudump.record.run_folder import RunFolder, _head, keep_context, read_context
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.explanation import RunContext, explain
+from pytest_npudump.regression.result import Escalation
+from pytest_npudump.regression.session import CaseSession
 from pytest_npudump.storage.atomic import dump_bytes, load_bytes
 from tests.regression.conftest import HEALTHY, REGRESSED, Flow, files, float16_at_end, run, unchanged
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_npudump.regression.result import Escalation
-    from pytest_npudump.regression.session import CaseSession
 
 
 def _remove(dump: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,13 +15,8 @@ from pytest_npudump.dump.table import PROJECTIONS
 from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.first_run import judge_settled
+from pytest_npudump.regression.result import Result
 from tests.regression.conftest import BOTH, HEALTHY, PRINTED, REGRESSED, Flow, float16_at_end, run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pytest_npudump.regression.result import Result
 
 KEPT: dict[str, Any] = {"golden_tensors": ("net/MatMul@0",)}
 STATS: dict[str, Any] = {"layers": (), "dump_data": "stats"}
@@ -88,9 +85,7 @@ def test_what_only_one_of_golden_and_run_has_fails(flow: Flow) -> None:
     assert {("net/Conv@13", "missing"), ("net/Conv@22", "extra")} <= told
 
 
-def test_a_recording_counts_once_it_is_committed_and_leaves_nothing_if_discarded(
-    flow: Flow,
-) -> None:
+def test_a_recording_counts_once_it_is_committed_and_leaves_nothing_if_discarded(flow: Flow) -> None:
     missing = flow.first(flow.case(), HEALTHY)
     assert (missing.status, str(flow.golden) in missing.problems[0]) == (status.MISSING_GOLDEN, True)
     recorded = flow.first(flow.case(update_golden="all"), HEALTHY)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,12 +12,8 @@ from pytest_npudump.explain.operator_alone import UPSTREAM
 from pytest_npudump.record.edges import Edges, Port
 from pytest_npudump.record.edges import GraphNode as Node
 from pytest_npudump.regression.dataflow import edges_of_run
-from pytest_npudump.regression.run_plan import needs_inputs, plan_second_run, plan_suspects, upstream_of
+from pytest_npudump.regression.run_plan import Plan, needs_inputs, plan_second_run, plan_suspects, upstream_of
 from tests.regression.conftest import BOTH, HEALTHY, PRINTED, REGRESSED, Flow
-
-if TYPE_CHECKING:
-    from pytest_npudump.regression.run_plan import Plan
-
 
 MATMUL, SOFTMAX = 2 * (200 + 2), 2 * (2 + 2)
 """Bytes of the float16 inputs and outputs of the operators that differ, by their shapes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +14,6 @@ from pytest_npudump.regression.session import CaseSession
 from pytest_npudump.results.kept import keep
 from pytest_npudump.storage.atomic import dump_bytes, load_bytes
 from tests.regression.conftest import HEALTHY, REGRESSED, Flow, run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def _failed(flow: Flow) -> CaseSession:

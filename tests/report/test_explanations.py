@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
@@ -23,79 +23,118 @@ def one(alone: Alone, name: str = "conv", *, own: bool = False, **given: Any) ->
     return JudgedOperator(TensorKey(name, "output", 0), "Conv", "net.onnx", own, alone, **given)
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"own": True}, "the kernel"),
-        ({"own": True, "converted": True}, "the kernel or the conversion"),
-        ({}, "the kernel, type, weights or attributes"),
-    ],
-)
-def test_a_conviction_names_what_may_have_done_it(given: dict[str, bool], words: str) -> None:
-    (line,) = isolated_lines([one(Alone("convicted", 1e-3, 4.8e-6), **given)], brief=True)
-    assert line == (
-        "recomputed: conv:output.0 differs from net.onnx on the same inputs (relative L2 error 0.001, limit "
-        f"4.8e-06): {words} must be wrong"
-    )
+PASSED, WRONG = Alone("acquitted", 2e-7, 4.8e-6), Alone("convicted", 1e-3, 4.8e-6)
+LOOP = Alone("unknown", why="Loop computes with graphs inside of it")
+OFF = "relative L2 error 0.001, limit 4.8e-06"
 
 
-@pytest.mark.parametrize(
-    ("given", "kind"),
+@pytest.mark.each(
+    ("given", "kind", "words"),
     [
-        ({"own": True}, "kernel error"),
-        ({"own": True, "converted": True}, "kernel or conversion error"),
-        ({"call": "aten.relu.default"}, "kernel error"),
-        ({}, "operator error"),
+        ({"own": True, "inputs": "dumped"}, "kernel error", "on the same inputs ({off}): the kernel must be"),
+        (
+            {"own": True, "inputs": "upstream"},
+            "kernel error or overwritten tensor",
+            "on what feeds it ({off}): the kernel must be",
+        ),
+        (
+            {"own": True, "converted": True, "inputs": "upstream"},
+            "kernel or conversion error or overwritten tensor",
+            "on what feeds it ({off}): the kernel or the conversion must be",
+        ),
+        (
+            {"inputs": "dumped"},
+            "operator error",
+            "on the same inputs ({off}): the kernel, type, weights or attributes must be",
+        ),
+        (
+            {"call": "aten.relu.default"},
+            "kernel error",
+            "on the same inputs ({off}): a kernel of this call must",
+        ),
     ],
 )
-def test_the_cause_is_the_first_convicted_operator(given: dict[str, Any], kind: str) -> None:
-    passed, wrong = Alone("acquitted", 0.0, 1.0), Alone("convicted", 1e-3, 4.8e-6)
-    found = [one(passed, "a"), one(wrong, "b", **given), *(one(wrong, name, **given) for name in "cde")]
-    said = f"{kind} in b:output.0: relative L2 error 0.001, limit 4.8e-06"
+def test_a_conviction_names_all_that_may_have_done_it(given: dict[str, Any], kind: str, words: str) -> None:
+    found = [one(PASSED, "a"), *(one(WRONG, name, **given) for name in "bcde")]
+    said = f"{kind} in b:output.0: {OFF}"
     assert conviction(found[:2]) == said
     assert conviction(found) == f"{said}; and in c:output.0, d:output.0 and 1 more"
     assert conviction(found[:1]) == conviction([]) == ""
-
-
-def test_an_acquittal_blames_the_inputs_only_by_a_reference() -> None:
-    (by_reference,) = isolated_lines([one(Alone("acquitted", 2e-7, 4.8e-6))], brief=True)
-    assert by_reference.endswith(
-        " matches net.onnx on the same inputs (relative L2 error 2e-07); its inputs changed"
+    (line,) = isolated_lines(found[:2], brief=True)
+    assert words.format(off=OFF) in line
+    assert line.startswith("recomputed: b:output.0 differs from ")
+    fed = given.get("inputs") == "upstream"
+    wrote = (
+        "or something wrote to its input or output; acl_json=" if fed else "or something wrote to its output"
     )
-    (by_own,) = isolated_lines([one(Alone("acquitted", 2e-7, 4.8e-6), own=True)], brief=True)
-    assert "its type, weights, attributes or inputs changed" in by_own
-
-
-def test_the_convicted_come_first_and_the_rest_is_counted() -> None:
-    unknown = Alone("unknown", math.nan, math.nan, "Loop computes with graphs inside of it")
-    found = [
-        one(unknown, "a"),
-        one(Alone("acquitted", 0.0, 1.0), "b"),
-        one(Alone("convicted", why="NaN"), "c"),
+    assert wrote in line
+    assert [words.count("marker tells") for words in isolated_lines(found, brief=False, most=3)][:3] == [
+        0,
+        0,
+        fed,
     ]
-    brief = isolated_lines(found, brief=True)
-    assert [line.split()[1] for line in brief] == ["c:output.0"]
-    assert isolated_lines([found[2]] * 4, brief=True)[1].endswith("(and 2 more)")
-    (begins,) = isolated_lines([*found[:2], one(Alone("acquitted"), "d")], brief=True, begins={found[1].key})
-    assert begins.split()[1] == "b:output.0"
-    whole = isolated_lines(found, brief=False)
-    assert [line.split()[1] for line in whole] == ["c:output.0", "b:output.0", "a:output.0"]
-    assert whole[2] == "recomputed: a:output.0 is undecided: Loop computes with graphs inside of it"
-    assert isolated_lines([], brief=True) == []
 
 
-def test_upstream_the_convicted_are_named_and_all_others_counted() -> None:
-    limit = "operators upstream match their recomputation (at most 32 per source are recomputed)"
-    passed = Alone("acquitted", 0.0, 1.0)
-    searched = [one(passed, "a"), *(one(passed, name, upstream=True) for name in "bcd")]
-    assert isolated_lines(searched, brief=False)[1:] == [f"recomputed: 3 of 3 {limit}"]
-    assert len(isolated_lines(searched, brief=True)) == 1
-    unknown = one(Alone("unknown", why="Loop"), "u", upstream=True)
-    assert isolated_lines([*searched, unknown], brief=False)[1:] == [f"recomputed: 3 of 4 {limit}"]
-    found = [*searched, one(Alone("convicted", 1.0, 0.1), "e", upstream=True)]
-    brief = isolated_lines(found, brief=True)
-    assert [line.split()[1] for line in brief] == ["e:output.0"]
-    assert len(isolated_lines(found, brief=False)) == 3
+BY_INPUTS = "; a:output.0 differs by its inputs, type, weights or attributes, or by the golden's kernel"
+
+
+@pytest.mark.each(
+    ("isolated", "brief", "lines"),
+    [
+        ([], True, []),
+        (
+            [one(PASSED, "a")],
+            True,
+            ["a:output.0 matches net.onnx on the same inputs (relative L2 error 2e-07)" + BY_INPUTS],
+        ),
+        # convicted operators explain the others, which are not blamed, and come first
+        ([one(LOOP, "u"), one(PASSED, "a"), one(WRONG, "c")], True, ["c:output.0 differs *"]),
+        (
+            [one(LOOP, "u"), one(PASSED, "a"), one(WRONG, "c")],
+            False,
+            [
+                "c:output.0 differs *",
+                "a:output.0 matches * 2e-07)",
+                "u:output.0 is undecided: Loop computes *",
+            ],
+        ),
+        ([one(WRONG, name) for name in "abcd"], True, ["a:*", "b:* (and 2 more)"]),
+        (
+            [one(LOOP, "u")],
+            True,
+            ["u:output.0 is undecided: Loop computes with graphs inside of it; the search ended"],
+        ),
+        # those that match are in one line, upstream or not; what did not change is not said to have
+        (
+            [one(PASSED, name, upstream=name > "a") for name in "abc"],
+            True,
+            ["3 operators match net.onnx on the same inputs: a:output.0, b:output.0 and 1 more" + BY_INPUTS],
+        ),
+        (
+            [one(PASSED, "b", upstream=True), one(LOOP, "u"), one(LOOP, "v", upstream=True)],
+            False,
+            ["u:* of it; the search ended", "b:output.0 matches net.onnx on the same inputs (* 2e-07)"],
+        ),
+        ([one(PASSED, "b", upstream=True), one(WRONG, "e", upstream=True)], True, ["e:output.0 differs *"]),
+    ],
+)
+def test_operators_that_were_recomputed(
+    isolated: list[JudgedOperator], lines: list[str], *, brief: bool
+) -> None:
+    searched = any(one.alone is LOOP for one in isolated)
+    found = isolated_lines(isolated, brief=brief, ended="the search ended" if searched else "")
+    assert len(found) == len(lines)
+    for line, words in zip(found, lines, strict=True):
+        assert fnmatchcase(line, f"recomputed: {words}"), line
+
+
+def test_a_pattern_of_a_convicted_operator_is_told_without_a_golden_tensor() -> None:
+    pattern = Pattern("stuck", "the last 5 of 37 columns", "0 instead of values", 1.0)
+    found = isolated_lines(
+        [one(WRONG, inputs="dumped", pattern=pattern), one(WRONG, "b", inputs="dumped")], brief=True
+    )
+    said = "the last 5 of 37 columns: 0 instead of values (explains all of the difference)"
+    assert found[2:] == [f"elements:   conv:output.0: pattern: {said}"]
 
 
 def test_what_is_kept_of_a_failure_is_spoken_as_the_terminal_speaks() -> None:
@@ -113,7 +152,7 @@ def test_what_is_kept_of_a_failure_is_spoken_as_the_terminal_speaks() -> None:
     assert kept["why"][0] == "second run: NOT REPRODUCED in 1 of 2 tensors: 1 within tolerance of the golden"
     alone = kept["why"][1:5]
     assert all("must be wrong" in line for line in alone)
-    assert alone[3].endswith(" (and 3 more)")
+    assert alone[3].endswith(" (and 1 more)")
     assert kept["why"][5:] == [finding_lines(one, brief=True)[0] for one in findings]
     with carrying():
         kept["headline"] = conviction(isolated[:2])
@@ -121,6 +160,6 @@ def test_what_is_kept_of_a_failure_is_spoken_as_the_terminal_speaks() -> None:
     with speaking("zh"):
         assert spoken(carrier["headline"]) == conviction(isolated[:2])
         spoken_lines = [spoken(line) for line in carrier["why"]]
-        assert spoken_lines[1:5] == isolated_lines(isolated, brief=False, most=4)
+        assert spoken_lines[1:5] == isolated_lines(isolated, brief=True, most=4)
         assert spoken_lines[5:] == [finding_lines(one, brief=True)[0] for one in findings]
     assert failure_summary(replace(result, escalation=None))["why"] == []

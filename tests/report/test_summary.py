@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pytest_npudump.regression.result import not_dumped_inside
 from pytest_npudump.report.summary import PAGE, remarks, summary_line
 
 GOOD = {"status": "passed", "runtime": "acl", "expected": 10, "compared": 10, "first": None}
@@ -32,6 +33,16 @@ BAD = {**GOOD, "status": "failed", "compared": 8, "first": "net/conv:output.0"}
         (
             [{"status": "golden missing", "runtime": "acl"}, {"status": "error", "runtime": "acl"}],
             "npudump: 0 of 2 tests passed, 1 golden missing, 1 error (acl)",
+        ),
+        (
+            [
+                {**GOOD, "notes": [not_dumped_inside(count, count, kinds), "other"]}
+                for count, kinds in ((344, "If"), (344, "If"), (2, "If, Loop"))  # twice of one model
+            ],
+            (
+                "npudump: 3 of 3 tests passed; 30 of 30 dumped tensors compared; "
+                "346 operators inside If, Loop are not dumped (acl)"
+            ),
         ),
         (
             [{"status": "not compared", "test": "t"}],

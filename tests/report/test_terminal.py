@@ -128,7 +128,7 @@ def test_the_first_line_is_where_the_change_begins(failed: Callable[..., Result]
     same = replace(test, comparison=replace(test.comparison, numerics=Numerics("same", {})))
     mismatch = "net/layer_0:output.0 max 1.5, expected 1 (16700x tolerance)"
     assert headline(same) == (
-        "npudump: the change begins at net/before:output.0 (within tolerance, 0.3 of it); first mismatch: "
+        "npudump: the change is traced to net/before:output.0 (within tolerance, 0.3 of it); first mismatch: "
         f"{mismatch}"
     )
     assert not any(line.startswith("traced to: ") for line in text_of(same))
@@ -142,7 +142,7 @@ def test_the_first_line_is_where_the_change_begins(failed: Callable[..., Result]
 CHANGED = ModelChange(("m.onnx",), weights=("a", "b"), attributes=("c",), weighted=7, read="all")
 
 
-OPERATORS = "operators with weights or attributes are new or gone: n; first mismatch: net/layer_0"
+OPERATORS = "operators or their attributes were added or removed: n; first mismatch: net/layer_0"
 WEIGHTS = "the weights of a, b changed (2 of 7 operators with weights); the attributes of c changed"
 MOVED = "the channels of the weights of a (axis 1) are in another order (1 of 7 operators with weights); "
 GRAPH = "the model's graph changed: connections, types or versions of operators; first mismatch: "

@@ -16,6 +16,7 @@ from pytest_npudump.regression.result import Finding
 from pytest_npudump.report.explanations import finding_lines
 from pytest_npudump.report.verdicts import (
     COLUMNS,
+    begun,
     common_prefix,
     deciding_rule,
     excess,
@@ -234,9 +235,9 @@ def test_a_table_of_long_names_fits_and_tells_its_rows_apart(exporter: str) -> N
     for most in (80, 120):
         lines = table(rows, COLUMNS, most)
         assert max(map(len, lines)) <= most, lines
-        said = [line for line in lines if line.startswith("  all names begin with ")]
         shared = common_prefix(names)
-        assert said == ([f"  all names begin with {shared}"] if shared else [])
+        said = "".join(map(str.strip, lines[: -len(names) - 1]))
+        assert said.replace("with/", "with /") == (f"these names begin with {shared}" if shared else "")
         shown = [line[2:].split("  ")[0] for line in lines[-len(names) :]]
         assert len(set(shown)) == len(names)
         for cell, name in zip(shown, names, strict=True):
@@ -250,7 +251,7 @@ def test_a_file_has_names_whole_but_for_what_they_share() -> None:
     names = NAMES["tf2onnx"]
     said, _, *rows = table([row(fail(reason(), key=TensorKey(name, "output", 0))) for name in names])
     prefix = "StatefulPartitionedCall/mobilenetv2_1.00_224/"
-    assert said == f"  all names begin with {prefix}"
+    assert said == f"  these names begin with {prefix}"
     assert [prefix + line.split()[0] for line in rows] == names
 
 
@@ -278,6 +279,11 @@ def test_a_line_is_folded_behind_its_label_and_names_lose_what_a_model_shares() 
         "source:     .../attention/self/query/MatMul:output.0; all statistics before it",
         "            match; 64 mismatches downstream",
     ]
+    long = f"/model/encoder/layers.11/attention/{'block/' * 9}query/MatMul"
+    starts = (f"source:     {long}:output.0; its inputs match", f"npudump: kernel error in {long}:output.0")
+    lines = [line for start in starts for line in folded(start, 80, "/model/")]
+    cut = {word.partition(":output.0")[0] for line in lines for word in line.split() if "query" in word}
+    assert cut == {".../encoder/layers.11/.../block/block/block/query/MatMul"}
     first, second, *_ = folded("源头:       " + "统计数据" * 20, 60)
     assert cells(first) == cells(second) == 60
     assert second.startswith(" " * 12 + "统")
@@ -295,6 +301,25 @@ def test_a_line_is_folded_behind_its_label_and_names_lose_what_a_model_shares() 
 )
 def test_a_short_name_keeps_its_last_parts(name: str, room: int, text: str) -> None:
     assert tail(name, room) == text
+
+
+def test_three_dots_stand_for_what_is_said_once_where_some_names_do_not_begin_so() -> None:
+    names = ["jax_get_logits/jit_logits/Model/Norm_0/Mul_1", "Unsqueeze__115"]
+    rows = [row(fail(reason(), key=TensorKey(name, "output", 0))) for name in names]
+    _, one, other = table(rows, COLUMNS, 80, "jax_get_logits/jit_logits/")
+    assert one.split()[0] == ".../Model/Norm_0/Mul_1"
+    assert other.split()[0] == names[1]
+    assert begun("jax_get_logits/jit_logits/", 80, dots=True) == [
+        "  .../ at the start of a name: jax_get_logits/jit_logits/"
+    ]
+
+
+def test_a_table_too_wide_for_numbers_goes_without_tolerances() -> None:
+    numbers = reason("avg", 0.0074333, 0.000425994, 4.36e-08)
+    rows = [row(fail(numbers, key=TensorKey("If_0", "output", place))) for place in (0, 1)]
+    assert max(map(len, table(rows, COLUMNS, 60))) <= 60
+    assert "tolerance" not in table(rows, COLUMNS, 60)[0]
+    assert "tolerance" in table(rows, COLUMNS, 80)[0]
 
 
 def test_markup_and_emoji_codes_in_names_are_names() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,9 +17,6 @@ from pytest_npudump.record.noise import repeats_of
 from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import parse, render
 from pytest_npudump.results.acceptance import after_all_rows, after_some_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PATH = Path("golden.yaml")
 CALIBRATION = {"members": 20, "factor": 5, "varied": ["repeats", "inputs"]}

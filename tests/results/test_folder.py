@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_npudump.results.entry import ResultsError
 from pytest_npudump.results.folder import ResultsFolder, record_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 SESSION = {"version": 1, "kind": "session", "session": "s", "tests": 1}
 
@@ -26,10 +24,7 @@ def line(name: str, record: bytes | None = None, session: str = "s") -> dict[str
     names = "rank incomplete first first_change first_within reproduced reference findings numerics record "
     empty: dict[str, Any] = dict.fromkeys(f"{names} snapshot details revision decision".split())
     if record is not None:
-        empty["record"] = {
-            "file": record_name(golden["file"], record),
-            "sha256": sha256(record).hexdigest(),
-        }
+        empty["record"] = {"file": record_name(golden["file"], record), "sha256": sha256(record).hexdigest()}
     return empty | {
         "version": 1,
         "kind": "test",

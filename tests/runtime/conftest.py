@@ -7,16 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 @dataclass

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pytest_npudump.errors import RuntimeUnavailableError
 from pytest_npudump.runtime.pyacl import probe_acl
 from pytest_npudump.runtime.registry import choose, load, require, why_no_npu
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 
 class Broken:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pytest_npudump.config.acl_json import write_acl_json
 from pytest_npudump.errors import CapturedGraphError
 from pytest_npudump.runtime.torch_npu.adapter import TorchNpuRuntime
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 HERE = f"at {Path(__file__).name}:"
 METHODS = ("capture_begin", "capture_end", "replay")

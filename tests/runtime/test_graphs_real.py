@@ -8,13 +8,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 FOLDER = os.environ.get("NPUDUMP_TORCHAIR", "")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="NPUDUMP_TORCHAIR names no folder with torch_npu")

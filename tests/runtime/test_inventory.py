@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from pytest_npudump.errors import RequestError
 from pytest_npudump.runtime.inventory import VISIBLE, Inventory, take_inventory
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def _row(device: int, health: str) -> str:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from pytest_npudump.runtime.inventory import Npu, parse_npu_smi, run_npu_smi
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 A2 = """
 +------------------------------------------------------------------------------------------------+

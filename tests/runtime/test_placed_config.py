@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,9 +18,6 @@ from hypothesis import strategies as st
 from pytest_npudump.config.adump import validate
 from pytest_npudump.errors import ConfigError
 from pytest_npudump.runtime.programs import LeftBehindWarning, placed
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ODD = (
     b'\xef\xbb\xbf{ "err_msg_mode": "1",\r\n\t"dump": {"dump_scene": "watcher"}, '

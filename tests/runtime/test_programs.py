@@ -8,8 +8,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -23,10 +24,7 @@ from pytest_npudump.runtime.programs import (
     run_program,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Run = Callable[..., ExternalRun]
+Run = Callable[..., ExternalRun]
 
 
 @pytest.fixture

@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pytest_npudump.errors import RuntimeUnavailableError
 from pytest_npudump.runtime.registry import OURS, Examined, Provider, choose, offered, provider_of
 from pytest_npudump.settings import OPTIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 EXAMPLE = Path(__file__).parents[1] / "testing" / "conftest.py"
 PROVIDER = """\

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_npudump.storage.atomic import dump_bytes, load_bytes, messages, post
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_read_only_mappings_arrive_read_only_with_what_they_hold() -> None:

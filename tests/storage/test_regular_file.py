@@ -2,14 +2,11 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from pytest_npudump.storage.regular_file import open_regular, read_regular
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_file_is_read_as_it_is(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import tracemalloc
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -9,9 +10,6 @@ import yaml
 from pytest_npudump.errors import said
 from pytest_npudump.storage import safeyaml
 from pytest_npudump.storage.safeyaml import YamlError, dump_mapping, load_mapping, read_mapping
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TEXTS = [
     *(

@@ -5,24 +5,20 @@ from __future__ import annotations
 import json
 import struct
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 
 from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
 from pytest_npudump.errors import FormatError, RequestError, RuntimeUnavailableError
+from pytest_npudump.request import RunRequest
 from pytest_npudump.runtime.base import RunActivity
 from pytest_npudump.storage.regular_file import read_regular
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import NoReturn
-
-    from pytest_npudump.request import RunRequest
 
 
 class Safetensors:

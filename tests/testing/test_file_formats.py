@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import struct
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -14,14 +15,9 @@ from safetensors.numpy import save_file
 
 from pytest_npudump.dump.files import formats
 from pytest_npudump.dump.reader import read_dump
+from pytest_npudump.dump.records import TensorRecord
 from pytest_npudump.errors import DumpError, EmptyDumpError, FormatError
 from pytest_npudump.testing import FormatConformance, Sample
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pytest_npudump.dump.records import TensorRecord
-
 
 DATA = Path(__file__).parents[1] / "data"
 

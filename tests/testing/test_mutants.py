@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +18,6 @@ from safetensors.numpy import save_file
 from pytest_npudump.dump.records import TensorKey, TensorRecord
 from pytest_npudump.errors import FormatError, RuntimeUnavailableError
 from pytest_npudump.testing import FormatConformance, RuntimeConformance, Sample
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 ARRAY = np.array([1.5, -2.0, 0.25], np.float32)
 ARRAYS = {"conv1:input.0": np.arange(-3, 3, dtype=np.int8).reshape(2, 3), "conv1:output.0": ARRAY}

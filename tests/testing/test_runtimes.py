@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -14,14 +15,9 @@ from onnx import helper
 
 from pytest_npudump.emulator import install
 from pytest_npudump.request import DumpRequest
+from pytest_npudump.runtime.base import Runtime
 from pytest_npudump.runtime.registry import Choice, load
 from pytest_npudump.testing import RuntimeConformance
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from pytest_npudump.runtime.base import Runtime
-
 
 DATA = Path(__file__).parents[1] / "data"
 ARRAY = np.array([[-1.5, 2.0, 0.0]], np.float32)

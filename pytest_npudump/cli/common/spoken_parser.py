@@ -69,7 +69,17 @@ class SpokenParser(argparse.ArgumentParser):
                 self.error(gettext("{old} is called {new} now").format(old=f"{self.prog} {name}", new=now))
             if verbs is not None and word in verbs:
                 break
-        return super().parse_known_args(args, namespace)
+        found, left = super().parse_known_args(args, namespace)
+        if verbs is None and left:  # else npudump itself refuses them, without the options of the command
+            self.error(gettext("unrecognized arguments: %s") % " ".join(left) + self._near(left[0]))
+        return found, left
+
+    def _near(self, word: str) -> str:
+        """Return how a sentence ends that refuses a word that is nearly an option, else ""."""
+        from difflib import get_close_matches  # noqa: PLC0415 - for errors
+
+        near = get_close_matches(word.partition("=")[0], self._option_string_actions, 1, 0.8)
+        return spoken(said(": did you mean {near}?", near=near[0])) if near and word.startswith("--") else ""
 
     def error(self, message: str) -> NoReturn:
         """End with what is wrong with a call; Python 3.10 begins in English, whatever the rest is in."""

@@ -387,7 +387,7 @@ def _why(pending: Pending) -> Iterator[str]:
     yield from difference(pending)
     result = pending.judged.result
     if result is not None and not result.good:
-        yield from (f"  {line}" for line in verdict_lines(result, verbose=False))
+        yield from (f"  {line}" for line in verdict_lines(result, verbose=False, margin=2))
     if details := pending.entry.data["details"]:
         yield "  " + _("report: {path}").format(path=shown(Path(str(details))))
 

@@ -191,7 +191,7 @@ def _explained(evidence: PlaceEvidence, place: LikelyPlace, change: PossibleChan
         golden, actual = wide(tensors.golden[piece]), wide(tensors.actual[piece])
         difference = actual - golden
         squared += squares(difference)
-        failing = tensors.failing(piece)
+        failing = tensors.fails(golden, actual)
         failed += int(np.count_nonzero(failing))
         flat = np.arange(piece.start, piece.stop)
         if not place.everywhere:
@@ -202,8 +202,9 @@ def _explained(evidence: PlaceEvidence, place: LikelyPlace, change: PossibleChan
             found = change.explain(tensors, flat, golden, actual)
             left += squares(found.left)
             hits += int(np.count_nonzero(found.hit & failing))
-            claimed += int(np.count_nonzero(found.claimed))
-            wrong += int(np.count_nonzero(found.claimed & ~found.hit))
+            changed = failing if found.claimed is None else found.claimed
+            claimed += int(np.count_nonzero(changed))
+            wrong += int(np.count_nonzero(changed & ~found.hit))
         possible = (evidence.failing - failed + hits) / evidence.failing
         if possible < LEAST or wrong > (1 - LEAST) * place.count:
             return 0.0

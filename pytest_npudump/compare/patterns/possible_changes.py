@@ -52,14 +52,14 @@ class Explained(NamedTuple):
     """What a change makes of elements of its place.
 
     Attributes:
-        left: what it leaves of the difference of each.
+        left: what it leaves of the difference of each; empty where that is nothing.
         hit: which of them it explains.
-        claimed: which of them it says have changed.
+        claimed: which of them it says have changed; None for just those that fail.
     """
 
     left: Wide
     hit: Flags
-    claimed: Flags
+    claimed: Flags | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,12 +81,13 @@ def _predicted(kind: str, words: str, predict: Callable[[Flat, Wide], Wide]) -> 
 
     def explain(tensors: Tensors, flat: Flat, golden: Wide, actual: Wide) -> Explained:
         predicted = predict(flat, golden)
-        hit, left = same(actual, predicted), np.zeros(golden.shape)
-        if not hit.all():
-            left = actual - predicted
-            size = np.minimum(np.abs(actual - golden), np.abs(predicted - golden))
-            hit |= np.abs(left) <= _LEFT * size
-            left = np.where(np.isfinite(left), left, actual - golden)
+        hit = same(actual, predicted)
+        if hit.all():
+            return Explained(np.empty(0), hit, None)
+        left = actual - predicted
+        size = np.minimum(np.abs(actual - golden), np.abs(predicted - golden))
+        hit |= np.abs(left) <= _LEFT * size
+        left = np.where(np.isfinite(left), left, actual - golden)
         return Explained(left, hit, tensors.fails(golden, predicted))
 
     return PossibleChange(kind, words, explain)

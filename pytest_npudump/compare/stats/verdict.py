@@ -15,11 +15,7 @@ from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.onnxmodels.graph import draws_random
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from dataclasses import dataclass
 
     from pytest_npudump.compare.stats.alignment import Alignment
@@ -65,6 +61,10 @@ class Reason:
 
     def __str__(self) -> str:
         """``max: 5.03125 -> 5.5, off by 0.46875, allowed 0.005 [rtol=0.001 ... (preset default)]``."""
+        return self.words()
+
+    def words(self, said: Callable[..., str] = said) -> str:
+        """Return this as text; of templates and values ``str.format`` makes one that is English for good."""
         text = f"{self.statistic}: {_shown(self.golden)} -> {_shown(self.actual)}"
         if self.statistic == PROJECTIONS and self.golden == 0:
             text = said(
@@ -113,7 +113,7 @@ class Verdict:
             "io": key.io,
             "slot": key.slot,
             "status": self.status,
-            "reasons": [str(reason) for reason in self.reasons],
+            "reasons": [reason.words(str.format) for reason in self.reasons],
         }
         if self.changed:
             data["changed"] = True
@@ -415,7 +415,7 @@ def explain_first(comparison: Comparison, *, feeds_seen: bool = False) -> str:
 def _explained(comparison: Comparison, first: Verdict, *, feeds_seen: bool) -> str:
     key = first.key
     if comparison.origin == STRUCTURE:
-        return _("the model changed there, or what is dumped of it")
+        return _("the model changed there, or what ran or was dumped of it")
     moved = comparison.differing | comparison.within_noise
     if comparison.origin == LAYER:
         fed, rows = execution(key.sanitised), enumerate(_keys(comparison))
@@ -423,9 +423,13 @@ def _explained(comparison: Comparison, first: Verdict, *, feeds_seen: bool) -> s
             return _("the statistics of its inputs are within tolerance")
         return _("the statistics of its inputs match")
     if first.op_type == GRAPH_INPUT:
-        return _("an input of the graph: the test feeds other values")
+        return _("an input of the graph: other values are fed, or something wrote to them")
+    if comparison.origin == BEFORE and feeds_seen:
+        return _("the output that feeds it is within tolerance: converted, or overwritten, on the way")
     if comparison.origin == BEFORE:
-        return _("the difference comes from a layer that was not dumped, or from what the test feeds")
+        return _(
+            "it came in with values of a layer that was not dumped, with what is fed, or was overwritten"
+        )
     before = [*enumerate(takewhile(lambda one: one != key, _keys(comparison)))]
     words = _("all statistics before it match") if before else _("no tensor was compared before it")
     if any(at in moved for at, _key in before):

@@ -107,14 +107,14 @@ def keyed(
         tensors: what they hold.
         present: those that could be read; None for all that hold a tensor.
     """
-    # Of each file the first tensor, as that is put in last.
-    first = dict(zip(reversed(tensors.file), reversed(range(len(tensors))), strict=True))
+    # Of each file the first tensor, as that is put in last; those of one stand side by side.
+    numbers = range(len(tensors))
+    first = dict(zip(reversed(tensors.file), reversed(numbers), strict=True))
+    last = dict(zip(tensors.file, numbers, strict=True))
+    named = list(zip(tensors.io, tensors.slot, strict=True))
 
     def slots(file: int) -> list[tuple[str, int]]:
-        start = stop = first.get(file, len(tensors))
-        while stop < len(tensors) and tensors.file[stop] == file:
-            stop += 1
-        return list(zip(tensors.io[start:stop], tensors.slot[start:stop], strict=True))
+        return named[first[file] : last[file] + 1] if file in first else []
 
     order, notes = _give_keys(files, sorted(first) if present is None else present, slots)
     rank = [0] * len(files.name)
@@ -158,6 +158,13 @@ def _give_keys(files: FileColumns, present: Sequence[int], slots: Slots) -> tupl
     layers = [(steps[files.folder[at]], files.layer[at]) for at in order]
     if len(frozenset(layers)) == len(layers):
         return order, []
+    if files.single.issuperset(order) and not files.call and not files.thread:
+        # A file or row a tensor: if none of a layer comes again, and all are of one operator, it ran once.
+        tensors = [(layer, one) for at, layer in zip(order, layers, strict=True) for one in slots(at)]
+        ids = ([column[at] for at in order] for column in (files.op_type, files.task, files.stream))
+        operators = frozenset(zip(layers, *ids, strict=True))
+        if len(frozenset(tensors)) == len(tensors) and len(operators) == len(frozenset(layers)):
+            return order, []
     groups: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
     for at, layer in zip(order, layers, strict=True):
         groups[layer].append(at)

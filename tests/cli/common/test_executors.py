@@ -5,9 +5,10 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,11 +16,7 @@ import pytest
 from pytest_npudump.cli.common.executors import Workers, open_workers, run_tasks
 from pytest_npudump.errors import MissingExtraError, RequestError, RuntimeUnavailableError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Run = Callable[..., Any]
-
+Run = Callable[..., Any]
 TREES = Path(__file__).parents[2] / "data" / "trees"
 TENSORS = TREES / "acl-tensor"
 

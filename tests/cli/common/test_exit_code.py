@@ -5,19 +5,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pytest_npudump.cli import ls, main
 from pytest_npudump.errors import DumpError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Run = Callable[..., Any]
-
+Run = Callable[..., Any]
 DATA = Path(__file__).parents[2] / "data"
 TREES = DATA / "trees"
 FULL = Path("/dev/full")
@@ -25,7 +22,6 @@ START = (  # an interrupt is ignored where the tests run in the background
     "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
     "from pytest_npudump.cli import main; sys.exit(main())"
 )
-
 full = pytest.mark.skipif(not FULL.exists(), reason="no device that is always full here")
 
 

@@ -6,8 +6,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,11 +17,7 @@ from pytest_npudump.cli.common import progress
 from pytest_npudump.cli.common.output import columns, emit
 from pytest_npudump.language.text import hung
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Run = Callable[..., Any]
-
+Run = Callable[..., Any]
 TREES = Path(__file__).parents[2] / "data" / "trees"
 START = "import sys; from pytest_npudump.cli import main; sys.exit(main())"
 

@@ -7,19 +7,16 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pytest_npudump.cli.common.output import write_output
 from pytest_npudump.errors import NpudumpError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Run = Callable[..., Any]
-
+Run = Callable[..., Any]
 TREES = Path(__file__).parents[2] / "data" / "trees"
 TENSORS = TREES / "acl-tensor"
 COMMANDS = [

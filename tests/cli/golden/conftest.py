@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,10 +17,6 @@ from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import render
 from pytest_npudump.results.folder import ResultsFolder, record_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
 
 Values = dict[str, float]
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from pytest_npudump.golden.store import read_golden
+from tests.cli.golden.conftest import Repository
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from conftest import Repository
-
-    Verb = Callable[..., Any]
-
+Verb = Callable[..., Any]
 BEFORE = {"conv": 1.0, "relu": 2.0, "fc": 3.0}
 AFTER = {"conv": 1.5, "relu": 2.0, "new": 7.0, "fc": 4.0}
 
@@ -198,11 +194,7 @@ REFUSALS: list[tuple[dict[str, Any], Callable[[Repository], object] | None, str]
     (RANKS, None, "several ranks"),
     ({"runtime": "emulator"}, None, "the run is the emulator's, and the golden a device's"),
     ({"record": None, "snapshot": None}, None, "there are no statistics of it"),
-    (
-        {},
-        lambda r: r.approve("test_one", {**BEFORE, "conv": 8.0}),
-        "has changed since the run",
-    ),
+    ({}, lambda r: r.approve("test_one", {**BEFORE, "conv": 8.0}), "has changed since the run"),
     ({}, lambda r: r.golden("test_one").unlink(), "has changed since the run"),
     ({}, lambda r: (r.path / "test_a.py").write_text("# another\n"), "test_a.py has changed since the run"),
     (

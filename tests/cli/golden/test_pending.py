@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tests.cli.golden.conftest import Repository
 
-    from conftest import Repository
-
-    Verb = Callable[..., Any]
-
+Verb = Callable[..., Any]
 GOLDEN = {"conv": 1.0, "fc": 3.0}
 
 

@@ -8,18 +8,15 @@ import pty
 import select
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+from tests.cli.golden.conftest import Repository
 
-    from conftest import Repository
-
-    Run = Callable[..., Any]
-
+Run = Callable[..., Any]
 GOLDEN = {"conv": 1.0, "fc": 3.0}
 AFTER = {"conv": 1.5, "fc": 4.0}
 NAMES = ("test_a", "test_b", "test_c")
@@ -58,11 +55,7 @@ ANSWERS = [
 
 @pytest.mark.parametrize(("answers", "code", "decisions"), ANSWERS)
 def test_answers_decide(
-    waiting: Repository,
-    review: Run,
-    answers: tuple[str, ...],
-    code: int,
-    decisions: list[str | None],
+    waiting: Repository, review: Run, answers: tuple[str, ...], code: int, decisions: list[str | None]
 ) -> None:
     done = review(*answers)
     assert (done.code, done.err) == (code, "")
@@ -98,12 +91,24 @@ def test_rows_fit_the_terminal_and_why_shows_whole_names(
     repository.approve("test_a", dict.fromkeys(names, 1.0))
     repository.keep("test_a", dict.fromkeys(names, 2.0))
     lines = review("q").out.splitlines()
-    assert f"  all names begin with {prefix}" in lines
+    assert "  these names begin with" in lines
+    assert f"    {prefix}" in lines
     head = next(index for index, line in enumerate(lines) if line.startswith("  layer"))
     rows = lines[head : head + 3]
     assert rows[-1].startswith("  fc ")
     assert max(map(len, rows)) <= 80
     assert any(line.startswith(f"  {names[0]} ") for line in review("w", "q").out.splitlines())
+
+
+@pytest.mark.usefixtures("waiting")
+def test_lines_that_explain_a_run_are_broken_once(review: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    whole = review("w", "q").out.splitlines()
+    monkeypatch.setattr("pytest_npudump.cli.common.output.screen", lambda _stream=None: 80)
+    on_screen = review("w", "q").out.splitlines()
+    first = next(index for index, line in enumerate(whole) if line.startswith("  npudump: "))
+    assert max(map(len, whole[first:-3])) <= 80
+    assert [line for line in whole[first:] if line not in on_screen] == []
 
 
 def test_layers_that_are_misspelt_are_asked_for_again(waiting: Repository, review: Run) -> None:

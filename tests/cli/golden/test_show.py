@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    Run = Callable[..., Any]
-
+Run = Callable[..., Any]
 HEAD = """npudump-golden: 1
 test: test_a.py::test_a
 producer: {{runtime: acl, soc: Ascend910B3, digits: 6}}
@@ -114,11 +111,7 @@ def test_the_bounds_are_those_that_tolerance_explain_tells(run: Run, golden: Cal
     }
     assert told == explained
     measured = {(row["key"], name) for row in rows for name, one in row["bounds"].items() if one["measured"]}
-    assert measured == {
-        ("conv:output.0", "l2norm"),
-        ("relu:output.0", "min"),
-        ("relu:output.0", "l2norm"),
-    }
+    assert measured == {("conv:output.0", "l2norm"), ("relu:output.0", "min"), ("relu:output.0", "l2norm")}
     assert [row["key"] for row in rows] == ["relu:output.0", "conv:output.0", "fc:output.0"]
 
 

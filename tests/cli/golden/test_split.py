@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_npudump.golden.approval_merge import merge
 from pytest_npudump.golden.store import read_golden, tensors_path, write_golden
 from pytest_npudump.record.text import parse
+from tests.cli.golden.conftest import Repository
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from conftest import Repository
-
-    Verb = Callable[..., Any]
+Verb = Callable[..., Any]
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ from .conftest import Repository, table
 
 Run = Any
 pytestmark = pytest.mark.usefixtures("collects")
-
 TESTS = """
 import pytest
 

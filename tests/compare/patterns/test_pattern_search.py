@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -12,13 +12,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pytest_npudump.compare.patterns import likely_places as evidence_module
-from pytest_npudump.compare.patterns.pattern_search import find_pattern
+from pytest_npudump.compare.patterns.pattern_search import Pattern, find_pattern
 from pytest_npudump.compare.tensors import difference as chunks
 from pytest_npudump.compare.tensors.difference import compare_tensors
-
-if TYPE_CHECKING:
-    from pytest_npudump.compare.patterns.pattern_search import Pattern
-
 
 Array = np.ndarray[Any, np.dtype[Any]]
 FLOATS = ("float64", "float32", "float16", "bfloat16")

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,17 +22,12 @@ from pytest_npudump.compare.stats.alignment import (
     under_golden_keys,
 )
 from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.stats.verdict import Comparison
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import TensorKey, TensorRecord
+from pytest_npudump.dump.table import StatsTable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.dump.table import StatsTable
-
-    Call = tuple[str, float] | tuple[str, float, tuple[int, ...]]
+Call = tuple[str, float] | tuple[str, float, tuple[int, ...]]
 
 
 def pairs(golden: Any, actual: Any) -> Any:
@@ -198,8 +195,6 @@ def found(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 GOLDEN: list[Call] = [("aclnnAdd", 1), ("aclnnMul", 2), ("aclnnAdd", 3), ("aclnnMul", 4), ("aclnnAdd", 5)]
-
-
 SAME: list[Call] = [("aclnnAdd", value) for value in range(1, 9)]
 SHAPED: list[Call] = [("aclnnAdd", 1, (2, 2)), ("aclnnAdd", 1, (3,)), ("aclnnAdd", 1, (2, 2))]
 BLOCKS: list[Call] = [

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,12 +27,7 @@ from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable, layer_of
 from pytest_npudump.record.noise import Calibrated
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Make = Callable[..., StatsTable]
-
-
+Make = Callable[..., StatsTable]
 LOOSE = Tolerances("exact", (Rule(rtol=0.0, atol=0.5, source="test"),))
 
 
@@ -107,10 +103,7 @@ def test_each_statistic_strays_in_its_own_scale(make_table: Make) -> None:
     rng = np.random.default_rng(1)
     before = rng.normal(size=(3, 5)).astype(np.float32)
     after = (before + rng.normal(scale=1e-4, size=(3, 5))).astype(np.float32)
-    one, other = (
-        of_arrays(make_table, a=before, b=before),
-        of_arrays(make_table, a=after, b=before),
-    )
+    one, other = (of_arrays(make_table, a=before, b=before), of_arrays(make_table, a=after, b=before))
     found = deviations(compare_tables(one, other, Tolerances()), Tolerances())
     a, b = before.astype(np.float64), after.astype(np.float64)
     magnitude, norm = np.abs(a).max(), np.linalg.norm(a)
@@ -209,10 +202,7 @@ def test_runs_of_other_tensors_are_told_by_what_differs(make_table: Make) -> Non
         (of_arrays(make_table, x=a, y=a), "y:output.0 is in the later run only"),
         (of_arrays(make_table, y=a), "is in the"),
         (of_arrays(make_table, x=b), "x:output.0 has another shape: 4 and 5"),
-        (
-            of_arrays(make_table, x=a.astype(np.float16)),
-            "x:output.0 has another dtype: float32 and float16",
-        ),
+        (of_arrays(make_table, x=a.astype(np.float16)), "x:output.0 has another dtype: float32 and float16"),
     ]:
         found = structural_difference(compare_tables(of_arrays(make_table, x=a), other, Tolerances()))
         assert words in found

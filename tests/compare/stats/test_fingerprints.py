@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_npudump.compare.stats.allowances import allowances
 from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.stats.verdict import Comparison
 from pytest_npudump.compare.tolerances.rules import parse_rules
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
@@ -24,12 +25,6 @@ from pytest_npudump.dump.table import StatsTable, layer_of
 from pytest_npudump.errors import RequestError
 from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import parse, render
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from pytest_npudump.compare.stats.verdict import Comparison
-
 
 PATH = Path("golden/t.yaml")
 
@@ -280,10 +275,7 @@ def _compare(
     golden: str, actual: str, stats: Stats | None = None, dtypes: str = "float16", *rules: Rule
 ) -> Comparison:
     first, _, second = dtypes.partition(" ")
-    sides = (
-        _table(golden, stats=stats, dtype=first),
-        _table(actual, stats=stats, dtype=second or first),
-    )
+    sides = (_table(golden, stats=stats, dtype=first), _table(actual, stats=stats, dtype=second or first))
     return compare_tables(*sides, Tolerances(rules=rules))
 
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
-from pytest_npudump.dump.table import STATISTICS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.dump.table import STATISTICS, StatsTable
 
 NAMES = ("max", "min", "avg", "l2norm")
 BOUNDS = {
@@ -28,9 +24,7 @@ BOUNDS = {
     "int64": (0.0, 0.0),
     "bool": (0.0, 0.0),
 }
-
 FINER = {("float32", "avg"): 5e-6, ("float32", "l2norm"): 1e-5}
-
 base = st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.1, 12345.7, 1e-7, 65504.0, 1e300, 5e-324, 0.001, 9.99999e5])
 odd = st.sampled_from([math.nan, math.inf, -math.inf])
 nudge = st.sampled_from(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_npudump.compare.stats.allowances import allowances
 from pytest_npudump.compare.stats.tables import compare_tables
-from pytest_npudump.compare.stats.verdict import explain_first
+from pytest_npudump.compare.stats.verdict import Comparison, explain_first
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.stats.projections import project
@@ -22,14 +23,7 @@ from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import PROJECTIONS, StatsTable, layer_of
 from pytest_npudump.graph.sources import share_of_allowed
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_npudump.compare.stats.verdict import Comparison
-
-    Make = Callable[..., StatsTable]
-
-
+Make = Callable[..., StatsTable]
 NAN, INF = math.nan, math.inf
 KEY = "conv1:output.0"
 COUNTS = ("nan", "neg_inf", "pos_inf")

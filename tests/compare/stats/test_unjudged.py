@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,12 +23,7 @@ from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.record.noise import Calibrated
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Make = Callable[..., StatsTable]
-
-
+Make = Callable[..., StatsTable]
 KEY = "conv:output.0"
 BASE = {"max": 2.0, "min": -1.0, "avg": 0.5, "l2norm": 4.0}
 ZEROS = dict.fromkeys(BASE, 0.0)

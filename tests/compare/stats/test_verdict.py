@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,6 @@ from pytest_npudump.compare.stats.verdict import Reason, Verdict, explain_first,
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def verdict(text: str, status: str = "fail") -> Any:
@@ -109,7 +107,7 @@ def rows_of(side: Any) -> Any:
 A, B, C = "a:output.0", "b:output.0", "c:output.0"
 IN_A = "a:input.0"
 NOT_DUMPED = "its own inputs were not dumped"
-CHANGED = "the model changed there, or what is dumped of it"
+CHANGED = "the model changed there, or what ran or was dumped of it"
 BEFORE = "all statistics before it match"
 
 
@@ -121,7 +119,7 @@ BEFORE = "all statistics before it match"
         (
             [(IN_A, 1)],
             [(IN_A, 2)],
-            "the difference comes from a layer that was not dumped, or from what the test feeds",
+            "it came in with values of a layer that was not dumped, with what is fed, or was overwritten",
         ),
         ([(A, 1), (B, 1)], [(B, 1)], CHANGED),
         ([(B, 1)], [(A, 1), (B, 1)], CHANGED),
@@ -147,7 +145,7 @@ def test_a_graphs_input_that_differs_is_what_the_test_fed_in(
     golden = make_table(*rows_of([(key, 1) for key, _ in actual]))
     table = replace(make_table(*rows_of(actual)), op_types=("Data",) * len(actual))
     sentence = explain_first(compare_tables(golden, table, Tolerances()))
-    assert sentence.endswith("an input of the graph: the test feeds other values")
+    assert sentence.endswith("an input of the graph: other values are fed, or something wrote to them")
 
 
 @pytest.mark.each(

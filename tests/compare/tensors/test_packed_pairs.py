@@ -4,7 +4,8 @@ import math
 import tracemalloc
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +17,6 @@ from pytest_npudump.dump.arrays.layouts import host_array
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
 from pytest_npudump.dump.stats.tensor import payload_stats, tensor_stats
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 PACKED = ["int4", "uint1", "int2", "uint2", "hifloat8", "float4_e2m1fn", "float4_e1m2fn", "complex32"]
 KEY = TensorKey("conv", "output", 0)

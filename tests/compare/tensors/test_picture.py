@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
 
 from pytest_npudump.compare.tensors import picture
 from pytest_npudump.compare.tensors import picture as module
@@ -26,10 +27,6 @@ from pytest_npudump.compare.tensors.picture import (
     draw,
     draw_alone,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 FLOATS = (
     np.float16,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -14,10 +15,6 @@ from pytest_npudump.compare.tensors.element_verdict import element_reasons
 from pytest_npudump.compare.tensors.tensor_pair import Pair, PairElements, compare_pair, compare_pairs
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 TYPES = {
     "float32": np.float32,

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.numerics import Numerics, numerics_of
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
+from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.record.noise import Calibrated, calibrated_of
 from pytest_npudump.record.record import Record
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_npudump.dump.table import StatsTable
-
-    Make = Callable[..., StatsTable]
+Make = Callable[..., StatsTable]
 
 
 @pytest.mark.each(

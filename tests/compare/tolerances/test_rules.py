@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,6 @@ from pytest_npudump.compare.tolerances.rules import (
 )
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.errors import RequestError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def parse(**item: Any) -> Any:

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,10 +13,6 @@ from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import RequestError
 from pytest_npudump.record.noise import Calibrated
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 EXACT = "integers, bools and types of no float value are exact"
 

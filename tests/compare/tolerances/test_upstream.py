@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -18,12 +18,8 @@ from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.record.record import EDGES, Record
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
-    Row = tuple[str, str, Array, str]
-
+Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
+Row = tuple[str, str, Array, str]
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(8, 64)).astype(np.float32)
 CODES = np.clip(np.rint(X * 40), -128, 127).astype(np.int8)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 npu_calls = KeptCalls.__init__
 KeptCalls.__init__ = lambda calls, _, *known: npu_calls(calls, "cpu", *known)  # type: ignore[method-assign]
-
 _NUMBERS = {torch.float32: (1, "DT_FLOAT"), torch.float16: (2, "DT_FLOAT16"), torch.int64: (7, "DT_INT64")}
 _HEADER = (
     "Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count,"

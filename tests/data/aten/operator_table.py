@@ -29,7 +29,6 @@ warnings.simplefilter("ignore")
 F = torch.nn.functional
 Tensor = Any
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-
 UNARY: dict[str, Callable[[Tensor], Any]] = {
     name: getattr(torch, name)
     for name in (
@@ -126,7 +125,6 @@ BINARY: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "threshold_backward": lambda x, y: torch.ops.aten.threshold_backward(x, y, 0.0),
     "softmax_backward": lambda x, y: torch.ops.aten._softmax_backward_data(x, y.softmax(-1), -1, x.dtype),
 }
-
 SHAPES = ((1, 1), (3, 17), (16, 33))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
@@ -13,10 +13,6 @@ from pytest_npudump.dump.filebytes import raw_bytes
 from pytest_npudump.dump.files.core import read_core
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import FormatError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 NAME = "te_mul_1__kernel0.47.3.20260910085237489.core"
 

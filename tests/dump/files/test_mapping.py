@@ -24,26 +24,6 @@ def test_the_hash_is_libstdcxx_s(data: bytes, expected: int) -> None:
     assert libstdcxx_hash(data) == expected
 
 
-def test_trap_24_exception_dumps_hash_the_base_name() -> None:
-    ((short, long),) = read_mapping(DATA / "acl-exception" / "mapping.csv").items()
-    assert short == "17662089044247037585"
-    assert str(libstdcxx_hash(long.encode())) == short
-
-
-def test_trap_24_a_device_dump_s_name_is_found_though_its_path_was_hashed() -> None:
-    mapping = read_mapping(DATA / "acl-long-name" / "20260101010101" / "0" / "mapping.csv")
-    ((short, long),) = mapping.items()
-    assert (DATA / "acl-long-name" / "20260101010101" / "0" / short).is_file()
-    assert long == f"Add.{'n' * 300}.3.5.1795228706139837"
-
-
-def test_mindspore_maps_npy_names() -> None:
-    path = DATA / "mindspore-long_names_mapping" / "rank_0" / "Long" / "0" / "0" / "mapping.csv"
-    mapping = read_mapping(path)
-    assert set(mapping) == {"410769277.npy", "454306933.npy"}
-    assert all(long.startswith("ReLU.Default_a_very_long") for long in mapping.values())
-
-
 def test_trap_24_a_line_for_each_chunk_counts_once(tmp_path: Path) -> None:
     path = tmp_path / "mapping.csv"
     path.write_bytes(b"12,Add.n.1.2.3\n12,Add.n.1.2.3\n12,Add.n.1.2.3\n")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,10 +12,6 @@ from pytest_npudump.cli import main
 from pytest_npudump.dump.files import formats
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import DumpError, FormatError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 FORMAT = """\
 import struct

@@ -3,19 +3,16 @@ from __future__ import annotations
 import contextlib
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_npudump.dump.columns import Execution
 from pytest_npudump.dump.files.step_csv import read_step_csv
 from pytest_npudump.dump.names import Place
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.errors import FormatError
-
-if TYPE_CHECKING:
-    from pytest_npudump.dump.columns import Execution
 
 DATA = Path(__file__).parents[2] / "data" / "trees"
 BASE = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape"
@@ -37,21 +34,6 @@ def only(tmp_path: Path, *lines: str) -> Execution:
 def stats_of(row: Execution) -> Stats:
     assert row.parts[0].stats is not None
     return row.parts[0].stats
-
-
-def test_trap_16_the_extra_comma_of_a_real_file_moves_no_column() -> None:
-    path = DATA / "mindspore-statistic" / "statistic.csv"
-    rows = read_step_csv(path, PLACE)
-    lines = [line.split(",") for line in path.read_text().splitlines()[1:]]
-    assert [row.op_type for row in rows] == [line[0] for line in lines]
-    assert [(row.parts[0].io, row.parts[0].slot, row.parts[0].dtype) for row in rows] == [
-        (line[5], int(line[6]), line[8]) for line in lines
-    ]
-    assert [stats_of(row).max for row in rows] == [float(line[10]) for line in lines]
-    assert [stats_of(row).l2norm for row in rows] == [float(line[12]) for line in lines]
-    assert {row.parts[0].shape for row in rows} == {()}
-    assert rows[8].parts[0].dtype == "bool"
-    assert isinstance(stats_of(rows[8]).max, int)
 
 
 def test_the_columns_of_mindspore_2_2_and_older_are_read(tmp_path: Path) -> None:

@@ -1,17 +1,14 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.errors import FormatError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 _MAGIC = 0x5A5A5A5A
 

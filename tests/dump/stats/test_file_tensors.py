@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -10,14 +10,9 @@ import pytest
 
 from pytest_npudump.dump.arrays.npy import read_npy_header
 from pytest_npudump.dump.filebytes import CHUNK_BYTES
-from pytest_npudump.dump.records import Payload
+from pytest_npudump.dump.records import Payload, Stats
 from pytest_npudump.dump.stats.tensor import npy_stats, payload_stats
 from pytest_npudump.errors import FormatError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pytest_npudump.dump.records import Stats
 
 TYPES = ["float32", "float16", "float64", "bfloat16", "float8_e5m2", "int8", "uint16", "int32", "int64"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -28,9 +28,6 @@ from pytest_npudump.dump.stats.projections import (
 )
 from pytest_npudump.dump.stats.sums import Totals
 from pytest_npudump.dump.stats.tensor import Projected, array_accumulator, tensor_stats
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BLOCK = 16_384
 FLOATS = [

@@ -20,7 +20,6 @@ from pytest_npudump.dump.records import Payload, Stats
 from pytest_npudump.dump.stats.tensor import ACL_TYPES, payload_stats, tensor_stats
 
 DATA = Path(__file__).parents[2] / "data" / "dump"
-
 FLOATS = [
     *(np.float16, np.float32, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2),
     ml_dtypes.float8_e4m3fn,

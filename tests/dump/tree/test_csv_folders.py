@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,14 +13,10 @@ from hypothesis import strategies as st
 from pytest_npudump.dump import reader
 from pytest_npudump.dump.columns import TensorTable
 from pytest_npudump.dump.reader import read_dump
+from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.dump.tree.find import Tree, find_files
 from pytest_npudump.errors import DumpError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pytest_npudump.dump.records import Dump
 
 STAMP = 1795228705000000
 HEADER = (

@@ -8,7 +8,7 @@ import pytest
 from pytest_npudump.dump.names import Place
 from pytest_npudump.dump.tree.find import Tree, find_files
 from pytest_npudump.errors import DumpError
-from tests.dump.conftest import DATA, STAMP
+from tests.dump.conftest import STAMP
 
 TLV = b"\x08\0\0\0\0\0\0\0\x5a\x5a\x5a\x5a"
 
@@ -39,19 +39,7 @@ def test_a_dump_may_be_given_by_a_directory_inside_it(tmp_path: Path) -> None:
         assert only(find_files(root / inner)) == whole
 
 
-def test_real_trees_are_placed() -> None:
-    assert only(find_files(DATA / "acl-stats")) == Place(("20261120080910",), -1, 0, "ppocr_cls", 1, 0)
-    assert only(find_files(DATA / "acl-mixed-op")) == Place(("20260101010101",), -1, 0, "my.model name", 7, 3)
-    control_flow = find_files(DATA / "mindspore-control_flow_multigraph")
-    assert {(file.place.model_id, file.place.step) for file in control_flow.files} == {
-        (graph, step) for graph in (0, 1, 4, 5) for step in (0, 1)
-    }
-
-
-def test_trap_24_long_names_are_looked_up_and_mapped_csv_files_are_csv(tmp_path: Path) -> None:
-    (device,) = find_files(DATA / "acl-long-name").files
-    assert device.name is not None
-    assert (device.name.op_name, device.name.task) == ("n" * 300, 3)
+def test_trap_24_mapped_csv_files_are_csv(tmp_path: Path) -> None:
     touch(tmp_path, "0/123456789", content=b"Input/Output,Index")
     long = f"Add.{'n' * 300}.3.5.{STAMP}.csv"
     (tmp_path / "0" / "mapping.csv").write_text(f"123456789,{long}\n")
@@ -76,12 +64,6 @@ def test_a_mapping_that_cannot_be_read_is_a_problem_and_a_file_it_misses_a_note(
     (tmp_path / "0" / "mapping.csv").write_text(f"12,A.c.1.2.{STAMP}\n")
     (note,) = find_files(tmp_path).notes
     assert f"A.c.1.2.{STAMP}" in note
-
-
-def test_exception_dumps_under_any_name_are_known_by_their_content() -> None:
-    tree = find_files(DATA / "acl-exception")
-    assert {file.path.name for file in tree.files} == {"op.1.2", "17662089044247037585"}
-    assert not tree.problems
 
 
 def test_trap_23_slashes_of_a_capture_name_became_directories(tmp_path: Path) -> None:
@@ -119,13 +101,6 @@ def test_an_npy_file_of_another_operator_is_no_copy_of_a_dump_file_with_its_ids(
     tree = find_files(tmp_path)
     assert [file.path.name for file in tree.files] == names
     assert not tree.other
-
-
-def test_overflow_records_are_kept_apart() -> None:
-    tree = find_files(DATA / "acl-overflow")
-    assert [file.path.name for file in tree.overflow] == ["Opdebug.Node_OpDebug.7.2.1795229153283277"]
-    assert not tree.files
-    assert [Path(name).suffix for name in tree.other] == [".json"]
 
 
 def test_symbolic_links_are_not_followed(tmp_path: Path) -> None:

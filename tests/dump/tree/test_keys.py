@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,15 +13,11 @@ from pytest_npudump.dump.tree.keys import is_eager
 from pytest_npudump.errors import DumpError
 from tests.dump.conftest import keys, row, stamped, told, write
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 NET = "20260101010101/3/net"
 MS = "rank_0/net/0/0"
 EAGER = "20261121045635/0"
 FLAT = "DefaultFormat.Float32.npy"
 ADD = "20260101010101/0/net/1/0/Add.net_add.3.5.T0"
-
 Case = tuple[str, list[Any], str]
 CASES: list[Case] = [
     (

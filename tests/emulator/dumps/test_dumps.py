@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +18,6 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.emulator.dumps.recorder import DumpSettings, plan, settings
 from pytest_npudump.onnxmodels.graph import Operator
 from pytest_npudump.onnxmodels.sessions import prepare
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 ARRAY = np.array([[1, 2, 3], [-4, 5, -6]], np.float32)
 EVERY = {"Add.Add_0", "Add.Add_1", "Mul.scale", "Relu.block_relu_1", "Data.x"}

@@ -8,8 +8,9 @@ import stat
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,10 +34,6 @@ from pytest_npudump.emulator.dumps.writer import path_hash
 from pytest_npudump.emulator.faults import fail
 from pytest_npudump.emulator.process import process
 from pytest_npudump.onnxmodels.tensor_types import Tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 SAMPLES = Path(__file__).parents[2] / "data" / "trees" / "acl-exception"
 SCENES = ("aic_err_norm_dump", "aic_err_brief_dump", "lite_exception")

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from pytest_npudump.cli import main
 from pytest_npudump.errors import RequestError
 from pytest_npudump.results.expected_tests import missing_tests, read_expected
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from conftest import Project
+from tests.plugin.conftest import Project
 
 TWO = """
 @pytest.mark.npu_dump

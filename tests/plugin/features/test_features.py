@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pytest_npudump.plugin import features
+from pytest_npudump.plugin.reporter import Reporter
 from pytest_npudump.settings import Option
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from conftest import Project
-    from pytest_npudump.plugin.reporter import Reporter
-
+from tests.plugin.conftest import Project
 
 MOTTO = Option("motto", default="", help="words for the end", metavar="TEXT", typed=True)
 

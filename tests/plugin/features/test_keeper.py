@@ -7,24 +7,18 @@ import json
 import re
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_npudump.cli import main
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.rejudge import Overrides, rejudge
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from conftest import Project
-
+from tests.plugin.conftest import Project
 
 KEEP = "--npudump-output=."
-
-
 RUN = "def test_small(npu_dump):\n"
 
 
@@ -143,11 +137,7 @@ def other():
 @pytest.mark.npu_dump
 def test_small(npu_dump, other):
 """
-
-
 XFAIL = f"@pytest.mark.xfail(strict=False)\n@pytest.mark.npu_dump\n{RUN}"
-
-
 NOT_WHOLE = {
     "teardown": (FAILING_TEARDOWN, 0.0, "passed", "failed", "unjudged"),
     "the test is marked xfail": (XFAIL, 0.01, "failed", "xfailed", "left out"),
@@ -481,8 +471,6 @@ def test_small(npu_dump):
     with npu_dump.load_model("{model_of}.onnx") as model_of:
         model_of.run(image)
 """
-
-
 FIRST_RUN = """
 import os
 
@@ -499,8 +487,6 @@ def test_small(npu_dump):
     with npu_dump.load_model("changed.onnx" if changed() else "small.onnx") as model_of:
         model_of.run(image)
 """
-
-
 NO_SECOND_RUN = "-onpudump_escalate=off"
 
 
@@ -533,10 +519,7 @@ def first_of_two_fails(project: Project, result: pytest.RunResult, checked: Call
     assert checked() == 1
 
 
-OPTIONS = (
-    NO_SECOND_RUN,
-    "--npudump-output=out",
-)
+OPTIONS = (NO_SECOND_RUN, "--npudump-output=out")
 
 
 def test_tests_outside_of_rootdir(project: Project) -> None:

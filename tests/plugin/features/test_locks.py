@@ -6,15 +6,12 @@ import signal
 import stat
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from pytest_npudump.errors import DeviceError
 from pytest_npudump.plugin.features.devices import FOLDER, DeviceLock, lock_folder
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOLD = """
 import os, sys, time

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from pytest_npudump.results.folder import ResultsFolder
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 TEXT = (".txt", ".json", ".csv", ".md", ".html")
 PARTS = {"results", "dumps", "report", "summary.md", "session.json"}

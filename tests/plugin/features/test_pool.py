@@ -5,16 +5,13 @@ import random
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from pytest_npudump.errors import DeviceError
 from pytest_npudump.plugin.features import devices
 from pytest_npudump.plugin.features.devices import DeviceLock, DevicePool
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def _pool(folder: Path, number: int, first: int = 0) -> DevicePool:

@@ -23,7 +23,6 @@ from pytest_npudump.regression.scenes.check_op import Question, _holds, answer_o
 
 FOLDER = os.environ.get("NPUDUMP_TORCHAIR", "")
 HALF = np.array([1, -2, 65504], np.float16)
-
 TORCH = """
 import sys
 sys.path.append(sys.argv[1])

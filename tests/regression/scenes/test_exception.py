@@ -7,7 +7,7 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,14 +24,11 @@ from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.ranks.rank import Rank
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.attempt import Attempt
+from pytest_npudump.regression.result import Result
 from pytest_npudump.regression.scenes.exception import FailedOperator, examine, judge, refused_environment
 from pytest_npudump.report.scenes import finding_details, finding_sentence
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.runtime.base import Evidence
-
-if TYPE_CHECKING:
-    from pytest_npudump.regression.result import Result
-
 
 SAMPLE = Path(__file__).parents[2] / "data" / "trees" / "acl-exception" / "op.1.2"
 """Written by adump itself: operator "net/op.name 1", inputs float32 and bfloat16, one float32 output."""
@@ -309,12 +306,7 @@ BLAMED = [
 
 @pytest.mark.parametrize(("rank", "device", "visible"), BLAMED)
 def test_dumps_outside_of_a_device_that_may_be_this_process_s_fail_its_test(  # noqa: PLR0917 - a case has three facts
-    run: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    rank: Rank | None,
-    device: int,
-    visible: str,
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: Rank | None, device: int, visible: str
 ) -> None:
     monkeypatch.setenv("ASCEND_DUMP_PATH", str(tmp_path / "work"))
     monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", visible)

@@ -86,7 +86,7 @@ def test_a_chinese_page_is_chinese_to_its_last_button(
     heads = driver.execute_script(
         "return [...document.querySelectorAll('.list thead')[0].innerText.split(/\\s+/)]"
     )
-    assert {"标杆", "允许", "偏差"} <= {*heads}
+    assert {"标杆", "容差"} <= {*heads}
     options = driver.execute_script("return [...document.querySelector('select').options].map(o => o.text)")
     assert options[0] == "全部张量"
     assert "仅源头" in options
@@ -122,6 +122,24 @@ def test_sorts_by_a_column_and_back(shown: Callable[..., Any], session: SessionV
     assert shares[0] == "∞"
     numbers = [float(text[:-1]) for text in shares[1:]]
     assert numbers == sorted(numbers, reverse=True)
+
+
+def test_totals_show_tests_of_their_kind_and_keys_go_from_test_to_test(
+    shown: Callable[..., Any], session: SessionView
+) -> None:
+    driver = shown(session)
+    words = "return [...document.querySelectorAll('.test:not([hidden]), tr[data-word]:not([hidden])')]"
+    words += ".map(e => e.dataset.word)"
+    every = driver.execute_script(words)
+    click(driver, ".total.bad")
+    assert {*driver.execute_script(words)} == {"bad"} < {*every}
+    press = "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: 'j', bubbles: true}));"
+    at = driver.execute_script(f"{press} return document.activeElement.closest('.test').id")
+    first = "return document.querySelector('.test:not([hidden])').id"
+    assert at == driver.execute_script(first)
+    click(driver, ".total.bad")
+    assert driver.execute_script(words) == every
+    assert driver.get_log("browser") == []
 
 
 def test_filters_by_state_and_searches_names(shown: Callable[..., Any], session: SessionView) -> None:

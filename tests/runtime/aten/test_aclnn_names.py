@@ -11,7 +11,6 @@ import pytest
 from pytest_npudump.runtime.aten.recompute import OTHERWISE, may_run
 
 LIBRARY = Path(os.environ.get("NPUDUMP_TORCHAIR", "")) / "torch_npu" / "lib" / "libtorch_npu.so"
-
 ALIKE = [
     ("add", "aclnnAdd"),
     ("add", "aclnnAdds"),

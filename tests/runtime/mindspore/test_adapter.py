@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,10 +20,6 @@ from pytest_npudump.runtime import mindspore as provider
 from pytest_npudump.runtime import pyacl
 from pytest_npudump.runtime.mindspore.adapter import MindSporeActivity, MindSporeRuntime, VariedCells
 from pytest_npudump.runtime.registry import Choice, choose, load
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 VARIABLES = ("MINDSPORE_DUMP_CONFIG", "MS_ACL_DUMP_CFG_PATH")
 ORDER = "execution_order/ms_execution_order_graph_0.csv"

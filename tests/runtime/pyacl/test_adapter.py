@@ -6,9 +6,10 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -19,9 +20,6 @@ from pytest_npudump.errors import RequestError, RuntimeUnavailableError
 from pytest_npudump.runtime.acl import AclError
 from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime
 from pytest_npudump.runtime.pyacl.model import numpy_dtype
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 MODEL = Path("net.om")
 GRAPH = type("Graph", (), {"replay": None})

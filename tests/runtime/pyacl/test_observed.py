@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -18,10 +20,6 @@ from pytest_npudump.runtime.acl import REPEAT_INITIALIZE, SUCCESS
 from pytest_npudump.runtime.base import Evidence
 from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime
 from pytest_npudump.runtime.pyacl.observed import ModelDirectory, ObservedCalls
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 class Acl:

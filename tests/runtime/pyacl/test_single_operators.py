@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -18,9 +19,6 @@ from pytest_npudump.runtime.base import OperatorCall, OperatorRuntime
 from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime
 from pytest_npudump.runtime.pyacl.model import run_single_operator
 from pytest_npudump.runtime.torch_npu.adapter import TorchNpuRuntime
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 X = np.arange(20, dtype=np.float16)
 

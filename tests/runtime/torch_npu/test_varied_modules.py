@@ -9,7 +9,6 @@ import sys
 import pytest
 
 FOLDER = os.environ.get("NPUDUMP_TORCHAIR", "")
-
 BEGIN = """
 import sys
 from types import SimpleNamespace
@@ -41,7 +40,6 @@ def moved(found, dtype):
     share = (found != image(dtype)).float().mean()
     return 0.2 < share < 0.8 and torch.allclose(found, image(dtype), rtol=2**-6)
 """
-
 CASES = {
     "each type of float moves by a step, and is back behind the model": """
 for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
@@ -105,8 +103,6 @@ assert torch.nn.Module.__call__ is torch.nn.Module._wrapped_call_impl
 assert torch.equal(model(image()), image())
 """,
 }
-
-
 END = """
 import traceback
 

@@ -7,7 +7,7 @@ import os
 import platform
 import shutil
 from contextlib import suppress
-from importlib.metadata import distributions
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,9 +147,11 @@ def _index(
 
 
 def _versions() -> dict[str, str]:
-    wanted = {"pytest-npudump", *_PACKAGES}
-    found = {(package.name or "").lower().replace("_", "-"): package.version for package in distributions()}
-    return {name: found[name] for name in sorted(wanted) if name in found}
+    found: dict[str, str] = {}
+    for name in sorted({"pytest-npudump", *_PACKAGES}):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 CODE_QUALITY = "npudump-code-quality.json"

@@ -52,8 +52,8 @@
     [t("Statistic"), (data, at) => data.words[data.decided[at]], "wide"],
     [t("Golden"), (data, at) => Number(data.words[data.pair[2 * at]]), ""],
     [t("This run"), (data, at) => Number(data.words[data.pair[2 * at + 1]]), ""],
-    [t("Allowed"), (data, at) => Number(data.words[data.allowed[at]].slice(2)), "wide"],
-    [t("Off by"), (data, at) => -shareRank(data.share[at]), ""],
+    [t("Tolerance"), (data, at) => Number(data.words[data.allowed[at]].slice(2)), "wide"],
+    [t("x tol"), (data, at) => -shareRank(data.share[at]), ""],
   ];
 
   class Table {
@@ -229,6 +229,23 @@
     test.addEventListener("toggle", begin);
     begin();
   }
+  /* Totals show tests of their kind only; j and k go from one shown test to the next. */
+  const totals = [...document.querySelectorAll(".total")];
+  for (const total of totals) total.addEventListener("click", () => {
+    const word = total.getAttribute("aria-pressed") === "true" ? "" : total.dataset.word;
+    for (const one of totals) one.setAttribute("aria-pressed", String(one.dataset.word === word));
+    for (const one of document.querySelectorAll("tr[data-word], .test")) one.hidden = word && one.dataset.word !== word;
+  });
+  addEventListener("keydown", (event) => {
+    const step = { j: 1, k: -1 }[event.key];
+    if (!step || event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, select")) return;
+    const tests = [...document.querySelectorAll(".test:not([hidden])")];
+    const next = tests[tests.indexOf(document.activeElement.closest(".test")) + step];
+    if (!next) return;
+    next.open = true;
+    next.querySelector("summary").focus({ preventScroll: true });
+    next.scrollIntoView();
+  });
   const unfold = () => {
     const test = location.hash ? document.getElementById(location.hash.slice(1)) : null;
     if (test && test.matches("details")) { test.open = true; test.scrollIntoView(); }

@@ -22,7 +22,6 @@ _one_at_a_time = threading.RLock()
 used: set[int] = set()
 """Devices on which the process has a context."""
 state["counter"] = int(os.environ.get("TORCH_CLIENT_COUNTER", "0"))
-
 _HEADER = (
     "Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count,"
     "Nan Count,Negative Inf Count,Positive Inf Count\n"

@@ -1,0 +1,157 @@
+"""Sentences of a failure, each with a situation in which it would be false, and must not be said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.stats.verdict import explain_first
+from pytest_npudump.compare.tolerances.numerics import Numerics
+from pytest_npudump.compare.tolerances.tolerance import Tolerances
+from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.explain.operator_alone import Alone, JudgedOperator
+from pytest_npudump.explain.rounding import DEVICE, DTYPE, Blame
+from pytest_npudump.graph.sources import Source, Sources
+from pytest_npudump.regression.result import Escalation
+from pytest_npudump.report.explanations import whose_error
+from pytest_npudump.report.terminal import full_lines, verdict_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_npudump.dump.table import StatsTable
+    from pytest_npudump.regression.result import Result
+
+FIRST, BEFORE = TensorKey("net/layer_0", "output", 0), TensorKey("net/before", "output", 0)
+RIGHT, WRONG = Alone("acquitted", 0.0, 4.8e-6), Alone("convicted", 0.02, 4.8e-6)
+UNDECIDED = Alone("unknown", why="Loop computes with graphs inside of it")
+
+
+def operator(alone: Alone, key: TensorKey = FIRST, **given: Any) -> JudgedOperator:
+    return JudgedOperator(key, "MatMul", "net.onnx", alone=alone, **{"own": True, "inputs": "dumped"} | given)
+
+
+def sources(key: TensorKey = FIRST, **given: Any) -> Sources:
+    return Sources((Source(key, "", 1, **given),), 1, (), "net.onnx")
+
+
+TRACED = sources(begins=BEFORE, share=0.3)
+
+SENTENCES = [
+    # situation, what has come of the test, what is said in it, and what would be false
+    ("its input was overwritten", {"isolated": [operator(WRONG, inputs="upstream")]},
+     "kernel must be wrong, or something wrote to its input or output", "npudump: kernel error in"),
+    ("its output was overwritten", {"isolated": [operator(WRONG)]},
+     "kernel must be wrong, or something wrote to its output", "on what feeds it"),
+    ("the reference has other weights", {"isolated": [operator(WRONG, own=False)]},
+     "npudump: operator error in", "kernel error in"),
+    ("the om was made of another model", {"isolated": [operator(WRONG, converted=True)]},
+     "kernel or conversion error in", "npudump: kernel error in"),
+    ("the change came in from a wrong kernel", {"isolated": [operator(WRONG, BEFORE), operator(RIGHT)]},
+     "net/layer_0:output.0 matches net.onnx", "differs by its inputs"),
+    ("the golden's kernel was the wrong one", {"isolated": [operator(RIGHT)]},
+     "or by the golden's kernel", "inputs changed"),
+    ("the golden's weights were others", {"isolated": [operator(RIGHT, own=False)]},
+     "its inputs, type, weights or attributes", "narrows it down"),
+    ("an operator upstream did not change", {"isolated": [operator(RIGHT, BEFORE, upstream=True)]},
+     "net/before:output.0 matches net.onnx", "differs by its inputs"),
+    ("the search was not over", {"isolated": [operator(RIGHT)], "ended": "the search ended at x: why"},
+     "the search ended at x: why", "operators upstream match"),
+    ("a third run found it", {"isolated": [operator(WRONG, BEFORE)], "ended": "the search ended at x: why"},
+     "kernel error in net/before", "the search ended"),
+    ("nothing is known of an operator behind the source", {"isolated": [operator(UNDECIDED, upstream=True)]},
+     "second run", "undecided"),
+    ("it is traced to a tensor that is not the cause",
+     {"sources": TRACED, "isolated": [operator(WRONG)], "numerics": "same"},
+     "kernel error in net/layer_0", "the change is traced to"),
+    ("rounding is elsewhere, too", {"sources": TRACED, "numerics": "other"},
+     "npudump: net/layer_0:output.0 max", "npudump: the change"),
+    ("an earlier change is in no statistic", {"sources": TRACED, "numerics": "same"},
+     "the change is traced to net/before", "begins"),
+    ("there are mismatches that nothing connects with it", {"sources": sources()},
+     "no mismatch downstream", "no other mismatch"),
+    ("what feeds it is not known", {"sources": sources(known=False, fed=True)},
+     "inputs unknown", "including those of its inputs"),
+    ("what feeds it was not compared", {"sources": sources(fed=False)},
+     "no tensor was compared before it",
+     "including those of its inputs"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def known() -> list[Result]:
+    """The failed test that all rows begin with, made once."""
+    return []
+
+
+@pytest.mark.each(("situation", "given", "said", "false"), SENTENCES)
+def test_what_would_be_false_is_not_said(
+    failed: Callable[..., Result],
+    known: list[Result],
+    *,
+    situation: str,
+    given: dict[str, Any],
+    said: str,
+    false: str,
+) -> None:
+    if not known:
+        known.append(failed(3))
+    isolated = tuple(given.get("isolated", ()))
+    test = replace(known[0], sources=given.get("sources"))
+    if numerics := given.get("numerics"):
+        assert test.comparison is not None
+        test = replace(test, comparison=replace(test.comparison, numerics=Numerics(numerics, {})))
+    test = replace(
+        test, escalation=Escalation(layers=("a",), isolated=isolated, ended=given.get("ended", ""))
+    )
+    for lines in (full_lines(test), verdict_lines(test, verbose=False)):
+        text = " ".join(" ".join(lines).split())
+        assert false not in text, situation
+    text = " ".join(full_lines(test))
+    assert said in text, situation
+
+
+@pytest.mark.each(
+    ("situation", "first", "feeds_seen", "op_type", "said", "false"),
+    [
+        ("overwritten behind what feeds it", "a:input.0", True, "Relu", "within tolerance", "not dumped"),
+        ("overwritten, no more is known", "a:input.0", False, "Relu", "was overwritten", "difference comes"),
+        ("an overwritten input of the graph", "a:output.0", False, "Data", "something wrote", "test feeds"),
+    ],
+)  # fmt: skip
+def test_where_the_first_mismatch_comes_from_is_not_said_falsely(
+    make_table: Callable[..., StatsTable],
+    *,
+    situation: str,
+    first: str,
+    feeds_seen: bool,
+    op_type: str,
+    said: str,
+    false: str,
+) -> None:
+    golden, actual = (
+        replace(
+            make_table((first, "float32", (1,), {"max": value, "min": value, "avg": value})),
+            op_types=(op_type,),
+        )
+        for value in (1, 2)
+    )
+    words = explain_first(compare_tables(golden, actual, Tolerances()), feeds_seen=feeds_seen)
+    assert said in words, situation
+    assert false not in words, situation
+
+
+@pytest.mark.each(
+    ("whose", "said"), [(DEVICE, "rounding does not explain it"), (DTYPE, "rounding can explain it")]
+)
+def test_whose_error_it_is_leaves_room_for_weights_and_faults_as_small_as_rounding(
+    whose: str, said: str
+) -> None:
+    blame = Blame(FIRST, whose, "max", 0.5, 0.1, 0.1)
+    (line,) = whose_error(SimpleNamespace(blames=(blame,)))  # type: ignore[arg-type]
+    assert said in line
+    assert not {"device's", "format's"} & {*line.split()}
