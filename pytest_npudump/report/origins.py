@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import FAIL, explain_first
 from pytest_npudump.compare.tolerances.numerics import SAME
+from pytest_npudump.errors import joined
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext
@@ -126,7 +127,7 @@ def what_changed(result: Result, most: int | None = _SHOWN) -> str:
         most: operators that are named; None for all.
     """
     parts = [*_model_changes(result.models, most)] if result.models is not None else []
-    return _("; ").join(parts)
+    return joined(_("; "), parts)
 
 
 def _model_changes(models: ModelChange, most: int | None) -> Iterator[str]:

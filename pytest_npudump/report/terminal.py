@@ -88,7 +88,7 @@ def _what(result: Result) -> str:
         words = sentence(first) + more_sources(result.sources, first.key)
         changed, begins = what_changed(result), where_it_begins(result)
         if cause and changed:
-            return _("; ").join((cause, changed))
+            return joined(_("; "), (cause, changed))
         if begins := changed or begins:
             words = _("{begins}; first mismatch: {words}").format(begins=begins, words=words)
         return cause or words

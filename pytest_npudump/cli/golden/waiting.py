@@ -23,7 +23,7 @@ from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.origins import source_lines
 from pytest_npudump.report.terminal import verdict_lines
-from pytest_npudump.report.verdicts import shown, tail, times
+from pytest_npudump.report.verdicts import folded, prefix_of_model, shown, tail, times
 from pytest_npudump.request import KnownNames
 from pytest_npudump.results.acceptance import Pending, approve, pending_of, refuse_idle, reject
 from pytest_npudump.results.entry import ResultsError
@@ -193,7 +193,9 @@ def difference(pending: Pending, layers: Sequence[str] = (), most: int | None = 
         return
     failing = _failing(pending, layers)
     yield f"  {_differ(pending)}"
-    yield from (f"  {line}" for line in source_lines(_sources(pending), brief=False))
+    columns, prefix = most and most - 2, prefix_of_model(comparison)
+    for line in source_lines(_sources(pending), brief=False):
+        yield from (f"  {one}" for one in folded(line, columns, prefix))
     if failing:
         yield from verdict_table(failing, most)
 
@@ -387,7 +389,7 @@ def _why(pending: Pending) -> Iterator[str]:
     yield from difference(pending)
     result = pending.judged.result
     if result is not None and not result.good:
-        yield from (f"  {line}" for line in verdict_lines(result, verbose=False))
+        yield from (f"  {line}" for line in verdict_lines(result, verbose=False, margin=2))
     if details := pending.entry.data["details"]:
         yield "  " + _("report: {path}").format(path=shown(Path(str(details))))
 
