@@ -222,13 +222,11 @@ def shortened(text: str, room: int, head: int | None = None) -> str:
 
 
 def _told_apart(names: list[str], room: int) -> list[str]:
-    """Return names without their middle, so that those that differ do so still if it can be."""
-    different, half = len({*names}), (room - 3) // 2
-    for head in (None, half, half // 2, half // 4, room - 3 - half // 2):
-        found = [shortened(name, room, head) for name in names]
-        if len({*found}) == different:
-            return found
-    return [shortened(name, room) for name in names]
+    """Return names without their middle, so that as many as can be still differ."""
+    half = (room - 3) // 2
+    heads = (None, half, half // 2, half // 4, room - 3 - half // 2)
+    found = ([shortened(name, room, head) for name in names] for head in heads)
+    return max(found, key=lambda cut: len({*cut}))
 
 
 def tail(name: str, room: int) -> str:
@@ -251,7 +249,7 @@ def folded(line: str, columns: int | None, prefix: str = "") -> list[str]:
     text = re.sub(rf"(?<![\w./-]){re.escape(prefix)}", ".../", line) if prefix else line
     room = columns - _INDENT - _PLACE  # wherever it stands, so that a name looks the same in all lines
     text = re.sub(
-        r"[!-~]+?(?=:(?:input|output)\.|[,;:)]*(?:\s|$))", lambda found: shortened(found[0], room), text
+        r"[!-~]+?(?=:(?:input|output)\.|[,;:)]*(?:[^!-~]|$))", lambda found: shortened(found[0], room), text
     )
     found = re.match(r"[^:]*: *", text)
     label = found[0] if found and width(found[0]) == _INDENT else ""

@@ -284,6 +284,7 @@ def test_a_line_is_folded_behind_its_label_and_names_lose_what_a_model_shares() 
     lines = [line for start in starts for line in folded(start, 80, "/model/")]
     cut = {word.partition(":output.0")[0] for line in lines for word in line.split() if "query" in word}
     assert cut == {".../encoder/layers.11/.../block/block/block/query/MatMul"}
+    assert cut.pop() in folded(f"npudump: {long}（轴 1）的权重通道顺序不同", 80, "/model/")[0]
     first, second, *_ = folded("源头:       " + "统计数据" * 20, 60)
     assert cells(first) == cells(second) == 60
     assert second.startswith(" " * 12 + "统")

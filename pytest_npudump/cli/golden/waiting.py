@@ -1,7 +1,6 @@
 """Waiting runs and decisions: ``npudump golden diff``, ``accept``, ``reject``, ``review``."""
 
 from __future__ import annotations
-
 import os
 import sys
 import termios
@@ -10,33 +9,50 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from pytest_npudump.cli.common.output import columns, complain, emit, end_output, present, to_stderr
+from pytest_npudump.cli.common.output import columns
+from pytest_npudump.cli.common.output import complain
+from pytest_npudump.cli.common.output import emit
+from pytest_npudump.cli.common.output import end_output
+from pytest_npudump.cli.common.output import present
+from pytest_npudump.cli.common.output import to_stderr
 from pytest_npudump.cli.common.project import last_results
 from pytest_npudump.cli.compare_report import verdict_table
 from pytest_npudump.compare.stats.tables import describe_not_finite
-from pytest_npudump.errors import NpudumpError, RequestError
+from pytest_npudump.errors import NpudumpError
+from pytest_npudump.errors import RequestError
 from pytest_npudump.language import mark
-from pytest_npudump.language.text import first_of, terminal_columns
+from pytest_npudump.language.text import first_of
+from pytest_npudump.language.text import terminal_columns
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.origins import source_lines
 from pytest_npudump.report.terminal import verdict_lines
-from pytest_npudump.report.verdicts import shown, tail, times
+from pytest_npudump.report.verdicts import folded
+from pytest_npudump.report.verdicts import prefix_of_model
+from pytest_npudump.report.verdicts import shown
+from pytest_npudump.report.verdicts import tail
+from pytest_npudump.report.verdicts import times
 from pytest_npudump.request import KnownNames
-from pytest_npudump.results.acceptance import Pending, approve, pending_of, refuse_idle, reject
+from pytest_npudump.results.acceptance import Pending
+from pytest_npudump.results.acceptance import approve
+from pytest_npudump.results.acceptance import pending_of
+from pytest_npudump.results.acceptance import refuse_idle
+from pytest_npudump.results.acceptance import reject
 from pytest_npudump.results.entry import ResultsError
 from pytest_npudump.results.rejudge import terms_at
 from pytest_npudump.settings import ci_variable
+from typing import Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
-
+    from collections.abc import Iterator
+    from collections.abc import Sequence
     from pytest_npudump.compare.stats.verdict import Verdict
     from pytest_npudump.graph.sources import Sources
-    from pytest_npudump.results.folder import Results, ResultsFolder
+    from pytest_npudump.results.folder import Results
+    from pytest_npudump.results.folder import ResultsFolder
+
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +209,9 @@ def difference(pending: Pending, layers: Sequence[str] = (), most: int | None = 
         return
     failing = _failing(pending, layers)
     yield f"  {_differ(pending)}"
-    yield from (f"  {line}" for line in source_lines(_sources(pending), brief=False))
+    columns, prefix = most and most - 2, prefix_of_model(comparison)
+    for line in source_lines(_sources(pending), brief=False):
+        yield from (f"  {one}" for one in folded(line, columns, prefix))
     if failing:
         yield from verdict_table(failing, most)
 
