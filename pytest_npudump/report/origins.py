@@ -1,30 +1,27 @@
 """The sources of a failure in words, and in the few that JUnit has room for."""
 
 from __future__ import annotations
+
 from dataclasses import replace
-from pytest_npudump.compare.stats.verdict import FAIL
-from pytest_npudump.compare.stats.verdict import explain_first
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.compare.stats.verdict import FAIL, explain_first
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.errors import joined
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext
-from pytest_npudump.record.model_lines import ALL
-from pytest_npudump.record.model_lines import NOTHING
+from pytest_npudump.record.model_lines import ALL, NOTHING
 from pytest_npudump.report.verdicts import times
-from typing import Any
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.compare.stats.verdict import Verdict
+
+    from pytest_npudump.compare.stats.verdict import Comparison, Verdict
     from pytest_npudump.dump.records import TensorKey
-    from pytest_npudump.graph.sources import Source
-    from pytest_npudump.graph.sources import Sources
+    from pytest_npudump.graph.sources import Source, Sources
     from pytest_npudump.record.model_lines import ModelChange
     from pytest_npudump.regression.result import Result
-
 
 
 _SHOWN = 3

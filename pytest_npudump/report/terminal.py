@@ -1,63 +1,59 @@
 """What a failed test shows in the terminal: a screenful, or with ``-v`` everything."""
 
 from __future__ import annotations
+
 import re
 from collections import Counter
+from typing import TYPE_CHECKING, Any
+
 from pytest_npudump.compare.stats.verdict import EXTRA
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.errors import joined
 from pytest_npudump.explain.operator_alone import CONVICTED
 from pytest_npudump.language import mark
-from pytest_npudump.language.text import cut
-from pytest_npudump.language.text import terminal_columns
-from pytest_npudump.language.text import typed
-from pytest_npudump.language.translation import carrying
+from pytest_npudump.language.text import cut, terminal_columns, typed
+from pytest_npudump.language.translation import carrying, ngettext, spoken
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import ngettext
-from pytest_npudump.language.translation import spoken
-from pytest_npudump.onnxmodels.graph import drawing_words
-from pytest_npudump.onnxmodels.graph import draws_random
+from pytest_npudump.onnxmodels.graph import drawing_words, draws_random
 from pytest_npudump.regression import result as status
-from pytest_npudump.report.explanations import conviction
-from pytest_npudump.report.explanations import finding_lines
-from pytest_npudump.report.explanations import isolated_lines
-from pytest_npudump.report.explanations import reference_lines
-from pytest_npudump.report.explanations import reference_sentence
-from pytest_npudump.report.explanations import way_out
-from pytest_npudump.report.explanations import whose_error
-from pytest_npudump.report.origins import first_change
-from pytest_npudump.report.origins import model_line
-from pytest_npudump.report.origins import more_sources
-from pytest_npudump.report.origins import origin_lines
-from pytest_npudump.report.origins import what_changed
-from pytest_npudump.report.origins import where_it_begins
-from pytest_npudump.report.scenes import can_be_approved
-from pytest_npudump.report.scenes import finding_details
-from pytest_npudump.report.scenes import finding_sentence
-from pytest_npudump.report.verdicts import COLUMNS
-from pytest_npudump.report.verdicts import begun
-from pytest_npudump.report.verdicts import deciding_rule
-from pytest_npudump.report.verdicts import folded
-from pytest_npudump.report.verdicts import plain
-from pytest_npudump.report.verdicts import prefix_of_model
-from pytest_npudump.report.verdicts import row
-from pytest_npudump.report.verdicts import sentence
-from pytest_npudump.report.verdicts import shown
-from pytest_npudump.report.verdicts import table
-from typing import Any
-from typing import TYPE_CHECKING
+from pytest_npudump.report.explanations import (
+    conviction,
+    finding_lines,
+    isolated_lines,
+    reference_lines,
+    reference_sentence,
+    way_out,
+    whose_error,
+)
+from pytest_npudump.report.origins import (
+    first_change,
+    model_line,
+    more_sources,
+    origin_lines,
+    what_changed,
+    where_it_begins,
+)
+from pytest_npudump.report.scenes import can_be_approved, finding_details, finding_sentence
+from pytest_npudump.report.verdicts import (
+    COLUMNS,
+    begun,
+    deciding_rule,
+    folded,
+    plain,
+    prefix_of_model,
+    row,
+    sentence,
+    shown,
+    table,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
     from pytest_npudump.compare.stats.verdict import Verdict
     from pytest_npudump.dump.records import TensorKey
-    from pytest_npudump.regression.result import Escalation
-    from pytest_npudump.regression.result import Finding
-    from pytest_npudump.regression.result import Result
-    from pytest_npudump.regression.result import SceneFinding
+    from pytest_npudump.regression.result import Escalation, Finding, Result, SceneFinding
     from pytest_npudump.report.files import ReportFiles
-
 
 
 WIDTH = 500

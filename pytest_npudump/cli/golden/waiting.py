@@ -1,6 +1,7 @@
 """Waiting runs and decisions: ``npudump golden diff``, ``accept``, ``reject``, ``review``."""
 
 from __future__ import annotations
+
 import os
 import sys
 import termios
@@ -9,50 +10,33 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from pytest_npudump.cli.common.output import columns
-from pytest_npudump.cli.common.output import complain
-from pytest_npudump.cli.common.output import emit
-from pytest_npudump.cli.common.output import end_output
-from pytest_npudump.cli.common.output import present
-from pytest_npudump.cli.common.output import to_stderr
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.cli.common.output import columns, complain, emit, end_output, present, to_stderr
 from pytest_npudump.cli.common.project import last_results
 from pytest_npudump.cli.compare_report import verdict_table
 from pytest_npudump.compare.stats.tables import describe_not_finite
-from pytest_npudump.errors import NpudumpError
-from pytest_npudump.errors import RequestError
+from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.language import mark
-from pytest_npudump.language.text import first_of
-from pytest_npudump.language.text import terminal_columns
+from pytest_npudump.language.text import first_of, terminal_columns
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.origins import source_lines
 from pytest_npudump.report.terminal import verdict_lines
-from pytest_npudump.report.verdicts import folded
-from pytest_npudump.report.verdicts import prefix_of_model
-from pytest_npudump.report.verdicts import shown
-from pytest_npudump.report.verdicts import tail
-from pytest_npudump.report.verdicts import times
+from pytest_npudump.report.verdicts import folded, prefix_of_model, shown, tail, times
 from pytest_npudump.request import KnownNames
-from pytest_npudump.results.acceptance import Pending
-from pytest_npudump.results.acceptance import approve
-from pytest_npudump.results.acceptance import pending_of
-from pytest_npudump.results.acceptance import refuse_idle
-from pytest_npudump.results.acceptance import reject
+from pytest_npudump.results.acceptance import Pending, approve, pending_of, refuse_idle, reject
 from pytest_npudump.results.entry import ResultsError
 from pytest_npudump.results.rejudge import terms_at
 from pytest_npudump.settings import ci_variable
-from typing import Any
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
     from pytest_npudump.compare.stats.verdict import Verdict
     from pytest_npudump.graph.sources import Sources
-    from pytest_npudump.results.folder import Results
-    from pytest_npudump.results.folder import ResultsFolder
-
+    from pytest_npudump.results.folder import Results, ResultsFolder
 
 
 @dataclass(frozen=True, slots=True)
