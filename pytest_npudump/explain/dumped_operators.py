@@ -28,6 +28,7 @@ from pytest_npudump.explain.operator_alone import (
     FED,
     HEALTHY,
     MARGIN,
+    NO_OPERATOR,
     UPSTREAM,
     Alone,
     Healthy,
@@ -74,7 +75,6 @@ _APPROXIMATED = 1e-2
 """Relative L2 by which no approximation of a function on a device is off, as a permutation of values is."""
 _LAYOUTS = {4: "NCHW", 5: "NCDHW"}
 _CAST = "Cast"
-_NO_OPERATOR = "no operator computes it"
 _IN_PLACE = frozenset({_CAST, "Identity", "TransData"})
 """Types of operators that convert a tensor and leave each value in its place; all but casts keep it, too."""
 
@@ -303,7 +303,7 @@ class OperatorDump:
             if made is None or made.key.io == "input":
                 yield (
                     read.key,
-                    _NO_OPERATOR if name in self.model.inputs else "what computes it was not dumped",
+                    NO_OPERATOR if name in self.model.inputs else "what computes it was not dumped",
                 )
             elif one is not None:
                 yield made.key, _why_no_operator(one, self.model) or self._given(one)[1]
@@ -431,7 +431,7 @@ def _why_no_operator(found: Match, model: ReferenceModel) -> str:
     """Say why a tensor is not the output of one operator that can be computed again."""
     node, record = found.counterpart.node, found.record
     if record.key.io != "output" or found.of_input or node is None:
-        return _NO_OPERATOR
+        return NO_OPERATOR
     if found.counterpart.how not in (NAME, MAPPED):
         return f"it is fused of several operators, of which {node.name} is the last"
     if node.captured:
@@ -558,7 +558,7 @@ class ModelBench:
         if search is not None and CONVICTED not in {one.alone.verdict for one in judged}:
             for one in (one for one in judged if one.key in suspects or one.key not in others):
                 for maker, why in found.makers(one.key):
-                    if why and why != _NO_OPERATOR and maker not in others:
+                    if why and why != NO_OPERATOR and maker not in others:
                         search.end(maker, why)
         return judged
 

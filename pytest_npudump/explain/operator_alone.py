@@ -47,6 +47,8 @@ MARGIN = 4.0
 
 UPSTREAM = 32
 """Operators that are looked at upstream of a failure, at most."""
+NO_OPERATOR = "no operator computes it"
+"""Why an input of a graph is undecided, of which nothing needs to be said."""
 
 _OTHERS = 128
 """Failing operators that are looked at beside suspects, at most."""

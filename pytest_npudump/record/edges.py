@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.table import NEEDED
-from pytest_npudump.record.text import SIGN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pytest_npudump.dump.table import StatsTable
+
+
+SIGN = "<"
 
 
 @dataclass(frozen=True, slots=True)

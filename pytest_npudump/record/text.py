@@ -221,7 +221,6 @@ def _bad_golden(path: Path, line: int, reason: str) -> GoldenError:
     )
 
 
-SIGN = "<"
 _LINE = re.compile(r"[^\s#]+ <(?: (?:[-?*]|[^\s#]+:output\.\d{1,9}))*")
 
 

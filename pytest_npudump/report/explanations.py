@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, explain_first
-from pytest_npudump.explain.operator_alone import ACQUITTED, CONVICTED, FED, UNKNOWN
+from pytest_npudump.explain.operator_alone import ACQUITTED, CONVICTED, FED, NO_OPERATOR, UNKNOWN
 from pytest_npudump.explain.rounding import DEVICE, DTYPE
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import first_of
@@ -152,7 +152,8 @@ def isolated_lines(
     convicted = [one for one in isolated if one.alone.verdict == CONVICTED]
     ranked = sorted(isolated, key=lambda one: (one.upstream, one.key not in begins))
     matching = [one for one in ranked if one.alone.verdict == ACQUITTED]
-    others = [_undecided(one) for one in ranked if one.alone.verdict == UNKNOWN and not one.upstream]
+    undecided = [one for one in ranked if one.alone.verdict == UNKNOWN and one.alone.why != NO_OPERATOR]
+    others = [_undecided(one) for one in undecided if not one.upstream]
     if matching:  # behind suspects that are undecided, unless it tells of another suspect
         at = len(others) if matching[0].upstream else 0
         others.insert(at, _matching(matching, models, brief=brief, cause=bool(convicted)))

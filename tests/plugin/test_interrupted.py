@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from pytest_npudump.regression import session
+from pytest_npudump.regression import explanation
 from tests.plugin.conftest import Project
 
 pytestmark = pytest.mark.e2e
@@ -166,7 +166,7 @@ def test_second_run_that_cannot_be_examined_leaves_the_first_run_s_failure(
     def examine(*_: object) -> None:
         pytest.fail("Timeout (>1.0s) from pytest-timeout.")
 
-    monkeypatch.setattr(session, "explain", examine)
+    monkeypatch.setattr(explanation, "explain", examine)
     interrupted(project, "pass")
     project.run(
         DUMPS,

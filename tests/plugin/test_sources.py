@@ -260,7 +260,7 @@ def test_an_input_with_two_readers_is_not_several_operators_of_one_name(project:
     for node in model.graph.node:
         node.name = {"left/b": "left.a"}.get(node.name, node.name)
     onnx.save(model, project.path / "small.onnx")
-    project.run("--npudump-update-golden", shows="*several operators go by one file name*: left_a (*")
+    project.run("--npudump-update-golden", shows="*several operators have one file name*: left_a (*")
 
 
 def test_two_faults_in_series_are_not_said_to_be_one(project: Project) -> None:

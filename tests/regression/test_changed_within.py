@@ -9,9 +9,9 @@ from pytest_npudump.compare.judge import judge_tables
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.record.edges import SIGN
 from pytest_npudump.record.noise import Calibrated
 from pytest_npudump.record.record import EDGES, Record
-from pytest_npudump.record.text import SIGN
 from pytest_npudump.regression.judgement import changes_of
 
 LAYERS = ("noisy", "follows", "apart")

@@ -58,7 +58,7 @@ def test_help_is_chinese_where_the_locale_is(
 def test_a_wrong_call_is_told_in_chinese(capsys: pytest.CaptureFixture[str]) -> None:
     for words, error in (
         (["--lang", "zh", "compare", "a"], "npudump compare：错误：缺少必需的参数：ACTUAL"),
-        (["--lang", "zh", "ls", "a", "b"], "npudump：错误：无法识别的参数：b"),
+        (["--lang", "zh", "ls", "a", "b"], "npudump ls：错误：无法识别的参数：b"),
         (["ls", "--lang", "zh", "a", "--json"], "npudump ls：错误：参数 --json：需要一个参数"),
     ):
         with pytest.raises(SystemExit, match=r"^2$"):

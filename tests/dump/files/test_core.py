@@ -104,7 +104,7 @@ def test_a_core_in_a_dump_is_told_and_is_no_unreadable_file(tmp_path: Path) -> N
     dump = read_dump(tmp_path)
     assert dump.problems == ()
     assert dump.records == ()
-    assert f"1 cores of kernels that failed, to be opened with msdebug: {folder / NAME}" in dump.notes
+    assert f"1 core of failed kernels, for msdebug: {folder / NAME}" in dump.notes
 
 
 @pytest.mark.each("content", [b"\x7fELF" + bytes(100), sample()[:-1], b""])
