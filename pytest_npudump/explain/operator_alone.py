@@ -398,7 +398,11 @@ def isolate(
     found = judged_upstream(suspects, fed_by, verdict, UPSTREAM, refused=refused, ended=search.end)
     left = [key for key in others if key not in judged]
     for number, key in enumerate(left):
-        why = refused(key) if number < _OTHERS else said("{count} others that fail are judged", count=_OTHERS)
+        why = (
+            refused(key)
+            if number < _OTHERS
+            else said("at most {count} other failing operators are recomputed", count=_OTHERS)
+        )
         if why:
             search.end(key, why)
             break

@@ -157,7 +157,8 @@ def isolated_lines(
     if matching:  # behind suspects that are undecided, unless it tells of another suspect
         at = len(others) if matching[0].upstream else 0
         others.insert(at, _matching(matching, models, brief=brief, cause=bool(convicted)))
-    if ended and others and not convicted:
+    changed = () if models is None else (*models.weights, *models.attributes)
+    if ended and others and not convicted and not any(one.key.name_text in changed for one in matching):
         others[0] += _("; {ended}").format(ended=spoken(ended))
     if brief:
         others, most = others[: not convicted], most or _SHOWN
