@@ -518,7 +518,13 @@ VERBS: Mapping[str, Verb] = {
         "run the test. Exit codes: 0 the failure is reproduced (or --no-run); 1 the test passes here; 2 the "
         "folder cannot be written, or the test cannot run.",
         (
-            _path("report", "RESULT", "report.json of a failing test, or its folder"),
+            _path(
+                "report",
+                "RESULT",
+                "report.json of a failing test, its folder, or a session's output folder with one failure; "
+                "default: the last session's",
+                nargs="?",
+            ),
             _path("-o --output", "DIR", "folder to create", required=True),
             _text(
                 "--layer",

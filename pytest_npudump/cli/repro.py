@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import present, to_stderr
 from pytest_npudump.cli.common.progress import progress
+from pytest_npudump.cli.common.project import last_results
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.reproduction.calls import CPU, of_call
@@ -13,11 +15,13 @@ from pytest_npudump.explain.reproduction.failure import models_of, read_failure
 from pytest_npudump.explain.reproduction.pieces import Reduction, of_operator, reduced
 from pytest_npudump.explain.reproduction.reproduction import write_and_try
 from pytest_npudump.language.text import typed
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.report.verdicts import shown
+from pytest_npudump.results.entry import LINES, results_in
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pytest_npudump.explain.reproduction.failure import FailingTensor, Models
     from pytest_npudump.explain.reproduction.reproduction import Reproduction, TrialRun
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
 def run(arguments: argparse.Namespace) -> int:
     """Make it; 0 where its test fails or was not to run, 1 where it passes, 2 where it cannot run."""
     _check(arguments)
-    failure = read_failure(arguments.report, arguments.layer)
+    failure = read_failure(_report(arguments.report), arguments.layer)
     found: Reduction | None = None
     if failure.call is not None and arguments.model is None:
         _check_call(arguments, failure)
@@ -48,6 +52,24 @@ def run(arguments: argparse.Namespace) -> int:
     told = arguments.output, reproduction, trial, found
     present(arguments, lambda: _as_json(*told), _lines(*told))
     return _ended(arguments, reproduction, trial)
+
+
+def _report(named: Path | None) -> Path:
+    """Return the report that is named, or the only one of a session's results."""
+    if named is not None and not (results_in(named) / LINES).is_file():
+        return named
+    entries = last_results(named).read().entries
+    reports = [Path(one.data["details"]).parent for one in entries if one.data["details"]]
+    if len(reports) != 1:
+        listed = "".join(f"\n  {shown(one)}" for one in reports[:_LISTED])
+        words = _("{count} tests of this session have a report: name one as RESULT").format(
+            count=len(reports)
+        )
+        raise RequestError(words + listed)
+    return reports[0]
+
+
+_LISTED = 10
 
 
 def _models(failure: FailingTensor, model: Path | None) -> Models:

@@ -314,7 +314,7 @@ EMULATOR: dict[str, Sequence[Step]] = {
                 "npudump compare golden/test_small/test_small.yaml dumps",
                 "npudump compare golden/test_small/test_small.yaml dumps --json -"],
     "artifacts": [model(), marked(), RECORD, model(change=1), "pytest --npudump-output=made"],
-    "repro": [*failing(), "npudump repro dumps/*/report.json -o made/one"],
+    "repro": [*failing(), "npudump repro . -o made/one", "npudump repro -o made/two"],
     "xfail": [model(), source(f"@pytest.mark.xfail\n{'@pytest.mark.npu_dump'}\ndef test_small(npu_dump):\n"
                               + "".join(f"    {line}\n" for line in BODY.splitlines())), RECORD,
               model(change=1), FAIL],
