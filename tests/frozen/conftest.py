@@ -191,6 +191,10 @@ _RULES = tuple(
             rf"(onnxruntime|numpy|onnx|torch|torch_npu|mindspore|python|pytest|pytest_npudump|npudump)([\": =]+|[- ]){_VERSION}",  # noqa: E501
             r"\1\2<version>",
         ),
+        (
+            r"(\| `(?:onnxruntime|numpy|onnx|pytest|pytest-npudump|Python|machine|vector)` \| `)[^`]+",
+            r"\1<version>",
+        ),
         (r"(machine[\": ]+)[\w+]+", r"\1<machine>"),
         (r"(vector[\": ]+)[\w+]+", r"\1<vector>"),
         (r"\bpid \d+\b", "pid <pid>"),
