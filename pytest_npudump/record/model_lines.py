@@ -78,6 +78,10 @@ class ModelChange:
     weighted: int = 0
     read: str = NOTHING
 
+    def names(self, operator: str) -> bool:
+        """Whether the weights or attributes of an operator are others."""
+        return operator in self.weights or operator in self.attributes
+
     @property
     def changed(self) -> bool:
         """Whether the models compute something else, for all that is known: other files alone may not."""

@@ -157,8 +157,8 @@ def isolated_lines(
     if matching:  # behind suspects that are undecided, unless it tells of another suspect
         at = len(others) if matching[0].upstream else 0
         others.insert(at, _matching(matching, models, brief=brief, cause=bool(convicted)))
-    changed = () if models is None else (*models.weights, *models.attributes)
-    if ended and others and not convicted and not any(one.key.name_text in changed for one in matching):
+    changed = models is not None and any(models.names(one.key.name_text) for one in matching)
+    if ended and others and not convicted and not changed:
         others[0] += _("; {ended}").format(ended=spoken(ended))
     if brief:
         others, most = others[: not convicted], most or _SHOWN
@@ -206,7 +206,7 @@ def _matching(
     words = words.format(key=keys, by=by, error=_error(first), count=len(matching))
     if cause or first.upstream:
         return words
-    if models is not None and first.key.name_text in (*models.weights, *models.attributes):
+    if models is not None and models.names(first.key.name_text):
         return words
     if models is not None and not models.files and not first.call:
         means = _("{words}; {key} differs by its inputs, or by the golden's kernel")

@@ -24,16 +24,6 @@ RENAMED = [
 ]
 
 
-@pytest.mark.each(("words", "now"), RENAMED)
-def test_a_name_that_went_is_refused_with_the_new_one(
-    words: str, now: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(words.split())
-    assert ended.value.code == 2
-    assert capsys.readouterr().err.rstrip().endswith(f" is called {now} now")
-
-
 MISSPELT = [
     ("ls --stast dump", "ls: error: unrecognized arguments: --stast: did you mean --stats?"),
     ("golden accept --resaon=x", "accept: error: unrecognized arguments: --resaon=x: did you mean --reason?"),
@@ -41,8 +31,10 @@ MISSPELT = [
 ]
 
 
-@pytest.mark.each(("words", "told"), MISSPELT)
-def test_an_option_that_is_misspelt_is_refused_with_the_near_one(
+@pytest.mark.each(
+    ("words", "told"), [*((words, f" is called {now} now") for words, now in RENAMED), *MISSPELT]
+)
+def test_a_name_that_went_or_is_misspelt_is_refused_with_the_one_to_use(
     words: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
