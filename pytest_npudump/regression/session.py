@@ -31,6 +31,7 @@ from pytest_npudump.regression.attempt import Attempt
 from pytest_npudump.regression.auto_tensors import decided, with_tensors
 from pytest_npudump.regression.calibration import conclude, fed, measure, unmeasured, unrecorded, vary
 from pytest_npudump.regression.case import delete_dumps, origin_of
+from pytest_npudump.regression.dataflow import code_of_run
 from pytest_npudump.regression.diagnose import full_words
 from pytest_npudump.regression.first_run import Settled, judge, judge_settled, probe
 from pytest_npudump.regression.result import DIED, PENDING, Escalation, Result, ThirdRun
@@ -230,7 +231,7 @@ class CaseSession:
                 first, problems=(said("nothing was recorded: {problem}", problem=skipped.problem),)
             )
         self.plan = plan
-        self._take(replace(first, escalation=skipped))
+        self._take(replace(first, escalation=skipped, code=code_of_run(first)))
         self._seconds = monotonic() - self._started
 
     def _try_tensors(self) -> None:
