@@ -5,11 +5,8 @@ What they say is English, and carries its template and values where people may r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 
 class Said(str):

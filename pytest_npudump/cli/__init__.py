@@ -7,21 +7,18 @@ a model; ``init`` writes a ``first_test``. The table below is the index.
 
 from __future__ import annotations
 
+import argparse
 import gc
 import importlib
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from pytest_npudump import __version__
 from pytest_npudump.cli.common.output import INTERRUPTED, exit_code, leave_threads_behind
 from pytest_npudump.cli.common.spoken_parser import SpokenParser, asked_language, parse
 from pytest_npudump.language.translation import speaking
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Sequence
 
 _DESCRIPTION = (
     "Compare dumps, review goldens and set up tests of Ascend NPUs. Reading dumps needs neither CANN nor an "

@@ -21,7 +21,7 @@ from pytest_npudump.report.result_json import full_json
 from pytest_npudump.report.summary import PAGE, remarks, summary_line
 from pytest_npudump.report.terminal import verdict_lines
 from pytest_npudump.results.expected_tests import missing_tests, read_expected
-from pytest_npudump.results.rejudge import BAD, GOOD, LEFT_OUT, UNJUDGED, rejudge, terms_at
+from pytest_npudump.results.rejudge import BAD, GOOD, LEFT_OUT, UNJUDGED, Rejudged, rejudge, terms_at
 from pytest_npudump.results.result_pairs import name_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pytest_npudump.results.folder import Results
-    from pytest_npudump.results.rejudge import Rejudged
 
 
 _EXPECT = "--expect"

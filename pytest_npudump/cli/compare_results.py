@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import complain, present
 from pytest_npudump.cli.common.tolerance_options import tolerances_of_file, typed_rules
@@ -14,14 +15,7 @@ from pytest_npudump.language.translation import spoken
 from pytest_npudump.results.entry import results_in
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.rejudge import Overrides
-from pytest_npudump.results.result_pairs import pair_results, shared_origins
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from pytest_npudump.results.result_pairs import ResultPair
-
+from pytest_npudump.results.result_pairs import ResultPair, pair_results, shared_origins
 
 _SHOWN = 20
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from pytest_npudump.cli.common.executors import open_workers, run_tasks
+from pytest_npudump.cli.common.executors import Workers, open_workers, run_tasks
 from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.cli.common.progress import Tally, progress
 from pytest_npudump.cli.common.source import read_source, report_problems
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from pytest_npudump.cli.common.executors import Workers
     from pytest_npudump.dump.records import Dump, TensorRecord
 
     Array = np.ndarray[Any, np.dtype[Any]]

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from pytest_npudump.cli.common.output import emit, end_output, to_stderr
 from pytest_npudump.demo import CHANGED, LAYER, ORIGINAL, break_model, write_project
 from pytest_npudump.language.text import byte_size, cut, typed
 from pytest_npudump.language.translation import spoken_language
 from pytest_npudump.settings import CI_VARIABLES
-
-if TYPE_CHECKING:
-    import argparse
-    from pathlib import Path
-
 
 _AMOUNT = 0.01
 _OUTPUT = "output"

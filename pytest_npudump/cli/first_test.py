@@ -8,19 +8,16 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from glob import glob
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_npudump.config.cann import installed_cann
 from pytest_npudump.doctor.pytest_config import locate, required
 from pytest_npudump.language.text import cut
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
 
 KEYS: Mapping[str, str] = {"required_plugins": "pytest-npudump", "npudump_golden_dir": "golden"}
 """What a repository says: no run without the plugin, which would pass without a comparison; and where its

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_npudump import __version__
 from pytest_npudump.cli.common.output import emit
@@ -15,10 +16,6 @@ from pytest_npudump.cli.first_test import FILE, Survey, first_test, survey, valu
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.text import padded, typed
 from pytest_npudump.storage.atomic import write_whole
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Sequence
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pytest_npudump.config.acl_keys import MAX_BYTES, PATH_CHARACTERS, SCENE_TYPES
 from pytest_npudump.config.cann import (
@@ -39,7 +39,6 @@ from pytest_npudump.runtime.registry import OURS, Examined, Probe, offered, prov
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-    from typing import TypeAlias
 
     _Line: TypeAlias = tuple[str, str, str, str] | tuple[str, str, str]
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from pytest_npudump.errors import Said
 from pytest_npudump.language.translation import gettext as _
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def first_of(names: Iterable[object], most: int | None = 5, separator: str = ", ") -> str:

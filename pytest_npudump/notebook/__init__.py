@@ -15,7 +15,16 @@ from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.errors import DumpError
 from pytest_npudump.report.charts import STYLE, WORDS, strip_svg
 from pytest_npudump.report.verdicts import COLUMNS, plain, row, sentence
-from pytest_npudump.report.view import BAD, GOOD, LEFT_OUT, STATES, tensor_views
+from pytest_npudump.report.view import (
+    BAD,
+    GOOD,
+    LEFT_OUT,
+    STATES,
+    SessionView,
+    TensorView,
+    TestView,
+    tensor_views,
+)
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.rejudge import terms_at
 from pytest_npudump.results.session_view import session_view
@@ -25,7 +34,6 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.report.view import SessionView, TensorView, TestView
 
 __all__ = ["DumpComparison", "SessionResults", "compare_dumps", "read_results"]
 

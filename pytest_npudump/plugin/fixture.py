@@ -14,7 +14,7 @@ import numpy as np
 from pytest_npudump.config.cann import collecting_words
 from pytest_npudump.dump.selection import select_layers
 from pytest_npudump.errors import EmptyDumpError, NpudumpError, OperatorMismatchError, RequestError, said
-from pytest_npudump.runtime.programs import TIMEOUT, ExternalRun, command_of, placed, run_program
+from pytest_npudump.runtime.programs import TIMEOUT, ExternalRun, Placed, command_of, placed, run_program
 from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.regression.session import CaseSession
     from pytest_npudump.runtime.base import ModelSession
-    from pytest_npudump.runtime.programs import Placed
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,28 +14,25 @@ from pytest_npudump.golden.variants import Goldens, as_recorded
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.marker import Identity, request_of
 from pytest_npudump.plugin.marks import is_marked
-from pytest_npudump.plugin.paths import started_with
+from pytest_npudump.plugin.paths import Paths, started_with
 from pytest_npudump.plugin.reporter import ITEM_OF_REPORT
 from pytest_npudump.plugin.terminal import progress_of
 from pytest_npudump.ranks.rank import own_device
 from pytest_npudump.regression.case import Case, arguments_of
-from pytest_npudump.request import AUTO_LAYERS
+from pytest_npudump.request import AUTO_LAYERS, DumpRequest
 from pytest_npudump.runtime.registry import Choice, choose, load, why_no_npu
 from pytest_npudump.scene import SCENES
-from pytest_npudump.settings import NPU_OR_SKIP
+from pytest_npudump.settings import NPU_OR_SKIP, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
     from pytest_npudump.explain.reference import Reference
-    from pytest_npudump.plugin.paths import Paths
     from pytest_npudump.ranks.exchange import Exchange
     from pytest_npudump.regression.session import CaseSession
-    from pytest_npudump.request import DumpRequest
     from pytest_npudump.results.kept import Kept
     from pytest_npudump.runtime.base import Runtime
-    from pytest_npudump.settings import Settings
 
 
 EXCHANGE: pytest.StashKey[Exchange] = pytest.StashKey()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from numbers import Real
@@ -25,8 +25,6 @@ from pytest_npudump.request import GRAPH_SUFFIXES, DumpRequest
 from pytest_npudump.scene import EXCEPTION_SCENES, SCENES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     import pytest
 
     from pytest_npudump.settings import Settings

@@ -11,19 +11,16 @@ import operator
 import re
 import sys
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
 from pytest_npudump.errors import said
 from pytest_npudump.plugin import _compat
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
 
 MARKER = "npu_dump"
 MARKERS: Final = (MARKER, "npudump")

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import shlex
 from argparse import SUPPRESS
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,10 +21,6 @@ from pytest_npudump.language import AUTO, LANGUAGES
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.features import feature_options
 from pytest_npudump.settings import ALL, CALIBRATE, OPTIONS, Option, Settings, settings_from
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
 
 _CALIBRATE = "npudump_calibrate"
 _OURS = "--npudump-"

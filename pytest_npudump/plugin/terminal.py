@@ -6,10 +6,12 @@ passed, with which of them are new.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,15 +20,9 @@ from pytest_npudump.language import ENGLISH, chosen
 from pytest_npudump.language.text import cut, hung, inert, terminal_columns
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import is_english, ngettext, speaking, spoken
-from pytest_npudump.regression.result import GOOD
+from pytest_npudump.regression.result import GOOD, Result
 from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.verdicts import plain, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from pytest_npudump.regression.result import Result
 
 
 def fitted(reporter: Any, line: str) -> list[str]:

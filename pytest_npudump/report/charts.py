@@ -10,14 +10,15 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
+from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import pairwise
 from math import log1p
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from pytest_npudump.compare.tensors.picture import HIGHEST as MOST
 from pytest_npudump.compare.tensors.picture import LOWEST as LEAST
-from pytest_npudump.compare.tensors.picture import NO_NUMBER
+from pytest_npudump.compare.tensors.picture import NO_NUMBER, Picture
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language import mark
 from pytest_npudump.language.translation import gettext as _
@@ -32,17 +33,14 @@ from pytest_npudump.report.view import (
     STATES,
     UNJUDGED,
     UNPAIRED,
+    Column,
+    Neighbourhood,
+    SessionView,
+    TensorView,
+    ViewedOperator,
     strip_columns,
 )
 from pytest_npudump.storage.atomic import write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from pytest_npudump.compare.tensors.picture import Picture
-    from pytest_npudump.report.view import Column, Neighbourhood, SessionView, TensorView, ViewedOperator
-
 
 COLOURS = {
     SOURCE: "#b3261e",

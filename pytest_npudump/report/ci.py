@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_npudump.language.text import cut
 from pytest_npudump.regression.result import GOOD
 from pytest_npudump.report.result_json import small
 from pytest_npudump.report.summary import remarks, summary_line
 from pytest_npudump.report.verdicts import plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
 
 _COUNTS = (
     ("fail", "outside"),

@@ -7,7 +7,14 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, explain_first
-from pytest_npudump.explain.operator_alone import ACQUITTED, CONVICTED, FED, NO_OPERATOR, UNKNOWN
+from pytest_npudump.explain.operator_alone import (
+    ACQUITTED,
+    CONVICTED,
+    FED,
+    NO_OPERATOR,
+    UNKNOWN,
+    JudgedOperator,
+)
 from pytest_npudump.explain.rounding import DEVICE, DTYPE
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import first_of
@@ -33,7 +40,6 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.difference import TensorDifference
     from pytest_npudump.compare.tensors.picture import TensorDescription
     from pytest_npudump.dump.records import TensorKey
-    from pytest_npudump.explain.operator_alone import JudgedOperator
     from pytest_npudump.explain.reference import ReferenceResult
     from pytest_npudump.graph.sources import Sources
     from pytest_npudump.record.model_lines import ModelChange

@@ -5,22 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.stats.verdict import FAIL, explain_first
+from pytest_npudump.compare.stats.verdict import FAIL, Comparison, Verdict, explain_first
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.errors import joined
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext
-from pytest_npudump.record.model_lines import ALL, NOTHING
+from pytest_npudump.record.model_lines import ALL, NOTHING, ModelChange
 from pytest_npudump.report.verdicts import times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_npudump.compare.stats.verdict import Comparison, Verdict
     from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.graph.sources import Source, Sources
-    from pytest_npudump.record.model_lines import ModelChange
     from pytest_npudump.regression.result import Result
 
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pytest_npudump.language import mark, plural
 from pytest_npudump.language.translation import counted
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.regression.result import DIED, ERROR, GOOD, MISSING_GOLDEN, PASSED, not_dumped_inside
 from pytest_npudump.report.verdicts import tail
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 PAGE = "docs/reference/failures.md"
 """The page that says what a failure and this line mean."""

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.stats.verdict import EXTRA
+from pytest_npudump.compare.stats.verdict import EXTRA, Verdict
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.errors import joined
 from pytest_npudump.explain.operator_alone import CONVICTED
@@ -50,7 +50,6 @@ from pytest_npudump.report.verdicts import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_npudump.compare.stats.verdict import Verdict
     from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.regression.result import Escalation, Finding, Result, SceneFinding
     from pytest_npudump.report.files import ReportFiles

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.alignment import ABSENT
 from pytest_npudump.compare.stats.allowances import shares_of_allowed
-from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, PASS
+from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, PASS, Comparison, Value, Verdict
 from pytest_npudump.compare.tensors.picture import BINS, SIDE, Picture
-from pytest_npudump.dump.table import STATISTICS
+from pytest_npudump.dump.table import STATISTICS, StatsTable
 from pytest_npudump.graph.sources import TensorGraph
 from pytest_npudump.language import mark
 from pytest_npudump.language.translation import gettext as _
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.compare.stats.verdict import Comparison, Value, Verdict
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import TensorKey
-    from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.record.edges import Edges
 
 

@@ -11,7 +11,7 @@ from pytest_npudump.compare.stats.alignment import ABSENT, align
 from pytest_npudump.compare.stats.tables import describe_not_finite
 from pytest_npudump.compare.tolerances.numerics import numerics_of
 from pytest_npudump.dump.selection import layers_meant
-from pytest_npudump.dump.table import layer_of, sanitised_key
+from pytest_npudump.dump.table import StatsTable, layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, NpudumpError, StoreError, said
 from pytest_npudump.golden.origin import Stamp, stamped
 from pytest_npudump.golden.store import (
@@ -23,8 +23,8 @@ from pytest_npudump.golden.store import (
     tensors_path,
     write_golden,
 )
-from pytest_npudump.golden.stored_tensors import KeptTensors, stored_tensors
-from pytest_npudump.golden.variants import VARIANTS, stands_in
+from pytest_npudump.golden.stored_tensors import GoldenTensor, KeptTensors, TensorStore, stored_tensors
+from pytest_npudump.golden.variants import VARIANTS, Goldens, stands_in
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.edges import edges_of_lines, lines_of
 from pytest_npudump.record.model_lines import model_lines_of
@@ -37,6 +37,7 @@ from pytest_npudump.record.record import (
     POINTERS,
     REASON,
     UNWRITTEN,
+    Record,
     left_out_of,
     rows_of,
 )
@@ -46,7 +47,7 @@ from pytest_npudump.regression.measured_noise import same_values
 from pytest_npudump.regression.unwritten import by_layer, new_entries
 from pytest_npudump.report.verdicts import excess, worst
 from pytest_npudump.results.entry import ACCEPTED, REJECTED, Entry, ResultsError, file_digest
-from pytest_npudump.results.rejudge import GOOD, read_record, rejudge, run_of
+from pytest_npudump.results.rejudge import GOOD, Overrides, Rejudged, read_record, rejudge, run_of
 from pytest_npudump.settings import default_settings
 
 if TYPE_CHECKING:
@@ -54,12 +55,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.stored_tensors import GoldenTensor, TensorStore
-    from pytest_npudump.golden.variants import Goldens
-    from pytest_npudump.record.record import Record
     from pytest_npudump.results.folder import Results, ResultsFolder
-    from pytest_npudump.results.rejudge import Overrides, Rejudged
 
 
 @dataclass(frozen=True, slots=True)

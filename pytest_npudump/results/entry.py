@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from math import isfinite
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.translation import MESSAGES, carried, restored
 from pytest_npudump.scene import SCENES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 LINES = "results.jsonl"
 _BELOW = "results"

@@ -12,9 +12,11 @@ ones have superseded.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +40,6 @@ from pytest_npudump.storage.atomic import held, lock_file, write_whole
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from pytest_npudump.golden.tensors import Tensor
 
 RECORDS = "records"

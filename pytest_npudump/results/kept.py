@@ -17,7 +17,7 @@ import numpy as np
 
 from pytest_npudump.compare.tolerances.numerics import UNKNOWN
 from pytest_npudump.compare.tolerances.rules import chosen_preset
-from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.records import Dump, TensorRecord, sanitise
 from pytest_npudump.dump.selection import alike_layers
 from pytest_npudump.dump.table import sanitised_key
 from pytest_npudump.errors import GoldenError, NpudumpError, said
@@ -30,14 +30,14 @@ from pytest_npudump.record.text import render
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, terms_of
 from pytest_npudump.regression.dataflow import named_layers
-from pytest_npudump.regression.result import NOT_COMPARED, Escalation
+from pytest_npudump.regression.result import NOT_COMPARED, Escalation, KeptLayers, Result, Run
 from pytest_npudump.regression.run_record import problems_of
 from pytest_npudump.report.result_json import COUNTS, result_json
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.entry import TEST, VERSION
 from pytest_npudump.results.folder import record_name
 from pytest_npudump.scene import SCENES
-from pytest_npudump.settings import default_settings
+from pytest_npudump.settings import Settings, default_settings
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
@@ -46,10 +46,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.dump.records import Dump, TensorRecord
     from pytest_npudump.golden.tensors import Tensor
-    from pytest_npudump.regression.result import KeptLayers, Result, Run
-    from pytest_npudump.settings import Settings
 
 
 _PLACES = ("first", "first_change", "first_within", "reproduced", "reference", "findings")

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.compare.judge import RUN, Terms, judge
 from pytest_npudump.compare.tolerances.numerics import AUTO, UNKNOWN
 from pytest_npudump.errors import NpudumpError, said
-from pytest_npudump.results.entry import SKIPPED
-from pytest_npudump.results.rejudge import check_types, read_record, run_of
+from pytest_npudump.results.entry import SKIPPED, Entry
+from pytest_npudump.results.rejudge import Overrides, check_types, read_record, run_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tolerances.tolerance import Rule
-    from pytest_npudump.results.entry import Entry
     from pytest_npudump.results.folder import Results, ResultsFolder
-    from pytest_npudump.results.rejudge import Overrides
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,17 +28,15 @@ from pytest_npudump.report.view import (
     read_elements,
     tensor_views,
 )
-from pytest_npudump.results.entry import FAILED, SKIPPED, XFAILED
-from pytest_npudump.results.rejudge import rejudge
+from pytest_npudump.results.entry import FAILED, SKIPPED, XFAILED, Entry
+from pytest_npudump.results.rejudge import Overrides, rejudge
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from pytest_npudump.record.record import Record
     from pytest_npudump.regression.result import Result
-    from pytest_npudump.results.entry import Entry
     from pytest_npudump.results.folder import ResultsFolder
-    from pytest_npudump.results.rejudge import Overrides
 
 
 _ORDER = (BAD, OPEN, GOOD, LEFT_OUT)

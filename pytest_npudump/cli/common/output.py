@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import threading
 import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TextIO
 
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.text import hung, inert, padded, terminal_columns, width
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import TextIO
-
 
 STANDARD_OUTPUT = "-"
 _ITSELF = frozenset({"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})

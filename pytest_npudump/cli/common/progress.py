@@ -6,14 +6,13 @@ import sys
 from contextlib import contextmanager
 from threading import Event, Lock, Thread, Timer
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-    from typing import TextIO
 
     from rich.progress import Progress, TaskID
     from typing_extensions import Self

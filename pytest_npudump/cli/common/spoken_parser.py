@@ -5,18 +5,15 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from pytest_npudump.cli.common.output import encodable, screen
 from pytest_npudump.errors import hint, said
 from pytest_npudump.language import AUTO, LANGUAGES
 from pytest_npudump.language.text import hung
 from pytest_npudump.language.translation import gettext, is_english, ngettext, spoken
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import TextIO
 
 _OPTION = "--lang"
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_npudump.cli.common.output import present
 from pytest_npudump.doctor.pytest_config import golden_folder
@@ -15,16 +17,9 @@ from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenError, RequestError
 from pytest_npudump.golden.census import SUFFIX
 from pytest_npudump.golden.origin import Change, changes
-from pytest_npudump.record.record import REASON
+from pytest_npudump.record.record import REASON, Record
 from pytest_npudump.record.text import parse
 from pytest_npudump.report.verdicts import shown
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Sequence
-
-    from pytest_npudump.record.record import Record
-
 
 _COMMIT = "\x01"
 _FORMAT = f"--format={_COMMIT}%h%x00%as%x00%an%x00%s"

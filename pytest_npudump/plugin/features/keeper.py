@@ -19,11 +19,11 @@ from pytest_npudump.plugin.item_case import ITEM, KEPT, only_setup
 from pytest_npudump.plugin.marker import Identity, request_of
 from pytest_npudump.plugin.marks import is_marked
 from pytest_npudump.plugin.paths import golden_root, output_folder
-from pytest_npudump.plugin.reporter import CHILD, ITEM_OF_REPORT
+from pytest_npudump.plugin.reporter import CHILD, ITEM_OF_REPORT, Reporter
 from pytest_npudump.regression.dataflow import source_names
-from pytest_npudump.regression.result import RECORDED, UNCHANGED
+from pytest_npudump.regression.result import RECORDED, UNCHANGED, Result
 from pytest_npudump.report.verdicts import shown
-from pytest_npudump.request import AUTO_LAYERS
+from pytest_npudump.request import AUTO_LAYERS, DumpRequest
 from pytest_npudump.results.entry import (
     FAILED,
     PASSED,
@@ -32,13 +32,14 @@ from pytest_npudump.results.entry import (
     VERSION,
     XFAILED,
     XPASSED,
+    Entry,
     ResultsError,
     file_digest,
 )
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.kept import Kept, blank_line, keep, with_golden
 from pytest_npudump.scene import SCENES
-from pytest_npudump.settings import ci_variable
+from pytest_npudump.settings import Settings, ci_variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,13 +47,8 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.plugin.runner import Runner
-    from pytest_npudump.regression.result import Result
     from pytest_npudump.regression.session import CaseSession
-    from pytest_npudump.request import DumpRequest
-    from pytest_npudump.results.entry import Entry
-    from pytest_npudump.settings import Settings
 
 
 _UNKEPT = "npudump_results"

@@ -12,9 +12,10 @@ import json
 import math
 import re
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_npudump.dump.table import STATISTICS
 from pytest_npudump.errors import MissingExtraError, NpudumpError
@@ -30,14 +31,22 @@ from pytest_npudump.report.charts import (
     values_svg,
 )
 from pytest_npudump.report.verdicts import number, numbers, plain, times
-from pytest_npudump.report.view import BAD, GOOD, IDENTICAL, LEFT_OUT, OPEN, OUTSIDE, SOURCE, STATES, UNPAIRED
+from pytest_npudump.report.view import (
+    BAD,
+    GOOD,
+    IDENTICAL,
+    LEFT_OUT,
+    OPEN,
+    OUTSIDE,
+    SOURCE,
+    STATES,
+    UNPAIRED,
+    ElementsView,
+    SessionView,
+    TensorView,
+    TestView,
+)
 from pytest_npudump.storage.atomic import write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pytest_npudump.report.view import ElementsView, SessionView, TensorView, TestView
-
 
 INFINITE, ABSENT = -1, -2
 """Stand for a share that is infinite, and for none."""

@@ -25,10 +25,11 @@ import select
 import socket
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import pytest
 
@@ -36,10 +37,6 @@ from pytest_npudump.plugin.features.isolation.task import GRACE, LINES, Task
 from pytest_npudump.plugin.reporter import CHILD
 from pytest_npudump.runtime.programs import interrupt_on_termination, last_lines, supervised
 from pytest_npudump.storage.atomic import post
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
 
 _CLIENTS = frozenset({"acl", "torch", "torch_npu", "mindspore", "onnxruntime"})
 _MESSAGE = 1 << 16

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.language import ENGLISH
 from pytest_npudump.plugin.features import OUTPUT_LIMIT
 from pytest_npudump.plugin.paths import output_folder
-from pytest_npudump.plugin.reporter import reports_here
+from pytest_npudump.plugin.reporter import Reporter, reports_here
 
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.settings import Settings
 
 
