@@ -176,15 +176,7 @@ def end_output() -> None:
     Raises:
         NpudumpError: as for :func:`emit`.
     """
-    _printing(lambda stream: stream.flush())
-
-
-def _write(text: str) -> None:
-    def written(stream: TextIO) -> None:
-        stream.write(encodable(text, stream))
-        stream.flush()  # what goes to standard error next is to stand behind it
-
-    _printing(written)
+    _write("")
 
 
 def encodable(text: str, stream: TextIO) -> str:
@@ -193,11 +185,12 @@ def encodable(text: str, stream: TextIO) -> str:
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
-def _printing(action: Callable[[TextIO], object]) -> None:
+def _write(text: str) -> None:
     if sys.stdout is None:  # started with ``>&-``: nobody reads
         return
     try:
-        action(sys.stdout)
+        sys.stdout.write(encodable(text, sys.stdout))
+        sys.stdout.flush()  # what goes to standard error next is to stand behind it
     except BrokenPipeError:
         _discard(sys.stdout)
     except OSError as error:
