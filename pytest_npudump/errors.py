@@ -55,11 +55,7 @@ class Said(str):
         return template, parts
 
     def mapped(self, function: Callable[[str], str]) -> str:
-        """Return this text with a change of its values; without template where the text changes otherwise.
-
-        Args:
-            function: makes of a text the changed one.
-        """
+        """Return this text with a change of its values; without template where the text changes otherwise."""
         template, parts = self.parts()
         plain = function(str.__str__(self))
         text = _said(template, {name: mapped(part, function) for name, part in parts.items()})

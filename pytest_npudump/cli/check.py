@@ -148,13 +148,7 @@ class OtherVerdicts:
 
     @classmethod
     def of(cls, name: str, judged: Sequence[Rejudged], others: Sequence[Rejudged]) -> OtherVerdicts:
-        """Return what differs between two judgements of the same results, test by test.
-
-        Args:
-            name: of the other tolerances.
-            judged: as it counts.
-            others: by the other tolerances, in the same order.
-        """
+        """Return what differs between two judgements of the same results, test by test."""
         counted = [pair for pair in zip(judged, others, strict=True) if pair[0].word != LEFT_OUT]
         failing, missed, caught = 0, [], []
         for one, other in counted:

@@ -237,15 +237,7 @@ def _is_golden(path: Path) -> bool:
 def compare_sides(
     golden: Record, actual: Record, terms: Terms, workers: Workers, *, drawn: int = 0
 ) -> SidesComparison:
-    """Compare two sides: statistics of every tensor, and elements where both hold them.
-
-    Args:
-        golden: what counts.
-        actual: what is judged.
-        terms: by what.
-        workers: what computes.
-        drawn: failing tensors to draw, at most.
-    """
+    """Compare two sides: statistics of every tensor, and elements where both hold them."""
     with progress(_("comparing statistics")):
         comparison = judge(golden, actual, terms, compute=partial(_compute, workers))
     layouts = _other_layouts(comparison, golden.tensors, actual.tensors)

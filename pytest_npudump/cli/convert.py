@@ -387,8 +387,7 @@ def _safetensors(file: OutputFile, reached: Reached) -> Converted:
             )
         finally:
             file.temporary.unlink(missing_ok=True)
-    nbytes = sum(array.nbytes for array, _ in arrays.values())
-    return Converted(len(arrays), nbytes, tuple(failures))
+    return Converted(len(arrays), sum(array.nbytes for array, _ in arrays.values()), tuple(failures))
 
 
 def _try_array(record: TensorRecord, layout: str) -> tuple[Array | None, str]:

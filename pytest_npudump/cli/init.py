@@ -193,8 +193,7 @@ def git_attributes(root: Path, golden_dir: str = "golden", *, lfs: bool = False)
 def additions(found: Survey) -> Iterator[Addition]:
     """Yield what a repository gets."""
     yield _configuration(found)
-    test = first_test(found)
-    yield _new(found.tests / FILE, test.text, test.unknown)
+    yield _new(found.tests / FILE, *first_test(found))
     yield git_attributes(found.root, found.golden_dir)
     path, text, unknown = ci_job(found)
     yield _new(path, text, unknown)
@@ -209,8 +208,7 @@ def _configuration(found: Survey) -> Addition:
         return Addition(path, before, before or "", unknown=(left.format(path=path.name, keys=told),))
     after, lines = with_keys(before or "", found.section, keys)
     left = "left to you: add pytest-npudump to required_plugins in {path}, which names other plugins"
-    unknown = () if found.requires else (left.format(path=path.name),)
-    return Addition(path, before, after, lines, unknown)
+    return Addition(path, before, after, lines, () if found.requires else (left.format(path=path.name),))
 
 
 def _new(path: Path, text: str, unknown: tuple[str, ...]) -> Addition:

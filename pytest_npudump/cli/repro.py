@@ -56,11 +56,10 @@ def _report(named: Path | None) -> Path:
     entries = last_results(named).read().entries
     reports = [Path(one.data["details"]).parent for one in entries if one.data["details"]]
     if len(reports) != 1:
-        listed = "".join(f"\n  {shown(one)}" for one in reports[:_LISTED])
         words = _("{count} tests of this session have a report: name one as RESULT").format(
             count=len(reports)
         )
-        raise RequestError(words + listed)
+        raise RequestError(words + "".join(f"\n  {shown(one)}" for one in reports[:_LISTED]))
     return reports[0]
 
 

@@ -41,10 +41,6 @@ def catalogue(language: str) -> Mapping[str, str]:
 def parse(text: str, name: str) -> Mapping[str, str]:
     """Return the translations that a catalogue holds; what is untranslated or fuzzy is left out.
 
-    Args:
-        text: of the file.
-        name: of the file, for errors.
-
     Raises:
         CatalogueError: a line is none of a catalogue.
     """

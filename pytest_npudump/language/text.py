@@ -54,9 +54,6 @@ def inert(text: str) -> str:
     r"""Return text in which what is not printable, and a sign of each command, is there as an escape.
 
     Such as ``\x1b``, ``\u202e`` and ``#\x23[error]``; tabs, spaces of any width and ends of lines stay.
-
-    Args:
-        text: one line, or several.
     """
     if isinstance(text, Said):
         return text.mapped(inert)

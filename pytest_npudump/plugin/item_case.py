@@ -114,6 +114,11 @@ def case_of(
     name_folder = paths.dumps if only_setup(item) else paths.claimed
     golden, special = paths.golden(item), paths.golden(item, variant) if variant else None
     request = as_recorded(request, special if special is not None and special.exists() else golden)
+    reference: Reference | None = None
+    if request.reference is not None:
+        from pytest_npudump.explain.reference import Reference  # noqa: PLC0415 - for tests that have one
+
+        reference = Reference.of(request, item.path.parent, rules, settings.bounds)
     past = config.hook.pytest_npudump_past_sources(request=request, golden=special or golden)
     return Case(
         nodeid=identity,
@@ -126,7 +131,7 @@ def case_of(
         goldens=Goldens(identity, request, golden, special, store=store_of(settings, root), root=root),
         tolerances=tolerances_for(request, settings, root),
         progress=progress_of(config),
-        reference=_reference_of(request, item.path.parent, rules, settings.bounds),
+        reference=reference,
         graph=item.path.parent / request.graph if request.graph else None,
         exchange=config.stash.get(EXCHANGE, None),
         past_sources=past or (),
@@ -135,22 +140,11 @@ def case_of(
     )
 
 
-def _reference_of(
-    request: DumpRequest, folder: Path, tolerance_file: Path | None, bounds: str
-) -> Reference | None:
-    if request.reference is None:
-        return None
-    from pytest_npudump.explain.reference import Reference  # noqa: PLC0415 - for tests that have one
-
-    return Reference.of(request, folder, tolerance_file, bounds)
-
-
 def _with_option(request: DumpRequest, settings: Settings) -> DumpRequest:
     """Return a request with the tensors that the option has kept where the marker names none."""
     if settings.golden_tensors != AUTO_LAYERS or request.golden_tensors:
         return request
-    takes = SCENES[request.scene].statistics
-    return replace(request, golden_tensors=(AUTO_LAYERS,)) if takes else request
+    return replace(request, golden_tensors=(AUTO_LAYERS,)) if SCENES[request.scene].statistics else request
 
 
 HELD_DEVICES = pytest.StashKey[tuple[int, ...]]()
@@ -168,12 +162,7 @@ def runtime_as_given(config: pytest.Config, settings: Settings) -> str:
 
 
 class SessionRuntime:
-    """What runs the models of a session's marked tests.
-
-    Args:
-        config: of the session.
-        settings: its options.
-    """
+    """What runs the models of a session's marked tests."""
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._settings = settings

@@ -82,34 +82,25 @@ def take_marks(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """
     changed = []
     for item in items:
-        if not _carries_marker(item):
-            if _MARKS in item.stash:
-                del item.stash[_MARKS]
-            continue
-        marks = _marks_now(item)
+        carries = _carries_marker(item)
+        marks = _marks_now(item) if carries else ()
         if not marks and _MARKS in item.stash:
             del item.stash[_MARKS]
         elif not _are_the_same(marks, item.stash.get(_MARKS, ())):
             item.stash[_MARKS] = marks
             changed.append(item)
             continue
-        if misspelling(item):
+        if carries and misspelling(item):
             changed.append(item)
     return changed
 
 
 def late_marker(item: pytest.Item) -> str:
     """Return what is to be said of a marker that came after the collection; "" where none did."""
-    counted = item.stash.get(_MARKS, ())
-    if not _carries_marker(item):
-        if not counted:
-            return ""
-        marks: tuple[pytest.Mark, ...] = ()
-    elif text := misspelling(item):
+    counted, carries = item.stash.get(_MARKS, ()), _carries_marker(item)
+    if carries and (text := misspelling(item)):
         return text
-    else:
-        marks = _marks_now(item)
-    if _are_the_same(marks, counted):
+    if _are_the_same(_marks_now(item) if carries else (), counted):
         return ""
     what = "changed on this test" if counted else "added to this test"
     return (
@@ -165,10 +156,6 @@ def unread_marks(
 
     That is a name that is nearly ``pytestmark``, in a module or class or one that it inherits from, and
     ``pytestmark`` in the package around the module.
-
-    Args:
-        collector: of a module or class.
-        collected: what was collected of it.
     """
     if not any(isinstance(node, (pytest.Function, pytest.Class)) for node in collected):
         return

@@ -192,12 +192,7 @@ def settings_of(config: pytest.Config) -> Settings:
 
 
 def usage_error(config: pytest.Config, text: str) -> pytest.UsageError:
-    """Return the error that ends a run before its tests, in the language that is asked for.
-
-    Args:
-        config: pytest's, which may not be complete.
-        text: in English.
-    """
+    """Return the error that ends a run before its tests, in the language that is asked for."""
     from pytest_npudump.language.text import inert  # noqa: PLC0415 - for errors
     from pytest_npudump.language.translation import speaking, spoken  # noqa: PLC0415 - for errors
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from pytest_npudump.errors import NpudumpError
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import speaking, spoken
 from pytest_npudump.plugin.marks import MARKERS
 
 if TYPE_CHECKING:
@@ -102,12 +104,7 @@ class Reporter:
         self._lines.append((place, line))
 
     def fail(self, words: Callable[[], str], *but: int) -> None:
-        """Fail a session that has ended well, or with one of the codes ``but``.
-
-        Args:
-            words: returns why, in the language that is spoken.
-            but: further exit codes that stand for no failure.
-        """
+        """Fail a session that has ended well, or with one of the codes ``but``."""
         self._problems.append(words)
         if self.session.exitstatus in {pytest.ExitCode.OK, *but}:
             self.session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -192,8 +189,7 @@ class Reporter:
                 session.exitstatus = pytest.ExitCode.INTERRUPTED
         if not (self.tests or self._plain or self._ended_in or hook.pytest_npudump_wanted()):
             return
-        from pytest_npudump.language.translation import speaking  # noqa: PLC0415 - only for marked tests
-        from pytest_npudump.ranks.rank import current_rank  # noqa: PLC0415 - the same
+        from pytest_npudump.ranks.rank import current_rank  # noqa: PLC0415 - only for marked tests
 
         try:
             self.rank = current_rank()
@@ -220,8 +216,6 @@ class Reporter:
 
     def _ended(self) -> str:
         """Return that the session was ended in a test, which was not compared."""
-        from pytest_npudump.language.translation import gettext as _  # noqa: PLC0415 - seldom needed
-
         words = _("the session ended in {test}, which was not compared: the run does not pass")
         return words.format(test=self._ended_in)
 
@@ -242,8 +236,6 @@ class Reporter:
         hook = self.config.hook
         if not (self.tests or self._lines or self._ended_in or hook.pytest_npudump_summary.get_hookimpls()):
             return
-        from pytest_npudump.language.translation import speaking, spoken  # noqa: PLC0415 - where there is something
-
         with speaking(self.settings.lang):
             for _, line in sorted(self._lines, key=lambda placed: placed[0]):
                 self._print(terminalreporter, f"npudump: {spoken(line)}")

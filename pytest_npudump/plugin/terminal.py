@@ -57,11 +57,7 @@ def announce_run(item: pytest.Item, number: int, before: Sequence[pytest.TestRep
 
 
 class Progress:
-    """Shows what is being done for one test, once it has taken long.
-
-    Args:
-        reporter: pytest's own, which prints.
-    """
+    """Shows what is being done for one test, once it has taken long."""
 
     def __init__(self, reporter: Any) -> None:
         self._reporter = reporter
@@ -284,13 +280,7 @@ def _digest(text: str) -> str:
 
 
 def news(config: pytest.Config, results: Sequence[Mapping[str, Any]], rank: str = "") -> tuple[Note, ...]:
-    """Return the notes of a session, and remember them in pytest's cache, which has those of earlier ones.
-
-    Args:
-        config: of the session, which may have no cache.
-        results: of its tests.
-        rank: of a distributed run.
-    """
+    """Return the notes of a session, and remember them in pytest's cache, which has those of earlier ones."""
     cache = getattr(config, "cache", None)
     key = f"{_KEY}-{rank}" if rank else _KEY
     known = cache.get(key, None) if cache is not None else None

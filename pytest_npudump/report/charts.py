@@ -112,10 +112,6 @@ def strip_svg(tensors: Sequence[TensorView], label: str) -> str:
     """Return the strip as an ``svg`` element; "" without tensors.
 
     Each column is a ``rect`` of its own, named by the position of the worst tensor in it (``data-at``).
-
-    Args:
-        tensors: in order of execution.
-        label: what a screen reader says of it.
     """
     columns = strip_columns(tensors)
     if not columns:
@@ -336,12 +332,6 @@ def write_figures(
     folder: Path, title: str, tensors: Sequence[TensorView], pictures: Mapping[int, Picture]
 ) -> list[Path]:
     """Write ``run.svg`` and a ``tensor-N.svg`` for each picture, and return their paths.
-
-    Args:
-        folder: made if missing.
-        title: of the run.
-        tensors: all of it, in order of execution.
-        pictures: what can be drawn of some of them, by position.
 
     Raises:
         NpudumpError: they cannot be written.

@@ -24,8 +24,7 @@ def json_text(data: Any, default: Callable[[Any], Any] | None = None) -> str:
     Raises:
         TypeError: something is no plain data.
     """
-    encode = json.JSONEncoder(default=default).encode
-    return "".join(_pieces(data, encode, "\n")) + "\n"
+    return "".join(_pieces(data, json.JSONEncoder(default=default).encode, "\n")) + "\n"
 
 
 def _pieces(data: Any, encode: Callable[[Any], str], newline: str) -> Iterator[str]:

@@ -28,10 +28,6 @@ def node_data(name: str, tensors: Sequence[TensorView]) -> dict[str, Any]:
 
     The value is error over tolerance: 1 is the most that passes. JSON has no infinity, and neither has the
     viewer: what cannot be measured is 10**6, the top of every chart's scale.
-
-    Args:
-        name: what the viewer calls it.
-        tensors: in order of execution.
     """
     worst: dict[str, TensorView] = {}
     for tensor in tensors:

@@ -127,8 +127,7 @@ def what_changed(result: Result, most: int | None = _SHOWN) -> str:
         result: of a test.
         most: operators that are named; None for all.
     """
-    parts = [*_model_changes(result.models, most)] if result.models is not None else []
-    return joined(_("; "), parts)
+    return joined(_("; "), [*_model_changes(result.models, most)] if result.models is not None else [])
 
 
 def _model_changes(models: ModelChange, most: int | None) -> Iterator[str]:

@@ -185,13 +185,7 @@ def _in_order(result: Result, escalation: Escalation) -> tuple[list[Finding], se
 
 
 def verdict_lines(result: Result, *, verbose: bool, margin: int = 0) -> list[str]:
-    """Return the text of a result that no run has left files of.
-
-    Args:
-        result: of a test.
-        verbose: whether to tell everything.
-        margin: columns that stand before each line.
-    """
+    """Return the text of a result that no run has left files of."""
     rows, columns = MOST_ROWS if verbose else ROWS, terminal_columns() - margin
     lines = _cut(_body(result, rows, columns, brief=not verbose), brief=not verbose)
     return [*lines, *map(plain, ways_out(result))]

@@ -78,13 +78,7 @@ class TensorView:
 def tensor_views(
     comparison: Comparison, tolerances: Tolerances, sources: Collection[TensorKey] = ()
 ) -> tuple[TensorView, ...]:
-    """Return the tensors of a comparison in order of execution.
-
-    Args:
-        comparison: of both sides.
-        tolerances: what decided.
-        sources: failing tensors that no other explains.
-    """
+    """Return the tensors of a comparison in order of execution."""
     shares = shares_of_allowed(comparison, tolerances).tolist()
     unjudged = frozenset[int]().union(*(doubt.unjudged for doubt in comparison.doubts))
     alignment = comparison.alignment
@@ -251,14 +245,7 @@ class Neighbourhood:
 def neighbourhoods(
     comparison: Comparison, edges: Edges, tensors: Sequence[TensorView], sources: Sequence[TensorKey]
 ) -> tuple[Neighbourhood, ...]:
-    """Return the pictures of sources; none where nothing is known of what feeds what.
-
-    Args:
-        comparison: the tensors.
-        edges: what feeds which.
-        tensors: of the comparison, in its order.
-        sources: failing tensors that no other explains.
-    """
+    """Return the pictures of sources; none where nothing is known of what feeds what."""
     if not edges.feeds or not sources:
         return ()
     graph = TensorGraph.of(comparison, edges)

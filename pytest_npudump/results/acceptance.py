@@ -422,11 +422,6 @@ def _with_noise(table: StatsTable, before: StatsTable) -> tuple[StatsTable, froz
 def after_some_rows(golden: Record, before: Record, taken: Collection[int]) -> tuple[Record, tuple[str, ...]]:
     """Return a golden some of whose rows are a run's, without noise for these, and a note that says so.
 
-    Args:
-        golden: as it is with these rows.
-        before: as it was.
-        taken: the rows that are the run's.
-
     Raises:
         GoldenError: what the golden says of repetition is not as it is written.
     """
@@ -478,11 +473,6 @@ def _without(golden: Record) -> Record:
 
 def approved_tensors(pending: Pending, golden: Record, chosen: Collection[str]) -> KeptTensors | None:
     """Return the tensors that an acceptance keeps; None where the golden keeps none.
-
-    Args:
-        pending: the run.
-        golden: what the acceptance writes.
-        chosen: keys of the tensors whose statistics are the run's.
 
     Raises:
         ResultsError: a tensor that the run had is not kept any more.

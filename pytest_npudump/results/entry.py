@@ -169,14 +169,12 @@ def _check(data: Mapping[str, Any], schema: Mapping[str, Any], name: str) -> Non
 
 def _check_files(data: Mapping[str, Any]) -> None:
     golden, record = data["golden"], data["record"]
-    named = [("golden", golden.get("file"), golden.get("sha256"))]
-    named += (
-        [("golden", golden.get("judged_with"), golden.get("sha256"))] if golden.get("judged_with") else []
-    )
-    named += [("record", record.get("file"), record.get("sha256"))] if record else []
-    for key, file, digest in named:
+    files = [("golden", golden.get("file")), ("record", record.get("file")) if record else None]
+    files += [("golden", golden["judged_with"])] if golden.get("judged_with") else []
+    for key, file in filter(None, files):
         if not is_inside(file):
             raise ValueError(f"{key!r} names the file {file!r}, expected one inside its folder")
+        digest = data[key].get("sha256")
         if digest is not None and not (isinstance(digest, str) and _SHA.fullmatch(digest)):
             raise ValueError(f"{key!r} has no SHA-256")
     for name in ("tensors", "inherited"):

@@ -73,13 +73,7 @@ class Kept:
 
 
 def keep(case: Case, result: Result, golden_root: Path) -> Kept:
-    """Return what is kept of a test that has been judged.
-
-    Args:
-        case: the test.
-        result: what became of it.
-        golden_root: the folder that golden files are named relative to.
-    """
+    """Return what is kept of a test that has been judged."""
     told = result_json(result, None)
     pending = pending_tensors(case, result)
     tensors: dict[str, Tensor] = {}
@@ -329,12 +323,7 @@ class PendingTensors:
     refusals: tuple[str, ...] = ()
 
     def named_by(self, record: Record, found: dict[str, Tensor]) -> Record:
-        """Return a run's record that names the tensors.
-
-        Args:
-            record: without.
-            found: gets the tensors, by the SHA-256 of their bytes.
-        """
+        """Return a run's record that names the tensors."""
         arrays = {key: array for key, (array, _) in self.tensors.tensors.items()}
 
         def keep(array: Tensor) -> tuple[str, int]:
@@ -347,12 +336,7 @@ class PendingTensors:
 
 
 def pending_tensors(case: Case, result: Result) -> PendingTensors | None:
-    """Return what can be kept of a test that waits for a decision; None where its golden keeps no tensors.
-
-    Args:
-        case: the test.
-        result: what became of the test.
-    """
+    """Return what can be kept of a test that waits for a decision; None where its golden keeps no tensors."""
     dump, run = result.run.dump, result.run.record
     if not case.request.golden_tensors or run is None or result.status not in _WAITING:
         return None

@@ -232,13 +232,7 @@ class Rejudged:
 
 
 def rejudge(folder: ResultsFolder, entry: Entry, terms: Overrides) -> Rejudged:
-    """Judge one kept result.
-
-    Args:
-        folder: where it lies.
-        entry: the result.
-        terms: what it is judged by.
-    """
+    """Judge one kept result."""
     if entry.data["outcome"] == SKIPPED:
         return Rejudged(entry, None, LEFT_OUT, said("it was skipped"))
     if not entry.record_file:
@@ -319,8 +313,7 @@ def _judged(judging: Terms, golden: Record | None, run: Record, entry: Entry, st
     if reference is None or reference["good"]:
         return outcome
     found = _off_reference(reference) or tuple(entry.data["problems"])
-    told = tuple(dict.fromkeys((*outcome.problems, *found)))
-    return replace(outcome, status=status.FAILED, problems=told)
+    return replace(outcome, status=status.FAILED, problems=tuple(dict.fromkeys((*outcome.problems, *found))))
 
 
 def _off_reference(reference: Mapping[str, Any]) -> tuple[str, ...]:

@@ -140,10 +140,6 @@ def columns(rows: Sequence[Sequence[str]], header: Sequence[str]) -> list[str]:
     """Lay rows out in columns as wide as their longest cell; names stay whole, so that they can be copied.
 
     In a terminal that is too narrow the last columns stand below the others.
-
-    Args:
-        rows: the cells, as they are shown.
-        header: titles, which are translated.
     """
     grid = [tuple(map(_, header)), *rows]
     is_plain = all("".join(row).isascii() for row in grid)

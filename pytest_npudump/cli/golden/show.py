@@ -297,8 +297,7 @@ def _bounds(arguments: argparse.Namespace, golden: Record) -> tuple[list[Allowan
         )
     wanted = {allowance.key for allowance in found}
     blind = describe_blind([key for key in blind_keys(golden.table, tolerances) if key in wanted])
-    lines = _bound_lines(found, each=bool(arguments.layer))
-    return found, chain(lines, [blind] if blind else [])
+    return found, chain(_bound_lines(found, each=bool(arguments.layer)), [blind] if blind else [])
 
 
 def _chosen(arguments: argparse.Namespace, golden: Record) -> Tolerances:
@@ -376,10 +375,6 @@ def _bound_json(allowance: Allowance) -> dict[str, Any]:
 
 def _as_it_ran(golden: Record, results: Path) -> Record:
     """Return a golden with the types of operators and the producer of the last kept run of its test.
-
-    Args:
-        golden: as it was read.
-        results: the folder of a session's results.
 
     Raises:
         RequestError: the results hold no statistics of the test.

@@ -409,13 +409,12 @@ def _idle_rules(stock: _Stock) -> tuple[Sequence[str], str]:
         idle = replace(tolerances, rules=tuple(map(_for_any_run, rules))).unmatched(table)
         rules = tuple(rule for rule in rules if _for_any_run(rule) in idle)
     if rules and unread:
-        missing = first_of(unread, 3)
         words = ngettext(
             "{count} rule matches no golden, and not every golden can be looked at: {missing}",
             "{count} rules match no golden, and not every golden can be looked at: {missing}",
             len(rules),
         )
-        return (), words.format(count=len(rules), missing=missing)
+        return (), words.format(count=len(rules), missing=first_of(unread, 3))
     return [f"{stock.tolerances}: {rule.describe()}" for rule in rules], ""
 
 

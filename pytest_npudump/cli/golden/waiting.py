@@ -359,12 +359,7 @@ def _carry_out(word: str, waiting: WaitingRuns, pending: Pending, layers: Sequen
 
 
 def _answer(pending: Pending, left: int) -> tuple[str, tuple[str, ...]]:
-    """Return the letter of a decision, and the layers it is about; the end of input skips the rest.
-
-    Args:
-        pending: the run that is asked about.
-        left: how many runs wait, this one included.
-    """
+    """Return the letter of a decision, and the layers it is about; the end of input skips the rest."""
     keys = _has_keys()
     while True:
         words = (_key(_(_QUESTION)) if keys else _line(_(_QUESTION))).split()

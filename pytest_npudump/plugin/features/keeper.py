@@ -91,10 +91,6 @@ def feature(config: pytest.Config, settings: Settings) -> Keeper:
 class Keeper:
     """Keeps the results of a session's marked tests.
 
-    Args:
-        config: of the session.
-        settings: its options.
-
     Attributes:
         unkept: why the results of tests are not kept, by what tells a test from all others.
     """
@@ -175,6 +171,7 @@ class Keeper:
         incomplete = why_incomplete(item, reports, judged=recorded or kept.line["snapshot"] is not None)
         if incomplete is None and outcome in {XFAILED, XPASSED}:
             incomplete = said("the test is marked xfail")
+        failure, hand_over = kept.line.get("failure"), told[-1].get("hand_over", "") if told else ""
         line = {
             **kept.line,
             "session": self._session,
@@ -183,7 +180,7 @@ class Keeper:
             "outcome": outcome,
             "incomplete": incomplete,
             "details": told[-1].get("details") if told else None,
-            **_failure(kept, told[-1] if told else {}),
+            **({} if failure is None else {"failure": {**failure, "hand_over": hand_over}}),
             "test_file": {"path": identity.test_file.as_posix(), "sha256": file_digest(item.path)},
             "revision": revision(self._config.rootpath),
         }
@@ -277,12 +274,6 @@ class Keeper:
             "{count} runs pending review: {command}",
             count,
         ).format(count=count, command=command)
-
-
-def _failure(kept: Kept, told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of a failure, with the command that hands it over."""
-    failure = kept.line.get("failure")
-    return {} if failure is None else {"failure": {**failure, "hand_over": told.get("hand_over", "")}}
 
 
 def _outcome(reports: Sequence[pytest.TestReport]) -> str:

@@ -13,7 +13,6 @@ import math
 import re
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -52,16 +51,6 @@ INFINITE, ABSENT = -1, -2
 """Stand for a share that is infinite, and for none."""
 
 
-@dataclass(slots=True)
-class _PageWords:
-    """Words that recur, each written once."""
-
-    numbers: dict[str, int] = field(default_factory=dict)
-
-    def number(self, word: str) -> int:
-        return self.numbers.setdefault(plain(word), len(self.numbers))
-
-
 def payload(tensors: Sequence[TensorView], most_statistics: int) -> str:
     """Return tensors as JSON, deflated, in base 64.
 
@@ -72,22 +61,26 @@ def payload(tensors: Sequence[TensorView], most_statistics: int) -> str:
         tensors: in order of execution.
         most_statistics: tensors with statistics; the worst come first, and the others are in report.json.
     """
-    words = _PageWords()
+    words: dict[str, int] = {}
+
+    def number_of(word: str) -> int:  # of words that recur, each written once
+        return words.setdefault(plain(word), len(words))
+
     data = {
         "names": STATISTICS,
         "states": STATES,
         "key": [plain(str(one.key)) for one in tensors],
         "state": [STATES.index(one.state) for one in tensors],
         "share": [_share(one.share) for one in tensors],
-        "type": [words.number(one.op_type) for one in tensors],
-        "kind": [words.number(f"{one.dtype} {one.shape}") for one in tensors],
-        "decided": [words.number(one.decided) for one in tensors],
-        "pair": [words.number(side) for one in tensors for side in one.pair],
-        "allowed": [words.number(one.allowed) for one in tensors],
-        "rule": [words.number(one.rule) for one in tensors],
+        "type": [number_of(one.op_type) for one in tensors],
+        "kind": [number_of(f"{one.dtype} {one.shape}") for one in tensors],
+        "decided": [number_of(one.decided) for one in tensors],
+        "pair": [number_of(side) for one in tensors for side in one.pair],
+        "allowed": [number_of(one.allowed) for one in tensors],
+        "rule": [number_of(one.rule) for one in tensors],
         "statistics": {str(at): _statistics(tensors[at]) for at in _told(tensors, most_statistics)},
     }
-    text = json.dumps(data | {"words": [*words.numbers]}, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(data | {"words": [*words]}, separators=(",", ":"), allow_nan=False)
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
@@ -192,8 +185,7 @@ def _translations(script: str) -> Any:
     if is_english():
         return ""
     texts = [*re.findall(r'\bt\("([^"]*)"', script), *STATES]
-    data = json.dumps({text: _(text) for text in texts}, ensure_ascii=False)
-    return _markup(data.replace("<", "\\u003c"))
+    return _markup(json.dumps({text: _(text) for text in texts}, ensure_ascii=False).replace("<", "\\u003c"))
 
 
 def _jinja2() -> Any:
