@@ -215,12 +215,7 @@ OPTIONS: tuple[Option, ...] = (
         metavar="N",
         parse=_runs(FEWEST),
     ),
-    Option(
-        "golden-dir",
-        default="golden",
-        help="folder of golden files, relative to rootdir",
-        metavar="DIR",
-    ),
+    Option("golden-dir", default="golden", help="folder of golden files, relative to rootdir", metavar="DIR"),
     Option(
         "golden-variant",
         default="",
@@ -308,12 +303,7 @@ OPTIONS: tuple[Option, ...] = (
         "files for programs are English",
         choices=("auto", "en", "zh"),
     ),
-    Option(
-        "allow-in-ci",
-        default=False,
-        help="allow --npudump-update-golden in CI",
-        standing=False,
-    ),
+    Option("allow-in-ci", default=False, help="allow --npudump-update-golden in CI", standing=False),
 )
 
 

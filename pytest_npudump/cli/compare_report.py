@@ -239,8 +239,7 @@ def sentence(verdict: Verdict, found: PairElements | None) -> str:
 def _words(reason: Reason, difference: TensorDifference | None) -> str:
     if reason.statistic == BYTES:
         return _("{differ} of {count} bytes").format(
-            differ=str(reason.actual).removesuffix(" differ"),
-            count=str(reason.golden).removesuffix(" equal"),
+            differ=str(reason.actual).removesuffix(" differ"), count=str(reason.golden).removesuffix(" equal")
         )
     if difference is None:
         return ""

@@ -25,11 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
     _refuse_others(arguments)
     folders = [ResultsFolder(results_in(path)) for path in (arguments.golden, arguments.actual)]
     first, second = ((folder, folder.read()) for folder in folders)
-    terms = Overrides(
-        Path.cwd(),
-        preset=arguments.preset or "",
-        tolerances=tolerances_of_file(arguments),
-    )
+    terms = Overrides(Path.cwd(), preset=arguments.preset or "", tolerances=tolerances_of_file(arguments))
     pairs = [*pair_results(first, second, terms, typed_rules(arguments))]
     problems = [*first[1].problems, *second[1].problems]
     origins = {name: [*both] for name, both in shared_origins(pairs).items()}

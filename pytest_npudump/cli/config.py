@@ -20,12 +20,7 @@ if TYPE_CHECKING:
     from pytest_npudump.config.rule_table import CheckerVerdict
 
 
-_TARGETS = {
-    "acl": "aclmdlSetDump",
-    "ge": "GE",
-    "torchair": "TorchAir",
-    "mindspore": "MindSpore",
-}
+_TARGETS = {"acl": "aclmdlSetDump", "ge": "GE", "torchair": "TorchAir", "mindspore": "MindSpore"}
 
 
 def check(args: argparse.Namespace) -> int:

@@ -379,12 +379,7 @@ def _safetensors(file: OutputFile, reached: Reached) -> Converted:
             file.temporary.replace(file.path)
         except NpudumpError as error:
             reason = getattr(error.__cause__, "strerror", None) or error.__cause__ or error
-            return Converted(
-                failures=(
-                    *failures,
-                    f"{file.path}: cannot be written: {reason}",
-                )
-            )
+            return Converted(failures=(*failures, f"{file.path}: cannot be written: {reason}"))
         finally:
             file.temporary.unlink(missing_ok=True)
     return Converted(len(arrays), sum(array.nbytes for array, _ in arrays.values()), tuple(failures))

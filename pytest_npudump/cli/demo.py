@@ -93,7 +93,4 @@ def _show_golden(folder: Path) -> None:
         left = len(lines) - _GOLDEN_LINES
         _print("", f"The golden, {path.relative_to(folder)}, begins:", "")
         shown = [cut(line, _WIDTH) for line in lines[:_GOLDEN_LINES]]
-        _print(
-            *shown,
-            f"... and {left} lines more: one for each tensor, then what each layer reads",
-        )
+        _print(*shown, f"... and {left} lines more: one for each tensor, then what each layer reads")

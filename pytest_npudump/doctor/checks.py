@@ -555,12 +555,7 @@ def _written(examination: _Examination) -> Iterator[_Line]:
         yield "space", WARNING, text, remedy
     elif files is not None and files < _WANTED_FILES:
         remedy = "free some (df -i): a dump has one file for each operator"
-        yield (
-            "space",
-            WARNING,
-            f"{text}, but only {files} more files",
-            remedy,
-        )
+        yield ("space", WARNING, f"{text}, but only {files} more files", remedy)
     else:
         yield "space", OK, text
 

@@ -63,12 +63,7 @@ class ProgramRun:
             looked = [files.look(model) for model in models]  # before the program can write one again
             with placed(self.target, attempt.config) as place:
                 done = run_program(
-                    words,
-                    cwd=self.cwd,
-                    output=attempt.directory,
-                    timeout=timeout,
-                    check=check,
-                    env=self.env,
+                    words, cwd=self.cwd, output=attempt.directory, timeout=timeout, check=check, env=self.env
                 )
                 for model, before in zip(models, looked, strict=True):
                     files.add_if_untouched(before, files.look(model))

@@ -362,10 +362,7 @@ def _abandoned(first: Sequence[pytest.TestReport]) -> list[pytest.TestReport]:
 
 
 def so_far(
-    item: pytest.Item,
-    stop: BaseException,
-    first: list[pytest.TestReport],
-    second: list[pytest.TestReport],
+    item: pytest.Item, stop: BaseException, first: list[pytest.TestReport], second: list[pytest.TestReport]
 ) -> list[pytest.TestReport]:
     """Return the reports of a test in which the session ends: a failure of the first run is among them."""
     if any(report.when == "call" for report in second):

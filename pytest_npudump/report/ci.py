@@ -87,11 +87,7 @@ _HARMLESS = re.compile(r"[^`|\\<>\x00-\x1f\x7f-\x9f\u2028\u2029]+\Z")
 
 
 def markdown_summary(
-    tests: Sequence[JudgedTest],
-    problems: Sequence[str] = (),
-    *,
-    approval: str = "",
-    root: Path | None = None,
+    tests: Sequence[JudgedTest], problems: Sequence[str] = (), *, approval: str = "", root: Path | None = None
 ) -> str:
     """Return the summary of a session, whose names no reader of Markdown or HTML takes for markup.
 

@@ -110,11 +110,7 @@ def _failed(finding: FailedOperator) -> str:
         operator = _("the kernel {kernel}").format(kernel=finding.kernel)
     else:
         operator = _("an operator that its dump does not name")
-    ids = (
-        (mark("device"), finding.device),
-        (mark("stream"), finding.stream),
-        (mark("task"), finding.task),
-    )
+    ids = ((mark("device"), finding.device), (mark("stream"), finding.stream), (mark("task"), finding.task))
     where = ", ".join(f"{_(name)} {number}" for name, number in ids if number is not None)
     capture = _(" in capture={capture}").format(capture=finding.capture) if finding.capture else ""
     more = _(", {executions} times").format(executions=finding.executions) if finding.executions > 1 else ""

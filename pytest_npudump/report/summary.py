@@ -14,11 +14,7 @@ from pytest_npudump.report.verdicts import tail
 
 PAGE = "docs/reference/failures.md"
 """The page that says what a failure and this line mean."""
-_SEVERAL = {
-    MISSING_GOLDEN: mark("goldens missing"),
-    ERROR: mark("errors"),
-    DIED: mark("processes died"),
-}
+_SEVERAL = {MISSING_GOLDEN: mark("goldens missing"), ERROR: mark("errors"), DIED: mark("processes died")}
 """Statuses as they are called of more tests than one."""
 _NAME = 60
 """Characters of the name in the line."""

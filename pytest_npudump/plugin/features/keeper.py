@@ -270,9 +270,7 @@ class Keeper:
         options += [] if below else ["--root", shown(root, here)]
         command = typed("npudump", "golden", "review", *options)
         return ngettext(
-            "{count} run pending review: {command}",
-            "{count} runs pending review: {command}",
-            count,
+            "{count} run pending review: {command}", "{count} runs pending review: {command}", count
         ).format(count=count, command=command)
 
 
