@@ -47,21 +47,17 @@ def run(arguments: argparse.Namespace) -> int:
     break_model(folder, _AMOUNT)
     failed = _pytest(folder, f"--npudump-output={_OUTPUT}", "-o", f"npudump_dump_limit={_LIMIT}")
     _say(f"5. The project is in {arguments.folder}")
-    _print(*_ending(folder, arguments.folder))
+    held = sum(path.stat().st_size for path in (folder / _OUTPUT).rglob("*") if path.is_file())
+    _print(
+        f"{_OUTPUT}/ has the report in full and the dumps of both runs ({byte_size(held)}).",
+        "The test fails now. Put the unchanged model back, and it passes:",
+        f"$ {typed('cd', arguments.folder)}",
+        f"$ {typed('cp', ORIGINAL, CHANGED)} && pytest",
+    )
     if (recorded, passed, failed) != (0, 0, 1):
         to_stderr(f"unexpected exit codes {recorded}, {passed}, {failed} instead of 0, 0, 1")
         return 1
     return 0
-
-
-def _ending(folder: Path, name: Path) -> list[str]:
-    held = sum(path.stat().st_size for path in (folder / _OUTPUT).rglob("*") if path.is_file())
-    return [
-        f"{_OUTPUT}/ has the report in full and the dumps of both runs ({byte_size(held)}).",
-        "The test fails now. Put the unchanged model back, and it passes:",
-        f"$ {typed('cd', name)}",
-        f"$ {typed('cp', ORIGINAL, CHANGED)} && pytest",
-    ]
 
 
 def _say(text: str) -> None:

@@ -51,7 +51,11 @@ def with_keys(text: str, section: str, keys: Mapping[str, str] = KEYS) -> tuple[
     lines = text.splitlines(keepends=True)
     at = next((row for row, line in enumerate(lines) if is_section(line, section)), None)
     own = _section(lines, at)
-    missing = {name: value for name, value in keys.items() if not _has(own, name)}
+    missing = {
+        name: value
+        for name, value in keys.items()
+        if not any(re.match(rf"\"?{re.escape(name)}\"?\s*[=:]", line) for line in own)
+    }
     added = tuple(f"{name} = {value}" for name, value in missing.items())
     if not added:
         return text, ()
@@ -74,10 +78,6 @@ def _section(lines: list[str], at: int | None) -> list[str]:
             break
         own.append(line)
     return own
-
-
-def _has(lines: list[str], name: str) -> bool:
-    return any(re.match(rf"\"?{re.escape(name)}\"?\s*[=:]", line) for line in lines)
 
 
 _SECTION = "[pytest]"
@@ -138,7 +138,7 @@ def survey(root: Path) -> Survey:
         requires=not told.get("required_plugins") or bool(required(told["required_plugins"])),
         tests=_tests(root, told.get("testpaths", "")),
         models=models,
-        packages=frozenset(name for name in names if _is_there(name)),
+        packages=frozenset(filter(find_spec, names)),
         cann=installed_cann() or "",
         has_git=(root / ".git").exists(),
         all_seen=all_seen,
@@ -181,13 +181,6 @@ def _models(root: Path) -> tuple[tuple[Path, ...], bool]:
         if seen > _MOST:
             break
     return tuple(path.relative_to(root) for _, _, path in sorted(found)), seen <= _MOST
-
-
-def _is_there(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except (ImportError, ValueError):
-        return False
 
 
 FILE = "test_npudump_first.py"

@@ -111,13 +111,9 @@ def spoken(text: str) -> str:
 
     shown = ""
     for literal, name, _, _ in Formatter().parse(template):  # joins texts, of which some are translated
-        shown += literal.replace("; ", "；").replace(": ", "：") if _ends_translated(shown) else literal
+        shown += literal.replace("; ", "；").replace(": ", "：") if shown[-1:] > "\u2fff" else literal
         shown += "" if name is None else told[name]
     return shown
-
-
-def _ends_translated(text: str) -> bool:
-    return text[-1:] > "\u2fff"
 
 
 MESSAGES = "messages"

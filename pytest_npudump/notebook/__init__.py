@@ -22,7 +22,6 @@ from pytest_npudump.report.view import (
     STATES,
     SessionView,
     TensorView,
-    TestView,
     tensor_views,
 )
 from pytest_npudump.results.folder import ResultsFolder
@@ -101,7 +100,8 @@ class SessionResults:
         tests = self._view.tests
         parts = [f"<p><b>{escape(self._headline())}</b></p>"]
         if tests:
-            parts.append(table(("status", "test", "sources", ""), [*map(_row, tests[:_ROWS])]))
+            rows = ((one.status, one.name, ", ".join(one.sources[:3]), one.headline) for one in tests[:_ROWS])
+            parts.append(table(("status", "test", "sources", ""), rows))
         if len(tests) > _ROWS:
             parts.append(f"<p>... and {len(tests) - _ROWS} more</p>")
         for test in [test for test in tests if test.word == BAD and test.tensors][:_STRIPS]:
@@ -109,10 +109,6 @@ class SessionResults:
             parts.append(f"<p>{escape(plain(test.name))}</p>{strip_svg(test.tensors, label)}")
         parts += (f"<p>{escape(plain(problem))}</p>" for problem in self.problems)
         return framed(parts)
-
-
-def _row(test: TestView) -> tuple[str, ...]:
-    return test.status, test.name, ", ".join(test.sources[:3]), test.headline
 
 
 def read_results(folder: str | PathLike[str], *, root: str | PathLike[str] | None = None) -> SessionResults:

@@ -56,14 +56,11 @@ class _Collected:
             raise pytest.UsageError(
                 "this needs the plugin npudump, and addopts or PYTEST_ADDOPTS switch it off (-p no:npudump)"
             )
+        self._settings = self._config.stash[SETTINGS]
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
             self._problems.append((report.nodeid, report.longreprtext))
-
-    @property
-    def _settings(self) -> Settings:
-        return self._config.stash[SETTINGS]
 
     def _write(self, option: str, found: dict[str, Any]) -> None:
         found |= {"problems": self._problems, "rootdir": str(self._config.rootpath)}

@@ -55,7 +55,11 @@ class ProgramRun:
         """
         __tracebackhide__ = True
         try:
-            self._refuse_second_run(words)
+            if self._has_dumped():  # nothing would tell whose a layer is
+                raise RequestError(  # noqa: TRY301 - the handler below notes it
+                    f"run({words[0]!r}, ...): the dump holds another run already; give each a dump of its "
+                    "own: with npu_dump.capture(name): npu_dump.run(...)"
+                )
             self._refuse_environment(words)
             self.test.case.runtime.hand_over(f"{words[0]} (with {self.target})", models)
             attempt = self.test.attempt
@@ -106,14 +110,6 @@ class ProgramRun:
             why = collecting_words({**os.environ, **env})
         if why:
             raise RequestError(f"run({words[0]!r}, ...): {why}")
-
-    def _refuse_second_run(self, words: tuple[str, ...]) -> None:
-        """Keep a program out of a dump that holds another run: nothing tells whose a layer is."""
-        if self._has_dumped():
-            raise RequestError(
-                f"run({words[0]!r}, ...): the dump holds another run already; give each a dump of its own: "
-                f"with npu_dump.capture(name): npu_dump.run(...)"
-            )
 
     def _has_dumped(self) -> bool:
         """Whether the dump of the part under way holds a file."""

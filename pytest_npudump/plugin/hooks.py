@@ -12,7 +12,6 @@ import pytest
 
 from pytest_npudump.errors import NpudumpError, joined, said
 from pytest_npudump.language import ENGLISH, chosen
-from pytest_npudump.language.translation import carried, restored, speaking, spoken
 from pytest_npudump.plugin.features import FEATURES, HookPoints, name_of, register_features
 from pytest_npudump.plugin.marks import (
     MARKERS,
@@ -135,7 +134,8 @@ def pytest_report_header(config: pytest.Config) -> list[str] | None:
     settings = config.stash[SETTINGS]
     if not settings.approves:
         return None
-    from pytest_npudump.plugin.terminal import fitted  # noqa: PLC0415 - only where it accepts
+    from pytest_npudump.language.translation import speaking, spoken  # noqa: PLC0415 - only where it accepts
+    from pytest_npudump.plugin.terminal import fitted  # noqa: PLC0415 - the same
 
     if settings.update_golden:
         what: str = _APPROVES[settings.update_golden]
@@ -279,6 +279,8 @@ def pytest_report_to_serializable(
         report.passed and not any(name in getattr(report, "keywords", ()) for name in MARKERS)
     ):
         return data
+    from pytest_npudump.language.translation import carried  # noqa: PLC0415 - for what is ours, or has failed
+
     return carried(data)
 
 
@@ -286,6 +288,8 @@ def pytest_report_to_serializable(
 def pytest_report_from_serializable(data: dict[str, Any]) -> Generator[None, Any, Any]:
     """Bring the templates back."""
     if _MESSAGES in data:
+        from pytest_npudump.language.translation import restored  # noqa: PLC0415 - where there are any
+
         again = restored(data)
         data.clear()
         data.update(again)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -167,18 +168,16 @@ class SessionRuntime:
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._settings = settings
         self._given = runtime_as_given(config, settings)
-        self._choice: Choice | None = None
         self._loaded: Runtime | None = None
 
+    @cached_property
     def chosen(self) -> Choice:
-        """Return which runtime it is, and why.
+        """Which runtime it is, and why.
 
         Raises:
             RuntimeUnavailableError: none can be chosen.
         """
-        if self._choice is None:
-            self._choice = choose(self._settings.runtime, self._given)
-        return self._choice
+        return choose(self._settings.runtime, self._given)
 
     def loaded(self, device: int) -> Runtime:
         """Return the runtime on a device, which stays that of the first call.
@@ -187,7 +186,7 @@ class SessionRuntime:
             RuntimeUnavailableError: the one chosen cannot work here.
         """
         if self._loaded is None:
-            self._loaded = load(self.chosen(), device)
+            self._loaded = load(self.chosen, device)
         return self._loaded
 
     def why_skipped(self) -> str:
@@ -199,7 +198,7 @@ class SessionRuntime:
         try:
             if why := self.why_skipped():
                 return said("npudump: marked tests are skipped: {why}", why=why)
-            choice = self.chosen()
+            choice = self.chosen
         except NpudumpError as error:
             return said("npudump: no runtime: {error}", error=str(error))
         return said("npudump: runtime {name} ({why})", name=choice.name, why=choice.why)

@@ -20,6 +20,7 @@ from pytest_npudump.language import ENGLISH, chosen
 from pytest_npudump.language.text import cut, hung, inert, terminal_columns
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import is_english, ngettext, speaking, spoken
+from pytest_npudump.plugin.reporter import SPOKEN
 from pytest_npudump.regression.result import GOOD, Result
 from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.verdicts import plain, shown
@@ -100,10 +101,6 @@ class Progress:
         self._reporter.rewrite(text, erase=True)
 
 
-SPOKEN = "spoken"
-"""Key of a test's result under which its failure in another language is."""
-
-
 def spoken_failure(
     result: Result, details: ReportFiles, english: str, language: str, *, verbose: bool
 ) -> dict[str, Any]:
@@ -123,7 +120,7 @@ def spoken_failure(
     with speaking(language):
         text = failure_text(result, details, verbose=verbose)
         short = short_lines(result, details)
-    return {SPOKEN: {"lines": len(english.splitlines()), "text": text.splitlines(), "short": short}}
+    return {"spoken": {"lines": len(english.splitlines()), "text": text.splitlines(), "short": short}}
 
 
 class _Failure:
@@ -147,22 +144,6 @@ class _Failure:
             writer.line(line)
 
 
-def speak(report: pytest.TestReport, spoken: Mapping[str, Any], *, short: bool) -> None:
-    """Replace the failure of a report, once every other reader of the report has had it.
-
-    Args:
-        report: of the test's call.
-        spoken: as :func:`spoken_failure` returned it.
-        short: whether the report has only the first lines of its failure.
-    """
-    added = report.longreprtext.splitlines()[int(spoken["lines"]) :]
-    _replace(report, [*spoken["short"]] if short else [*spoken["text"], *added])
-
-
-_PLAIN = "npudump_spoken"
-"""Attribute of a report that has no result, with its failure in another language, a line each."""
-
-
 def attach_spoken(report: pytest.CollectReport | pytest.TestReport, text: str, language: str) -> None:
     """Attach to a report what its failure says in another language, where that is to be spoken.
 
@@ -173,7 +154,7 @@ def attach_spoken(report: pytest.CollectReport | pytest.TestReport, text: str, l
     """
     with speaking(language):
         if not is_english() and (told := str.__str__(spoken(text))) != text:
-            vars(report)[_PLAIN] = told.splitlines()
+            vars(report)[SPOKEN] = told.splitlines()
 
 
 class Speaker:
@@ -194,14 +175,8 @@ class Speaker:
         return report
 
 
-def speak_plainly(report: pytest.CollectReport | pytest.TestReport) -> None:
-    """Replace a failure that has no result by what is attached to it in another language."""
-    lines: list[str] = vars(report).get(_PLAIN, [])
-    if lines:
-        _replace(report, lines)
-
-
-def _replace(report: pytest.CollectReport | pytest.TestReport, lines: list[str]) -> None:
+def speak(report: pytest.CollectReport | pytest.TestReport, lines: list[str]) -> None:
+    """Replace the failure of a report, once every other reader of the report has had it."""
     crash = getattr(report.longrepr, "reprcrash", None)
     failure: Any = "\n".join(lines) if crash is None else _Failure(lines, crash)
     report.longrepr = failure
@@ -331,7 +306,14 @@ def note_lines(notes: Sequence[Note], files: ReportFiles, *, verbose: bool) -> l
                 text=shown(files.text),
             )
         )
-    elif lines and not verbose and any(_is_cut(note) for note in chosen):
+    elif (
+        lines
+        and not verbose
+        and any(
+            len(note.tests) > NAMES or any(len(text) > WIDTH for text in (note.text, *note.tests))
+            for note in chosen
+        )
+    ):
         lines.append(_("all notes with all of their tests are in {text}").format(text=shown(files.text)))
     return lines
 
@@ -353,7 +335,3 @@ def _whose(names: Sequence[str], tests: Sequence[str]) -> str:
         return names[0]
     more = _(" and {left} more").format(left=len(tests) - len(names)) if len(tests) > len(names) else ""
     return _("{count} tests ({names}{more})").format(count=len(tests), names=", ".join(names), more=more)
-
-
-def _is_cut(note: Note) -> bool:
-    return len(note.tests) > NAMES or any(len(text) > WIDTH for text in (note.text, *note.tests))

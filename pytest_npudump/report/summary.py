@@ -102,10 +102,6 @@ _REMARKS = (
 """Counts of results that are to be known of a session, and what is said of them."""
 
 
-def _passed_with_another_model(result: Mapping[str, Any]) -> bool:
-    return result["status"] == PASSED and bool((result.get("model") or {}).get("changed"))
-
-
 def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return what else is to be known of the tensors of a session, each in a sentence."""
     found = []
@@ -116,7 +112,8 @@ def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
             first = tail(str(having[0].get("first_within")), _NAME)
             count = sum(result[name] for result in having)
             found.append(counted(count, *words, first=first, expected=expected))
-    if models := [result for result in results if _passed_with_another_model(result)]:
+    passed = (result for result in results if result["status"] == PASSED)
+    if models := [result for result in passed if (result.get("model") or {}).get("changed")]:
         first, what = tail(str(models[0]["test"]), _NAME), models[0]["model"]["first"]
         found.append(
             counted(

@@ -189,13 +189,9 @@ def strip_columns(tensors: Sequence[TensorView], most: int = COLUMNS) -> tuple[C
     found = []
     for number in range(count):
         first, end = number * len(tensors) // count, (number + 1) * len(tensors) // count
-        at = min(range(first, end), key=lambda at: _badness(tensors[at]))
+        at = min(range(first, end), key=lambda at: (_rank(tensors[at]), -magnitude(tensors[at].share)))
         found.append(Column(first, end - 1, at, tensors[at].state, magnitude(tensors[at].share)))
     return tuple(found)
-
-
-def _badness(tensor: TensorView) -> tuple[int, float]:
-    return STATES.index(tensor.state), -magnitude(tensor.share)
 
 
 BEFORE, BEHIND = 2, 3

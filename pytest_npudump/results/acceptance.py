@@ -182,21 +182,10 @@ def _refusals(
         yield said("its golden keeps tensors, and the run left none: accept with --npudump-update-golden")
 
 
-@dataclass(frozen=True, slots=True)
-class Approval:
-    """What came of an acceptance.
-
-    Attributes:
-        entry: what is to be kept of the run from here on.
-        notes: what the golden does not know any more, for the person who accepts it.
-    """
-
-    entry: Entry
-    notes: tuple[str, ...] = ()
-
-
-def approve(pending: Pending, layers: Sequence[str] = (), reason: str = "") -> Approval:
+def approve(pending: Pending, layers: Sequence[str] = (), reason: str = "") -> tuple[Entry, tuple[str, ...]]:
     """Write the golden of a run, atomically and under its lock.
+
+    Returned are what is to be kept of the run from here on, and what the golden does not know any more.
 
     Args:
         pending: the run.
@@ -220,10 +209,10 @@ def approve(pending: Pending, layers: Sequence[str] = (), reason: str = "") -> A
         pending.goldens.stage(golden, tensors).commit(replacing)
     data = pending.entry.data
     if not layers:
-        return Approval(Entry({**data, "decision": ACCEPTED}), notes)
+        return Entry({**data, "decision": ACCEPTED}), notes
     digest = read_golden(pending.path).digest
     file = {**data["golden"], "judged_with": data["golden"]["file"], "sha256": digest}
-    return Approval(Entry({**data, "golden": file}), notes)
+    return Entry({**data, "golden": file}), notes
 
 
 def refuse_idle(runs: Sequence[Pending], layers: Sequence[str]) -> None:

@@ -66,6 +66,12 @@ class Entry:
         return str(self.data["test"])
 
     @property
+    def name(self) -> str:
+        """The name of the test, with the rank that ran it where there are several."""
+        rank = self.data["rank"]
+        return self.test if rank is None else f"{self.test} (rank {rank})"
+
+    @property
     def status(self) -> str:
         """What the run came to, one of the constants of :mod:`pytest_npudump.regression.result`."""
         return str(self.data["status"])

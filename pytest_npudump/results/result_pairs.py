@@ -63,7 +63,7 @@ def pair_results(
         rules: rules that go before all others.
     """
     # Goldens of other variants are other files of the same test.
-    ours, theirs = ({name_of(entry): entry for entry in results.entries} for _, results in (first, second))
+    ours, theirs = ({entry.name: entry for entry in results.entries} for _, results in (first, second))
     for name in dict.fromkeys([*ours, *theirs]):
         one, other = ours.get(name), theirs.get(name)
         if one is None or other is None:
@@ -83,12 +83,6 @@ def shared_origins(pairs: Iterable[ResultPair]) -> dict[str, tuple[str, str]]:
         for name, both in compared[0].items()
         if all(origins.get(name) == both for origins in compared)
     }
-
-
-def name_of(entry: Entry) -> str:
-    """Return the name of a test, with the rank that ran it where there are several."""
-    rank = entry.data["rank"]
-    return entry.test if rank is None else f"{entry.test} (rank {rank})"
 
 
 def _pair(
