@@ -22,9 +22,6 @@ ITEM_OF_REPORT = "npudump_item"
 CHILD = "npudump-child"
 """Name of the plugin object of a process that runs one test for another session."""
 
-SPOKEN = "npudump_spoken"
-"""Attribute of a report that has no result, with its failure in another language, a line each."""
-
 _OURS = ("npudump: ", "npu_dump: ")
 """How a failure that this plugin raises begins."""
 
@@ -166,6 +163,8 @@ class Reporter:
             crash = getattr(report.longrepr, "reprcrash", None)
             text = str(report.longrepr if crash is None else crash.message).removeprefix("Failed: ")
             if text.startswith(_OURS):
+                from pytest_npudump.plugin.terminal import SPOKEN  # noqa: PLC0415 - for failures
+
                 self._refused = True
                 if lines := vars(report).get(SPOKEN):
                     self._spoken.append((report, lines))

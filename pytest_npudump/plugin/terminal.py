@@ -20,7 +20,6 @@ from pytest_npudump.language import ENGLISH, chosen
 from pytest_npudump.language.text import cut, hung, inert, terminal_columns
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import is_english, ngettext, speaking, spoken
-from pytest_npudump.plugin.reporter import SPOKEN
 from pytest_npudump.regression.result import GOOD, Result
 from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.verdicts import plain, shown
@@ -142,6 +141,10 @@ class _Failure:
         """Write all lines."""
         for line in self._lines:
             writer.line(line)
+
+
+SPOKEN = "npudump_spoken"
+"""Attribute of a report that has no result, with its failure in another language, a line each."""
 
 
 def attach_spoken(report: pytest.CollectReport | pytest.TestReport, text: str, language: str) -> None:
