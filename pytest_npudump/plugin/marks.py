@@ -161,9 +161,8 @@ def unread_marks(
         return
     owner: Any = getattr(collector, "obj", None)
     for one in owner.__mro__ if isinstance(owner, type) else [owner]:
-        for name in _names_of_marker(one):
-            if name != "pytestmark":
-                yield said("{name} marks no test: pytest reads pytestmark", name=name)
+        others = (name for name in _names_of_marker(one) if name != "pytestmark")
+        yield from (said("{name} marks no test: pytest reads pytestmark", name=name) for name in others)
     package = "" if isinstance(owner, type) else str(getattr(owner, "__name__", ""))
     while package := package.rpartition(".")[0]:
         yield from _unread_in(sys.modules.get(package), collector.config)

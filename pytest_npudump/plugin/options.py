@@ -228,12 +228,9 @@ def _standing(config: pytest.Config) -> Iterator[tuple[str, str]]:
     keys = {flag.removeprefix("--").replace("-", "_"): flag for flag in typed}
     for place, given in everywhere.items():
         words = _all(given)
-        for dest, flag in keys.items():
-            if any(f"{dest}=" in word for word in words):
-                yield f"{dest} in {place}", typed[flag]
-        for flag, instead in typed.items():
-            if any(word.partition("=")[0] == flag for word in words):
-                yield f"{flag} in {place}", instead
+        line, names = "\n".join(words), {word.partition("=")[0] for word in words}
+        yield from ((f"{dest} in {place}", typed[flag]) for dest, flag in keys.items() if f"{dest}=" in line)
+        yield from ((f"{flag} in {place}", instead) for flag, instead in typed.items() if flag in names)
         if any(key in word for word in words):  # whichever way -o is written
             yield f"{key} in {place}", now
     # Where a key is absent, pytest 7 answers with an empty list.
