@@ -65,7 +65,7 @@ def settle(item: pytest.Item, test: CaseSession | None, reports: Sequence[pytest
             _amend(item, reports, status.ERROR)
             _fail_last(test, reports, str(error))
         except GoldenError as error:
-            problem = said("nothing was recorded: {error}", error=str(error))
+            problem = said("nothing was recorded: {why}", why=str(error))
             _not_recorded(item, test, reports, problem)
             _fail_last(test, reports, problem)
     elif test.case.settings.approves or test.recording is not None:

@@ -318,7 +318,7 @@ def _has_dumped(test: CaseSession) -> bool:
 
 
 def _refused_environment(test: CaseSession, env: Mapping[str, str]) -> str:
-    """Return what is wrong with variables: with them a program dumps nothing, or where nobody looks for it."""
+    """Return what is wrong with variables: a program dumps nothing with them, or where nobody looks."""
     if not SCENES[test.case.request.scene].in_environment:
         return collecting_words({**os.environ, **env})
     from pytest_npudump.regression.scenes.exception import refused_environment  # noqa: PLC0415 - only there

@@ -321,7 +321,7 @@ def reference_lines(
         lines = [one for line in lines for one in folded(line, columns)]
         lines += table([row(verdict) for verdict in failing[:rows]], _COLUMNS, columns)
     if rows is not None and len(failing) > rows:
-        lines.append(_("  ... and {left} more").format(left=len(failing) - rows))
+        lines.append("  " + _("... and {left} more").format(left=len(failing) - rows))
     lines += [f"{_INDENT}{line}" for line in whose_error(result)]
     if brief:
         return lines

@@ -249,7 +249,7 @@ def _rows(
     lines = table([row(verdict) for verdict in verdicts[:rows]], COLUMNS, columns, prefix)
     if (left := len(verdicts) - rows) > 0:
         where = "report.json" if rows == MOST_ROWS else rest
-        words = _("  ... {left} more in {where}") if where else _("  ... and {left} more")
+        words = _("  ... {left} more in {where}") if where else "  " + _("... and {left} more")
         lines.append(words.format(left=left, where=where))
     return lines
 
@@ -262,7 +262,7 @@ def _scene_lines(findings: Sequence[SceneFinding], limit: int | None) -> list[st
     if limit is not None and len(details) > limit:
         details = [
             *details[: limit - 2],
-            _("  ... and {left} more").format(left=len(details) - limit + 1),
+            "  " + _("... and {left} more").format(left=len(details) - limit + 1),
             details[-1],
         ]
     return [*details, *lines]

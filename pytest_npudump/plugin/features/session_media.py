@@ -70,9 +70,9 @@ class SessionMedia:
             except (OSError, NpudumpError) as error:
                 reporter.say(_("no report: {error}").format(error=error), _PLACE)
                 continue
-            line = _("report: {target} has no tests: {unkept}") if why else _("report: {target}")
+            line = _("report: {path} has no tests: {unkept}") if why else _("report: {path}")
             for target in written:
-                reporter.say(line.format(target=target, unkept=why), _PLACE)
+                reporter.say(line.format(path=target, unkept=why), _PLACE)
 
 
 def _view(reporter: Reporter) -> tuple[SessionView, str]:
