@@ -323,14 +323,9 @@ def note_lines(notes: Sequence[Note], files: ReportFiles, *, verbose: bool) -> l
 
 def _line(note: Note, *, verbose: bool) -> str:
     word = _("new note") if note.new else _("note")
-    if verbose:
-        return said(
-            "{word}: {whose}: {text}", word=word, whose=_whose(note.tests, note.tests), text=note.text
-        )
-    names = [cut(test, WIDTH) for test in note.tests[:NAMES]]
-    return said(
-        "{word}: {whose}: {text}", word=word, whose=_whose(names, note.tests), text=cut(note.text, WIDTH)
-    )
+    names = note.tests if verbose else [cut(test, WIDTH) for test in note.tests[:NAMES]]
+    text = note.text if verbose else cut(note.text, WIDTH)
+    return said("{word}: {whose}: {text}", word=word, whose=_whose(names, note.tests), text=text)
 
 
 def _whose(names: Sequence[str], tests: Sequence[str]) -> str:

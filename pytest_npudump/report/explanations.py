@@ -159,7 +159,12 @@ def isolated_lines(
     ranked = sorted(isolated, key=lambda one: (one.upstream, one.key not in begins))
     matching = [one for one in ranked if one.alone.verdict == ACQUITTED]
     undecided = [one for one in ranked if one.alone.verdict == UNKNOWN and one.alone.why != NO_OPERATOR]
-    others = [_undecided(one) for one in undecided if not one.upstream]
+    told = _("recomputed: {key} is undecided: {why}")
+    others = [
+        told.format(key=one.key, why=spoken(one.alone.why)) + _error(one)
+        for one in undecided
+        if not one.upstream
+    ]
     if matching:  # behind suspects that are undecided, unless it tells of another suspect
         at = len(others) if matching[0].upstream else 0
         others.insert(at, _matching(matching, models, brief=brief, cause=bool(convicted)))
@@ -191,11 +196,6 @@ def _by(one: JudgedOperator) -> str:
 def _error(one: JudgedOperator) -> str:
     apart = one.alone.apart
     return "" if math.isnan(apart) else _(" (relative L2 error {apart:.2g})").format(apart=apart)
-
-
-def _undecided(one: JudgedOperator) -> str:
-    words = _("recomputed: {key} is undecided: {why}").format(key=one.key, why=spoken(one.alone.why))
-    return words + _error(one)
 
 
 def _matching(

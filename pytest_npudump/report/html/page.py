@@ -150,12 +150,13 @@ def page(session: SessionView) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
+    break_behind = jinja2.utils.markupsafe.Markup("/<wbr>")
     environment.filters |= {
         "plain": plain,
         "number": number,
         "numbers": numbers,
         "spoken": spoken,
-        "parts": _parts,
+        "parts": lambda name: break_behind.join(name.split("/")),  # a text with names
     }
     environment.globals |= {"_": _, "ngettext": ngettext}
     script = (_HERE / "templates" / "page.js").read_text("utf-8")
@@ -224,11 +225,6 @@ def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str,
         "text": "\n".join(map(plain, test.text[:_LINES])),
         "lines_left": max(0, len(test.text) - _LINES),
     }
-
-
-def _parts(name: str) -> Any:
-    """Return a text with names that may be broken behind each ``/``."""
-    return _jinja2().utils.markupsafe.Markup("/<wbr>").join(name.split("/"))
 
 
 def _way_out(line: str) -> tuple[str, str, bool]:
