@@ -5,11 +5,8 @@ What they say is English, and carries its template and values where people may r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 
 class Said(str):
@@ -58,11 +55,7 @@ class Said(str):
         return template, parts
 
     def mapped(self, function: Callable[[str], str]) -> str:
-        """Return this text with a change of its values; without template where the text changes otherwise.
-
-        Args:
-            function: makes of a text the changed one.
-        """
+        """Return this text with a change of its values; without template where the text changes otherwise."""
         template, parts = self.parts()
         plain = function(str.__str__(self))
         text = _said(template, {name: mapped(part, function) for name, part in parts.items()})
@@ -195,12 +188,17 @@ class GoldenMissingError(GoldenError):
     """The test has no golden file yet."""
 
 
-def hint(value: str, choices: Iterable[str]) -> str:
-    """Return how a sentence ends that refuses what is no choice: with the one meant, else with all."""
+def nearest(word: str, names: Iterable[str], likeness: float = 0.6) -> str:
+    """Return the name that is meant by a word that is none; "" where none is as much alike."""
     from difflib import get_close_matches  # noqa: PLC0415 - for errors
 
+    return next(iter(get_close_matches(word, [*names], 1, likeness)), "")
+
+
+def hint(value: str, choices: Iterable[str]) -> str:
+    """Return how a sentence ends that refuses what is no choice: with the one meant, else with all."""
     known = [*choices]
     begun = [choice for choice in known if value and choice.startswith(value)]
-    if near := get_close_matches(value, known, 1) or begun[len(begun) - 1 :]:
-        return said(": did you mean {near}?", near=near[0])
+    if near := nearest(value, known) or "".join(begun[-1:]):
+        return said(": did you mean {near}?", near=near)
     return said(", expected one of {known}", known=", ".join(known))

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import filter as filter_names
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
-
+from pathlib import Path
+from typing import Any
 
 AUTO_LAYERS = "auto"
 """In place of layers that keep tensors: those that tell most."""

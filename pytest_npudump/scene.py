@@ -5,16 +5,12 @@ Scenes without statistics have a judge in ``regression.scenes`` and words in ``r
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pytest_npudump.request import is_glob
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pytest_npudump.request import DumpRequest
+from pytest_npudump.request import DumpRequest, is_glob
 
 
 @dataclass(frozen=True, slots=True)

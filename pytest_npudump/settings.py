@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pytest_npudump.errors import RequestError, said
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
 
 ALL, FAILED, NEW = "all", "failed", "new"
 """Whose goldens ``--npudump-update-golden`` writes: every test's that runs, those that
@@ -218,12 +215,7 @@ OPTIONS: tuple[Option, ...] = (
         metavar="N",
         parse=_runs(FEWEST),
     ),
-    Option(
-        "golden-dir",
-        default="golden",
-        help="folder of golden files, relative to rootdir",
-        metavar="DIR",
-    ),
+    Option("golden-dir", default="golden", help="folder of golden files, relative to rootdir", metavar="DIR"),
     Option(
         "golden-variant",
         default="",
@@ -311,12 +303,7 @@ OPTIONS: tuple[Option, ...] = (
         "files for programs are English",
         choices=("auto", "en", "zh"),
     ),
-    Option(
-        "allow-in-ci",
-        default=False,
-        help="allow --npudump-update-golden in CI",
-        standing=False,
-    ),
+    Option("allow-in-ci", default=False, help="allow --npudump-update-golden in CI", standing=False),
 )
 
 

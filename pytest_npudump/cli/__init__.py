@@ -7,21 +7,18 @@ a model; ``init`` writes a ``first_test``. The table below is the index.
 
 from __future__ import annotations
 
+import argparse
 import gc
 import importlib
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from pytest_npudump import __version__
 from pytest_npudump.cli.common.output import INTERRUPTED, exit_code, leave_threads_behind
 from pytest_npudump.cli.common.spoken_parser import SpokenParser, asked_language, parse
 from pytest_npudump.language.translation import speaking
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Sequence
 
 _DESCRIPTION = (
     "Compare dumps, review goldens and set up tests of Ascend NPUs. Reading dumps needs neither CANN nor an "
@@ -73,41 +70,30 @@ def _spoken(words: list[str]) -> int:
     """Parse the words and do the work, and say in the language asked for too what fails."""
     with speaking(asked_language(words)):
         arguments = parse(_parser(words), words)
-    with speaking(arguments.lang):
-        return exit_code(lambda: _command(arguments))
-
-
-def _command(arguments: argparse.Namespace) -> int:
-    if arguments.command not in _READING:
-        return _work(arguments)
-    with _without_blas_threads():
-        return _work(arguments)
+    module, _, function = arguments.work.partition(":")
+    with speaking(arguments.lang), _quick(reads=arguments.command in _READING):
+        return exit_code(
+            lambda: getattr(importlib.import_module(f"{__name__}.{module}"), function)(arguments)
+        )
 
 
 @contextmanager
-def _without_blas_threads() -> Iterator[None]:
-    """Have numpy's BLAS start no threads as it is loaded: each takes 20 ms, and what is here needs none."""
-    if _BLAS_THREADS in os.environ:
-        yield
-        return
-    os.environ[_BLAS_THREADS] = "1"
+def _quick(*, reads: bool) -> Iterator[None]:
+    """Have a command that only reads start no threads of numpy's BLAS, 20 ms each, and collect no garbage.
+
+    Records are no cycles, and looking through ten thousands of them takes a sixth of the time.
+    """
+    collecting, alone = gc.isenabled(), reads and _BLAS_THREADS not in os.environ
+    gc.disable()
+    if alone:
+        os.environ[_BLAS_THREADS] = "1"
     try:
         yield
-    finally:
-        del os.environ[_BLAS_THREADS]
-
-
-def _work(arguments: argparse.Namespace) -> int:
-    module, _, function = arguments.work.partition(":")
-    work = getattr(importlib.import_module(f"{__name__}.{module}"), function)
-    collecting = gc.isenabled()
-    gc.disable()  # records are no cycles, and looking through ten thousands of them takes a sixth of the time
-    try:
-        code: int = work(arguments)
     finally:
         if collecting:
             gc.enable()
-    return code
+        if alone:
+            del os.environ[_BLAS_THREADS]
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:

@@ -101,10 +101,7 @@ def _version(text: str) -> str:
     return text
 
 
-LAYOUTS = (
-    "ND",
-    *("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN", "DHWNC", "NCL", "CN", "NC"),
-)
+LAYOUTS = ("ND", *("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN", "DHWNC", "NCL", "CN", "NC"))
 """Host layouts, as :mod:`pytest_npudump.dump.arrays.layouts` knows them, which needs numpy."""
 _DEVICES = ("Ascend", "CPU", "GPU")
 _JSON = _of("--json", "write the result as JSON; - for standard output", metavar="FILE", type=output_name)
@@ -254,10 +251,7 @@ _GOLDEN_VERBS = {
         "reached.",
         (
             _GOLDENS,
-            _flag(
-                "--no-collect",
-                "check golden files only, without tests, results and store",
-            ),
+            _flag("--no-collect", "check golden files only, without tests, results and store"),
             _VARIANTS,
             _flag(
                 "--prune",
@@ -476,11 +470,7 @@ VERBS: Mapping[str, Verb] = {
         "pictures or node data. Tensors are compared with the goldens as they are now; findings of second "
         "runs are read from the dumps, if these still exist. Exit codes: 0 written, also with failed tests; "
         "2 results cannot be read (the rest is written).",
-        (
-            _SESSION,
-            *(_path(medium.flags, "DIR", medium.help) for medium in MEDIA),
-            *_PLACES,
-        ),
+        (_SESSION, *(_path(medium.flags, "DIR", medium.help) for medium in MEDIA), *_PLACES),
     ),
     "convert": Verb(
         "Write the tensors of a dump as npy (FILE.output.0.npy each) or safetensors (one per file of the "
@@ -538,9 +528,7 @@ VERBS: Mapping[str, Verb] = {
                 "search the smallest part of the model that still fails, with inputs computed by onnxruntime",
             ),
             _path(
-                "--inputs",
-                "NPZ",
-                "with --reduce: inputs of the model; default: as dumped by the second run",
+                "--inputs", "NPZ", "with --reduce: inputs of the model; default: as dumped by the second run"
             ),
             _flag(
                 "--synthetic",
@@ -619,14 +607,7 @@ VERBS: Mapping[str, Verb] = {
         "whether pytest requires this plugin, and whether a dump can be written here. Exit codes: 0 a "
         "runtime works and a dump can be written; 1 otherwise; 2 wrong usage, or pytest's configuration "
         "cannot be read.",
-        (
-            _path(
-                "--dump-dir",
-                "DIR",
-                "folder for the dump; default: where tests here would dump",
-            ),
-            _JSON,
-        ),
+        (_path("--dump-dir", "DIR", "folder for the dump; default: where tests here would dump"), _JSON),
     ),
     "init": Verb(
         "",

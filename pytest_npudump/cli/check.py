@@ -21,15 +21,13 @@ from pytest_npudump.report.result_json import full_json
 from pytest_npudump.report.summary import PAGE, remarks, summary_line
 from pytest_npudump.report.terminal import verdict_lines
 from pytest_npudump.results.expected_tests import missing_tests, read_expected
-from pytest_npudump.results.rejudge import BAD, GOOD, LEFT_OUT, UNJUDGED, rejudge, terms_at
-from pytest_npudump.results.result_pairs import name_of
+from pytest_npudump.results.rejudge import BAD, GOOD, LEFT_OUT, UNJUDGED, Rejudged, rejudge, terms_at
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
     from pytest_npudump.results.folder import Results
-    from pytest_npudump.results.rejudge import Rejudged
 
 
 _EXPECT = "--expect"
@@ -49,7 +47,10 @@ def run(arguments: argparse.Namespace) -> int:
         numerics=AUTO if arguments.preset == DEFAULT else "",
     )
     judged = [rejudge(folder, entry, terms) for entry in results.entries]
-    problems = [*results.problems, *_missing(expected, judged)]
+    # One that is expected to fail may have been compared, in its run.
+    compared = [(one.entry.test, PASSED if one.word in {GOOD, BAD} else one.entry.status) for one in judged]
+    missing = missing_tests(expected, [(test, {"status": word}) for test, word in compared], _EXPECT)
+    problems = [*results.problems, *([missing] if expected and missing else [])]
     others = []
     for name, other in other_tolerances(arguments.what_if).items():
         # A preset stands in the place of --preset, a file in that of --tolerances.
@@ -73,15 +74,6 @@ def run(arguments: argparse.Namespace) -> int:
     if problems or UNJUDGED in words or not words & {GOOD, BAD}:
         return 2
     return 1 if BAD in words else 0
-
-
-def _missing(expected: int | tuple[str, ...], judged: Sequence[Rejudged]) -> list[str]:
-    """Say which tests were not compared: one that is expected to fail may have been, in its run."""
-    told = [
-        (one.entry.test, {"status": PASSED if one.word in {GOOD, BAD} else one.entry.status})
-        for one in judged
-    ]
-    return [missing] if expected and (missing := missing_tests(expected, told, _EXPECT)) else []
 
 
 def _lines(judged: Sequence[Rejudged], *, verbose: bool) -> Iterator[str]:
@@ -149,13 +141,7 @@ class OtherVerdicts:
 
     @classmethod
     def of(cls, name: str, judged: Sequence[Rejudged], others: Sequence[Rejudged]) -> OtherVerdicts:
-        """Return what differs between two judgements of the same results, test by test.
-
-        Args:
-            name: of the other tolerances.
-            judged: as it counts.
-            others: by the other tolerances, in the same order.
-        """
+        """Return what differs between two judgements of the same results, test by test."""
         counted = [pair for pair in zip(judged, others, strict=True) if pair[0].word != LEFT_OUT]
         failing, missed, caught = 0, [], []
         for one, other in counted:
@@ -163,16 +149,15 @@ class OtherVerdicts:
             if len(both) == 2 and both[0] is not None and both[1] is not None:  # noqa: PLR2004 - each of the two
                 found = Alternative.of(name, both[0], both[1])
                 failing += found.failing
-                missed += [f"{name_of(one.entry)} {key}" for key in found.missed]
-                caught += [f"{name_of(one.entry)} {key}" for key in found.caught]
-        words = {name_of(one.entry): (one.word, other.word) for one, other in counted}
+                missed += [f"{one.entry.name} {key}" for key in found.missed]
+                caught += [f"{one.entry.name} {key}" for key in found.caught]
+        words = {one.entry.name: (one.word, other.word) for one, other in counted}
         return cls(
             Alternative(name, failing, tuple(missed), tuple(caught)),
             tuple(test for test, both in words.items() if both == (BAD, GOOD)),
             tuple(test for test, both in words.items() if both == (GOOD, BAD)),
             {
-                name_of(other.entry): other.why
-                or (other.result.status if other.result else other.entry.status)
+                other.entry.name: other.why or (other.result.status if other.result else other.entry.status)
                 for _one, other in counted
                 if other.word == UNJUDGED
             },
@@ -196,6 +181,5 @@ def idle_lines(judged: Sequence[Rejudged]) -> Iterator[str]:
     """Name the rules of files that decide about no tensor of any of the judged tests."""
     outcomes = [one.result for one in judged if one.result is not None]
     idle = [outcome.idle_rules for outcome in outcomes if outcome.comparison is not None]
-    for rule in idle[0] if idle else ():
-        if all(rule in others for others in idle):
-            yield _("the rule {rule} matches no tensor of these tests").format(rule=rule)
+    rules = (rule for rule in (idle[0] if idle else ()) if all(rule in others for others in idle))
+    yield from (_("the rule {rule} matches no tensor of these tests").format(rule=rule) for rule in rules)

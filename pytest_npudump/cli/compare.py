@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.common.executors import open_workers, run_together
+from pytest_npudump.cli.common.executors import Workers, open_workers, run_together
 from pytest_npudump.cli.common.output import complain, emit, present
 from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.cli.common.source import read_source, report_problems
@@ -25,7 +25,7 @@ from pytest_npudump.cli.compare_report import SidesComparison, as_json, lines
 from pytest_npudump.compare.judge import AS_GIVEN, GOLDEN, RUN, Terms, judge
 from pytest_npudump.compare.stats.alignment import ABSENT
 from pytest_npudump.compare.stats.allowances import told_by_both
-from pytest_npudump.compare.stats.verdict import aligned_keys
+from pytest_npudump.compare.stats.verdict import Comparison, aligned_keys
 from pytest_npudump.dump.arrays.layouts import has_axes
 from pytest_npudump.dump.columns import TensorTable
 from pytest_npudump.dump.files.operator_csv import NOT_READ
@@ -44,9 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.cli.common.executors import Workers
     from pytest_npudump.compare.patterns.pattern_search import Pattern
-    from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tensors.picture import Picture
     from pytest_npudump.compare.tensors.tensor_pair import Pair, PairElements
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
@@ -239,15 +237,7 @@ def _is_golden(path: Path) -> bool:
 def compare_sides(
     golden: Record, actual: Record, terms: Terms, workers: Workers, *, drawn: int = 0
 ) -> SidesComparison:
-    """Compare two sides: statistics of every tensor, and elements where both hold them.
-
-    Args:
-        golden: what counts.
-        actual: what is judged.
-        terms: by what.
-        workers: what computes.
-        drawn: failing tensors to draw, at most.
-    """
+    """Compare two sides: statistics of every tensor, and elements where both hold them."""
     with progress(_("comparing statistics")):
         comparison = judge(golden, actual, terms, compute=partial(_compute, workers))
     layouts = _other_layouts(comparison, golden.tensors, actual.tensors)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
 from zipfile import BadZipFile
 
 import numpy as np
@@ -20,7 +22,7 @@ from pytest_npudump.compare.tolerances.numerics import HF32
 from pytest_npudump.compare.tolerances.rules import REFERENCE_PRESET
 from pytest_npudump.compare.tolerances.tolerance import REFERENCE, Tolerances
 from pytest_npudump.errors import RequestError
-from pytest_npudump.explain.reference import Reference
+from pytest_npudump.explain.reference import Reference, ReferenceResult
 from pytest_npudump.explain.tolerances import ReferenceTolerances
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
@@ -28,14 +30,6 @@ from pytest_npudump.report.explanations import reference_lines, reference_senten
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.settings import BOUNDS
 from pytest_npudump.storage.regular_file import open_regular
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from pytest_npudump.explain.reference import ReferenceResult
-
 
 _ROWS = 20
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_npudump.cli.common.output import columns, screen
-from pytest_npudump.compare.stats.verdict import aligned_keys
+from pytest_npudump.compare.stats.verdict import Comparison, Reason, Verdict, aligned_keys
 from pytest_npudump.compare.tensors.element_verdict import (
     BYTES,
     ELEMENTS,
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_npudump.compare.patterns.pattern_search import Pattern
-    from pytest_npudump.compare.stats.verdict import Comparison, Reason, Verdict
     from pytest_npudump.compare.tensors.difference import TensorDifference
     from pytest_npudump.compare.tensors.picture import Picture
     from pytest_npudump.compare.tensors.tensor_pair import PairElements
@@ -240,8 +239,7 @@ def sentence(verdict: Verdict, found: PairElements | None) -> str:
 def _words(reason: Reason, difference: TensorDifference | None) -> str:
     if reason.statistic == BYTES:
         return _("{differ} of {count} bytes").format(
-            differ=str(reason.actual).removesuffix(" differ"),
-            count=str(reason.golden).removesuffix(" equal"),
+            differ=str(reason.actual).removesuffix(" differ"), count=str(reason.golden).removesuffix(" equal")
         )
     if difference is None:
         return ""

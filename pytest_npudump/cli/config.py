@@ -20,12 +20,7 @@ if TYPE_CHECKING:
     from pytest_npudump.config.rule_table import CheckerVerdict
 
 
-_TARGETS = {
-    "acl": "aclmdlSetDump",
-    "ge": "GE",
-    "torchair": "TorchAir",
-    "mindspore": "MindSpore",
-}
+_TARGETS = {"acl": "aclmdlSetDump", "ge": "GE", "torchair": "TorchAir", "mindspore": "MindSpore"}
 
 
 def check(args: argparse.Namespace) -> int:
@@ -84,7 +79,9 @@ def show(arguments: argparse.Namespace) -> int:
     Raises:
         RequestError: the test is unknown, unmarked or not the only one, or cannot be collected.
     """
-    found = _collect(arguments.test, arguments.target)
+    runtime = ["--npudump-runtime=mindspore"] if arguments.target == "mindspore" else []
+    temporary = f"--npudump-describe-temporary={default_place()}"
+    found = collect("--npudump-describe-to", [temporary, *runtime], arguments.test)
     test = _only_test(found, arguments.test)
     if "data_dump" in test and arguments.target not in {None, "mindspore"}:
         raise RequestError("this project's runtime is mindspore, which reads no acl.json: leave --for out")
@@ -94,11 +91,18 @@ def show(arguments: argparse.Namespace) -> int:
         return 1
     emit([json.dumps(_shown(test, arguments.target), indent=2)], whole=True)
     if "data_dump" in test:
-        verdict = _mindspore(test["data_dump"], arguments.device)
+        from pytest_npudump.config.data_dump import rules_version  # noqa: PLC0415 - only for this runtime
+        from pytest_npudump.config.mindspore import validate  # noqa: PLC0415 - the same
+
+        text = json.dumps(test["data_dump"]).encode()
+        verdict = validate(text, device=arguments.device, environ={}, version=rules_version())
         errors = [f"error: MindSpore refuses it on {arguments.device}: {one}" for one in verdict.reasons]
         warnings = [f"warning: {one}" for one in verdict.warnings]
     else:
-        errors = list(_errors(test["dump"]))
+        from pytest_npudump.config.ge import validate_dump  # noqa: PLC0415 - only for this command
+
+        refused = validate_dump(test["dump"]).reasons
+        errors = [f"error: no model is dumped, for GE refuses silently: {reason}" for reason in refused]
         warnings = list(_warnings(test, Path(found["rootdir"])))
     if arguments.target == "torchair" and not test["isolated"]:
         warnings.append(_NOT_ISOLATED)
@@ -120,12 +124,6 @@ def _shown(test: Mapping[str, Any], target: str | None) -> Any:
     return test["data_dump"] if "data_dump" in test else {"dump": test["dump"]}
 
 
-def _collect(test: str | None, target: str | None) -> dict[str, Any]:
-    runtime = ["--npudump-runtime=mindspore"] if target == "mindspore" else []
-    temporary = f"--npudump-describe-temporary={default_place()}"
-    return collect("--npudump-describe-to", [temporary, *runtime], test)
-
-
 def _only_test(found: Mapping[str, Any], test: str | None) -> dict[str, Any]:
     tests: list[dict[str, Any]] = found["tests"]
     if len(tests) == 1:
@@ -134,25 +132,12 @@ def _only_test(found: Mapping[str, Any], test: str | None) -> dict[str, Any]:
         names = first_of((entry["nodeid"] for entry in tests), _NAMED)
         raise RequestError(f"{len(tests)} tests with the marker npu_dump: name one of {names}")
     if found["unmarked"]:
-        raise RequestError(_unmarked(found["unmarked"]))
+        names = found["unmarked"]
+        which = f"{names[0]} is" if len(names) == 1 else f"all {len(names)} tests are"
+        raise RequestError(f"{which} without the marker npu_dump: add @pytest.mark.npu_dump")
     if found["deselected"]:
         raise RequestError(f"{found['deselected'][0]} is deselected, by -k, -m or a plugin (see addopts)")
-    if test:
-        raise RequestError(f"pytest collects no test in {test}; name one as FILE::TEST")
-    raise RequestError("pytest collects no test here; name one as FILE::TEST")
-
-
-def _unmarked(names: list[str]) -> str:
-    if len(names) == 1:
-        return f"{names[0]} is without the marker npu_dump: add @pytest.mark.npu_dump"
-    return f"all {len(names)} tests are without the marker npu_dump: add @pytest.mark.npu_dump"
-
-
-def _errors(dump: Mapping[str, Any]) -> Iterator[str]:
-    from pytest_npudump.config.ge import validate_dump  # noqa: PLC0415 - only for this command
-
-    for reason in validate_dump(dump).reasons:
-        yield f"error: no model is dumped, for GE refuses silently: {reason}"
+    raise RequestError(f"pytest collects no test {f'in {test}' if test else 'here'}; name one as FILE::TEST")
 
 
 def _warnings(test: Mapping[str, Any], rootdir: Path) -> Iterator[str]:
@@ -174,10 +159,3 @@ def _warnings(test: Mapping[str, Any], rootdir: Path) -> Iterator[str]:
     if test["globs"]:
         globs = ", ".join(map(repr, test["globs"]))
         yield f"warning: CANN takes no globs: every layer is dumped, and {globs} selects afterwards"
-
-
-def _mindspore(settings: Mapping[str, Any], device: str) -> CheckerVerdict:
-    from pytest_npudump.config.data_dump import rules_version  # noqa: PLC0415 - only for this command
-    from pytest_npudump.config.mindspore import validate  # noqa: PLC0415 - the same
-
-    return validate(json.dumps(settings).encode(), device=device, environ={}, version=rules_version())

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from pytest_npudump.cli.common.executors import open_workers, run_tasks
+from pytest_npudump.cli.common.executors import Workers, open_workers, run_tasks
 from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.cli.common.progress import Tally, progress
 from pytest_npudump.cli.common.source import read_source, report_problems
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from pytest_npudump.cli.common.executors import Workers
     from pytest_npudump.dump.records import Dump, TensorRecord
 
     Array = np.ndarray[Any, np.dtype[Any]]
@@ -47,11 +46,11 @@ def run(arguments: argparse.Namespace) -> int:
     with _leaving_nothing_behind(files), open_workers(arguments.executor) as workers:
         dump = read_source(arguments.dump, workers, stats=False, latest=arguments.latest)
         layout = "" if arguments.raw else arguments.layout
-        plan = plan_files(dump, output, arguments.to, layout)
-        files += plan.files
+        planned, refused, shortened = plan_files(dump, output, arguments.to, layout)
+        files += planned
         with progress("converting") as report:
-            results = [*plan.refused, *_converted(files, workers, report)]
-        unmapped = write_mappings({path: name for path, name in plan.shortened.items() if path.exists()})
+            results = [*refused, *_converted(files, workers, report)]
+        unmapped = write_mappings({path: name for path, name in shortened.items() if path.exists()})
     if dump.records and not results:
         to_stderr(f"npudump: {_nothing(dump)}")
         report_problems(dump.problems)
@@ -116,23 +115,10 @@ _LONGEST = 255
 """Bytes of a file name on Linux."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConversionPlan:
-    """What a conversion is to write.
-
-    Attributes:
-        files: the files, no two alike.
-        refused: what cannot be written.
-        shortened: by path, the names that are too long for a file system.
-    """
-
-    files: list[OutputFile]
-    refused: list[Converted]
-    shortened: dict[Path, str]
-
-
-def plan_files(dump: Dump, output: Path, kind: str, layout: str) -> ConversionPlan:
-    """Return the files to write and what is refused.
+def plan_files(
+    dump: Dump, output: Path, kind: str, layout: str
+) -> tuple[list[OutputFile], list[Converted], dict[Path, str]]:
+    """Return the files to write, no two alike, what is refused, and by path names that no file system takes.
 
     The directories are the dump's. An npy file is called after the dump file, direction and slot, as
     CANN's own converter calls it; the npy file of a dump keeps its name. A safetensors file is called after
@@ -149,7 +135,9 @@ def plan_files(dump: Dump, output: Path, kind: str, layout: str) -> ConversionPl
         if record.payload is not None:
             groups[_target(record, dump.root, output, kind)].append(record)
     sources = {os.path.realpath(record.path) for record in dump.records}
-    plan = ConversionPlan([], [], {})
+    files: list[OutputFile] = []
+    refused: list[Converted] = []
+    shortened: dict[Path, str] = {}
     real = {folder: Path(os.path.realpath(folder)) for folder in {output, *(at.parent for at in groups)}}
     taken: set[Path] = set()
     for target, records in groups.items():
@@ -159,14 +147,14 @@ def plan_files(dump: Dump, output: Path, kind: str, layout: str) -> ConversionPl
             path = _fitting(whole)
             refusal = _refusal(path, real[path.parent], real[output], sources, taken)
             if refusal := refusal or (_untellable(path, whole) if path != whole else ""):
-                plan.refused.append(Converted(failures=(f"{part[0].path}: {refusal}",)))
+                refused.append(Converted(failures=(f"{part[0].path}: {refusal}",)))
                 continue
             taken.add(path)
             if path != whole:
-                plan.shortened[path] = whole.name
+                shortened[path] = whole.name
             temporary = path.with_name(f".npudump-{secrets.token_hex(8)}.tmp")
-            plan.files.append(OutputFile(path, temporary, tuple(part), kind, layout))
-    return plan
+            files.append(OutputFile(path, temporary, tuple(part), kind, layout))
+    return files, refused, shortened
 
 
 def _refusal(
@@ -380,16 +368,10 @@ def _safetensors(file: OutputFile, reached: Reached) -> Converted:
             file.temporary.replace(file.path)
         except NpudumpError as error:
             reason = getattr(error.__cause__, "strerror", None) or error.__cause__ or error
-            return Converted(
-                failures=(
-                    *failures,
-                    f"{file.path}: cannot be written: {reason}",
-                )
-            )
+            return Converted(failures=(*failures, f"{file.path}: cannot be written: {reason}"))
         finally:
             file.temporary.unlink(missing_ok=True)
-    nbytes = sum(array.nbytes for array, _ in arrays.values())
-    return Converted(len(arrays), nbytes, tuple(failures))
+    return Converted(len(arrays), sum(array.nbytes for array, _ in arrays.values()), tuple(failures))
 
 
 def _try_array(record: TensorRecord, layout: str) -> tuple[Array | None, str]:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from pytest_npudump.cli.common.output import emit, end_output, to_stderr
 from pytest_npudump.demo import CHANGED, LAYER, ORIGINAL, break_model, write_project
 from pytest_npudump.language.text import byte_size, cut, typed
 from pytest_npudump.language.translation import spoken_language
 from pytest_npudump.settings import CI_VARIABLES
-
-if TYPE_CHECKING:
-    import argparse
-    from pathlib import Path
-
 
 _AMOUNT = 0.01
 _OUTPUT = "output"
@@ -51,21 +47,17 @@ def run(arguments: argparse.Namespace) -> int:
     break_model(folder, _AMOUNT)
     failed = _pytest(folder, f"--npudump-output={_OUTPUT}", "-o", f"npudump_dump_limit={_LIMIT}")
     _say(f"5. The project is in {arguments.folder}")
-    _print(*_ending(folder, arguments.folder))
+    held = sum(path.stat().st_size for path in (folder / _OUTPUT).rglob("*") if path.is_file())
+    _print(
+        f"{_OUTPUT}/ has the report in full and the dumps of both runs ({byte_size(held)}).",
+        "The test fails now. Put the unchanged model back, and it passes:",
+        f"$ {typed('cd', arguments.folder)}",
+        f"$ {typed('cp', ORIGINAL, CHANGED)} && pytest",
+    )
     if (recorded, passed, failed) != (0, 0, 1):
         to_stderr(f"unexpected exit codes {recorded}, {passed}, {failed} instead of 0, 0, 1")
         return 1
     return 0
-
-
-def _ending(folder: Path, name: Path) -> list[str]:
-    held = sum(path.stat().st_size for path in (folder / _OUTPUT).rglob("*") if path.is_file())
-    return [
-        f"{_OUTPUT}/ has the report in full and the dumps of both runs ({byte_size(held)}).",
-        "The test fails now. Put the unchanged model back, and it passes:",
-        f"$ {typed('cd', name)}",
-        f"$ {typed('cp', ORIGINAL, CHANGED)} && pytest",
-    ]
 
 
 def _say(text: str) -> None:
@@ -97,7 +89,4 @@ def _show_golden(folder: Path) -> None:
         left = len(lines) - _GOLDEN_LINES
         _print("", f"The golden, {path.relative_to(folder)}, begins:", "")
         shown = [cut(line, _WIDTH) for line in lines[:_GOLDEN_LINES]]
-        _print(
-            *shown,
-            f"... and {left} lines more: one for each tensor, then what each layer reads",
-        )
+        _print(*shown, f"... and {left} lines more: one for each tensor, then what each layer reads")

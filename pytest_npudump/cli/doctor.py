@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import present, screen
-from pytest_npudump.doctor.checks import OK, System, examine
+from pytest_npudump.doctor.checks import OK, Report, System, examine
 from pytest_npudump.doctor.pytest_config import DumpPlace, dump_place
 from pytest_npudump.language.text import wrapped
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-
-    from pytest_npudump.doctor.checks import Report
 
 
 def run(arguments: argparse.Namespace, system: System | None = None) -> int:

@@ -8,19 +8,16 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from glob import glob
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_npudump.config.cann import installed_cann
 from pytest_npudump.doctor.pytest_config import locate, required
 from pytest_npudump.language.text import cut
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
 
 KEYS: Mapping[str, str] = {"required_plugins": "pytest-npudump", "npudump_golden_dir": "golden"}
 """What a repository says: no run without the plugin, which would pass without a comparison; and where its
@@ -54,7 +51,11 @@ def with_keys(text: str, section: str, keys: Mapping[str, str] = KEYS) -> tuple[
     lines = text.splitlines(keepends=True)
     at = next((row for row, line in enumerate(lines) if is_section(line, section)), None)
     own = _section(lines, at)
-    missing = {name: value for name, value in keys.items() if not _has(own, name)}
+    missing = {
+        name: value
+        for name, value in keys.items()
+        if not any(re.match(rf"\"?{re.escape(name)}\"?\s*[=:]", line) for line in own)
+    }
     added = tuple(f"{name} = {value}" for name, value in missing.items())
     if not added:
         return text, ()
@@ -77,10 +78,6 @@ def _section(lines: list[str], at: int | None) -> list[str]:
             break
         own.append(line)
     return own
-
-
-def _has(lines: list[str], name: str) -> bool:
-    return any(re.match(rf"\"?{re.escape(name)}\"?\s*[=:]", line) for line in lines)
 
 
 _SECTION = "[pytest]"
@@ -141,7 +138,7 @@ def survey(root: Path) -> Survey:
         requires=not told.get("required_plugins") or bool(required(told["required_plugins"])),
         tests=_tests(root, told.get("testpaths", "")),
         models=models,
-        packages=frozenset(name for name in names if _is_there(name)),
+        packages=frozenset(filter(find_spec, names)),
         cann=installed_cann() or "",
         has_git=(root / ".git").exists(),
         all_seen=all_seen,
@@ -184,13 +181,6 @@ def _models(root: Path) -> tuple[tuple[Path, ...], bool]:
         if seen > _MOST:
             break
     return tuple(path.relative_to(root) for _, _, path in sorted(found)), seen <= _MOST
-
-
-def _is_there(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except (ImportError, ValueError):
-        return False
 
 
 FILE = "test_npudump_first.py"
@@ -271,21 +261,11 @@ def test_own_model(npu_dump, tmp_path):
 '''
 
 
-@dataclass(frozen=True, slots=True)
-class FirstTest:
-    """A first test.
+def first_test(found: Survey) -> tuple[str, tuple[str, ...]]:
+    """Return a test of the smallest ONNX model, else of a framework or a model of its own; what is unknown.
 
-    Attributes:
-        text: of the file; "" where nothing is there that a test could run.
-        unknown: what was not known, in words.
+    The text is "" where nothing is there that a test could run.
     """
-
-    text: str
-    unknown: tuple[str, ...] = ()
-
-
-def first_test(found: Survey) -> FirstTest:
-    """Return a test of the smallest ONNX model, else of a framework, else of a model of its own."""
     onnx = [path for path in found.models if path.suffix == ".onnx"]
     offline = tuple(str(path) for path in found.models if path.suffix == ".om")
     if onnx and "onnx" in found.packages:
@@ -296,40 +276,37 @@ def first_test(found: Survey) -> FirstTest:
     if offline:
         unknown += (f"{offline[0]}: which inputs it has: write its test with npu_dump.load_model",)
     if "torch_npu" in found.packages:
-        return FirstTest(_TORCH, (*unknown, "which of your modules to run: the test runs a layer of its own"))
+        return _TORCH, (*unknown, "which of your modules to run: the test runs a layer of its own")
     if "mindspore" in found.packages:
-        return FirstTest(_MINDSPORE, (*unknown, "which of your cells to run: the test runs two operators"))
+        return _MINDSPORE, (*unknown, "which of your cells to run: the test runs two operators")
     if {"onnx", "onnxruntime"} <= found.packages:
-        return FirstTest(_OWN, (*unknown, "which model to run: the test makes one of two operators"))
+        return _OWN, (*unknown, "which model to run: the test makes one of two operators")
     none = (
         'what to run: no model, torch_npu, MindSpore or onnxruntime: pip install "pytest-npudump[emulator]"'
     )
-    return FirstTest("", (*unknown, none))
+    return "", (*unknown, none)
 
 
-def _of_model(found: Survey, model: Path) -> FirstTest:
+def _of_model(found: Survey, model: Path) -> tuple[str, tuple[str, ...]]:
     runs = "onnxruntime" in found.packages
     try:
-        trial = inputs_of(found.root / model, run=runs)
+        inputs, trouble = inputs_of(found.root / model, run=runs)
     except (OSError, ValueError) as error:
         first = str(error).splitlines()[:1]
-        return FirstTest(
-            "",
-            (f"{model}: which inputs it has: it cannot be read: {' '.join(first)}",),
-        )
+        return "", (f"{model}: which inputs it has: it cannot be read: {' '.join(first)}",)
     name = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in model.stem.lower())
     path = os.path.relpath(found.root / model, found.tests).replace(os.sep, "/")
-    text = _MODEL.format(arrays="\n".join(map(_array, trial.inputs)), name=name, path=path)
+    text = _MODEL.format(arrays="\n".join(map(_array, inputs)), name=name, path=path)
     others = len(found.models) - 1
     unknown = tuple(
         f"{model}: the size of axis {axis} of the input {one.name!r}: the test takes {one.shape[axis]}"
-        for one in trial.inputs
+        for one in inputs
         for axis in one.guessed
     )
     if not runs:
         unknown += (f"{model}: whether it runs with these inputs: it was not tried",)
-    elif trial.error:
-        reason = cut(trial.error, _REASON)
+    elif trouble:
+        reason = cut(trouble, _REASON)
         unknown += (
             f"{model}: inputs with which it runs: none of those that were tried: {reason}",
             "write its inputs into the test first",
@@ -337,7 +314,7 @@ def _of_model(found: Survey, model: Path) -> FirstTest:
     unknown += ("what its inputs look like: the test feeds uniform random numbers with a seed",)
     if others:
         unknown += (f"which of {others + 1} models matter: the test runs the smallest ONNX model, {model}",)
-    return FirstTest(text, unknown)
+    return text, unknown
 
 
 def _array(one: ModelInput) -> str:
@@ -374,21 +351,8 @@ class ModelInput:
     guessed: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """What was found.
-
-    Attributes:
-        inputs: those with which the model runs; of the first try where it runs with none.
-        error: why it runs with none; "" where it does.
-    """
-
-    inputs: tuple[ModelInput, ...]
-    error: str = ""
-
-
-def inputs_of(model: Path, *, run: bool) -> Trial:
-    """Return a model's inputs.
+def inputs_of(model: Path, *, run: bool) -> tuple[tuple[ModelInput, ...], str]:
+    """Return the inputs with which a model runs, or those of the first try and why it runs with none.
 
     Args:
         model: its file.
@@ -418,7 +382,7 @@ def inputs_of(model: Path, *, run: bool) -> Trial:
         for one in found["inputs"]
     ]
     # The first try is told before it is made: the process may have ended in it.
-    return Trial(tuple(inputs), found["error"] or (last if len(lines) == 1 and run else ""))
+    return tuple(inputs), found["error"] or (last if len(lines) == 1 and run else "")
 
 
 def _main(model: Path, *, run: bool) -> None:
@@ -444,7 +408,7 @@ def _main(model: Path, *, run: bool) -> None:
 
 
 def _tell(inputs: tuple[ModelInput, ...], error: str = "") -> None:
-    sys.stdout.write(json.dumps(asdict(Trial(inputs, error))) + "\n")
+    sys.stdout.write(json.dumps({"inputs": [*map(asdict, inputs)], "error": error}) + "\n")
     sys.stdout.flush()
 
 

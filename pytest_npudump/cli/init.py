@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_npudump import __version__
 from pytest_npudump.cli.common.output import emit
@@ -15,10 +16,6 @@ from pytest_npudump.cli.first_test import FILE, Survey, first_test, survey, valu
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.text import padded, typed
 from pytest_npudump.storage.atomic import write_whole
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Sequence
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -196,8 +193,7 @@ def git_attributes(root: Path, golden_dir: str = "golden", *, lfs: bool = False)
 def additions(found: Survey) -> Iterator[Addition]:
     """Yield what a repository gets."""
     yield _configuration(found)
-    test = first_test(found)
-    yield _new(found.tests / FILE, test.text, test.unknown)
+    yield _new(found.tests / FILE, *first_test(found))
     yield git_attributes(found.root, found.golden_dir)
     path, text, unknown = ci_job(found)
     yield _new(path, text, unknown)
@@ -212,8 +208,7 @@ def _configuration(found: Survey) -> Addition:
         return Addition(path, before, before or "", unknown=(left.format(path=path.name, keys=told),))
     after, lines = with_keys(before or "", found.section, keys)
     left = "left to you: add pytest-npudump to required_plugins in {path}, which names other plugins"
-    unknown = () if found.requires else (left.format(path=path.name),)
-    return Addition(path, before, after, lines, unknown)
+    return Addition(path, before, after, lines, () if found.requires else (left.format(path=path.name),))
 
 
 def _new(path: Path, text: str, unknown: tuple[str, ...]) -> Addition:

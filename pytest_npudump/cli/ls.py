@@ -12,6 +12,7 @@ from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.cli.common.source import read_source, report_problems
 from pytest_npudump.dump.dtypes import UNKNOWN
 from pytest_npudump.dump.table import shape_text
+from pytest_npudump.dump.tree.find import find_files
 from pytest_npudump.errors import FormatError
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import byte_size
@@ -227,7 +228,6 @@ def _read_overflows(
 ) -> tuple[list[FoundOverflows], list[FormatError]]:
     """Read the overflow records of a dump, and find the layers that they mean; and what cannot be read."""
     from pytest_npudump.dump.files.overflow import DumpedOperators  # noqa: PLC0415 - only where there are records
-    from pytest_npudump.dump.tree.find import find_files  # noqa: PLC0415 - the same
 
     operators = DumpedOperators.of(_folder(root), find_files(root).files if root.is_dir() else ())
     found: list[FoundOverflows] = []

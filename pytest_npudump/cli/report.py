@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import complain, emit
 from pytest_npudump.cli.common.project import last_results
@@ -15,9 +15,6 @@ from pytest_npudump.report.media import MEDIA
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.rejudge import terms_at
 from pytest_npudump.results.session_view import session_view
-
-if TYPE_CHECKING:
-    import argparse
 
 
 def run(arguments: argparse.Namespace) -> int:

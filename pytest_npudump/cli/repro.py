@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_npudump.cli.common.output import present, to_stderr
 from pytest_npudump.cli.common.progress import progress
@@ -11,20 +13,13 @@ from pytest_npudump.cli.common.project import last_results
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.reproduction.calls import CPU, of_call
-from pytest_npudump.explain.reproduction.failure import models_of, read_failure
+from pytest_npudump.explain.reproduction.failure import FailingTensor, Models, models_of, read_failure
 from pytest_npudump.explain.reproduction.pieces import Reduction, of_operator, reduced
-from pytest_npudump.explain.reproduction.reproduction import write_and_try
+from pytest_npudump.explain.reproduction.reproduction import Reproduction, TrialRun, write_and_try
 from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.entry import LINES, results_in
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-
-    from pytest_npudump.explain.reproduction.failure import FailingTensor, Models
-    from pytest_npudump.explain.reproduction.reproduction import Reproduction, TrialRun
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -61,11 +56,10 @@ def _report(named: Path | None) -> Path:
     entries = last_results(named).read().entries
     reports = [Path(one.data["details"]).parent for one in entries if one.data["details"]]
     if len(reports) != 1:
-        listed = "".join(f"\n  {shown(one)}" for one in reports[:_LISTED])
         words = _("{count} tests of this session have a report: name one as RESULT").format(
             count=len(reports)
         )
-        raise RequestError(words + listed)
+        raise RequestError(words + "".join(f"\n  {shown(one)}" for one in reports[:_LISTED]))
     return reports[0]
 
 

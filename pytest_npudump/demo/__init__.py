@@ -100,14 +100,11 @@ def change_weights(path: Path, layer: str, amount: float) -> None:
     """Add ``amount`` to every weight of one operator of an ONNX file, in place.
 
     Raises:
-        MissingExtraError: onnx is not installed.
         RequestError: the model has no such operator, or the operator has no constant weights.
     """
-    try:
-        import onnx  # noqa: PLC0415 - an extra
-        from onnx import numpy_helper  # noqa: PLC0415 - the same
-    except ImportError:
-        raise MissingExtraError("npudump demo", "onnx", "demo") from None
+    import onnx  # noqa: PLC0415 - an extra
+    from onnx import numpy_helper  # noqa: PLC0415 - the same
+
     model = onnx.load(str(path))
     node = next((node for node in model.graph.node if node.name == layer), None)
     if node is None:
@@ -115,8 +112,7 @@ def change_weights(path: Path, layer: str, amount: float) -> None:
     for tensor in _constants(model, set(node.input)):
         values = numpy_helper.to_array(tensor)
         if values.ndim > 1:
-            changed = numpy_helper.from_array((values + amount).astype(values.dtype), tensor.name)
-            tensor.CopyFrom(changed)
+            tensor.CopyFrom(numpy_helper.from_array((values + amount).astype(values.dtype), tensor.name))
             onnx.save(model, str(path))
             return
     raise RequestError(f"{layer!r} of {path} has no constant weights to change")

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pytest_npudump.config.acl_keys import MAX_BYTES, PATH_CHARACTERS, SCENE_TYPES
 from pytest_npudump.config.cann import (
@@ -35,11 +35,10 @@ from pytest_npudump.doctor.pytest_config import loading
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
 from pytest_npudump.language.text import number_of
 from pytest_npudump.runtime.inventory import parse_npu_smi, run_npu_smi
-from pytest_npudump.runtime.registry import OURS, Examined, Probe, offered, provider_of
+from pytest_npudump.runtime.registry import OURS, Examined, Probe, choose, load, offered, provider_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-    from typing import TypeAlias
 
     _Line: TypeAlias = tuple[str, str, str, str] | tuple[str, str, str]
 
@@ -133,14 +132,11 @@ def probe_runtime(name: str, *, seconds: float = SECONDS) -> Probe:
     if done.returncode < 0:
         with suppress(ValueError):
             ended = f"was killed by {signal.Signals(-done.returncode).name}"
-    why = f"the process that asked {ended}: {reason[:300]}"
-    return Probe(works=False, why=why)
+    return Probe(works=False, why=f"the process that asked {ended}: {reason[:300]}")
 
 
 def _ask(name: str) -> Probe:
     """Ask the runtime in this process, which has to be a new one."""
-    from pytest_npudump.runtime.registry import choose, load  # noqa: PLC0415 - in the child process only
-
     try:
         provider = provider_of(name)
         if isinstance(provider, Examined):
@@ -335,9 +331,8 @@ def _frameworks(examination: _Examination) -> Iterator[_Line]:
         text = f"{torch_npu}, but torch is not installed"
         yield "torch_npu", PROBLEM, text, f"pip install torch=={releases[0]}"
     elif torch_npu and releases[0] != releases[1]:
-        text = f"{torch_npu} does not go with torch {torch}"
         remedy = "install the two of one release: torch_npu 2.5.1.post1 goes with torch 2.5.1"
-        yield "torch_npu", PROBLEM, text, remedy
+        yield "torch_npu", PROBLEM, f"{torch_npu} does not go with torch {torch}", remedy
     elif torch_npu:
         yield "torch_npu", OK, f"{torch_npu}, with torch {torch}"
     found = {} if torch_npu else {"torch_npu": ("", "torch-npu")}
@@ -345,8 +340,7 @@ def _frameworks(examination: _Examination) -> Iterator[_Line]:
     found |= {"TorchAir": (torchair or inside, "torch-npu"), "MindSpore": (mindspore or "", "mindspore")}
     for name, (version, package) in found.items():
         remedy = f"pip install {package}, if the tests use it"
-        absent = (name, ABSENT, "not installed in this Python", remedy)
-        yield (name, OK, version) if version else absent
+        yield (name, OK, version) if version else (name, ABSENT, "not installed in this Python", remedy)
 
 
 def _release(version: str) -> str:
@@ -492,8 +486,7 @@ def _visible_devices(value: str) -> _Line:
         text = f"={value}: no list of device ids, so that no device may be visible"
         return _VISIBLE, WARNING, text, f"write ids: {_VISIBLE}=0,1, or unset it"
     last = len(value.split(",")) - 1
-    text = f"={value}: CANN numbers these from 0, so npudump_devices goes to {last}"
-    return _VISIBLE, OK, text
+    return _VISIBLE, OK, f"={value}: CANN numbers these from 0, so npudump_devices goes to {last}"
 
 
 def _gate(examination: _Examination) -> Iterator[_Line]:
@@ -502,16 +495,13 @@ def _gate(examination: _Examination) -> Iterator[_Line]:
         return
     file, required, blocked = loading(examination.tests, examination.system.environ)
     if blocked:
-        text = f"pytest does not load the plugin: {blocked}"
-        yield "plugin", PROBLEM, text, "take that out"
+        yield "plugin", PROBLEM, f"pytest does not load the plugin: {blocked}", "take that out"
     if required:
         yield "required_plugins", OK, f"{required} in {file}"
     elif file is None:
-        text = f"no configuration file of pytest here: {_UNSEEN}"
-        yield "required_plugins", ABSENT, text, _REQUIRE
+        yield "required_plugins", ABSENT, f"no configuration file of pytest here: {_UNSEEN}", _REQUIRE
     else:
-        text = f"{file} does not name it: {_UNSEEN}"
-        yield "required_plugins", WARNING, text, _REQUIRE
+        yield "required_plugins", WARNING, f"{file} does not name it: {_UNSEEN}", _REQUIRE
 
 
 def _dump_path(examination: _Examination) -> Iterator[_Line]:
@@ -565,12 +555,7 @@ def _written(examination: _Examination) -> Iterator[_Line]:
         yield "space", WARNING, text, remedy
     elif files is not None and files < _WANTED_FILES:
         remedy = "free some (df -i): a dump has one file for each operator"
-        yield (
-            "space",
-            WARNING,
-            f"{text}, but only {files} more files",
-            remedy,
-        )
+        yield ("space", WARNING, f"{text}, but only {files} more files", remedy)
     else:
         yield "space", OK, text
 

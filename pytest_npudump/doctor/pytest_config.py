@@ -161,9 +161,6 @@ def _words(given: str | Sequence[str], origin: str) -> list[str]:
 def golden_folder(folder: Path) -> Path:
     """Return the folder of the goldens, relative to ``folder`` where it lies in it.
 
-    Args:
-        folder: a pytest that starts here would run the tests.
-
     Raises:
         ConfigError: pytest's configuration cannot be read.
     """
@@ -174,9 +171,6 @@ def golden_folder(folder: Path) -> Path:
 
 def output_folder(folder: Path) -> Path | None:
     """Return the output folder that pytest's configuration names; None where it names none.
-
-    Args:
-        folder: a pytest that starts here would run the tests.
 
     Raises:
         ConfigError: pytest's configuration cannot be read.

@@ -9,10 +9,7 @@ cuts it, and keeps names in it from being taken for commands.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
 
 AUTO, ENGLISH, CHINESE = "auto", "en", "zh"
 LANGUAGES = (AUTO, ENGLISH, CHINESE)

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import NpudumpError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _FOLDER = Path(__file__).parent / "catalogues"
 _STRINGS = ("msgid", "msgid_plural", "msgstr", "msgstr[0]")
@@ -43,10 +40,6 @@ def catalogue(language: str) -> Mapping[str, str]:
 
 def parse(text: str, name: str) -> Mapping[str, str]:
     """Return the translations that a catalogue holds; what is untranslated or fuzzy is left out.
-
-    Args:
-        text: of the file.
-        name: of the file, for errors.
 
     Raises:
         CatalogueError: a line is none of a catalogue.

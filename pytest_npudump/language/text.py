@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from pytest_npudump.errors import Said
 from pytest_npudump.language.translation import gettext as _
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def first_of(names: Iterable[object], most: int | None = 5, separator: str = ", ") -> str:
@@ -57,9 +54,6 @@ def inert(text: str) -> str:
     r"""Return text in which what is not printable, and a sign of each command, is there as an escape.
 
     Such as ``\x1b``, ``\u202e`` and ``#\x23[error]``; tabs, spaces of any width and ends of lines stay.
-
-    Args:
-        text: one line, or several.
     """
     if isinstance(text, Said):
         return text.mapped(inert)

@@ -5,17 +5,14 @@ Nothing is translated unless :func:`speaking` says so: data, and whatever a prog
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_npudump.errors import Said, said
 from pytest_npudump.language import CHINESE, ENGLISH, chosen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
 
 _CATALOGUE: ContextVar[Mapping[str, str] | None] = ContextVar("catalogue", default=None)
 
@@ -114,13 +111,9 @@ def spoken(text: str) -> str:
 
     shown = ""
     for literal, name, _, _ in Formatter().parse(template):  # joins texts, of which some are translated
-        shown += literal.replace("; ", "；").replace(": ", "：") if _ends_translated(shown) else literal
+        shown += literal.replace("; ", "；").replace(": ", "：") if shown[-1:] > "\u2fff" else literal
         shown += "" if name is None else told[name]
     return shown
-
-
-def _ends_translated(text: str) -> bool:
-    return text[-1:] > "\u2fff"
 
 
 MESSAGES = "messages"

@@ -15,7 +15,15 @@ from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.errors import DumpError
 from pytest_npudump.report.charts import STYLE, WORDS, strip_svg
 from pytest_npudump.report.verdicts import COLUMNS, plain, row, sentence
-from pytest_npudump.report.view import BAD, GOOD, LEFT_OUT, STATES, tensor_views
+from pytest_npudump.report.view import (
+    BAD,
+    GOOD,
+    LEFT_OUT,
+    STATES,
+    SessionView,
+    TensorView,
+    tensor_views,
+)
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.rejudge import terms_at
 from pytest_npudump.results.session_view import session_view
@@ -25,7 +33,6 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.report.view import SessionView, TensorView, TestView
 
 __all__ = ["DumpComparison", "SessionResults", "compare_dumps", "read_results"]
 
@@ -93,7 +100,8 @@ class SessionResults:
         tests = self._view.tests
         parts = [f"<p><b>{escape(self._headline())}</b></p>"]
         if tests:
-            parts.append(table(("status", "test", "sources", ""), [*map(_row, tests[:_ROWS])]))
+            rows = ((one.status, one.name, ", ".join(one.sources[:3]), one.headline) for one in tests[:_ROWS])
+            parts.append(table(("status", "test", "sources", ""), rows))
         if len(tests) > _ROWS:
             parts.append(f"<p>... and {len(tests) - _ROWS} more</p>")
         for test in [test for test in tests if test.word == BAD and test.tensors][:_STRIPS]:
@@ -101,10 +109,6 @@ class SessionResults:
             parts.append(f"<p>{escape(plain(test.name))}</p>{strip_svg(test.tensors, label)}")
         parts += (f"<p>{escape(plain(problem))}</p>" for problem in self.problems)
         return framed(parts)
-
-
-def _row(test: TestView) -> tuple[str, ...]:
-    return test.status, test.name, ", ".join(test.sources[:3]), test.headline
 
 
 def read_results(folder: str | PathLike[str], *, root: str | PathLike[str] | None = None) -> SessionResults:

@@ -5,19 +5,16 @@ pytest has no public way to run a test twice within its protocol.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from inspect import signature
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.compat import NOTSET
 from _pytest.runner import call_and_report, show_test_item
 from _pytest.skipping import evaluate_skip_marks, evaluate_xfail_marks
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from pathlib import Path
-
 
 _show: Any = show_test_item
 _SHOW_ARGUMENTS = {"add_space": True} if "add_space" in signature(_show).parameters else {}

@@ -17,9 +17,11 @@ import pytest
 
 from pytest_npudump.config.acl_json import dump_section
 from pytest_npudump.plugin._compat import has_no_case
+from pytest_npudump.plugin.hooks import SETTINGS
 from pytest_npudump.plugin.marker import Identity, request_of
 from pytest_npudump.plugin.marks import is_marked
 from pytest_npudump.plugin.paths import Paths, golden_root
+from pytest_npudump.record.run_folder import RunFolder, dump_folder
 from pytest_npudump.request import RunRequest
 from pytest_npudump.scene import SCENES
 from pytest_npudump.storage.atomic import write_whole
@@ -50,22 +52,15 @@ class _Collected:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
-        from pytest_npudump.plugin.hooks import SETTINGS  # noqa: PLC0415 - pytest imports that module as a plugin
-
         if SETTINGS not in self._config.stash:
             raise pytest.UsageError(
                 "this needs the plugin npudump, and addopts or PYTEST_ADDOPTS switch it off (-p no:npudump)"
             )
+        self._settings = self._config.stash[SETTINGS]
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
             self._problems.append((report.nodeid, report.longreprtext))
-
-    @property
-    def _settings(self) -> Settings:
-        from pytest_npudump.plugin.hooks import SETTINGS  # noqa: PLC0415 - pytest imports that module as a plugin
-
-        return self._config.stash[SETTINGS]
 
     def _write(self, option: str, found: dict[str, Any]) -> None:
         found |= {"problems": self._problems, "rootdir": str(self._config.rootpath)}
@@ -116,8 +111,6 @@ class _Requests(_Collected):
             root = self._config.getoption("npudump_describe_temporary")
             base = (Path(given).absolute() if given else Path(root, "pytest-N")) / "npudump"
         folder = Paths(self._config, settings).dumps(str(Identity.of(item)), base=base)
-        from pytest_npudump.record.run_folder import RunFolder, dump_folder  # noqa: PLC0415 - seldom needed
-
         return dump_folder(RunFolder(folder).run(1))
 
 

@@ -30,7 +30,10 @@ from pytest_npudump.plugin.item_case import (
     may_run_again,
     will_run_again,
 )
+from pytest_npudump.plugin.terminal import attach_spoken, spoken_failure
 from pytest_npudump.regression import result as status
+from pytest_npudump.report.ci import WHOLE, is_ours, junit_properties
+from pytest_npudump.report.result_json import result_json, write_details
 from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
@@ -62,7 +65,7 @@ def settle(item: pytest.Item, test: CaseSession | None, reports: Sequence[pytest
             _amend(item, reports, status.ERROR)
             _fail_last(test, reports, str(error))
         except GoldenError as error:
-            problem = said("nothing was recorded: {error}", error=str(error))
+            problem = said("nothing was recorded: {why}", why=str(error))
             _not_recorded(item, test, reports, problem)
             _fail_last(test, reports, problem)
     elif test.case.settings.approves or test.recording is not None:
@@ -80,8 +83,6 @@ def settle(item: pytest.Item, test: CaseSession | None, reports: Sequence[pytest
 
 
 def _fail_last(test: CaseSession, reports: Sequence[pytest.TestReport], problem: str) -> None:
-    from pytest_npudump.plugin.terminal import attach_spoken  # noqa: PLC0415 - for failures
-
     text = said("npudump: {problem}", problem=problem)
     reports[-1].outcome = "failed"
     reports[-1].longrepr = str.__str__(text)
@@ -115,8 +116,7 @@ def why_incomplete(item: pytest.Item, reports: Sequence[pytest.TestReport], *, j
 
 def failed_parts(item: pytest.Item, key: pytest.StashKey[list[pytest.TestReport]] = PARTS) -> int:
     """Return how many subtests of a run did not pass; those that were skipped are not counted."""
-    parts = item.stash.get(key, [])
-    return sum(map(_part_failed, parts))
+    return sum(_part_failed(part) for part in item.stash.get(key, []))
 
 
 def _part_failed(part: pytest.TestReport) -> bool:
@@ -144,8 +144,6 @@ def _not_recorded(
 
 def _amend(item: pytest.Item, reports: Sequence[pytest.TestReport], word: str) -> None:
     """Correct the status in the result that reports carry, for the terminal and for JUnit."""
-    from pytest_npudump.report.ci import WHOLE, is_ours, junit_properties  # noqa: PLC0415 - seldom needed
-
     item.stash.get(RESULT, {}).update(status=word)
     for report in reports:
         if "npudump" in vars(report):
@@ -283,40 +281,30 @@ def conclude(item: pytest.Item, test: CaseSession) -> None:
     """
     if will_run_again(item):
         if not test.good:  # the process may be ended in the second run
-            from pytest_npudump.regression.result import Escalation  # noqa: PLC0415 - after a run
-            from pytest_npudump.report.result_json import write_details  # noqa: PLC0415 - the same
-
-            unknown = Escalation(problem=said("it had not ended when this was written"))
+            unknown = status.Escalation(problem=said("it had not ended when this was written"))
             write_details(replace(test.result, escalation=unknown))
         return
     if not test.good:
         raise pytest.fail.Exception(_recorded_failure(item, test), pytrace=False) from None
-    from pytest_npudump.report.result_json import result_json  # noqa: PLC0415 - after a run
-
     result = test.result
     _keep_result(item, test, result, result_json(result, None))
 
 
 def _recorded_failure(item: pytest.Item, test: CaseSession) -> str:
     """Write the report files of a failing test, keep its result, and return its text."""
-    from pytest_npudump.plugin.terminal import spoken_failure  # noqa: PLC0415 - after a run
-    from pytest_npudump.report.result_json import result_json, write_details  # noqa: PLC0415 - the same
-    from pytest_npudump.report.terminal import failure_text, short_lines  # noqa: PLC0415 - the same
+    from pytest_npudump.report.terminal import failure_text, short_lines  # noqa: PLC0415 - for failures
 
     result, verbose = test.result, item.config.option.verbose > 0
     details = write_details(result)
     _keep_result(item, test, result, result_json(result, details))
     item.stash[RESULT]["short"] = short_lines(result, details)
     text = failure_text(result, details, verbose=verbose)
-    spoken = spoken_failure(result, details, text, test.case.settings.lang, verbose=verbose)
-    item.stash[RESULT].update(spoken)
+    item.stash[RESULT].update(spoken_failure(result, details, text, test.case.settings.lang, verbose=verbose))
     item.stash[BAD] = text
     return text
 
 
 def _keep_result(item: pytest.Item, test: CaseSession, result: Result, told: dict[str, Any]) -> None:
-    from pytest_npudump.report.ci import is_ours, junit_properties  # noqa: PLC0415 - after a run
-
     others = [(name, value) for name, value in item.user_properties if not is_ours(name)]
     item.user_properties[:] = [*others, *junit_properties(told)]
     # In place: a plugin that repeats a failed body may go on using the report of the first time.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,28 +15,25 @@ from pytest_npudump.golden.variants import Goldens, as_recorded
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.marker import Identity, request_of
 from pytest_npudump.plugin.marks import is_marked
-from pytest_npudump.plugin.paths import started_with
+from pytest_npudump.plugin.paths import Paths, started_with
 from pytest_npudump.plugin.reporter import ITEM_OF_REPORT
 from pytest_npudump.plugin.terminal import progress_of
 from pytest_npudump.ranks.rank import own_device
 from pytest_npudump.regression.case import Case, arguments_of
-from pytest_npudump.request import AUTO_LAYERS
+from pytest_npudump.request import AUTO_LAYERS, DumpRequest
 from pytest_npudump.runtime.registry import Choice, choose, load, why_no_npu
 from pytest_npudump.scene import SCENES
-from pytest_npudump.settings import NPU_OR_SKIP
+from pytest_npudump.settings import NPU_OR_SKIP, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
     from pytest_npudump.explain.reference import Reference
-    from pytest_npudump.plugin.paths import Paths
     from pytest_npudump.ranks.exchange import Exchange
     from pytest_npudump.regression.session import CaseSession
-    from pytest_npudump.request import DumpRequest
     from pytest_npudump.results.kept import Kept
     from pytest_npudump.runtime.base import Runtime
-    from pytest_npudump.settings import Settings
 
 
 EXCHANGE: pytest.StashKey[Exchange] = pytest.StashKey()
@@ -117,6 +115,11 @@ def case_of(
     name_folder = paths.dumps if only_setup(item) else paths.claimed
     golden, special = paths.golden(item), paths.golden(item, variant) if variant else None
     request = as_recorded(request, special if special is not None and special.exists() else golden)
+    reference: Reference | None = None
+    if request.reference is not None:
+        from pytest_npudump.explain.reference import Reference  # noqa: PLC0415 - for tests that have one
+
+        reference = Reference.of(request, item.path.parent, rules, settings.bounds)
     past = config.hook.pytest_npudump_past_sources(request=request, golden=special or golden)
     return Case(
         nodeid=identity,
@@ -129,7 +132,7 @@ def case_of(
         goldens=Goldens(identity, request, golden, special, store=store_of(settings, root), root=root),
         tolerances=tolerances_for(request, settings, root),
         progress=progress_of(config),
-        reference=_reference_of(request, item.path.parent, rules, settings.bounds),
+        reference=reference,
         graph=item.path.parent / request.graph if request.graph else None,
         exchange=config.stash.get(EXCHANGE, None),
         past_sources=past or (),
@@ -138,22 +141,11 @@ def case_of(
     )
 
 
-def _reference_of(
-    request: DumpRequest, folder: Path, tolerance_file: Path | None, bounds: str
-) -> Reference | None:
-    if request.reference is None:
-        return None
-    from pytest_npudump.explain.reference import Reference  # noqa: PLC0415 - for tests that have one
-
-    return Reference.of(request, folder, tolerance_file, bounds)
-
-
 def _with_option(request: DumpRequest, settings: Settings) -> DumpRequest:
     """Return a request with the tensors that the option has kept where the marker names none."""
     if settings.golden_tensors != AUTO_LAYERS or request.golden_tensors:
         return request
-    takes = SCENES[request.scene].statistics
-    return replace(request, golden_tensors=(AUTO_LAYERS,)) if takes else request
+    return replace(request, golden_tensors=(AUTO_LAYERS,)) if SCENES[request.scene].statistics else request
 
 
 HELD_DEVICES = pytest.StashKey[tuple[int, ...]]()
@@ -171,28 +163,21 @@ def runtime_as_given(config: pytest.Config, settings: Settings) -> str:
 
 
 class SessionRuntime:
-    """What runs the models of a session's marked tests.
-
-    Args:
-        config: of the session.
-        settings: its options.
-    """
+    """What runs the models of a session's marked tests."""
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._settings = settings
         self._given = runtime_as_given(config, settings)
-        self._choice: Choice | None = None
         self._loaded: Runtime | None = None
 
+    @cached_property
     def chosen(self) -> Choice:
-        """Return which runtime it is, and why.
+        """Which runtime it is, and why.
 
         Raises:
             RuntimeUnavailableError: none can be chosen.
         """
-        if self._choice is None:
-            self._choice = choose(self._settings.runtime, self._given)
-        return self._choice
+        return choose(self._settings.runtime, self._given)
 
     def loaded(self, device: int) -> Runtime:
         """Return the runtime on a device, which stays that of the first call.
@@ -201,7 +186,7 @@ class SessionRuntime:
             RuntimeUnavailableError: the one chosen cannot work here.
         """
         if self._loaded is None:
-            self._loaded = load(self.chosen(), device)
+            self._loaded = load(self.chosen, device)
         return self._loaded
 
     def why_skipped(self) -> str:
@@ -213,7 +198,7 @@ class SessionRuntime:
         try:
             if why := self.why_skipped():
                 return said("npudump: marked tests are skipped: {why}", why=why)
-            choice = self.chosen()
+            choice = self.chosen
         except NpudumpError as error:
             return said("npudump: no runtime: {error}", error=str(error))
         return said("npudump: runtime {name} ({why})", name=choice.name, why=choice.why)

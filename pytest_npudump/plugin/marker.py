@@ -8,15 +8,14 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from numbers import Real
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.errors import ConfigError, RequestError, joined, said
+from pytest_npudump.errors import ConfigError, RequestError, joined, nearest, said
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin._compat import may_be_skipped
 from pytest_npudump.plugin.marks import marks_of, misspelling, unknown_fixture
@@ -25,8 +24,6 @@ from pytest_npudump.request import GRAPH_SUFFIXES, DumpRequest
 from pytest_npudump.scene import EXCEPTION_SCENES, SCENES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     import pytest
 
     from pytest_npudump.settings import Settings
@@ -141,15 +138,12 @@ def _one_of(*allowed: str) -> Callable[[object], Any]:
 
 
 def _number_of(what: str) -> Callable[[object], Any]:
-    words = f"a number of {what}, 1 or more"
-    return _takes(lambda value: type(value) is int and value >= 1, words)
+    return _takes(lambda value: type(value) is int and value >= 1, f"a number of {what}, 1 or more")
 
 
 def _are_names(value: object) -> bool:
     items = [value] if isinstance(value, str) else value
-    if not isinstance(items, Sequence) or not items:
-        return False
-    return all(isinstance(item, str) and item for item in items)
+    return _is_list(items, lambda item: isinstance(item, str) and bool(item))
 
 
 _names = _takes(
@@ -165,26 +159,23 @@ _keys = _takes(
 )
 
 
-def _statistics(value: object) -> tuple[str, ...]:
-    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
-        raise ValueError(f"a non-empty list of {', '.join(_STATISTICS)}")
-    if any(item not in _STATISTICS for item in value):
-        raise ValueError(f"a list of {', '.join(_STATISTICS)}")
-    return tuple(value)
+def _is_list(value: Any, is_item: Callable[[Any], bool]) -> bool:
+    listed = isinstance(value, Sequence) and not isinstance(value, str)
+    return listed and bool(value) and all(map(is_item, value))
 
 
-def _mappings(*keys: str) -> Callable[[object], tuple[Mapping[str, Any], ...]]:
-    shape = ", ".join(repr(key) for key in keys)
+def _mappings(expected: str, is_item: Callable[[Any], bool]) -> Callable[[object], Any]:
+    return _takes(
+        lambda value: _is_list(value, lambda item: isinstance(item, Mapping) and is_item(item)),
+        f"a non-empty list of {expected}",
+        lambda value: tuple(MappingProxyType(dict(item)) for item in value),
+    )
 
-    def check(value: object) -> tuple[Mapping[str, Any], ...]:
-        if not isinstance(value, Sequence) or isinstance(value, str) or not value:
-            raise ValueError(f"a non-empty list of dicts with keys {shape}")
-        for item in value:
-            if not isinstance(item, Mapping) or not set(item) <= set(keys):
-                raise ValueError(f"dicts with keys {shape} only")
-        return tuple(MappingProxyType(dict(item)) for item in value)
 
-    return check
+def _with_keys(*keys: str) -> Callable[[object], Any]:
+    return _mappings(
+        f"dicts with keys {', '.join(map(repr, keys))} only", lambda item: set(item) <= set(keys)
+    )
 
 
 def _tolerance(value: object) -> float:
@@ -195,14 +186,6 @@ def _tolerance(value: object) -> float:
     if not 0 <= number < math.inf:
         raise ValueError("a finite number, 0 or greater")
     return number
-
-
-def _rules(value: object) -> tuple[Mapping[str, Any], ...]:
-    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
-        raise ValueError("a non-empty list of rules such as {'layer': 'conv*', 'rtol': 1e-2, 'atol': 0}")
-    if not all(isinstance(item, Mapping) for item in value):
-        raise ValueError("dicts such as {'layer': 'conv*', 'rtol': 1e-2, 'atol': 0, 'reason': '...'}")
-    return tuple(MappingProxyType(dict(item)) for item in value)
 
 
 def _isolation(value: object) -> tuple[str, float | None]:
@@ -219,7 +202,7 @@ def _isolation(value: object) -> tuple[str, float | None]:
     return "process", seconds
 
 
-_BLACKLIST = _mappings("name", "pos")
+_BLACKLIST = _with_keys("name", "pos")
 ACL_JSON: Mapping[str, Callable[[object], Any]] = MappingProxyType(
     {
         "dump_scene": _one_of(*EXCEPTION_SCENES),
@@ -228,11 +211,15 @@ ACL_JSON: Mapping[str, Callable[[object], Any]] = MappingProxyType(
         "dump_level": _one_of("op", "kernel", "all"),
         "dump_step": _text,
         "dump_data": lambda value: None if value == "auto" else _one_of("auto", "stats", "tensor")(value),
-        "dump_stats": _statistics,
+        "dump_stats": _takes(
+            lambda value: _is_list(value, _STATISTICS.__contains__),
+            f"a non-empty list of {', '.join(_STATISTICS)}",
+            tuple,
+        ),
         "dump_kernel_data": _text,
         "optype_blacklist": _BLACKLIST,
         "opname_blacklist": _BLACKLIST,
-        "opname_range": _mappings("begin", "end"),
+        "opname_range": _with_keys("begin", "end"),
         "watcher_nodes": _names,
     }
 )
@@ -247,7 +234,9 @@ CHECKS: Mapping[str, Callable[[object], Any]] = MappingProxyType(
         "rtol": _tolerance,
         "atol": _tolerance,
         "preset": _text,
-        "tolerances": _rules,
+        "tolerances": _mappings(
+            "rules such as {'layer': 'conv*', 'rtol': 1e-2, 'atol': 0, 'reason': '...'}", lambda _: True
+        ),
         "reference": _text,
         "map": _text,
         "golden_tensors": _names,
@@ -349,10 +338,10 @@ def _check(name: str, value: object, checks: Mapping[str, Callable[[object], Any
     if name in CHECKS:
         raise ValueError(said("{name}: an argument of the marker, and no key of acl.json", name=name))
     allowed = ", ".join(checks)
-    close = get_close_matches(str(name)[:80], [*CHECKS, *ACL_JSON], n=1, cutoff=0.7)
+    close = nearest(str(name)[:80], [*CHECKS, *ACL_JSON], 0.7)
     if not close:
         raise ValueError(said("{name}: unknown argument; allowed are {allowed}", name=name, allowed=allowed))
-    meant = close[0] if close[0] in checks or checks is ACL_JSON else f"acl_json={{{close[0]!r}: ...}}"
+    meant = close if close in checks or checks is ACL_JSON else f"acl_json={{{close!r}: ...}}"
     raise ValueError(
         said(
             "{name}: unknown argument; did you mean {meant}? Allowed are {allowed}",

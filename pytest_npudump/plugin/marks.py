@@ -11,19 +11,16 @@ import operator
 import re
 import sys
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
 from pytest_npudump.errors import said
 from pytest_npudump.plugin import _compat
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
 
 MARKER = "npu_dump"
 MARKERS: Final = (MARKER, "npudump")
@@ -85,34 +82,25 @@ def take_marks(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """
     changed = []
     for item in items:
-        if not _carries_marker(item):
-            if _MARKS in item.stash:
-                del item.stash[_MARKS]
-            continue
-        marks = _marks_now(item)
+        carries = _carries_marker(item)
+        marks = _marks_now(item) if carries else ()
         if not marks and _MARKS in item.stash:
             del item.stash[_MARKS]
         elif not _are_the_same(marks, item.stash.get(_MARKS, ())):
             item.stash[_MARKS] = marks
             changed.append(item)
             continue
-        if misspelling(item):
+        if carries and misspelling(item):
             changed.append(item)
     return changed
 
 
 def late_marker(item: pytest.Item) -> str:
     """Return what is to be said of a marker that came after the collection; "" where none did."""
-    counted = item.stash.get(_MARKS, ())
-    if not _carries_marker(item):
-        if not counted:
-            return ""
-        marks: tuple[pytest.Mark, ...] = ()
-    elif text := misspelling(item):
+    counted, carries = item.stash.get(_MARKS, ()), _carries_marker(item)
+    if carries and (text := misspelling(item)):
         return text
-    else:
-        marks = _marks_now(item)
-    if _are_the_same(marks, counted):
+    if _are_the_same(_marks_now(item) if carries else (), counted):
         return ""
     what = "changed on this test" if counted else "added to this test"
     return (
@@ -168,18 +156,13 @@ def unread_marks(
 
     That is a name that is nearly ``pytestmark``, in a module or class or one that it inherits from, and
     ``pytestmark`` in the package around the module.
-
-    Args:
-        collector: of a module or class.
-        collected: what was collected of it.
     """
     if not any(isinstance(node, (pytest.Function, pytest.Class)) for node in collected):
         return
     owner: Any = getattr(collector, "obj", None)
     for one in owner.__mro__ if isinstance(owner, type) else [owner]:
-        for name in _names_of_marker(one):
-            if name != "pytestmark":
-                yield said("{name} marks no test: pytest reads pytestmark", name=name)
+        others = (name for name in _names_of_marker(one) if name != "pytestmark")
+        yield from (said("{name} marks no test: pytest reads pytestmark", name=name) for name in others)
     package = "" if isinstance(owner, type) else str(getattr(owner, "__name__", ""))
     while package := package.rpartition(".")[0]:
         yield from _unread_in(sys.modules.get(package), collector.config)

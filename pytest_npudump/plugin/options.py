@@ -9,21 +9,18 @@ from __future__ import annotations
 import os
 import shlex
 from argparse import SUPPRESS
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from pytest_npudump.errors import RequestError, hint, said
+from pytest_npudump.errors import RequestError, hint, nearest, said
 from pytest_npudump.language import AUTO, LANGUAGES
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.features import feature_options
 from pytest_npudump.settings import ALL, CALIBRATE, OPTIONS, Option, Settings, settings_from
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
 
 _CALIBRATE = "npudump_calibrate"
 _OURS = "--npudump-"
@@ -126,13 +123,9 @@ def _misspelt(word: str) -> str:
             return said("{name} takes no {value!r}{hint}", name=name, value=value, hint=modes)
     if not name.startswith(_OURS) or name.removeprefix(_OURS) in names:
         return ""
-    from difflib import get_close_matches  # noqa: PLC0415 - for errors
-
-    near = get_close_matches(name.removeprefix(_OURS), names, 1, 0.8)
+    near = nearest(name.removeprefix(_OURS), names, 0.8)
     return (
-        said("there is no option {name}: did you mean {near}?", name=name, near=_OURS + near[0])
-        if near
-        else ""
+        said("there is no option {name}: did you mean {near}?", name=name, near=_OURS + near) if near else ""
     )
 
 
@@ -199,12 +192,7 @@ def settings_of(config: pytest.Config) -> Settings:
 
 
 def usage_error(config: pytest.Config, text: str) -> pytest.UsageError:
-    """Return the error that ends a run before its tests, in the language that is asked for.
-
-    Args:
-        config: pytest's, which may not be complete.
-        text: in English.
-    """
+    """Return the error that ends a run before its tests, in the language that is asked for."""
     from pytest_npudump.language.text import inert  # noqa: PLC0415 - for errors
     from pytest_npudump.language.translation import speaking, spoken  # noqa: PLC0415 - for errors
 
@@ -240,12 +228,9 @@ def _standing(config: pytest.Config) -> Iterator[tuple[str, str]]:
     keys = {flag.removeprefix("--").replace("-", "_"): flag for flag in typed}
     for place, given in everywhere.items():
         words = _all(given)
-        for dest, flag in keys.items():
-            if any(f"{dest}=" in word for word in words):
-                yield f"{dest} in {place}", typed[flag]
-        for flag, instead in typed.items():
-            if any(word.partition("=")[0] == flag for word in words):
-                yield f"{flag} in {place}", instead
+        line, names = "\n".join(words), {word.partition("=")[0] for word in words}
+        yield from ((f"{dest} in {place}", typed[flag]) for dest, flag in keys.items() if f"{dest}=" in line)
+        yield from ((f"{flag} in {place}", instead) for flag, instead in typed.items() if flag in names)
         if any(key in word for word in words):  # whichever way -o is written
             yield f"{key} in {place}", now
     # Where a key is absent, pytest 7 answers with an empty list.
@@ -320,13 +305,10 @@ def _refuse_gone(config: pytest.Config) -> None:
 def _refuse_unknown(config: pytest.Config) -> None:
     """Refuse a key that is nobody's: what it was to check would go unchecked."""
     for key in _compat.unknown_keys(config, "npudump_"):
-        from difflib import get_close_matches  # noqa: PLC0415 - for errors
-
         names = [option.field for option in all_options() if option.standing or not option.typed]
-        near = get_close_matches(key[len(_key("")) :].replace("-", "_").strip().lower(), names, 1)
-        if near:
+        if near := nearest(key[len(_key("")) :].replace("-", "_").strip().lower(), names):
             raise RequestError(
-                said("there is no ini key {key}: did you mean {near}?", key=key, near=_key(near[0]))
+                said("there is no ini key {key}: did you mean {near}?", key=key, near=_key(near))
             )
         raise RequestError(said("there is no ini key {key}: see {page}", key=key, page=_HELP))
 

@@ -77,8 +77,8 @@ class Reporter:
         self.began = time.time()
         self._bring_in = bring_in
         self._lines_left = _BUDGET if config.option.verbose <= 0 else None
-        self._spoken: list[tuple[pytest.TestReport, Mapping[str, Any], bool]] = []
-        self._plain: list[pytest.CollectReport | pytest.TestReport] = []
+        self._spoken: list[tuple[pytest.CollectReport | pytest.TestReport, list[str]]] = []
+        self._refused = False
         self._problems: list[Callable[[], str]] = []
         self._lines: list[tuple[int, str]] = []
         self._crashed: list[str] = []
@@ -102,12 +102,7 @@ class Reporter:
         self._lines.append((place, line))
 
     def fail(self, words: Callable[[], str], *but: int) -> None:
-        """Fail a session that has ended well, or with one of the codes ``but``.
-
-        Args:
-            words: returns why, in the language that is spoken.
-            but: further exit codes that stand for no failure.
-        """
+        """Fail a session that has ended well, or with one of the codes ``but``."""
         self._problems.append(words)
         if self.session.exitstatus in {pytest.ExitCode.OK, *but}:
             self.session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -147,8 +142,9 @@ class Reporter:
         # A plugin that repeats tests may log several of an item: the last one counts.
         self.tests[item] = Reported(report.nodeid, result, report.failed, file, line or 0)
         short = report.failed and "short" in result and self._shortened(report, result)
-        if report.failed and "spoken" in result:
-            self._spoken.append((report, result["spoken"], short))
+        if report.failed and (spoken := result.get("spoken")):
+            behind = report.longreprtext.splitlines()[int(spoken["lines"]) :]
+            self._spoken.append((report, [*spoken["short"]] if short else [*spoken["text"], *behind]))
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Note in which marked test the session was ended, and whether that was ``pytest.exit()``."""
@@ -167,7 +163,11 @@ class Reporter:
             crash = getattr(report.longrepr, "reprcrash", None)
             text = str(report.longrepr if crash is None else crash.message).removeprefix("Failed: ")
             if text.startswith(_OURS):
-                self._plain.append(report)
+                from pytest_npudump.plugin.terminal import SPOKEN  # noqa: PLC0415 - for failures
+
+                self._refused = True
+                if lines := vars(report).get(SPOKEN):
+                    self._spoken.append((report, lines))
 
     def _shortened(self, report: pytest.TestReport, result: Mapping[str, Any]) -> bool:
         """Cut a failure for which there is no room, and return whether it is one."""
@@ -190,7 +190,7 @@ class Reporter:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
             elif self._ended_in:
                 session.exitstatus = pytest.ExitCode.INTERRUPTED
-        if not (self.tests or self._plain or self._ended_in or hook.pytest_npudump_wanted()):
+        if not (self.tests or self._refused or self._ended_in or hook.pytest_npudump_wanted()):
             return
         from pytest_npudump.language.translation import speaking  # noqa: PLC0415 - only for marked tests
         from pytest_npudump.ranks.rank import current_rank  # noqa: PLC0415 - the same
@@ -210,13 +210,11 @@ class Reporter:
 
     def _speak(self) -> None:
         """Have the terminal show failures in its reader's language: all other readers have had theirs."""
-        if self._spoken or self._plain:
-            from pytest_npudump.plugin.terminal import speak, speak_plainly  # noqa: PLC0415 - for failures
+        if self._spoken:
+            from pytest_npudump.plugin.terminal import speak  # noqa: PLC0415 - for failures
 
-            for report, spoken, short in self._spoken:
-                speak(report, spoken, short=short)
-            for plain_report in self._plain:
-                speak_plainly(plain_report)
+            for report, lines in self._spoken:
+                speak(report, lines)
 
     def _ended(self) -> str:
         """Return that the session was ended in a test, which was not compared."""

@@ -95,11 +95,7 @@ class Runner:
         self._collected = list(filter(is_marked, items))
 
     def shared_goldens(self, items: list[pytest.Item]) -> Iterator[tuple[pytest.Item, str]]:
-        """Yield each test whose golden file is another one's too, and what is wrong with that.
-
-        Args:
-            items: the marked tests of the session.
-        """
+        """Yield each test whose golden file is another one's too, and what is wrong with that."""
         return shared_goldens([*filter(is_marked, self._collected), *items], self.paths)
 
     def pytest_report_collectionfinish(self, items: list[pytest.Item]) -> list[str]:
@@ -178,7 +174,9 @@ class Runner:
             return
         if BAD in item.stash:
             raise pytest.fail.Exception(item.stash[BAD], pytrace=False)
-        forget_result(item)
+        if result := item.stash.setdefault(RESULT, {}):  # a report that holds it says so
+            result.clear()
+            result.update(_uncompared(item))
         item.stash[KEPT] = None
         item.stash[EARLIER_PARTS] = item.stash.get(PARTS, []) if will_run_again(item) else []
         item.stash[ENDED], item.stash[PARTS], item.stash[REPORTS] = False, [], {}
@@ -299,14 +297,6 @@ def _locate(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestR
         crash.message = re.sub(r"\n {12}", " ", first[0]) + crash.message[len(first[0]) :] if first else ""
 
 
-def forget_result(item: pytest.Item) -> None:
-    """Forget what a test came to as its body is to run again: a report that holds it says so."""
-    result = item.stash.setdefault(RESULT, {})
-    if result:
-        result.clear()
-        result.update(_uncompared(item))
-
-
 def _attach_result(item: pytest.Item, report: pytest.TestReport) -> None:
     result = item.stash.setdefault(RESULT, {})
     if not result:
@@ -372,10 +362,7 @@ def _abandoned(first: Sequence[pytest.TestReport]) -> list[pytest.TestReport]:
 
 
 def so_far(
-    item: pytest.Item,
-    stop: BaseException,
-    first: list[pytest.TestReport],
-    second: list[pytest.TestReport],
+    item: pytest.Item, stop: BaseException, first: list[pytest.TestReport], second: list[pytest.TestReport]
 ) -> list[pytest.TestReport]:
     """Return the reports of a test in which the session ends: a failure of the first run is among them."""
     if any(report.when == "call" for report in second):
@@ -414,7 +401,10 @@ def attempt(
                 _compat.show_setup(item)
             if not only_setup(item):
                 reports.append(_compat.run_phase(item, "call"))
-                _measure_what_passes(item, reports[-1])
+                test = item.stash.get(TEST, None)
+                if test is not None and test.measures and test.wants_second_run and reports[-1].failed:
+                    # Another plugin fails it: of what does not pass nothing is measured.
+                    test.abandon_second_run(said("its body did not pass"))
                 called()
         following = item.parent if will_run_again(item) else nextitem
         if item.session.shouldfail or item.session.shouldstop:
@@ -424,13 +414,6 @@ def attempt(
             reports.append(_compat.run_phase(item, "teardown", nextitem=following))
     finally:
         _compat.end_attempt(item)
-
-
-def _measure_what_passes(item: pytest.Item, body: pytest.TestReport) -> None:
-    """Let a test whose report another plugin fails run once: of what does not pass nothing is measured."""
-    test = item.stash.get(TEST, None)
-    if test is not None and test.measures and test.wants_second_run and body.failed:
-        test.abandon_second_run(said("its body did not pass"))
 
 
 def _failed_call(item: pytest.Item, test: CaseSession) -> pytest.TestReport:

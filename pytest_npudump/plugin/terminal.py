@@ -6,10 +6,12 @@ passed, with which of them are new.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,15 +20,9 @@ from pytest_npudump.language import ENGLISH, chosen
 from pytest_npudump.language.text import cut, hung, inert, terminal_columns
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import is_english, ngettext, speaking, spoken
-from pytest_npudump.regression.result import GOOD
+from pytest_npudump.regression.result import GOOD, Result
 from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.verdicts import plain, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from pytest_npudump.regression.result import Result
 
 
 def fitted(reporter: Any, line: str) -> list[str]:
@@ -61,11 +57,7 @@ def announce_run(item: pytest.Item, number: int, before: Sequence[pytest.TestRep
 
 
 class Progress:
-    """Shows what is being done for one test, once it has taken long.
-
-    Args:
-        reporter: pytest's own, which prints.
-    """
+    """Shows what is being done for one test, once it has taken long."""
 
     def __init__(self, reporter: Any) -> None:
         self._reporter = reporter
@@ -108,10 +100,6 @@ class Progress:
         self._reporter.rewrite(text, erase=True)
 
 
-SPOKEN = "spoken"
-"""Key of a test's result under which its failure in another language is."""
-
-
 def spoken_failure(
     result: Result, details: ReportFiles, english: str, language: str, *, verbose: bool
 ) -> dict[str, Any]:
@@ -131,7 +119,7 @@ def spoken_failure(
     with speaking(language):
         text = failure_text(result, details, verbose=verbose)
         short = short_lines(result, details)
-    return {SPOKEN: {"lines": len(english.splitlines()), "text": text.splitlines(), "short": short}}
+    return {"spoken": {"lines": len(english.splitlines()), "text": text.splitlines(), "short": short}}
 
 
 class _Failure:
@@ -155,19 +143,7 @@ class _Failure:
             writer.line(line)
 
 
-def speak(report: pytest.TestReport, spoken: Mapping[str, Any], *, short: bool) -> None:
-    """Replace the failure of a report, once every other reader of the report has had it.
-
-    Args:
-        report: of the test's call.
-        spoken: as :func:`spoken_failure` returned it.
-        short: whether the report has only the first lines of its failure.
-    """
-    added = report.longreprtext.splitlines()[int(spoken["lines"]) :]
-    _replace(report, [*spoken["short"]] if short else [*spoken["text"], *added])
-
-
-_PLAIN = "npudump_spoken"
+SPOKEN = "npudump_spoken"
 """Attribute of a report that has no result, with its failure in another language, a line each."""
 
 
@@ -181,7 +157,7 @@ def attach_spoken(report: pytest.CollectReport | pytest.TestReport, text: str, l
     """
     with speaking(language):
         if not is_english() and (told := str.__str__(spoken(text))) != text:
-            vars(report)[_PLAIN] = told.splitlines()
+            vars(report)[SPOKEN] = told.splitlines()
 
 
 class Speaker:
@@ -202,14 +178,8 @@ class Speaker:
         return report
 
 
-def speak_plainly(report: pytest.CollectReport | pytest.TestReport) -> None:
-    """Replace a failure that has no result by what is attached to it in another language."""
-    lines: list[str] = vars(report).get(_PLAIN, [])
-    if lines:
-        _replace(report, lines)
-
-
-def _replace(report: pytest.CollectReport | pytest.TestReport, lines: list[str]) -> None:
+def speak(report: pytest.CollectReport | pytest.TestReport, lines: list[str]) -> None:
+    """Replace the failure of a report, once every other reader of the report has had it."""
     crash = getattr(report.longrepr, "reprcrash", None)
     failure: Any = "\n".join(lines) if crash is None else _Failure(lines, crash)
     report.longrepr = failure
@@ -288,13 +258,7 @@ def _digest(text: str) -> str:
 
 
 def news(config: pytest.Config, results: Sequence[Mapping[str, Any]], rank: str = "") -> tuple[Note, ...]:
-    """Return the notes of a session, and remember them in pytest's cache, which has those of earlier ones.
-
-    Args:
-        config: of the session, which may have no cache.
-        results: of its tests.
-        rank: of a distributed run.
-    """
+    """Return the notes of a session, and remember them in pytest's cache, which has those of earlier ones."""
     cache = getattr(config, "cache", None)
     key = f"{_KEY}-{rank}" if rank else _KEY
     known = cache.get(key, None) if cache is not None else None
@@ -345,21 +309,23 @@ def note_lines(notes: Sequence[Note], files: ReportFiles, *, verbose: bool) -> l
                 text=shown(files.text),
             )
         )
-    elif lines and not verbose and any(_is_cut(note) for note in chosen):
+    elif (
+        lines
+        and not verbose
+        and any(
+            len(note.tests) > NAMES or any(len(text) > WIDTH for text in (note.text, *note.tests))
+            for note in chosen
+        )
+    ):
         lines.append(_("all notes with all of their tests are in {text}").format(text=shown(files.text)))
     return lines
 
 
 def _line(note: Note, *, verbose: bool) -> str:
     word = _("new note") if note.new else _("note")
-    if verbose:
-        return said(
-            "{word}: {whose}: {text}", word=word, whose=_whose(note.tests, note.tests), text=note.text
-        )
-    names = [cut(test, WIDTH) for test in note.tests[:NAMES]]
-    return said(
-        "{word}: {whose}: {text}", word=word, whose=_whose(names, note.tests), text=cut(note.text, WIDTH)
-    )
+    names = note.tests if verbose else [cut(test, WIDTH) for test in note.tests[:NAMES]]
+    text = note.text if verbose else cut(note.text, WIDTH)
+    return said("{word}: {whose}: {text}", word=word, whose=_whose(names, note.tests), text=text)
 
 
 def _whose(names: Sequence[str], tests: Sequence[str]) -> str:
@@ -367,7 +333,3 @@ def _whose(names: Sequence[str], tests: Sequence[str]) -> str:
         return names[0]
     more = _(" and {left} more").format(left=len(tests) - len(names)) if len(tests) > len(names) else ""
     return _("{count} tests ({names}{more})").format(count=len(tests), names=", ".join(names), more=more)
-
-
-def _is_cut(note: Note) -> bool:
-    return len(note.tests) > NAMES or any(len(text) > WIDTH for text in (note.text, *note.tests))

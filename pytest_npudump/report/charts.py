@@ -10,14 +10,15 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
+from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import pairwise
 from math import log1p
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from pytest_npudump.compare.tensors.picture import HIGHEST as MOST
 from pytest_npudump.compare.tensors.picture import LOWEST as LEAST
-from pytest_npudump.compare.tensors.picture import NO_NUMBER
+from pytest_npudump.compare.tensors.picture import NO_NUMBER, Picture
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language import mark
 from pytest_npudump.language.translation import gettext as _
@@ -32,17 +33,14 @@ from pytest_npudump.report.view import (
     STATES,
     UNJUDGED,
     UNPAIRED,
+    Column,
+    Neighbourhood,
+    SessionView,
+    TensorView,
+    ViewedOperator,
     strip_columns,
 )
 from pytest_npudump.storage.atomic import write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from pytest_npudump.compare.tensors.picture import Picture
-    from pytest_npudump.report.view import Column, Neighbourhood, SessionView, TensorView, ViewedOperator
-
 
 COLOURS = {
     SOURCE: "#b3261e",
@@ -114,10 +112,6 @@ def strip_svg(tensors: Sequence[TensorView], label: str) -> str:
     """Return the strip as an ``svg`` element; "" without tensors.
 
     Each column is a ``rect`` of its own, named by the position of the worst tensor in it (``data-at``).
-
-    Args:
-        tensors: in order of execution.
-        label: what a screen reader says of it.
     """
     columns = strip_columns(tensors)
     if not columns:
@@ -338,12 +332,6 @@ def write_figures(
     folder: Path, title: str, tensors: Sequence[TensorView], pictures: Mapping[int, Picture]
 ) -> list[Path]:
     """Write ``run.svg`` and a ``tensor-N.svg`` for each picture, and return their paths.
-
-    Args:
-        folder: made if missing.
-        title: of the run.
-        tensors: all of it, in order of execution.
-        pictures: what can be drawn of some of them, by position.
 
     Raises:
         NpudumpError: they cannot be written.

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_npudump.language.text import cut
 from pytest_npudump.regression.result import GOOD
 from pytest_npudump.report.result_json import small
 from pytest_npudump.report.summary import remarks, summary_line
 from pytest_npudump.report.verdicts import plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
 
 _COUNTS = (
     ("fail", "outside"),
@@ -90,11 +87,7 @@ _HARMLESS = re.compile(r"[^`|\\<>\x00-\x1f\x7f-\x9f\u2028\u2029]+\Z")
 
 
 def markdown_summary(
-    tests: Sequence[JudgedTest],
-    problems: Sequence[str] = (),
-    *,
-    approval: str = "",
-    root: Path | None = None,
+    tests: Sequence[JudgedTest], problems: Sequence[str] = (), *, approval: str = "", root: Path | None = None
 ) -> str:
     """Return the summary of a session, whose names no reader of Markdown or HTML takes for markup.
 

@@ -7,7 +7,14 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, explain_first
-from pytest_npudump.explain.operator_alone import ACQUITTED, CONVICTED, FED, NO_OPERATOR, UNKNOWN
+from pytest_npudump.explain.operator_alone import (
+    ACQUITTED,
+    CONVICTED,
+    FED,
+    NO_OPERATOR,
+    UNKNOWN,
+    JudgedOperator,
+)
 from pytest_npudump.explain.rounding import DEVICE, DTYPE
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import first_of
@@ -33,7 +40,6 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.difference import TensorDifference
     from pytest_npudump.compare.tensors.picture import TensorDescription
     from pytest_npudump.dump.records import TensorKey
-    from pytest_npudump.explain.operator_alone import JudgedOperator
     from pytest_npudump.explain.reference import ReferenceResult
     from pytest_npudump.graph.sources import Sources
     from pytest_npudump.record.model_lines import ModelChange
@@ -153,7 +159,12 @@ def isolated_lines(
     ranked = sorted(isolated, key=lambda one: (one.upstream, one.key not in begins))
     matching = [one for one in ranked if one.alone.verdict == ACQUITTED]
     undecided = [one for one in ranked if one.alone.verdict == UNKNOWN and one.alone.why != NO_OPERATOR]
-    others = [_undecided(one) for one in undecided if not one.upstream]
+    told = _("recomputed: {key} is undecided: {why}")
+    others = [
+        told.format(key=one.key, why=spoken(one.alone.why)) + _error(one)
+        for one in undecided
+        if not one.upstream
+    ]
     if matching:  # behind suspects that are undecided, unless it tells of another suspect
         at = len(others) if matching[0].upstream else 0
         others.insert(at, _matching(matching, models, brief=brief, cause=bool(convicted)))
@@ -185,11 +196,6 @@ def _by(one: JudgedOperator) -> str:
 def _error(one: JudgedOperator) -> str:
     apart = one.alone.apart
     return "" if math.isnan(apart) else _(" (relative L2 error {apart:.2g})").format(apart=apart)
-
-
-def _undecided(one: JudgedOperator) -> str:
-    words = _("recomputed: {key} is undecided: {why}").format(key=one.key, why=spoken(one.alone.why))
-    return words + _error(one)
 
 
 def _matching(
@@ -315,7 +321,7 @@ def reference_lines(
         lines = [one for line in lines for one in folded(line, columns)]
         lines += table([row(verdict) for verdict in failing[:rows]], _COLUMNS, columns)
     if rows is not None and len(failing) > rows:
-        lines.append(_("  ... and {left} more").format(left=len(failing) - rows))
+        lines.append("  " + _("... and {left} more").format(left=len(failing) - rows))
     lines += [f"{_INDENT}{line}" for line in whose_error(result)]
     if brief:
         return lines

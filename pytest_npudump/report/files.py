@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from pytest_npudump.storage.atomic import write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
 
 def json_text(data: Any, default: Callable[[Any], Any] | None = None) -> str:
@@ -26,8 +24,7 @@ def json_text(data: Any, default: Callable[[Any], Any] | None = None) -> str:
     Raises:
         TypeError: something is no plain data.
     """
-    encode = json.JSONEncoder(default=default).encode
-    return "".join(_pieces(data, encode, "\n")) + "\n"
+    return "".join(_pieces(data, json.JSONEncoder(default=default).encode, "\n")) + "\n"
 
 
 def _pieces(data: Any, encode: Callable[[Any], str], newline: str) -> Iterator[str]:

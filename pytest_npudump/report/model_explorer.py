@@ -9,19 +9,15 @@ no data beside a model (its issues 1234 and 1241).
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.report.charts import COLOURS
 from pytest_npudump.report.files import json_text
-from pytest_npudump.report.view import HIGHEST, STATES
+from pytest_npudump.report.view import HIGHEST, STATES, SessionView, TensorView
 from pytest_npudump.storage.atomic import write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from pytest_npudump.report.view import SessionView, TensorView
 
 _LIGHT = frozenset({"changed"})
 """States whose colour takes dark letters."""
@@ -32,10 +28,6 @@ def node_data(name: str, tensors: Sequence[TensorView]) -> dict[str, Any]:
 
     The value is error over tolerance: 1 is the most that passes. JSON has no infinity, and neither has the
     viewer: what cannot be measured is 10**6, the top of every chart's scale.
-
-    Args:
-        name: what the viewer calls it.
-        tensors: in order of execution.
     """
     worst: dict[str, TensorView] = {}
     for tensor in tensors:

@@ -5,22 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.stats.verdict import FAIL, explain_first
+from pytest_npudump.compare.stats.verdict import FAIL, Comparison, Verdict, explain_first
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.errors import joined
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext
-from pytest_npudump.record.model_lines import ALL, NOTHING
+from pytest_npudump.record.model_lines import ALL, NOTHING, ModelChange
 from pytest_npudump.report.verdicts import times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_npudump.compare.stats.verdict import Comparison, Verdict
     from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.graph.sources import Source, Sources
-    from pytest_npudump.record.model_lines import ModelChange
     from pytest_npudump.regression.result import Result
 
 
@@ -129,8 +127,7 @@ def what_changed(result: Result, most: int | None = _SHOWN) -> str:
         result: of a test.
         most: operators that are named; None for all.
     """
-    parts = [*_model_changes(result.models, most)] if result.models is not None else []
-    return joined(_("; "), parts)
+    return joined(_("; "), [*_model_changes(result.models, most)] if result.models is not None else [])
 
 
 def _model_changes(models: ModelChange, most: int | None) -> Iterator[str]:

@@ -9,13 +9,12 @@ from pytest_npudump.errors import mapped
 from pytest_npudump.language.text import cut
 from pytest_npudump.language.translation import speaking
 from pytest_npudump.record.run_folder import REPORT
-from pytest_npudump.regression.result import GOOD
+from pytest_npudump.regression.result import GOOD, Result
 from pytest_npudump.report.origins import small_sources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_npudump.regression.result import Result
     from pytest_npudump.report.files import ReportFiles
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_npudump.compare.ulps import INFINITY, NAN
+from pytest_npudump.compare.ulps import INFINITY, NAN, OutputFault
 from pytest_npudump.language import mark
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
-from pytest_npudump.regression.attempt import WrongOperator
+from pytest_npudump.regression.attempt import GivenTensor, WrongOperator
 from pytest_npudump.regression.scenes.exception import ANOTHER, NORM, FailedOperator
 from pytest_npudump.regression.scenes.overflow import Overflow
 from pytest_npudump.regression.scenes.watcher import Trampling
@@ -19,8 +19,6 @@ from pytest_npudump.report.verdicts import numbers
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_npudump.compare.ulps import OutputFault
-    from pytest_npudump.regression.attempt import GivenTensor
     from pytest_npudump.regression.result import SceneFinding
     from pytest_npudump.regression.scenes.findings import OperatorTensor
 
@@ -112,11 +110,7 @@ def _failed(finding: FailedOperator) -> str:
         operator = _("the kernel {kernel}").format(kernel=finding.kernel)
     else:
         operator = _("an operator that its dump does not name")
-    ids = (
-        (mark("device"), finding.device),
-        (mark("stream"), finding.stream),
-        (mark("task"), finding.task),
-    )
+    ids = ((mark("device"), finding.device), (mark("stream"), finding.stream), (mark("task"), finding.task))
     where = ", ".join(f"{_(name)} {number}" for name, number in ids if number is not None)
     capture = _(" in capture={capture}").format(capture=finding.capture) if finding.capture else ""
     more = _(", {executions} times").format(executions=finding.executions) if finding.executions > 1 else ""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pytest_npudump.language import mark, plural
 from pytest_npudump.language.translation import counted
@@ -11,17 +12,9 @@ from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.regression.result import DIED, ERROR, GOOD, MISSING_GOLDEN, PASSED, not_dumped_inside
 from pytest_npudump.report.verdicts import tail
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-
 PAGE = "docs/reference/failures.md"
 """The page that says what a failure and this line mean."""
-_SEVERAL = {
-    MISSING_GOLDEN: mark("goldens missing"),
-    ERROR: mark("errors"),
-    DIED: mark("processes died"),
-}
+_SEVERAL = {MISSING_GOLDEN: mark("goldens missing"), ERROR: mark("errors"), DIED: mark("processes died")}
 """Statuses as they are called of more tests than one."""
 _NAME = 60
 """Characters of the name in the line."""
@@ -109,10 +102,6 @@ _REMARKS = (
 """Counts of results that are to be known of a session, and what is said of them."""
 
 
-def _passed_with_another_model(result: Mapping[str, Any]) -> bool:
-    return result["status"] == PASSED and bool((result.get("model") or {}).get("changed"))
-
-
 def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return what else is to be known of the tensors of a session, each in a sentence."""
     found = []
@@ -123,7 +112,8 @@ def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
             first = tail(str(having[0].get("first_within")), _NAME)
             count = sum(result[name] for result in having)
             found.append(counted(count, *words, first=first, expected=expected))
-    if models := [result for result in results if _passed_with_another_model(result)]:
+    passed = (result for result in results if result["status"] == PASSED)
+    if models := [result for result in passed if (result.get("model") or {}).get("changed")]:
         first, what = tail(str(models[0]["test"]), _NAME), models[0]["model"]["first"]
         found.append(
             counted(

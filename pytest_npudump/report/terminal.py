@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.stats.verdict import EXTRA
+from pytest_npudump.compare.stats.verdict import EXTRA, Verdict
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.errors import joined
 from pytest_npudump.explain.operator_alone import CONVICTED
@@ -50,7 +50,6 @@ from pytest_npudump.report.verdicts import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_npudump.compare.stats.verdict import Verdict
     from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.regression.result import Escalation, Finding, Result, SceneFinding
     from pytest_npudump.report.files import ReportFiles
@@ -186,13 +185,7 @@ def _in_order(result: Result, escalation: Escalation) -> tuple[list[Finding], se
 
 
 def verdict_lines(result: Result, *, verbose: bool, margin: int = 0) -> list[str]:
-    """Return the text of a result that no run has left files of.
-
-    Args:
-        result: of a test.
-        verbose: whether to tell everything.
-        margin: columns that stand before each line.
-    """
+    """Return the text of a result that no run has left files of."""
     rows, columns = MOST_ROWS if verbose else ROWS, terminal_columns() - margin
     lines = _cut(_body(result, rows, columns, brief=not verbose), brief=not verbose)
     return [*lines, *map(plain, ways_out(result))]
@@ -272,7 +265,7 @@ def _rows(
     lines = table([row(verdict) for verdict in verdicts[:rows]], COLUMNS, columns, prefix)
     if (left := len(verdicts) - rows) > 0:
         where = "report.json" if rows == MOST_ROWS else rest
-        words = _("  ... {left} more in {where}") if where else _("  ... and {left} more")
+        words = _("  ... {left} more in {where}") if where else "  " + _("... and {left} more")
         lines.append(words.format(left=left, where=where))
     return lines
 
@@ -285,7 +278,7 @@ def _scene_lines(findings: Sequence[SceneFinding], limit: int | None) -> list[st
     if limit is not None and len(details) > limit:
         details = [
             *details[: limit - 2],
-            _("  ... and {left} more").format(left=len(details) - limit + 1),
+            "  " + _("... and {left} more").format(left=len(details) - limit + 1),
             details[-1],
         ]
     return [*details, *lines]

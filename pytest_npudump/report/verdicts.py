@@ -137,12 +137,7 @@ def row(verdict: Verdict) -> tuple[str, ...]:
 
 
 def sentence(verdict: Verdict, *, against: str = "golden") -> str:
-    """Return one failing verdict as a sentence, the tensor first.
-
-    Args:
-        verdict: which fails.
-        against: what the tensor was compared with.
-    """
+    """Return one failing verdict as a sentence, the tensor first."""
     key = str(verdict.key)
     if verdict.status == "missing":
         return _("{key} is missing: the golden has it, the dump does not").format(key=key)

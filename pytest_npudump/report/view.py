@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.alignment import ABSENT
 from pytest_npudump.compare.stats.allowances import shares_of_allowed
-from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, PASS
+from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, PASS, Comparison, Value, Verdict
 from pytest_npudump.compare.tensors.picture import BINS, SIDE, Picture
-from pytest_npudump.dump.table import STATISTICS
+from pytest_npudump.dump.table import STATISTICS, StatsTable
 from pytest_npudump.graph.sources import TensorGraph
 from pytest_npudump.language import mark
 from pytest_npudump.language.translation import gettext as _
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.compare.stats.verdict import Comparison, Value, Verdict
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import TensorKey
-    from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.record.edges import Edges
 
 
@@ -80,13 +78,7 @@ class TensorView:
 def tensor_views(
     comparison: Comparison, tolerances: Tolerances, sources: Collection[TensorKey] = ()
 ) -> tuple[TensorView, ...]:
-    """Return the tensors of a comparison in order of execution.
-
-    Args:
-        comparison: of both sides.
-        tolerances: what decided.
-        sources: failing tensors that no other explains.
-    """
+    """Return the tensors of a comparison in order of execution."""
     shares = shares_of_allowed(comparison, tolerances).tolist()
     unjudged = frozenset[int]().union(*(doubt.unjudged for doubt in comparison.doubts))
     alignment = comparison.alignment
@@ -197,13 +189,9 @@ def strip_columns(tensors: Sequence[TensorView], most: int = COLUMNS) -> tuple[C
     found = []
     for number in range(count):
         first, end = number * len(tensors) // count, (number + 1) * len(tensors) // count
-        at = min(range(first, end), key=lambda at: _badness(tensors[at]))
+        at = min(range(first, end), key=lambda at: (_rank(tensors[at]), -magnitude(tensors[at].share)))
         found.append(Column(first, end - 1, at, tensors[at].state, magnitude(tensors[at].share)))
     return tuple(found)
-
-
-def _badness(tensor: TensorView) -> tuple[int, float]:
-    return STATES.index(tensor.state), -magnitude(tensor.share)
 
 
 BEFORE, BEHIND = 2, 3
@@ -253,14 +241,7 @@ class Neighbourhood:
 def neighbourhoods(
     comparison: Comparison, edges: Edges, tensors: Sequence[TensorView], sources: Sequence[TensorKey]
 ) -> tuple[Neighbourhood, ...]:
-    """Return the pictures of sources; none where nothing is known of what feeds what.
-
-    Args:
-        comparison: the tensors.
-        edges: what feeds which.
-        tensors: of the comparison, in its order.
-        sources: failing tensors that no other explains.
-    """
+    """Return the pictures of sources; none where nothing is known of what feeds what."""
     if not edges.feeds or not sources:
         return ()
     graph = TensorGraph.of(comparison, edges)

@@ -11,7 +11,7 @@ from pytest_npudump.compare.stats.alignment import ABSENT, align
 from pytest_npudump.compare.stats.tables import describe_not_finite
 from pytest_npudump.compare.tolerances.numerics import numerics_of
 from pytest_npudump.dump.selection import layers_meant
-from pytest_npudump.dump.table import layer_of, sanitised_key
+from pytest_npudump.dump.table import StatsTable, layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, NpudumpError, StoreError, said
 from pytest_npudump.golden.origin import Stamp, stamped
 from pytest_npudump.golden.store import (
@@ -23,8 +23,8 @@ from pytest_npudump.golden.store import (
     tensors_path,
     write_golden,
 )
-from pytest_npudump.golden.stored_tensors import KeptTensors, stored_tensors
-from pytest_npudump.golden.variants import VARIANTS, stands_in
+from pytest_npudump.golden.stored_tensors import GoldenTensor, KeptTensors, TensorStore, stored_tensors
+from pytest_npudump.golden.variants import VARIANTS, Goldens, stands_in
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.edges import edges_of_lines, lines_of
 from pytest_npudump.record.model_lines import model_lines_of
@@ -37,6 +37,7 @@ from pytest_npudump.record.record import (
     POINTERS,
     REASON,
     UNWRITTEN,
+    Record,
     left_out_of,
     rows_of,
 )
@@ -46,7 +47,7 @@ from pytest_npudump.regression.measured_noise import same_values
 from pytest_npudump.regression.unwritten import by_layer, new_entries
 from pytest_npudump.report.verdicts import excess, worst
 from pytest_npudump.results.entry import ACCEPTED, REJECTED, Entry, ResultsError, file_digest
-from pytest_npudump.results.rejudge import GOOD, read_record, rejudge, run_of
+from pytest_npudump.results.rejudge import GOOD, Overrides, Rejudged, read_record, rejudge, run_of
 from pytest_npudump.settings import default_settings
 
 if TYPE_CHECKING:
@@ -54,12 +55,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.stored_tensors import GoldenTensor, TensorStore
-    from pytest_npudump.golden.variants import Goldens
-    from pytest_npudump.record.record import Record
     from pytest_npudump.results.folder import Results, ResultsFolder
-    from pytest_npudump.results.rejudge import Overrides, Rejudged
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,21 +182,10 @@ def _refusals(
         yield said("its golden keeps tensors, and the run left none: accept with --npudump-update-golden")
 
 
-@dataclass(frozen=True, slots=True)
-class Approval:
-    """What came of an acceptance.
-
-    Attributes:
-        entry: what is to be kept of the run from here on.
-        notes: what the golden does not know any more, for the person who accepts it.
-    """
-
-    entry: Entry
-    notes: tuple[str, ...] = ()
-
-
-def approve(pending: Pending, layers: Sequence[str] = (), reason: str = "") -> Approval:
+def approve(pending: Pending, layers: Sequence[str] = (), reason: str = "") -> tuple[Entry, tuple[str, ...]]:
     """Write the golden of a run, atomically and under its lock.
+
+    Returned are what is to be kept of the run from here on, and what the golden does not know any more.
 
     Args:
         pending: the run.
@@ -224,10 +209,10 @@ def approve(pending: Pending, layers: Sequence[str] = (), reason: str = "") -> A
         pending.goldens.stage(golden, tensors).commit(replacing)
     data = pending.entry.data
     if not layers:
-        return Approval(Entry({**data, "decision": ACCEPTED}), notes)
+        return Entry({**data, "decision": ACCEPTED}), notes
     digest = read_golden(pending.path).digest
     file = {**data["golden"], "judged_with": data["golden"]["file"], "sha256": digest}
-    return Approval(Entry({**data, "golden": file}), notes)
+    return Entry({**data, "golden": file}), notes
 
 
 def refuse_idle(runs: Sequence[Pending], layers: Sequence[str]) -> None:
@@ -426,11 +411,6 @@ def _with_noise(table: StatsTable, before: StatsTable) -> tuple[StatsTable, froz
 def after_some_rows(golden: Record, before: Record, taken: Collection[int]) -> tuple[Record, tuple[str, ...]]:
     """Return a golden some of whose rows are a run's, without noise for these, and a note that says so.
 
-    Args:
-        golden: as it is with these rows.
-        before: as it was.
-        taken: the rows that are the run's.
-
     Raises:
         GoldenError: what the golden says of repetition is not as it is written.
     """
@@ -482,11 +462,6 @@ def _without(golden: Record) -> Record:
 
 def approved_tensors(pending: Pending, golden: Record, chosen: Collection[str]) -> KeptTensors | None:
     """Return the tensors that an acceptance keeps; None where the golden keeps none.
-
-    Args:
-        pending: the run.
-        golden: what the acceptance writes.
-        chosen: keys of the tensors whose statistics are the run's.
 
     Raises:
         ResultsError: a tensor that the run had is not kept any more.

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from math import isfinite
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.translation import MESSAGES, carried, restored
 from pytest_npudump.scene import SCENES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 LINES = "results.jsonl"
 _BELOW = "results"
@@ -67,6 +64,12 @@ class Entry:
     def test(self) -> str:
         """The test as a person would name it."""
         return str(self.data["test"])
+
+    @property
+    def name(self) -> str:
+        """The name of the test, with the rank that ran it where there are several."""
+        rank = self.data["rank"]
+        return self.test if rank is None else f"{self.test} (rank {rank})"
 
     @property
     def status(self) -> str:
@@ -172,14 +175,12 @@ def _check(data: Mapping[str, Any], schema: Mapping[str, Any], name: str) -> Non
 
 def _check_files(data: Mapping[str, Any]) -> None:
     golden, record = data["golden"], data["record"]
-    named = [("golden", golden.get("file"), golden.get("sha256"))]
-    named += (
-        [("golden", golden.get("judged_with"), golden.get("sha256"))] if golden.get("judged_with") else []
-    )
-    named += [("record", record.get("file"), record.get("sha256"))] if record else []
-    for key, file, digest in named:
+    files = [("golden", golden.get("file")), ("record", record.get("file")) if record else None]
+    files += [("golden", golden["judged_with"])] if golden.get("judged_with") else []
+    for key, file in filter(None, files):
         if not is_inside(file):
             raise ValueError(f"{key!r} names the file {file!r}, expected one inside its folder")
+        digest = data[key].get("sha256")
         if digest is not None and not (isinstance(digest, str) and _SHA.fullmatch(digest)):
             raise ValueError(f"{key!r} has no SHA-256")
     for name in ("tensors", "inherited"):

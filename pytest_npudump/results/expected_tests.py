@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from pytest_npudump.errors import RequestError, said
 from pytest_npudump.language.text import first_of, typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext
 from pytest_npudump.regression.result import FAILED, PASSED
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 COMPARED = frozenset({PASSED, FAILED})
 """What a test has come to that was compared: one that was recorded was not."""

@@ -12,9 +12,11 @@ ones have superseded.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +40,6 @@ from pytest_npudump.storage.atomic import held, lock_file, write_whole
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from pytest_npudump.golden.tensors import Tensor
 
 RECORDS = "records"
@@ -210,23 +209,21 @@ class ResultsFolder:
             if problems:  # what a person should look at
                 return []
             entries = _standing(lines)
-            used = {entry.data["session"] for entry in entries}
+            sessions_used = {entry.data["session"] for entry in entries}
             sessions = {line["session"]: line for line in lines if line["kind"] == SESSION}
             last = [*sessions][-1:]
-            kept = [line for name, line in sessions.items() if name in {*used, *last}]
+            kept = [line for name, line in sessions.items() if name in {*sessions_used, *last}]
             kept += [entry.data for entry in entries]
             if len(kept) != len(lines):
                 write_whole(self._lines, map(line_of, kept))
             objects = (name for one in entries if one.is_open for name in one.objects)
             files = (self.path / one.record_file for one in entries)
-            self._sweep({*map(self.tensors.cache.path, objects), *files})
+            used = {*map(self.tensors.cache.path, objects), *files}
+            for path in (*(self.path / RECORDS).rglob("*"), *(self.path / _TENSORS).rglob("*")):
+                if path.is_file() and path not in used:
+                    with suppress(OSError):
+                        path.unlink()
         return entries
-
-    def _sweep(self, used: set[Path]) -> None:
-        for path in (*self.path.joinpath(RECORDS).rglob("*"), *self.path.joinpath(_TENSORS).rglob("*")):
-            if path.is_file() and path not in used:
-                with suppress(OSError):
-                    path.unlink()
 
     @contextmanager
     def _locked(self, *, lasting: bool = False) -> Iterator[None]:
@@ -258,19 +255,15 @@ def _end_of_lines(descriptor: int, path: Path) -> int:
     size = os.fstat(descriptor).st_size
     if size == 0:
         return 0
-    _refuse_another_version(os.pread(descriptor, 1 << 16, 0), path)
-    if os.pread(descriptor, 1, size - 1) == b"\n":
-        return size
-    return os.pread(descriptor, size, 0).rfind(b"\n") + 1
-
-
-def _refuse_another_version(start: bytes, path: Path) -> None:
-    line, end, _ = start.partition(b"\n")
+    line, end, _ = os.pread(descriptor, 1 << 16, 0).partition(b"\n")
     try:
         if end:
             parse_line(line)
     except ValueError as error:
         raise ResultsError(f"{path}, line 1: {error}: remove the folder, and run the tests again") from None
+    if os.pread(descriptor, 1, size - 1) == b"\n":
+        return size
+    return os.pread(descriptor, size, 0).rfind(b"\n") + 1
 
 
 def _parsed(content: bytes, path: Path) -> tuple[list[Mapping[str, Any]], list[str]]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from pytest_npudump.compare.tolerances.numerics import UNKNOWN
 from pytest_npudump.compare.tolerances.rules import chosen_preset
-from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.records import Dump, TensorRecord, sanitise
 from pytest_npudump.dump.selection import alike_layers
 from pytest_npudump.dump.table import sanitised_key
 from pytest_npudump.errors import GoldenError, NpudumpError, said
@@ -30,14 +30,14 @@ from pytest_npudump.record.text import render
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, terms_of
 from pytest_npudump.regression.dataflow import named_layers
-from pytest_npudump.regression.result import NOT_COMPARED, Escalation
+from pytest_npudump.regression.result import NOT_COMPARED, Escalation, KeptLayers, Result, Run
 from pytest_npudump.regression.run_record import problems_of
 from pytest_npudump.report.result_json import COUNTS, result_json
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.entry import TEST, VERSION
 from pytest_npudump.results.folder import record_name
 from pytest_npudump.scene import SCENES
-from pytest_npudump.settings import default_settings
+from pytest_npudump.settings import Settings, default_settings
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
@@ -46,10 +46,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.dump.records import Dump, TensorRecord
     from pytest_npudump.golden.tensors import Tensor
-    from pytest_npudump.regression.result import KeptLayers, Result, Run
-    from pytest_npudump.settings import Settings
 
 
 _PLACES = ("first", "first_change", "first_within", "reproduced", "reference", "findings")
@@ -76,13 +73,7 @@ class Kept:
 
 
 def keep(case: Case, result: Result, golden_root: Path) -> Kept:
-    """Return what is kept of a test that has been judged.
-
-    Args:
-        case: the test.
-        result: what became of it.
-        golden_root: the folder that golden files are named relative to.
-    """
+    """Return what is kept of a test that has been judged."""
     told = result_json(result, None)
     pending = pending_tensors(case, result)
     tensors: dict[str, Tensor] = {}
@@ -332,12 +323,7 @@ class PendingTensors:
     refusals: tuple[str, ...] = ()
 
     def named_by(self, record: Record, found: dict[str, Tensor]) -> Record:
-        """Return a run's record that names the tensors.
-
-        Args:
-            record: without.
-            found: gets the tensors, by the SHA-256 of their bytes.
-        """
+        """Return a run's record that names the tensors."""
         arrays = {key: array for key, (array, _) in self.tensors.tensors.items()}
 
         def keep(array: Tensor) -> tuple[str, int]:
@@ -350,12 +336,7 @@ class PendingTensors:
 
 
 def pending_tensors(case: Case, result: Result) -> PendingTensors | None:
-    """Return what can be kept of a test that waits for a decision; None where its golden keeps no tensors.
-
-    Args:
-        case: the test.
-        result: what became of the test.
-    """
+    """Return what can be kept of a test that waits for a decision; None where its golden keeps no tensors."""
     dump, run = result.run.dump, result.run.record
     if not case.request.golden_tensors or run is None or result.status not in _WAITING:
         return None

@@ -11,7 +11,7 @@ from pytest_npudump.compare.tolerances.numerics import AUTO, UNKNOWN
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import DEFAULT, Rule, Tolerances
 from pytest_npudump.errors import GoldenError, NpudumpError, said
-from pytest_npudump.golden.stored_tensors import store_of
+from pytest_npudump.golden.stored_tensors import TensorStore, store_of
 from pytest_npudump.golden.variants import ASKED, Goldens
 from pytest_npudump.language import mark
 from pytest_npudump.record.record import OP_TYPES, Record
@@ -22,14 +22,12 @@ from pytest_npudump.regression.judgement import judge_run, without_golden
 from pytest_npudump.regression.result import Origin, Result
 from pytest_npudump.report.result_json import result_json
 from pytest_npudump.request import AUTO_LAYERS, DumpRequest
-from pytest_npudump.results.entry import SKIPPED, XFAILED, ResultsError
+from pytest_npudump.results.entry import SKIPPED, XFAILED, Entry, ResultsError
 from pytest_npudump.settings import BOUNDS, default_settings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from pytest_npudump.golden.stored_tensors import TensorStore
-    from pytest_npudump.results.entry import Entry
     from pytest_npudump.results.folder import ResultsFolder
 
 
@@ -234,13 +232,7 @@ class Rejudged:
 
 
 def rejudge(folder: ResultsFolder, entry: Entry, terms: Overrides) -> Rejudged:
-    """Judge one kept result.
-
-    Args:
-        folder: where it lies.
-        entry: the result.
-        terms: what it is judged by.
-    """
+    """Judge one kept result."""
     if entry.data["outcome"] == SKIPPED:
         return Rejudged(entry, None, LEFT_OUT, said("it was skipped"))
     if not entry.record_file:
@@ -321,8 +313,7 @@ def _judged(judging: Terms, golden: Record | None, run: Record, entry: Entry, st
     if reference is None or reference["good"]:
         return outcome
     found = _off_reference(reference) or tuple(entry.data["problems"])
-    told = tuple(dict.fromkeys((*outcome.problems, *found)))
-    return replace(outcome, status=status.FAILED, problems=told)
+    return replace(outcome, status=status.FAILED, problems=tuple(dict.fromkeys((*outcome.problems, *found))))
 
 
 def _off_reference(reference: Mapping[str, Any]) -> tuple[str, ...]:

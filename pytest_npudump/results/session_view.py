@@ -28,17 +28,15 @@ from pytest_npudump.report.view import (
     read_elements,
     tensor_views,
 )
-from pytest_npudump.results.entry import FAILED, SKIPPED, XFAILED
-from pytest_npudump.results.rejudge import rejudge
+from pytest_npudump.results.entry import FAILED, SKIPPED, XFAILED, Entry
+from pytest_npudump.results.rejudge import Overrides, rejudge
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from pytest_npudump.record.record import Record
     from pytest_npudump.regression.result import Result
-    from pytest_npudump.results.entry import Entry
     from pytest_npudump.results.folder import ResultsFolder
-    from pytest_npudump.results.rejudge import Overrides
 
 
 _ORDER = (BAD, OPEN, GOOD, LEFT_OUT)
@@ -47,14 +45,7 @@ _ORDER = (BAD, OPEN, GOOD, LEFT_OUT)
 def session_view(
     folder: ResultsFolder, entries: Iterable[Entry], terms: Overrides, problems: Iterable[str] = ()
 ) -> SessionView:
-    """Return what a page shows of kept results; those that failed come first.
-
-    Args:
-        folder: where they lie.
-        entries: the results.
-        terms: where goldens lie.
-        problems: what of the results could not be read.
-    """
+    """Return what a page shows of kept results; those that failed come first."""
     tests = [_test(folder, entry, terms) for entry in entries]
     ordered = sorted(tests, key=lambda test: _ORDER.index(test.word))
     return SessionView(tuple(ordered), tuple(problems), version("pytest-npudump"))
@@ -157,12 +148,6 @@ def view_of_tests(
     folder: ResultsFolder, tests: Collection[str], terms: Overrides, problems: Sequence[str] = ()
 ) -> SessionView:
     """Return what a page shows of the tests of one session, of all that a folder holds.
-
-    Args:
-        folder: of results.
-        tests: names of those of the session.
-        terms: where goldens lie.
-        problems: why the session does not pass, whatever these say.
 
     Raises:
         ResultsError: results cannot be read.

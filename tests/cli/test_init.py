@@ -36,7 +36,7 @@ else:
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty repository on a machine with the emulator alone."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(first_test, "_is_there", lambda name: name in {"onnx", "onnxruntime"})
+    monkeypatch.setattr(first_test, "find_spec", lambda name: name in {"onnx", "onnxruntime"})
     monkeypatch.setattr(first_test, "installed_cann", lambda: None)
     (tmp_path / ".git").mkdir()
     return tmp_path
@@ -172,7 +172,7 @@ def test_a_model_that_runs_with_none_of_the_inputs_is_told(
     done = run("init", "--dry-run")
     assert "net.onnx: inputs with which it runs: none of those that were tried: " in done.out
     assert "Reshape" in done.out
-    monkeypatch.setattr(first_test, "_is_there", lambda name: name == "onnx")
+    monkeypatch.setattr(first_test, "find_spec", lambda name: name == "onnx")
     assert "net.onnx: whether it runs with these inputs: it was not tried" in run("init", "--dry-run").out
 
 
@@ -358,7 +358,7 @@ def test_a_repository_on_gitlab_gets_a_job_to_include(repository: Path, run: Run
 def test_a_framework_without_a_model_is_run(
     repository: Path, run: Run, monkeypatch: pytest.MonkeyPatch, package: str, words: str
 ) -> None:
-    monkeypatch.setattr(first_test, "_is_there", lambda name: name == package)
+    monkeypatch.setattr(first_test, "find_spec", lambda name: name == package)
     run("init")
     text = (repository / "test_npudump_first.py").read_text("utf-8")
     assert words in text
@@ -368,7 +368,7 @@ def test_a_framework_without_a_model_is_run(
 def test_a_machine_with_nothing_to_run_gets_no_test_and_is_told_why(
     repository: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(first_test, "_is_there", lambda _: False)
+    monkeypatch.setattr(first_test, "find_spec", lambda _: False)
     (repository / "net.om").write_bytes(b"")
     done = run("init")
     assert done.code == 0
@@ -380,7 +380,7 @@ def test_a_machine_with_nothing_to_run_gets_no_test_and_is_told_why(
 def test_a_device_here_asks_for_one_in_ci(
     repository: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(first_test, "_is_there", lambda name: name in {"acl", "onnx", "onnxruntime"})
+    monkeypatch.setattr(first_test, "find_spec", lambda name: name in {"acl", "onnx", "onnxruntime"})
     monkeypatch.setattr(first_test, "installed_cann", lambda: "8.0.RC1")
     done = run("init")
     job = (repository / ".github/workflows/npudump.yml").read_text("utf-8")

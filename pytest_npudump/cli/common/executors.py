@@ -78,7 +78,7 @@ def open_workers(spec: str) -> Iterator[Workers]:
             yield Workers(executor, count)
     elif kind == "dask" and rest:
         distributed = _distributed()
-        with _silent(_DASK_LOGGERS), _cluster(distributed, rest) as workers:
+        with _silent(), _cluster(distributed, rest) as workers:
             yield workers
     else:
         raise RequestError(f"--executor {spec}: {_EXPECTED}")
@@ -163,8 +163,7 @@ def _cluster(distributed: Any, address: str) -> Iterator[Workers]:
     closed = distributed.comm.CommClosedError
     lost = (CancelledError, distributed.KilledWorker, distributed.TimeoutError, closed)
     try:
-        count = sum(client.nthreads().values())
-        yield Workers(_Packed(client.get_executor()), count or _UNTOLD, remote=True)
+        yield Workers(_Packed(client.get_executor()), sum(client.nthreads().values()) or _UNTOLD, remote=True)
     except lost as error:
         raise RuntimeUnavailableError(
             f"--executor dask:{address}: the cluster was lost before the work was done: no verdict; "
@@ -197,16 +196,15 @@ def _unpacked(work: Callable[..., Result], packed: bytes) -> Result:
 
 
 @contextmanager
-def _silent(names: Sequence[str]) -> Iterator[None]:
-    """Keep loggers from printing tracebacks of what is told in a line."""
-    loggers = [logging.getLogger(name) for name in names]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
+def _silent() -> Iterator[None]:
+    """Keep Dask's loggers from printing tracebacks of what is told in a line."""
+    before = {logger: logger.level for logger in map(logging.getLogger, _DASK_LOGGERS)}
+    for logger in before:
         logger.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
+        for logger, level in before.items():
             logger.setLevel(level)
 
 

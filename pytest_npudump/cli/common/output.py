@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import threading
 import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TextIO
 
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.text import hung, inert, padded, terminal_columns, width
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import TextIO
-
 
 STANDARD_OUTPUT = "-"
 _ITSELF = frozenset({"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
@@ -144,10 +140,6 @@ def columns(rows: Sequence[Sequence[str]], header: Sequence[str]) -> list[str]:
     """Lay rows out in columns as wide as their longest cell; names stay whole, so that they can be copied.
 
     In a terminal that is too narrow the last columns stand below the others.
-
-    Args:
-        rows: the cells, as they are shown.
-        header: titles, which are translated.
     """
     grid = [tuple(map(_, header)), *rows]
     is_plain = all("".join(row).isascii() for row in grid)
@@ -180,15 +172,7 @@ def end_output() -> None:
     Raises:
         NpudumpError: as for :func:`emit`.
     """
-    _printing(lambda stream: stream.flush())
-
-
-def _write(text: str) -> None:
-    def written(stream: TextIO) -> None:
-        stream.write(encodable(text, stream))
-        stream.flush()  # what goes to standard error next is to stand behind it
-
-    _printing(written)
+    _write("")
 
 
 def encodable(text: str, stream: TextIO) -> str:
@@ -197,11 +181,12 @@ def encodable(text: str, stream: TextIO) -> str:
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
-def _printing(action: Callable[[TextIO], object]) -> None:
+def _write(text: str) -> None:
     if sys.stdout is None:  # started with ``>&-``: nobody reads
         return
     try:
-        action(sys.stdout)
+        sys.stdout.write(encodable(text, sys.stdout))
+        sys.stdout.flush()  # what goes to standard error next is to stand behind it
     except BrokenPipeError:
         _discard(sys.stdout)
     except OSError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from threading import Event, Lock, Thread, Timer
+from threading import Event, Lock, Thread
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -13,10 +13,7 @@ from pytest_npudump.language.translation import gettext as _
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-    from typing import TextIO
 
-    from rich.progress import Progress, TaskID
-    from typing_extensions import Self
 
 PATIENCE = 1.0
 """Seconds of a command before a bar is shown, whatever it did in them."""
@@ -24,74 +21,42 @@ BLINK = 0.2
 """Seconds that a piece of work may take without a bar however long the command has taken."""
 SILENCE = 60.0
 """Seconds between two lines where there is no terminal."""
+_FRAME = 0.1
+"""Seconds between two pictures of the bar."""
 _BEGUN = monotonic()
 """When the command began, or near to it."""
 
 
-class _Bar:
-    """Counts from the beginning, and is drawn from the moment :meth:`show` is called."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._lock = Lock()
-        self._done, self._total = 0, 0
-        self._bar: tuple[Progress, TaskID] | None = None
-        self._closed = False
-
-    def update(self, done: int, total: int) -> None:
-        """Take ``done`` of ``total`` steps."""
-        with self._lock:
-            self._done, self._total = done, total
-            if self._bar is not None:
-                bar, task = self._bar
-                bar.update(task, completed=done, total=total)
-
-    def show(self) -> None:
-        """Draw the bar, unless the work has ended meanwhile."""
-        from rich.console import Console  # noqa: PLC0415 - only where work takes long
-        from rich.progress import MofNCompleteColumn, Progress  # noqa: PLC0415 - the same
-
-        with self._lock:
-            if self._closed:
-                return
-            shown = (*Progress.get_default_columns(), MofNCompleteColumn())
-            bar = Progress(*shown, console=Console(stderr=True), transient=True)
-            task = bar.add_task(self._what, completed=self._done, total=self._total or None)
-            bar.start()
-            self._bar = (bar, task)
-
-    def close(self) -> None:
-        """Remove the bar."""
-        with self._lock:
-            self._closed = True
-            if self._bar is not None:
-                self._bar[0].stop()
-
-
-class _Lines:
-    """Tells in whole lines how far the work is, for logs that somebody reads while it goes on."""
+class _Work:
+    """Counts, and is shown by a thread of its own for as long as it goes on."""
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._so_far = _("{done} of {total}")  # a thread speaks no language of its own
         self._reached = (0, 0)
-        self._ended = Event()
-        self._thread = Thread(target=self._tell, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
+        self.ended = Event()
 
     def update(self, done: int, total: int) -> None:
         """Take ``done`` of ``total`` steps."""
         self._reached = (done, total)
 
-    def _tell(self) -> None:
-        while not self._ended.wait(SILENCE):
+    def draw(self) -> None:
+        """Show a bar once the command has taken long."""
+        if self.ended.wait(max(PATIENCE - (monotonic() - _BEGUN), min(PATIENCE, BLINK))):
+            return
+        from rich.console import Console  # noqa: PLC0415 - only where work takes long
+        from rich.progress import MofNCompleteColumn, Progress  # noqa: PLC0415 - the same
+
+        shown = (*Progress.get_default_columns(), MofNCompleteColumn())
+        with Progress(*shown, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(self._what, total=None)
+            while not self.ended.wait(_FRAME):
+                done, total = self._reached
+                bar.update(task, completed=done, total=total or None)
+
+    def tell(self) -> None:
+        """Write a line now and then, for logs that somebody reads while it goes on."""
+        while not self.ended.wait(SILENCE):
             done, total = self._reached
             if sys.stderr is not None:
                 so_far = f": {self._so_far.format(done=done, total=total)}" if total else ""
@@ -102,19 +67,16 @@ class _Lines:
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """Give a function to call with (steps done, steps in all); ``what`` is shown before the bar."""
-    if not (_is_terminal(sys.stdout) and _is_terminal(sys.stderr)):
-        with _Lines(what) as lines:
-            yield lines.update
-        return
-    bar = _Bar(what)
-    timer = Timer(max(PATIENCE - (monotonic() - _BEGUN), min(PATIENCE, BLINK)), bar.show)
-    timer.daemon = True
-    timer.start()
+    work = _Work(what)
+    # A stream is None where it was closed from the beginning: ``>&-``.
+    on_terminal = all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
+    thread = Thread(target=work.draw if on_terminal else work.tell, daemon=True)
+    thread.start()
     try:
-        yield bar.update
+        yield work.update
     finally:
-        timer.cancel()
-        bar.close()
+        work.ended.set()
+        thread.join()
 
 
 class Tally:
@@ -134,7 +96,3 @@ class Tally:
             self._done += done - self._pieces.get(piece, 0)
             self._pieces[piece] = done
             self._report(self._done, self._total)
-
-
-def _is_terminal(stream: TextIO | None) -> bool:
-    return stream is not None and stream.isatty()  # None where it was closed from the beginning: ``>&-``

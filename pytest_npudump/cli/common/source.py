@@ -111,7 +111,11 @@ def locate(path: Path) -> DumpFile:
     name = name_of(whole)
     format_ = format_of_name(whole, name)
     if format_ is None:
-        found = format_by_content(path, _start(path))
+        try:
+            with open_regular(path) as file:
+                found = format_by_content(path, file.read(START_BYTES))
+        except OSError as error:
+            raise FormatError(path, _("cannot be read: {error}").format(error=error.strerror)) from error
         if isinstance(found, FormatError):
             raise DumpError(
                 _("{path} cannot be read as a dump file: {reason}").format(path=path, reason=found.reason)
@@ -130,11 +134,3 @@ def report_problems(problems: Iterable[FormatError]) -> None:
     """Name every file that could not be read on standard error."""
     for problem in problems:
         to_stderr(_("npudump: unreadable: {problem}").format(problem=problem))
-
-
-def _start(path: Path) -> bytes:
-    try:
-        with open_regular(path) as file:
-            return file.read(START_BYTES)
-    except OSError as error:
-        raise FormatError(path, _("cannot be read: {error}").format(error=error.strerror)) from error

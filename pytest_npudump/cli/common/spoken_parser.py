@@ -5,18 +5,15 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from pytest_npudump.cli.common.output import encodable, screen
-from pytest_npudump.errors import hint, said
+from pytest_npudump.errors import hint, nearest, said
 from pytest_npudump.language import AUTO, LANGUAGES
-from pytest_npudump.language.text import hung
+from pytest_npudump.language.text import hung, wrapped
 from pytest_npudump.language.translation import gettext, is_english, ngettext, spoken
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import TextIO
 
 _OPTION = "--lang"
 
@@ -36,12 +33,12 @@ class SpokenFormatter(argparse.HelpFormatter):
         return action.help and gettext(action.help)
 
     def _split_lines(self, text: str, width: int) -> list[str]:
-        return super()._split_lines(text, width) if is_english() else _wrapped(text, width)
+        return super()._split_lines(text, width) if is_english() else wrapped(text, width)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if is_english():
             return super()._fill_text(text, width, indent)
-        return "\n".join(f"{indent}{line}" for line in _wrapped(text, width - len(indent)))
+        return "\n".join(f"{indent}{line}" for line in wrapped(text, width - len(indent)))
 
 
 class SpokenParser(argparse.ArgumentParser):
@@ -76,10 +73,8 @@ class SpokenParser(argparse.ArgumentParser):
 
     def _near(self, word: str) -> str:
         """Return how a sentence ends that refuses a word that is nearly an option, else ""."""
-        from difflib import get_close_matches  # noqa: PLC0415 - for errors
-
-        near = get_close_matches(word.partition("=")[0], self._option_string_actions, 1, 0.8)
-        return spoken(said(": did you mean {near}?", near=near[0])) if near and word.startswith("--") else ""
+        near = nearest(word.partition("=")[0], self._option_string_actions, 0.8)
+        return spoken(said(": did you mean {near}?", near=near)) if near and word.startswith("--") else ""
 
     def error(self, message: str) -> NoReturn:
         """End with what is wrong with a call; Python 3.10 begins in English, whatever the rest is in."""
@@ -146,9 +141,3 @@ def _language(text: str) -> str:
             gettext("expected {languages}").format(languages=", ".join(LANGUAGES))
         )
     return text
-
-
-def _wrapped(text: str, columns: int) -> list[str]:
-    from pytest_npudump.language.text import wrapped  # noqa: PLC0415 - only for another language
-
-    return wrapped(text, columns)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.output import to_stderr
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.compare.tolerances.presets import PRESETS
-from pytest_npudump.compare.tolerances.rules import chosen_preset, parse_fact, undecided
+from pytest_npudump.compare.tolerances.rules import chosen_preset, load_tolerances, parse_fact, undecided
 from pytest_npudump.compare.tolerances.tolerance import GOLDEN, Rule, Tolerances
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language import mark
@@ -39,7 +39,7 @@ def tolerances_of_file(arguments: argparse.Namespace, against: str = GOLDEN) -> 
     Raises:
         RequestError: it cannot be read, or holds a rule that is refused.
     """
-    return _load(Path(arguments.tolerances), against) if arguments.tolerances else None
+    return load_tolerances(Path(arguments.tolerances), against=against) if arguments.tolerances else None
 
 
 def chosen_tolerances(arguments: argparse.Namespace, facts: Mapping[str, str] | None = None) -> Tolerances:
@@ -163,11 +163,5 @@ def other_tolerances(names: Sequence[str]) -> dict[str, Tolerances]:
                     name=name, presets=", ".join(PRESETS)
                 )
             )
-        found[name] = _load(Path(name))
+        found[name] = load_tolerances(Path(name))
     return found
-
-
-def _load(path: Path, against: str = GOLDEN) -> Tolerances:
-    from pytest_npudump.compare.tolerances.rules import load_tolerances  # noqa: PLC0415 - yaml only where asked for
-
-    return load_tolerances(path, against=against)

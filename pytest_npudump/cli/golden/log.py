@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_npudump.cli.common.output import present
 from pytest_npudump.doctor.pytest_config import golden_folder
@@ -15,16 +17,9 @@ from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenError, RequestError
 from pytest_npudump.golden.census import SUFFIX
 from pytest_npudump.golden.origin import Change, changes
-from pytest_npudump.record.record import REASON
+from pytest_npudump.record.record import REASON, Record
 from pytest_npudump.record.text import parse
 from pytest_npudump.report.verdicts import shown
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Sequence
-
-    from pytest_npudump.record.record import Record
-
 
 _COMMIT = "\x01"
 _FORMAT = f"--format={_COMMIT}%h%x00%as%x00%an%x00%s"
@@ -66,10 +61,7 @@ def _run_for_folder(arguments: argparse.Namespace, folder: Path) -> int:
         raise RequestError(f"{folder}: is a folder: name one golden file for the history of a layer")
     log = _git(folder, "log", _FORMAT, "--relative", "--name-only", "--", ".")
     revisions = []
-    for entry in log.split(_COMMIT)[1:]:
-        facts, _, names = entry.strip().partition("\n\n")
-        commit, date, author, subject = facts.split("\0")
-        told = {"commit": commit, "date": date, "author": author, "subject": subject}
+    for told, names in _commits(log):
         if goldens := [str(folder / name) for name in names.splitlines() if name.endswith(SUFFIX)]:
             revisions.append((told, goldens))
     if not revisions:
@@ -113,14 +105,19 @@ def _told(path: Path, layer: str | None) -> Iterator[tuple[_Revision, tuple[Chan
 
 def _revisions(path: Path) -> Iterator[_Revision]:
     log = _git(path, "log", "--follow", _FORMAT, "--name-only", "--", path.name)
-    for entry in log.split(_COMMIT)[1:]:
-        facts, _, name = entry.strip().partition("\n\n")
-        commit, date, author, subject = facts.split("\0")
+    for told, name in _commits(log):
+        place = f"{told['commit']}:{name.strip()}"
         try:
-            text = _git(path, "show", f"{commit}:{name.strip()}")
-            yield _Revision(commit, date, author, subject, parse(text, Path(f"{commit}:{name.strip()}")))
+            yield _Revision(**told, golden=parse(_git(path, "show", place), Path(place)))
         except (GoldenError, RequestError) as error:
-            yield _Revision(commit, date, author, subject, None, str(error))
+            yield _Revision(**told, golden=None, why=str(error))
+
+
+def _commits(log: str) -> Iterator[tuple[dict[str, str], str]]:
+    """Yield what git's log says of each commit, and the names of its files."""
+    for entry in log.split(_COMMIT)[1:]:
+        facts, _, names = entry.strip().partition("\n\n")
+        yield dict(zip(("commit", "date", "author", "subject"), facts.split("\0"), strict=True)), names
 
 
 def _git(path: Path, *words: str) -> str:

@@ -14,9 +14,9 @@ from pytest_npudump.cli.init import DRIVER, git_attributes
 from pytest_npudump.doctor.pytest_config import golden_folder, tensor_place
 from pytest_npudump.errors import GoldenError, NpudumpError, RequestError
 from pytest_npudump.golden.approval_merge import merge
-from pytest_npudump.golden.census import SUFFIX, look, move, named_objects, pull, push
+from pytest_npudump.golden.census import SUFFIX, Named, State, look, move, named_objects, pull, push
 from pytest_npudump.golden.objects import cached_objects, remove
-from pytest_npudump.golden.variants import fold, split
+from pytest_npudump.golden.variants import Part, fold, split
 from pytest_npudump.language.text import byte_size, first_of, number_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.storage.atomic import refuse_link, write_whole
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_npudump.golden.census import Named, State
     from pytest_npudump.golden.stored_tensors import TensorStore
-    from pytest_npudump.golden.variants import Part
 
 
 def init(arguments: argparse.Namespace) -> int:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from pytest_npudump.cli.common.output import columns, present
 from pytest_npudump.cli.common.project import last_results
 from pytest_npudump.cli.common.tolerance_options import chosen_tolerances
 from pytest_npudump.compare.judge import with_upstream
-from pytest_npudump.compare.stats.allowances import allowances
+from pytest_npudump.compare.stats.allowances import Allowance, allowances
 from pytest_npudump.compare.stats.tables import blind_keys, describe_blind, describe_not_finite
 from pytest_npudump.compare.tolerances.numerics import SAME
-from pytest_npudump.compare.tolerances.tolerance import ANY, Tolerances
+from pytest_npudump.compare.tolerances.tolerance import ANY, Rule, Tolerances
 from pytest_npudump.dump.selection import layers_meant, suggest
 from pytest_npudump.dump.table import is_count, layer_of, sanitised_key
 from pytest_npudump.errors import RequestError
@@ -28,21 +31,10 @@ from pytest_npudump.language.text import byte_size
 from pytest_npudump.language.translation import counted, spoken
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.record.model_lines import model_files_of
-from pytest_npudump.record.noise import MEASURABLE, calibrated_of, calibration_of, repeats_of
-from pytest_npudump.record.record import MODELS, REASON, RECORDED
+from pytest_npudump.record.noise import MEASURABLE, Calibrated, calibrated_of, calibration_of, repeats_of
+from pytest_npudump.record.record import MODELS, REASON, RECORDED, Record
 from pytest_npudump.report.verdicts import number
 from pytest_npudump.results.rejudge import read_record
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from pytest_npudump.compare.stats.allowances import Allowance
-    from pytest_npudump.compare.tolerances.tolerance import Rule
-    from pytest_npudump.record.noise import Calibrated
-    from pytest_npudump.record.record import Record
-
 
 _HEADER = (mark("tensor"), "dtype", mark("repeats"), *(f"{name} %" for name in MEASURABLE))
 
@@ -305,8 +297,7 @@ def _bounds(arguments: argparse.Namespace, golden: Record) -> tuple[list[Allowan
         )
     wanted = {allowance.key for allowance in found}
     blind = describe_blind([key for key in blind_keys(golden.table, tolerances) if key in wanted])
-    lines = _bound_lines(found, each=bool(arguments.layer))
-    return found, chain(lines, [blind] if blind else [])
+    return found, chain(_bound_lines(found, each=bool(arguments.layer)), [blind] if blind else [])
 
 
 def _chosen(arguments: argparse.Namespace, golden: Record) -> Tolerances:
@@ -384,10 +375,6 @@ def _bound_json(allowance: Allowance) -> dict[str, Any]:
 
 def _as_it_ran(golden: Record, results: Path) -> Record:
     """Return a golden with the types of operators and the producer of the last kept run of its test.
-
-    Args:
-        golden: as it was read.
-        results: the folder of a session's results.
 
     Raises:
         RequestError: the results hold no statistics of the test.

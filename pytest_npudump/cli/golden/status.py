@@ -14,7 +14,7 @@ from pytest_npudump.cli.common.project import collect, golden_files, last_if_any
 from pytest_npudump.cli.golden.plumbing import lacking, store_json
 from pytest_npudump.cli.golden.waiting import as_json, waiting_lines
 from pytest_npudump.compare.tolerances.rules import load_tolerances
-from pytest_npudump.compare.tolerances.tolerance import ANY, GOLDEN
+from pytest_npudump.compare.tolerances.tolerance import ANY, GOLDEN, Rule
 from pytest_npudump.doctor.pytest_config import golden_folder, tensor_place
 from pytest_npudump.errors import GoldenError, RequestError, StoreError
 from pytest_npudump.golden.census import (
@@ -23,6 +23,7 @@ from pytest_npudump.golden.census import (
     Census,
     Collection,
     Fault,
+    GoldenFinding,
     State,
     census,
     faults,
@@ -37,7 +38,7 @@ from pytest_npudump.language.text import first_of, typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext, spoken
 from pytest_npudump.report.verdicts import shown
-from pytest_npudump.results.acceptance import pending_of, reject
+from pytest_npudump.results.acceptance import Pending, pending_of, reject
 from pytest_npudump.results.entry import ResultsError
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.rejudge import terms_at
@@ -46,10 +47,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_npudump.compare.tolerances.tolerance import Rule
-    from pytest_npudump.golden.census import GoldenFinding
     from pytest_npudump.golden.stored_tensors import TensorStore
-    from pytest_npudump.results.acceptance import Pending
 
 
 @dataclass(slots=True)
@@ -411,13 +409,12 @@ def _idle_rules(stock: _Stock) -> tuple[Sequence[str], str]:
         idle = replace(tolerances, rules=tuple(map(_for_any_run, rules))).unmatched(table)
         rules = tuple(rule for rule in rules if _for_any_run(rule) in idle)
     if rules and unread:
-        missing = first_of(unread, 3)
         words = ngettext(
             "{count} rule matches no golden, and not every golden can be looked at: {missing}",
             "{count} rules match no golden, and not every golden can be looked at: {missing}",
             len(rules),
         )
-        return (), words.format(count=len(rules), missing=missing)
+        return (), words.format(count=len(rules), missing=first_of(unread, 3))
     return [f"{stock.tolerances}: {rule.describe()}" for rule in rules], ""
 
 

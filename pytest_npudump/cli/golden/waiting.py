@@ -92,12 +92,6 @@ def _chosen(pending: Sequence[Pending], names: Sequence[str], tests: KnownNames)
     return tuple(one for one in pending if one.entry.test in chosen)
 
 
-def _code(waiting: WaitingRuns) -> int:
-    if not waiting.is_readable:
-        return 2
-    return 1 if waiting.chosen else 0
-
-
 _NAME = 60
 """Characters of a tensor's name in the list."""
 
@@ -167,7 +161,9 @@ def diff(arguments: argparse.Namespace) -> int:
             *(("", *difference(one, arguments.layers)) for one in waiting.chosen),
         ),
     )
-    return _code(waiting)
+    if not waiting.is_readable:
+        return 2
+    return 1 if waiting.chosen else 0
 
 
 def difference(pending: Pending, layers: Sequence[str] = (), most: int | None = None) -> Iterator[str]:
@@ -256,14 +252,14 @@ def refuse_in_ci(arguments: argparse.Namespace) -> None:
 def accept(folder: ResultsFolder, pending: Pending, layers: Sequence[str], reason: str) -> bool:
     """Accept one run, or some of its layers, and say so; False where it was refused."""
     try:
-        approval = approve(pending, layers, reason)
+        entry, notes = approve(pending, layers, reason)
     except NpudumpError as error:
         complain([spoken(str(error))])
         return False
     emit([_("accepted: {test}: {path}").format(test=pending.entry.test, path=shown(pending.path))])
-    emit("  " + _("note: {note}").format(note=spoken(note)) for note in approval.notes)
+    emit("  " + _("note: {note}").format(note=spoken(note)) for note in notes)
     try:
-        folder.update([approval.entry])
+        folder.update([entry])
     except (OSError, NpudumpError) as error:  # the golden is written; the list finds that out by itself
         problem = _("npudump: {path}: the decision cannot be saved: {error}")
         to_stderr(problem.format(path=folder.path, error=error))
@@ -359,12 +355,7 @@ def _carry_out(word: str, waiting: WaitingRuns, pending: Pending, layers: Sequen
 
 
 def _answer(pending: Pending, left: int) -> tuple[str, tuple[str, ...]]:
-    """Return the letter of a decision, and the layers it is about; the end of input skips the rest.
-
-    Args:
-        pending: the run that is asked about.
-        left: how many runs wait, this one included.
-    """
+    """Return the letter of a decision, and the layers it is about; the end of input skips the rest."""
     keys = _has_keys()
     while True:
         words = (_key(_(_QUESTION)) if keys else _line(_(_QUESTION))).split()

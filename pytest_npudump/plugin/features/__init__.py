@@ -17,7 +17,7 @@ import pytest
 
 from pytest_npudump.plugin import _compat
 from pytest_npudump.report.media import MEDIA
-from pytest_npudump.settings import Option, parse_seconds, parse_size
+from pytest_npudump.settings import Option, Settings, parse_seconds, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.session import CaseSession
     from pytest_npudump.request import DumpRequest
     from pytest_npudump.runtime.base import Runtime
-    from pytest_npudump.settings import Settings
 
 
 ISOLATION_SECONDS = 1800.0

@@ -75,13 +75,7 @@ class HeldByParent:
 
 
 class DeviceTurns:
-    """Takes devices for each test that uses some.
-
-    Args:
-        config: of the session.
-        settings: the options.
-        inventory: the devices there are.
-    """
+    """Takes devices for each test that uses some."""
 
     def __init__(self, config: pytest.Config, settings: Settings, inventory: Inventory) -> None:
         self._config = config
@@ -192,8 +186,7 @@ class DeviceTurns:
 def _number(config: pytest.Config) -> int:
     """Return the number of this process among the workers."""
     worker: Any = getattr(config, "workerinput", {}).get("workerid", "gw0")
-    digits = "".join(filter(str.isdecimal, str(worker)))
-    return int(digits or 0)
+    return int("".join(filter(str.isdecimal, str(worker))) or 0)
 
 
 FOLDER = "NPUDUMP_DEVICE_LOCKS"
@@ -230,11 +223,7 @@ def _remedy() -> str:
 
 
 class DeviceLock:
-    """A lock file; held by one process at a time, for as long as it lives or until it gives it back.
-
-    Args:
-        path: the file.
-    """
+    """A lock file; held by one process at a time, for as long as it lives or until it gives it back."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

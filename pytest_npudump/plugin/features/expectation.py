@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.language.text import inert
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.plugin.features import EXPECT
-from pytest_npudump.plugin.reporter import reports_here
+from pytest_npudump.plugin.reporter import Reporter, reports_here
 from pytest_npudump.results.expected_tests import missing_tests, read_expected
 
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.settings import Settings
 
 

@@ -19,11 +19,11 @@ from pytest_npudump.plugin.item_case import ITEM, KEPT, only_setup
 from pytest_npudump.plugin.marker import Identity, request_of
 from pytest_npudump.plugin.marks import is_marked
 from pytest_npudump.plugin.paths import golden_root, output_folder
-from pytest_npudump.plugin.reporter import CHILD, ITEM_OF_REPORT
+from pytest_npudump.plugin.reporter import CHILD, ITEM_OF_REPORT, Reporter
 from pytest_npudump.regression.dataflow import source_names
-from pytest_npudump.regression.result import RECORDED, UNCHANGED
+from pytest_npudump.regression.result import RECORDED, UNCHANGED, Result
 from pytest_npudump.report.verdicts import shown
-from pytest_npudump.request import AUTO_LAYERS
+from pytest_npudump.request import AUTO_LAYERS, DumpRequest
 from pytest_npudump.results.entry import (
     FAILED,
     PASSED,
@@ -32,13 +32,14 @@ from pytest_npudump.results.entry import (
     VERSION,
     XFAILED,
     XPASSED,
+    Entry,
     ResultsError,
     file_digest,
 )
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.kept import Kept, blank_line, keep, with_golden
 from pytest_npudump.scene import SCENES
-from pytest_npudump.settings import ci_variable
+from pytest_npudump.settings import Settings, ci_variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,13 +47,8 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.plugin.runner import Runner
-    from pytest_npudump.regression.result import Result
     from pytest_npudump.regression.session import CaseSession
-    from pytest_npudump.request import DumpRequest
-    from pytest_npudump.results.entry import Entry
-    from pytest_npudump.settings import Settings
 
 
 _UNKEPT = "npudump_results"
@@ -94,10 +90,6 @@ def feature(config: pytest.Config, settings: Settings) -> Keeper:
 
 class Keeper:
     """Keeps the results of a session's marked tests.
-
-    Args:
-        config: of the session.
-        settings: its options.
 
     Attributes:
         unkept: why the results of tests are not kept, by what tells a test from all others.
@@ -179,6 +171,7 @@ class Keeper:
         incomplete = why_incomplete(item, reports, judged=recorded or kept.line["snapshot"] is not None)
         if incomplete is None and outcome in {XFAILED, XPASSED}:
             incomplete = said("the test is marked xfail")
+        failure, hand_over = kept.line.get("failure"), told[-1].get("hand_over", "") if told else ""
         line = {
             **kept.line,
             "session": self._session,
@@ -187,7 +180,7 @@ class Keeper:
             "outcome": outcome,
             "incomplete": incomplete,
             "details": told[-1].get("details") if told else None,
-            **_failure(kept, told[-1] if told else {}),
+            **({} if failure is None else {"failure": {**failure, "hand_over": hand_over}}),
             "test_file": {"path": identity.test_file.as_posix(), "sha256": file_digest(item.path)},
             "revision": revision(self._config.rootpath),
         }
@@ -277,16 +270,8 @@ class Keeper:
         options += [] if below else ["--root", shown(root, here)]
         command = typed("npudump", "golden", "review", *options)
         return ngettext(
-            "{count} run pending review: {command}",
-            "{count} runs pending review: {command}",
-            count,
+            "{count} run pending review: {command}", "{count} runs pending review: {command}", count
         ).format(count=count, command=command)
-
-
-def _failure(kept: Kept, told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of a failure, with the command that hands it over."""
-    failure = kept.line.get("failure")
-    return {} if failure is None else {"failure": {**failure, "hand_over": told.get("hand_over", "")}}
 
 
 def _outcome(reports: Sequence[pytest.TestReport]) -> str:

@@ -7,7 +7,6 @@ long as the session lasts; what is left then, the dumps of tests that failed, ta
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import re
@@ -36,9 +35,6 @@ ROOM = 2 << 30
 _PLACE = ".place"
 """File in the folder that names the link to it, for whoever finds the folder of a session that was killed."""
 _PRIVATE = 0o077
-_NOBODY_ELSE, _NOBODY_ELSES = 0o700, 0o600
-"""Permissions of folders and files while they are copied."""
-_PIECE = 1 << 20
 _NEW = 60
 """Seconds in which a folder that nobody has locked is not taken for one left behind."""
 _MOUNTS = Path("/proc/self/mountinfo")
@@ -74,7 +70,7 @@ class DumpsInMemory:
         if statistics and not request.golden_tensors:
             if not self._opened:
                 self._opened, self._folder = True, MemoryFolder.open(base)
-            if self._folder is None or self._folder.roomy:
+            if self._folder is None or _has_room():
                 return base
         return base.with_name(f"{base.name}-disk")
 
@@ -120,11 +116,6 @@ class MemoryFolder:
             return None
         return cls(link, path, descriptor)
 
-    @property
-    def roomy(self) -> bool:
-        """Whether another test's dumps can go there."""
-        return _has_room()
-
     def close(self) -> None:
         """Put what is left where the link was; where the disk has no room for it, it stays in memory."""
         if not self.path.is_dir():
@@ -141,7 +132,7 @@ def _settle(path: Path, link: Path) -> None:
     draft = link.with_name(f"{link.name}.moving")
     try:
         if any(entry.name != _PLACE for entry in path.iterdir()):
-            _copy(path, draft)
+            shutil.copytree(path, draft, symlinks=True)
             draft.joinpath(_PLACE).unlink(missing_ok=True)
         link.unlink()
         if draft.exists():
@@ -150,46 +141,6 @@ def _settle(path: Path, link: Path) -> None:
         shutil.rmtree(draft, ignore_errors=True)
         return
     shutil.rmtree(path, ignore_errors=True)
-
-
-def _copy(source: Path | str, target: Path | str) -> None:
-    """Copy a folder: it may have tens of thousands of small files, on which :mod:`shutil` spends more.
-
-    Raises:
-        OSError: something cannot be read or written, or is neither a file, a folder nor a link.
-    """
-    os.mkdir(target, _NOBODY_ELSE)  # noqa: PTH102 - a path is made of each file here, as text
-    with os.scandir(source) as entries:
-        for entry in entries:
-            found, copied = entry.stat(follow_symlinks=False), f"{target}/{entry.name}"
-            if entry.is_symlink():
-                os.symlink(os.readlink(entry.path), copied)  # noqa: PTH115, PTH211 - as above
-            elif entry.is_dir(follow_symlinks=False):
-                _copy(entry.path, copied)
-            elif not stat.S_ISREG(found.st_mode):
-                raise OSError(errno.EINVAL, "is no file, folder or link", entry.path)
-            else:
-                _copy_file(entry.path, copied, found)
-    found = os.stat(source)  # noqa: PTH116 - as above
-    os.chmod(target, stat.S_IMODE(found.st_mode))  # noqa: PTH101 - as above
-    os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
-
-
-def _copy_file(source: str, target: str, found: os.stat_result) -> None:
-    reader = os.open(source, os.O_RDONLY | os.O_NOFOLLOW)
-    try:
-        writer = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _NOBODY_ELSES)
-        try:
-            while piece := memoryview(os.read(reader, _PIECE)):
-                while piece:
-                    piece = piece[os.write(writer, piece) :]
-            if (mode := stat.S_IMODE(found.st_mode)) != _NOBODY_ELSES:
-                os.fchmod(writer, mode)
-            os.utime(writer, ns=(found.st_atime_ns, found.st_mtime_ns))
-        finally:
-            os.close(writer)
-    finally:
-        os.close(reader)
 
 
 def _prefix() -> str:

@@ -8,7 +8,7 @@ from pytest_npudump.errors import ConfigError, said
 from pytest_npudump.language.text import inert
 from pytest_npudump.plugin.item_case import EXCHANGE
 from pytest_npudump.plugin.marker import Identity
-from pytest_npudump.plugin.reporter import CHILD
+from pytest_npudump.plugin.reporter import CHILD, Reporter
 from pytest_npudump.ranks.agreement import compare_notes, printed, stand_aside
 from pytest_npudump.ranks.exchange import Exchange
 from pytest_npudump.ranks.rank import current_rank
@@ -16,7 +16,6 @@ from pytest_npudump.ranks.rank import current_rank
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.settings import Settings
 
 

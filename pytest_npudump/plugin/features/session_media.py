@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import MissingExtraError, NpudumpError, RequestError, said
-from pytest_npudump.plugin.features.keeper import has_place, kept_folder, results_path
-from pytest_npudump.plugin.reporter import reports_here
-from pytest_npudump.report.media import MEDIA
+from pytest_npudump.language import ENGLISH
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import speaking
+from pytest_npudump.plugin.features.keeper import Keeper, has_place, kept_folder, results_path
+from pytest_npudump.plugin.reporter import Reporter, reports_here
+from pytest_npudump.report.media import MEDIA, Medium
 
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_npudump.plugin.features.keeper import Keeper
-    from pytest_npudump.plugin.reporter import Reporter
-    from pytest_npudump.report.media import Medium
     from pytest_npudump.report.view import SessionView
     from pytest_npudump.settings import Settings
 
@@ -58,12 +59,6 @@ class SessionMedia:
 
     def pytest_npudump_session_end(self, reporter: Reporter) -> None:
         """Write them, without marked tests too: an earlier session's would be taken for them."""
-        from contextlib import nullcontext  # noqa: PLC0415 - where asked for
-
-        from pytest_npudump.language import ENGLISH  # noqa: PLC0415 - the same
-        from pytest_npudump.language.translation import gettext as _  # noqa: PLC0415 - the same
-        from pytest_npudump.language.translation import speaking  # noqa: PLC0415 - the same
-
         name = "" if reporter.rank is None else f"rank{reporter.rank.number}"
         for medium, folder in self._asked:
             try:
@@ -75,9 +70,9 @@ class SessionMedia:
             except (OSError, NpudumpError) as error:
                 reporter.say(_("no report: {error}").format(error=error), _PLACE)
                 continue
-            line = _("report: {target} has no tests: {unkept}") if why else _("report: {target}")
+            line = _("report: {path} has no tests: {unkept}") if why else _("report: {path}")
             for target in written:
-                reporter.say(line.format(target=target, unkept=why), _PLACE)
+                reporter.say(line.format(path=target, unkept=why), _PLACE)
 
 
 def _view(reporter: Reporter) -> tuple[SessionView, str]:
@@ -87,7 +82,6 @@ def _view(reporter: Reporter) -> tuple[SessionView, str]:
         OSError: pytest's cache has no folder.
         NpudumpError: results cannot be read.
     """
-    from pytest_npudump.language.translation import gettext as _  # noqa: PLC0415 - where asked for
     from pytest_npudump.report.view import SessionView  # noqa: PLC0415 - the same
     from pytest_npudump.results.folder import ResultsFolder  # noqa: PLC0415 - the same
     from pytest_npudump.results.rejudge import Overrides  # noqa: PLC0415 - the same

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.plugin.reporter import reports_here
+from pytest_npudump.plugin.reporter import Reporter, reports_here
 
 if TYPE_CHECKING:
-    from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.settings import Settings
 
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 from pytest_npudump.golden.objects import trim
 from pytest_npudump.golden.stored_tensors import store_of
 from pytest_npudump.plugin.features import TENSOR_CACHE_LIMIT
-from pytest_npudump.plugin.reporter import reports_here
+from pytest_npudump.plugin.reporter import Reporter, reports_here
 
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.settings import Settings
 
 

@@ -12,9 +12,9 @@ import json
 import math
 import re
 import zlib
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_npudump.dump.table import STATISTICS
 from pytest_npudump.errors import MissingExtraError, NpudumpError
@@ -30,27 +30,25 @@ from pytest_npudump.report.charts import (
     values_svg,
 )
 from pytest_npudump.report.verdicts import number, numbers, plain, times
-from pytest_npudump.report.view import BAD, GOOD, IDENTICAL, LEFT_OUT, OPEN, OUTSIDE, SOURCE, STATES, UNPAIRED
+from pytest_npudump.report.view import (
+    BAD,
+    GOOD,
+    IDENTICAL,
+    LEFT_OUT,
+    OPEN,
+    OUTSIDE,
+    SOURCE,
+    STATES,
+    UNPAIRED,
+    ElementsView,
+    SessionView,
+    TensorView,
+    TestView,
+)
 from pytest_npudump.storage.atomic import write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pytest_npudump.report.view import ElementsView, SessionView, TensorView, TestView
-
 
 INFINITE, ABSENT = -1, -2
 """Stand for a share that is infinite, and for none."""
-
-
-@dataclass(slots=True)
-class _PageWords:
-    """Words that recur, each written once."""
-
-    numbers: dict[str, int] = field(default_factory=dict)
-
-    def number(self, word: str) -> int:
-        return self.numbers.setdefault(plain(word), len(self.numbers))
 
 
 def payload(tensors: Sequence[TensorView], most_statistics: int) -> str:
@@ -63,22 +61,26 @@ def payload(tensors: Sequence[TensorView], most_statistics: int) -> str:
         tensors: in order of execution.
         most_statistics: tensors with statistics; the worst come first, and the others are in report.json.
     """
-    words = _PageWords()
+    words: dict[str, int] = {}
+
+    def number_of(word: str) -> int:  # of words that recur, each written once
+        return words.setdefault(plain(word), len(words))
+
     data = {
         "names": STATISTICS,
         "states": STATES,
         "key": [plain(str(one.key)) for one in tensors],
         "state": [STATES.index(one.state) for one in tensors],
         "share": [_share(one.share) for one in tensors],
-        "type": [words.number(one.op_type) for one in tensors],
-        "kind": [words.number(f"{one.dtype} {one.shape}") for one in tensors],
-        "decided": [words.number(one.decided) for one in tensors],
-        "pair": [words.number(side) for one in tensors for side in one.pair],
-        "allowed": [words.number(one.allowed) for one in tensors],
-        "rule": [words.number(one.rule) for one in tensors],
+        "type": [number_of(one.op_type) for one in tensors],
+        "kind": [number_of(f"{one.dtype} {one.shape}") for one in tensors],
+        "decided": [number_of(one.decided) for one in tensors],
+        "pair": [number_of(side) for one in tensors for side in one.pair],
+        "allowed": [number_of(one.allowed) for one in tensors],
+        "rule": [number_of(one.rule) for one in tensors],
         "statistics": {str(at): _statistics(tensors[at]) for at in _told(tensors, most_statistics)},
     }
-    text = json.dumps(data | {"words": [*words.numbers]}, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(data | {"words": [*words]}, separators=(",", ":"), allow_nan=False)
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
@@ -148,12 +150,13 @@ def page(session: SessionView) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
+    break_behind = jinja2.utils.markupsafe.Markup("/<wbr>")
     environment.filters |= {
         "plain": plain,
         "number": number,
         "numbers": numbers,
         "spoken": spoken,
-        "parts": _parts,
+        "parts": lambda name: break_behind.join(name.split("/")),  # a text with names
     }
     environment.globals |= {"_": _, "ngettext": ngettext}
     script = (_HERE / "templates" / "page.js").read_text("utf-8")
@@ -183,8 +186,7 @@ def _translations(script: str) -> Any:
     if is_english():
         return ""
     texts = [*re.findall(r'\bt\("([^"]*)"', script), *STATES]
-    data = json.dumps({text: _(text) for text in texts}, ensure_ascii=False)
-    return _markup(data.replace("<", "\\u003c"))
+    return _markup(json.dumps({text: _(text) for text in texts}, ensure_ascii=False).replace("<", "\\u003c"))
 
 
 def _jinja2() -> Any:
@@ -223,11 +225,6 @@ def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str,
         "text": "\n".join(map(plain, test.text[:_LINES])),
         "lines_left": max(0, len(test.text) - _LINES),
     }
-
-
-def _parts(name: str) -> Any:
-    """Return a text with names that may be broken behind each ``/``."""
-    return _jinja2().utils.markupsafe.Markup("/<wbr>").join(name.split("/"))
 
 
 def _way_out(line: str) -> tuple[str, str, bool]:

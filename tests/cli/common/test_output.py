@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
@@ -115,48 +116,53 @@ def test_short_work_says_nothing_where_output_is_no_terminal(capsys: pytest.Capt
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_bar_is_drawn_on_a_terminal_once_work_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    import io
+def _screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """Return what standard output and standard error are from here on, a terminal."""
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(sys, "stderr", stream)
+    return stream
 
-    screen = io.StringIO()
-    monkeypatch.setattr(screen, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(sys, "stdout", screen)
-    monkeypatch.setattr(sys, "stderr", screen)
-    bar = progress._Bar("reading dump")
-    bar.update(1, 4)
-    bar.show()
-    bar.update(3, 4)
-    bar.close()
-    assert "reading dump" in screen.getvalue()
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
+    """Give the seconds that the thread which shows work waits, in turn."""
+    found: list[float | None] = []
+
+    class Event(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            found.append(timeout)
+            return super().wait(timeout)
+
+    monkeypatch.setattr(progress, "Event", Event)
+    return found
+
+
+def test_a_bar_is_drawn_on_a_terminal_once_work_takes_long(
+    monkeypatch: pytest.MonkeyPatch, waits: list[float | None]
+) -> None:
+    screen = _screen(monkeypatch)
     with progress.progress("short work") as report:
         report(1, 1)
     assert "short work" not in screen.getvalue()
+    monkeypatch.setattr(progress, "PATIENCE", 0)
+    with progress.progress("reading dump") as report:
+        report(1, 4)
+        while waits.count(progress._FRAME) < 2:
+            time.sleep(0.01)
+    assert "reading dump" in screen.getvalue()
 
 
 @pytest.mark.parametrize(("before", "expected"), [(0.0, 1.0), (0.7, 0.3), (30.0, 0.2)])
 def test_a_second_of_the_whole_command_passes_before_a_bar_not_one_of_each_piece(
-    monkeypatch: pytest.MonkeyPatch, before: float, expected: float
+    monkeypatch: pytest.MonkeyPatch, waits: list[float | None], before: float, expected: float
 ) -> None:
-    waits: list[float] = []
-
-    class Timer(threading.Timer):
-        def __init__(self, interval: float, function: Callable[[], None]) -> None:
-            waits.append(interval)
-            super().__init__(interval, function)
-
-    monkeypatch.setattr(progress, "Timer", Timer)
-    monkeypatch.setattr(progress, "_is_terminal", lambda _: True)
+    _screen(monkeypatch)
     monkeypatch.setattr(progress, "_BEGUN", time.monotonic() - before)
     with progress.progress("the next piece"):
         pass
     assert waits == [pytest.approx(expected, abs=0.05)]
-
-
-def test_a_bar_that_comes_too_late_is_not_drawn(capsys: pytest.CaptureFixture[str]) -> None:
-    bar = progress._Bar("done before")
-    bar.close()
-    bar.show()
-    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.each(

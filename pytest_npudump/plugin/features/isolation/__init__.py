@@ -52,7 +52,7 @@ class Isolation:
         if BAD in item.stash or only_setup(item) or _compat.may_be_skipped(item):
             return False
         try:
-            choice = runner.runtime.chosen()
+            choice = runner.runtime.chosen
         except NpudumpError:  # the test's setup will say it
             return False
         request = request_of(item)

@@ -14,9 +14,9 @@ from pytest_npudump.plugin.conclusion import INTERRUPTIONS
 from pytest_npudump.plugin.item_case import BAD, KEPT, TEST, case_of, may_run_again
 from pytest_npudump.plugin.marker import Identity, indices_of
 from pytest_npudump.plugin.marks import is_marked
-from pytest_npudump.plugin.runner import attempt, so_far, with_failed_setup
+from pytest_npudump.plugin.runner import Runner, attempt, so_far, with_failed_setup
 from pytest_npudump.regression.session import CaseSession
-from pytest_npudump.runtime.base import RearrangingRuntime
+from pytest_npudump.runtime.base import RearrangingRuntime, Runtime
 from pytest_npudump.storage.atomic import dump_bytes, load_bytes, post
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from pytest_npudump.plugin.features.isolation.task import Task
-    from pytest_npudump.plugin.runner import Runner
-    from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.settings import Settings
 
 

@@ -49,7 +49,7 @@ def run_isolated(
     """Run a test in processes of its own, and let what it has recorded count if all of it passed."""
     item.stash[RESULT] = {}
     item.stash[ENDED] = True
-    runtime = RemoteRuntime(runner.runtime.chosen().name)
+    runtime = RemoteRuntime(runner.runtime.chosen.name)
     case = case_of(item, runtime, runner.settings_for(item), runner.paths)
     test = CaseSession(replace(case, isolated=True))
     stopping = item.session.shouldfail or item.session.shouldstop

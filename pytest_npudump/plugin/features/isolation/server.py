@@ -25,21 +25,19 @@ import select
 import socket
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import pytest
 
+from pytest_npudump.plugin import import_plainly
 from pytest_npudump.plugin.features.isolation.task import GRACE, LINES, Task
 from pytest_npudump.plugin.reporter import CHILD
 from pytest_npudump.runtime.programs import interrupt_on_termination, last_lines, supervised
 from pytest_npudump.storage.atomic import post
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
 
 _CLIENTS = frozenset({"acl", "torch", "torch_npu", "mindspore", "onnxruntime"})
 _MESSAGE = 1 << 16
@@ -94,13 +92,6 @@ class ServerProcess:
         """Fork a child, wait for its end, and end all that it has started; :meth:`is_ready` comes before.
 
         Its group ends as :func:`~pytest_npudump.runtime.programs.run_in_group` says.
-
-        Args:
-            task: file of what it is to do.
-            cwd: its working directory.
-            timeout: seconds it may run.
-            files: where its output and its errors go.
-            back: the descriptor over which it answers.
 
         Returns:
             Its exit code; ``-N`` where signal ``N`` ended it.
@@ -321,8 +312,6 @@ def run_task(file: Path, descriptor: int | None = None) -> None:
     # This package is imported before pytest could rewrite it, and filterwarnings may make that an error.
     filters = [*(task.options.get("pythonwarnings") or ()), "ignore:Module already imported"]
     config = pytest.Config.fromdictargs({**task.options, "pythonwarnings": filters}, [str(task.file)])
-    from pytest_npudump.plugin import import_plainly  # noqa: PLC0415 - as below
-
     import_plainly()
     if task.worker is not None:
         vars(config).update(workerinput=dict(task.worker), workeroutput={})

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.marker import Identity, indices_of
 from pytest_npudump.storage.atomic import dump_bytes, load_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    import pytest
 
 LINES = 60
 """Last lines of a process's output: enough for Python's own words on a crash, whose first lines say most."""

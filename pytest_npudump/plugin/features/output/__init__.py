@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.language import ENGLISH
+from pytest_npudump.language.translation import speaking
 from pytest_npudump.plugin.features import OUTPUT_LIMIT
 from pytest_npudump.plugin.paths import output_folder
-from pytest_npudump.plugin.reporter import reports_here
+from pytest_npudump.plugin.reporter import Reporter, reports_here
 
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.settings import Settings
 
 
@@ -39,8 +39,7 @@ class Output:
 
     def pytest_npudump_session_end(self, reporter: Reporter) -> None:
         """Write everything, in English."""
-        from pytest_npudump.language.translation import speaking  # noqa: PLC0415 - where it is wanted
-        from pytest_npudump.plugin.features.output import tree  # noqa: PLC0415 - the same
+        from pytest_npudump.plugin.features.output import tree  # noqa: PLC0415 - where it is wanted
 
         with speaking(ENGLISH):
             problems, root = reporter.problems(), reporter.config.rootpath

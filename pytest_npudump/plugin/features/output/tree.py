@@ -107,21 +107,16 @@ def _copy_logs(since: float, folder: Path) -> list[str]:
     base = Path(os.environ.get("ASCEND_PROCESS_LOG_PATH") or Path.home() / "ascend" / "log")
     problems: list[str] = []
     for path, _ in walk(base):
-        problem = _copy(path, since, folder / path.relative_to(base))
-        problems += [problem] if problem else []
+        target = folder / path.relative_to(base)
+        try:
+            if path.stat().st_mtime >= since:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, target)
+        except OSError as error:
+            problems.append(f"{path} cannot be copied: {error.strerror or error}")
         if len(problems) >= _MOST_PROBLEMS:  # a full disk has no room for the others either
             break
     return problems
-
-
-def _copy(path: Path, since: float, target: Path) -> str:
-    try:
-        if path.stat().st_mtime >= since:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, target)
-    except OSError as error:
-        return f"{path} cannot be copied: {error.strerror or error}"
-    return ""
 
 
 def _index(
@@ -172,12 +167,7 @@ def on_gitlab() -> bool:
 
 
 def judged_tests(reported: Iterable[Reported], root: Path) -> tuple[JudgedTest, ...]:
-    """Return the tests of a session with the places of their markers in the repository.
-
-    Args:
-        reported: in the order in which they were.
-        root: pytest's rootdir.
-    """
+    """Return the tests of a session with the places of their markers in the repository."""
     repository = Path(os.environ.get("GITHUB_WORKSPACE") or os.environ.get("CI_PROJECT_DIR") or root)
     tests = []
     for test in reported:
@@ -260,5 +250,4 @@ def _replace(path: Path, content: bytes) -> None:
 def _join(path: Path, tests: Sequence[JudgedTest]) -> None:
     """Replace this session's part of the report of a job, which may have many sessions, even at once."""
     with locked(Path(os.path.realpath(path))) as target:
-        before = target.read_bytes() if target.exists() else b""
-        replace_file(target, [code_quality(tests, before)])
+        replace_file(target, [code_quality(tests, target.read_bytes() if target.exists() else b"")])
