@@ -84,14 +84,14 @@ class Split(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RankLayout:
     """How ranks hold the tensors of some layers, by a pattern of names: number of axes, and what is split."""
 
     layers: str
     axes: int
     splits: tuple[Split, ...]
 
-    def ordered(self, order: str) -> Layout:
+    def ordered(self, order: str) -> RankLayout:
         """Return the same with another order for parts that follow each other."""
         return replace(self, splits=tuple(one._replace(how=one.how or order) for one in self.splits))
 
@@ -132,7 +132,7 @@ class Correspondence:
 
     path: Path = Path()
     names: tuple[NameRule, ...] = ()
-    layouts: tuple[Layout, ...] = ()
+    layouts: tuple[RankLayout, ...] = ()
     groups: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -148,7 +148,7 @@ class Correspondence:
             raise RequestError(f"{path}, line {error.line}: {error.reason}") from error
         except OSError as error:
             raise RequestError(f"map: {path} cannot be read: {error.strerror or error}") from error
-        names, layouts, groups = [], list[Layout](), dict[str, int]()
+        names, layouts, groups = [], list[RankLayout](), dict[str, int]()
         for key, value in document.data.items():
             place = f"{path}, line {document.lines[key]}"
             if key == LAYOUTS and isinstance(value, dict):
@@ -294,7 +294,7 @@ def _name_rule(key: str, value: str, line: int, place: str) -> NameRule:
     return NameRule(run, golden, line)
 
 
-def _layout(layers: str, text: object, place: str) -> Layout:
+def _layout(layers: str, text: object, place: str) -> RankLayout:
     words = text.split() if isinstance(text, str) else []
     splits = []
     for axis, word in enumerate(words):
@@ -310,7 +310,7 @@ def _layout(layers: str, text: object, place: str) -> Layout:
             f"{place}: the layout {text!r} of {layers!r}: expected a word an axis, such as 't h[tp]', "
             f"'b s[cp:zigzag] h' or 't h[tp:partial]'"
         )
-    return Layout(layers, len(words), tuple(splits))
+    return RankLayout(layers, len(words), tuple(splits))
 
 
 def _groups(text: str, place: str) -> dict[str, int]:
@@ -430,7 +430,7 @@ def _by_shapes(
 
 
 def _by_layout(
-    rows: Sequence[_Row], shapes: Sequence[Shape | None], layout: Layout, sizes: Mapping[str, int]
+    rows: Sequence[_Row], shapes: Sequence[Shape | None], layout: RankLayout, sizes: Mapping[str, int]
 ) -> list[_Row]:
     """Return the copies that a layout says: one for each place in the groups that split nothing."""
     layer, ranks = rows[0].key.layer, math.prod(sizes.values())
