@@ -522,7 +522,7 @@ def _made(record: Record, key: TensorKey, parts: _Parts) -> TensorRecord:
     held = [
         _told(table, at) or _computed(record.tensors[at] if record.tensors else None) for at in parts.rows
     ]
-    return found if None in held else replace(found, stats=_stats_of_parts([one for one in held if one]))
+    return found if None in held else replace(found, stats=Stats.of_parts([one for one in held if one]))
 
 
 def _told(table: StatsTable, row: int) -> Stats | None:
@@ -541,29 +541,6 @@ def _computed(tensor: Any) -> Stats | None:
 
 def _adds(parts: _Parts | int) -> bool:
     return isinstance(parts, _Parts) and (parts.how == "partial" or any(map(_adds, parts.parts)))
-
-
-def _stats_of_parts(parts: Sequence[Stats]) -> Stats:
-    """Return the statistics of the elements of all parts; those that a part does not tell are not known."""
-
-    def column(name: str) -> list[Any] | None:
-        cells = [getattr(one, name) for one in parts]
-        return None if None in cells else cells
-
-    found: dict[str, Any] = {}
-    for name in ("count", "nan", "neg_inf", "pos_inf"):
-        found[name] = None if (cells := column(name)) is None else sum(cells)
-    for name, best in (("max", max), ("min", min)):
-        cells = column(name)
-        numbers = [cell for cell in cells or () if cell == cell]  # noqa: PLR0124 - NaN
-        found[name] = None if cells is None else best(numbers) if numbers else math.nan
-    if (norms := column("l2norm")) is not None:
-        found["l2norm"] = math.sqrt(sum(norm * norm for norm in norms))
-    if (means := column("avg")) is not None and (counts := column("count")) is not None:
-        weighed = [mean * count for mean, count in zip(means, counts, strict=True) if count]
-        found["avg"] = sum(weighed) / sum(counts) if weighed else math.nan
-    digits = [one.digits for one in parts if one.digits]
-    return Stats(**found, digits=min(digits) if digits else None)
 
 
 def _elements(made_of: _Parts | int, tensors: Sequence[Any]) -> np.ndarray | None:
