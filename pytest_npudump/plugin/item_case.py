@@ -19,7 +19,7 @@ from pytest_npudump.plugin.paths import Paths, started_with
 from pytest_npudump.plugin.reporter import ITEM_OF_REPORT
 from pytest_npudump.plugin.terminal import progress_of
 from pytest_npudump.ranks.rank import own_device
-from pytest_npudump.regression.case import Case, arguments_of
+from pytest_npudump.regression.case import Case, arguments_of, names_of
 from pytest_npudump.request import AUTO_LAYERS, DumpRequest
 from pytest_npudump.runtime.registry import Choice, choose, load, why_no_npu
 from pytest_npudump.scene import SCENES
@@ -136,6 +136,7 @@ def case_of(
         graph=item.path.parent / request.graph if request.graph else None,
         exchange=config.stash.get(EXCHANGE, None),
         past_sources=past or (),
+        names=names_of(request.reference_map if request.reference is None else None, item.path.parent),
         # Last: what was refused before leaves no folder behind.
         directory=directory or name_folder(identity, request if runtime.name == "emulator" else None),
     )

@@ -411,8 +411,6 @@ def _run_problems(request: DumpRequest) -> list[str]:
     problems = []
     if request.isolation == "none" and request.dump_scene == "aic_err_detail_dump":
         problems.append("isolation: aic_err_detail_dump may end the process, which has to be a child's")
-    if request.reference_map and not request.reference:
-        problems.append("map: needs reference, the ONNX model whose names it maps")
     if request.graph and PurePath(request.graph).suffix not in GRAPH_SUFFIXES:
         expected = ", ".join(GRAPH_SUFFIXES)
         problems.append(f"graph: {request.graph!r} is no graph by its name, expected one of {expected}")
