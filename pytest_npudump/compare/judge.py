@@ -15,7 +15,7 @@ import numpy as np
 
 from pytest_npudump.compare.stats.alignment import ABSENT, align, number_calls
 from pytest_npudump.compare.stats.tables import compare_tables
-from pytest_npudump.compare.stats.verdict import FAIL
+from pytest_npudump.compare.stats.verdict import FAIL, Comparison
 from pytest_npudump.compare.tensors.element_verdict import with_elements
 from pytest_npudump.compare.tolerances.numerics import AUTO, Numerics, numerics_of
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
@@ -32,7 +32,6 @@ from pytest_npudump.request import KnownNames
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tensors.tensor_pair import Pair, PairElements
 
     Compute = Callable[[Sequence[Pair]], Iterable[PairElements]]

@@ -7,7 +7,7 @@ reports) knows only these.
 from __future__ import annotations
 
 import re
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,6 @@ from pytest_npudump.errors import FormatError, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from dataclasses import dataclass
     from pathlib import Path
 else:
     from pytest_npudump.dump.unguarded import dataclass

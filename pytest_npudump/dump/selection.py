@@ -19,18 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.records import Dump, TensorKey, sanitise
+from pytest_npudump.dump.records import Dump, Stats, TensorKey, sanitise
 from pytest_npudump.errors import DumpError, FormatError
 from pytest_npudump.language.text import first_of
-from pytest_npudump.request import KnownNames, is_glob
+from pytest_npudump.request import DumpRequest, KnownNames, is_glob
 from pytest_npudump.storage.regular_file import open_regular, read_small
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
-
-    from pytest_npudump.dump.records import Stats
-    from pytest_npudump.request import DumpRequest
 
 
 _FIELDS = {

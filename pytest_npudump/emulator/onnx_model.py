@@ -18,30 +18,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.dtypes import BY_GE
+from pytest_npudump.dump.dtypes import BY_GE, DType
 from pytest_npudump.emulator.codes import NotEmulatedError
 from pytest_npudump.emulator.dumps import recorder
 from pytest_npudump.emulator.dumps.exceptions import ExceptionArgument, FailedTask
-from pytest_npudump.emulator.dumps.recorder import STREAM, DumpPlan, plan
-from pytest_npudump.emulator.faults import PLANTED, Faults
-from pytest_npudump.emulator.gears import COMPILED, SHAPE_DATA, gears_of
+from pytest_npudump.emulator.dumps.recorder import STREAM, DumpPlan, DumpSettings, plan
+from pytest_npudump.emulator.faults import PLANTED, Distortion, Faults
+from pytest_npudump.emulator.gears import COMPILED, SHAPE_DATA, Gears, gears_of
 from pytest_npudump.errors import MissingExtraError
 from pytest_npudump.onnxmodels import graph as graph_module
 from pytest_npudump.onnxmodels import sessions, tensor_types
 from pytest_npudump.onnxmodels.graph import operators
 from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx, prepare
 from pytest_npudump.onnxmodels.tensor_types import Tensor, from_ort_type, nbytes, storage
-from pytest_npudump.onnxmodels.variation import Varying
+from pytest_npudump.onnxmodels.variation import Variation, Varying
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_npudump.dump.dtypes import DType
-    from pytest_npudump.emulator.dumps.recorder import DumpSettings
-    from pytest_npudump.emulator.faults import Distortion
-    from pytest_npudump.emulator.gears import Gears
     from pytest_npudump.emulator.streams import DeviceContext
-    from pytest_npudump.onnxmodels.variation import Variation
 
 
 _FLOATS = frozenset({"float16", "float32", "float64"})

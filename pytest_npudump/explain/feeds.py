@@ -10,7 +10,7 @@ import numpy as np
 from pytest_npudump.compare.stats.verdict import GRAPH_INPUT
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.names import Place, context, read_place
-from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.records import TensorRecord, sanitise
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, np.dtype[Any]]
     from collections.abc import Iterable, Sequence
-
-    from pytest_npudump.dump.records import TensorRecord
 
 
 @dataclass(slots=True)

@@ -27,22 +27,19 @@ from pytest_npudump.golden.store import (
     tensors_path,
     waiting_path,
 )
-from pytest_npudump.golden.stored_tensors import pointers_of, stage_stored, stored_tensors
+from pytest_npudump.golden.stored_tensors import TensorStore, pointers_of, stage_stored, stored_tensors
 from pytest_npudump.golden.tensors import is_foreign
 from pytest_npudump.golden.variants import VARIANTS, variant_path, variants_of
 from pytest_npudump.record.noise import calibration_of, repeats_of
-from pytest_npudump.record.record import LEFT_OUT, OVERFLOW, UNWRITTEN, entries_of, left_out_of
+from pytest_npudump.record.record import LEFT_OUT, OVERFLOW, UNWRITTEN, Record, entries_of, left_out_of
 from pytest_npudump.storage.atomic import STALE_SECONDS, locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_npudump.golden.stored_tensors import TensorStore
     from pytest_npudump.record.rows import Pointer
 
     Steps = Callable[[int, int], None]
-
-    from pytest_npudump.record.record import Record
 
 
 _RANK = re.compile(r"(?:^|[@_])rank[0-9]")

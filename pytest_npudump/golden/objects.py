@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import numpy as np
 
@@ -23,13 +23,11 @@ from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import BinaryIO
 
     from pytest_npudump.storage.atomic import Chunk
 
     Bytes = np.ndarray[Any, np.dtype[np.uint8]]
     from collections.abc import Callable
-    from typing import TypeVar
 
     Found = TypeVar("Found")
 

@@ -26,7 +26,7 @@ from pytest_npudump.golden.store import (
     tensors_path,
     write_golden,
 )
-from pytest_npudump.golden.stored_tensors import TensorStore, stage_stored
+from pytest_npudump.golden.stored_tensors import KeptTensors, TensorStore, stage_stored
 from pytest_npudump.record.noise import CALIBRATION, REPEATS
 from pytest_npudump.record.record import OF_A_RUN, OVERFLOW, REASON, Record
 from pytest_npudump.record.rows import same_lines
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.stored_tensors import KeptTensors
     from pytest_npudump.request import DumpRequest
 
 

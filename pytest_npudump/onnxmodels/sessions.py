@@ -33,7 +33,14 @@ import numpy as np
 from pytest_npudump.dump.dtypes import is_of_numpy
 from pytest_npudump.errors import MissingExtraError, NpudumpError
 from pytest_npudump.onnxmodels import graph as graph_module
-from pytest_npudump.onnxmodels.graph import draws_random, every_graph, every_name, every_node, every_tensor
+from pytest_npudump.onnxmodels.graph import (
+    Operator,
+    draws_random,
+    every_graph,
+    every_name,
+    every_node,
+    every_tensor,
+)
 from pytest_npudump.onnxmodels.tensor_types import (
     Tensor,
     from_ort_type,
@@ -42,14 +49,12 @@ from pytest_npudump.onnxmodels.tensor_types import (
     in_numpy,
     onnx_number,
 )
-from pytest_npudump.onnxmodels.variation import PLAIN
+from pytest_npudump.onnxmodels.variation import PLAIN, Variation
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pytest_npudump.dump.records import Dump
-    from pytest_npudump.onnxmodels.graph import Operator
-    from pytest_npudump.onnxmodels.variation import Variation
 
 
 ERRORS_ONLY = 3

@@ -8,12 +8,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.records import TensorKey, sanitise
-from pytest_npudump.dump.table import NEEDED
+from pytest_npudump.dump.table import NEEDED, StatsTable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from pytest_npudump.dump.table import StatsTable
 
 
 SIGN = "<"

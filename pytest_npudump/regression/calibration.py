@@ -15,7 +15,7 @@ import numpy as np
 from pytest_npudump.compare.judge import RUN, judge_tables
 from pytest_npudump.compare.stats.allowances import Deviations, deviations, structural_difference
 from pytest_npudump.compare.stats.tables import blind_keys, describe_blind
-from pytest_npudump.compare.stats.verdict import EXTRA, GRAPH_INPUT
+from pytest_npudump.compare.stats.verdict import EXTRA, GRAPH_INPUT, Comparison
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, StatsTable, sanitised_key
 from pytest_npudump.errors import DumpError, GoldenError, joined
 from pytest_npudump.language.text import first_of
@@ -23,7 +23,7 @@ from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, PLAIN, THR
 from pytest_npudump.record.noise import CALIBRATION, FACTOR, LARGEST_FACTOR, MEASURABLE, Calibrated
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.judgement import with_reference
-from pytest_npudump.regression.measured_noise import calibrated, further_runs, once, repeated
+from pytest_npudump.regression.measured_noise import Measured, calibrated, further_runs, once, repeated
 from pytest_npudump.regression.recording import golden_to_start_from, record
 from pytest_npudump.regression.run_record import (
     by_rank,
@@ -37,13 +37,11 @@ from pytest_npudump.runtime.base import VaryingRuntime
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.record.record import Record
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.measured_noise import Measured
     from pytest_npudump.regression.result import Result
 
 

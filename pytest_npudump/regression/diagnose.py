@@ -13,7 +13,7 @@ from pytest_npudump.dump.selection import layers_meant, suggest
 from pytest_npudump.errors import NpudumpError, joined, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.regression.result import not_dumped_inside
-from pytest_npudump.request import RunRequest
+from pytest_npudump.request import DumpRequest, RunRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.request import DumpRequest
     from pytest_npudump.runtime.base import Activity
 
 

@@ -32,9 +32,10 @@ from pytest_npudump.explain.dumped_operators import ModelBench
 from pytest_npudump.explain.matches import NameMap
 from pytest_npudump.explain.operator_alone import UNKNOWN, Alone, JudgedOperator, Search
 from pytest_npudump.explain.reference_model import ReferenceModel
-from pytest_npudump.golden.stored_tensors import read_tensors
+from pytest_npudump.golden.stored_tensors import TensorStore, read_tensors
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.run_folder import (
+    RunFolder,
     calls_folder,
     dump_folder,
     keep_context,
@@ -42,7 +43,7 @@ from pytest_npudump.record.run_folder import (
     refuse_deleted,
 )
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.case import RunModels
+from pytest_npudump.regression.case import Case, RunModels
 from pytest_npudump.regression.dataflow import edges_of_device
 from pytest_npudump.regression.recording import drawing_alike
 from pytest_npudump.regression.result import Escalation, Finding, Result, ThirdRun
@@ -67,11 +68,8 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.explain.reference import Reference
-    from pytest_npudump.golden.stored_tensors import TensorStore
     from pytest_npudump.record.record import Record
-    from pytest_npudump.record.run_folder import RunFolder
     from pytest_npudump.regression.attempt import Attempt
-    from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.run_plan import Plan
     from pytest_npudump.runtime.aten.call_files import RunData
 

@@ -18,14 +18,14 @@ from pytest_npudump.compare.stats.alignment import under_golden_keys
 from pytest_npudump.compare.stats.verdict import EXTRA
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError, said
-from pytest_npudump.golden.variants import names_variants, not_calibrated
+from pytest_npudump.golden.variants import Goldens, names_variants, not_calibrated
 from pytest_npudump.golden.variants import not_recorded as why_not_recorded
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.graph import drawing_words
 from pytest_npudump.ranks.agreement import differing, nothing_recorded, stand_aside, why_not_shared
-from pytest_npudump.record.record import MODELS
+from pytest_npudump.record.record import MODELS, Record
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.case import RunModels, terms_of
+from pytest_npudump.regression.case import Case, RunModels, terms_of
 from pytest_npudump.regression.dataflow import layers_to_keep, models_to_keep, with_inherited
 from pytest_npudump.regression.diagnose import full_words, notes_of
 from pytest_npudump.regression.judgement import (
@@ -38,7 +38,7 @@ from pytest_npudump.regression.judgement import (
 )
 from pytest_npudump.regression.measured_noise import further_runs, once
 from pytest_npudump.regression.recording import drawing_alike, golden_to_start_from, record
-from pytest_npudump.regression.result import Result, Run
+from pytest_npudump.regression.result import KeptLayers, Result, Run
 from pytest_npudump.regression.run_record import (
     by_rank,
     collect,
@@ -57,11 +57,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Dump
-    from pytest_npudump.golden.variants import Goldens
-    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.attempt import Attempt
-    from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.result import KeptLayers
 
 
 _FEW = 8

@@ -9,7 +9,7 @@ from pytest_npudump.compare.stats.tables import describe_not_finite
 from pytest_npudump.errors import GoldenError, said
 from pytest_npudump.golden.variants import replaced_words
 from pytest_npudump.onnxmodels.graph import EAGER, drawing_words
-from pytest_npudump.record.record import EMPTY, MODELS, REASON, UNWRITTEN, entries_of
+from pytest_npudump.record.record import EMPTY, MODELS, REASON, UNWRITTEN, Record, entries_of
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.dataflow import edges_to_keep
 from pytest_npudump.regression.result import Result, recorded
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.golden.stored_tensors import KeptTensors
-    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.measured_noise import Measured
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.records import Dump, TensorKey, sanitise
 from pytest_npudump.dump.selection import resolve_raw_names
 from pytest_npudump.errors import DumpError, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
-from pytest_npudump.record.edges import SEVERAL, UNKNOWN
+from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.auto_tensors import may_take_tensors
-from pytest_npudump.regression.case import RunModels
+from pytest_npudump.regression.case import Case, RunModels
 from pytest_npudump.regression.dataflow import edges_of_device, edges_of_run
 from pytest_npudump.regression.measured_noise import further_runs
 from pytest_npudump.regression.recording import needs_processes
@@ -22,10 +22,6 @@ from pytest_npudump.regression.result import Escalation, Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from pytest_npudump.dump.records import Dump, TensorKey
-    from pytest_npudump.record.edges import Edges
-    from pytest_npudump.regression.case import Case
 
 
 @dataclass(frozen=True, slots=True)

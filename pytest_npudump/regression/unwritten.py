@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.judge import RUN, judge_tables
 from pytest_npudump.compare.stats.verdict import FAIL
-from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.records import Dump, TensorKey
 from pytest_npudump.dump.table import StatsTable, sanitised_key
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.record import JUDGED, LEFT_OUT, UNWRITTEN, entries_of
+from pytest_npudump.record.record import JUDGED, LEFT_OUT, UNWRITTEN, Record, entries_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
-    from pytest_npudump.dump.records import Dump
-    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
 
 

@@ -20,14 +20,12 @@ from hypothesis import strategies as st
 from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.columns import IO_ORDER
 from pytest_npudump.dump.dtypes import BY_NAME
-from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import sanitised_key
 from pytest_npudump.errors import FormatError, MissingExtraError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from pytest_npudump.dump.records import Stats, TensorRecord
 
 
 try:

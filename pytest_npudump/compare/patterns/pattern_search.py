@@ -20,10 +20,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.patterns.likely_places import Tensors, place_words, places, squares, survey, wide
+from pytest_npudump.compare.patterns.likely_places import (
+    LikelyPlace,
+    PlaceEvidence,
+    Tensors,
+    place_words,
+    places,
+    squares,
+    survey,
+    wide,
+)
 from pytest_npudump.compare.patterns.possible_changes import (
     ANYTHING,
     LEAST,
+    PossibleChange,
     arithmetic,
     moves,
     of_other,
@@ -34,7 +44,7 @@ from pytest_npudump.compare.patterns.possible_changes import (
     unwritten,
 )
 from pytest_npudump.compare.tensors.difference import value_chunks
-from pytest_npudump.compare.tensors.tensor_pair import pair_values
+from pytest_npudump.compare.tensors.tensor_pair import Pair, PairElements, pair_values
 from pytest_npudump.errors import NpudumpError, said
 
 if TYPE_CHECKING:
@@ -42,10 +52,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.compare.patterns.likely_places import LikelyPlace, PlaceEvidence
-    from pytest_npudump.compare.patterns.possible_changes import PossibleChange
     from pytest_npudump.compare.tensors.difference import TensorDifference, Values
-    from pytest_npudump.compare.tensors.tensor_pair import Pair, PairElements
 
     Family = Callable[[PlaceEvidence, LikelyPlace], Iterator[PossibleChange]]
 

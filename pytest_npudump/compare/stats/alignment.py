@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pytest_npudump.dump.records import TensorKey, sanitise
+from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.tree.keys import is_eager
 from pytest_npudump.errors import joined, said
 from pytest_npudump.language.text import first_of
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.dump.table import StatsTable
 
 

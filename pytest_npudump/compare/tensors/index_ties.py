@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.stats.verdict import FAIL, aligned_keys
+from pytest_npudump.compare.stats.verdict import FAIL, Comparison, aligned_keys
 from pytest_npudump.compare.tensors.element_verdict import with_failing
 from pytest_npudump.compare.tensors.tensor_pair import Pair, pair_values
 from pytest_npudump.errors import NpudumpError, said
@@ -19,7 +19,6 @@ from pytest_npudump.errors import NpudumpError, said
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
 
     Array = np.ndarray[Any, np.dtype[Any]]

@@ -20,7 +20,7 @@ from pytest_npudump.dump.arrays.decode import coded_tensor, load, packed_tensor,
 from pytest_npudump.dump.arrays.layouts import LayoutError, has_axes, host_values, is_private
 from pytest_npudump.dump.columns import with_projections_of
 from pytest_npudump.dump.filebytes import c_order_chunks, raw_bytes
-from pytest_npudump.dump.records import Stats, TensorRecord
+from pytest_npudump.dump.records import Payload, Stats, TensorRecord
 from pytest_npudump.dump.stats.tensor import payload_stats
 from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import DumpError, FormatError, NpudumpError, RequestError, joined, said
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.compare.tensors.difference import TensorDifference, Values
-    from pytest_npudump.dump.records import Payload
     from pytest_npudump.golden.stored_tensors import GoldenTensor
 
     Array = np.ndarray[Any, np.dtype[Any]]

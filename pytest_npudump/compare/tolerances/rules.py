@@ -17,14 +17,13 @@ from pytest_npudump.compare.tolerances.tolerance import AGAINST, ANY, DEFAULT, G
 from pytest_npudump.dump.dtypes import ALL, UNKNOWN
 from pytest_npudump.dump.table import JUDGED, PROJECTIONS, is_count
 from pytest_npudump.errors import RequestError
-from pytest_npudump.settings import BOUNDS
+from pytest_npudump.settings import BOUNDS, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from pytest_npudump.request import DumpRequest
-    from pytest_npudump.settings import Settings
 
 
 FACTS = (

@@ -27,7 +27,7 @@ from pytest_npudump.compare.tolerances.numerics import HF32, OTHER
 from pytest_npudump.compare.tolerances.presets import bound
 from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.dump.table import EXTREMES, PROJECTIONS, STATISTICS
+from pytest_npudump.dump.table import EXTREMES, PROJECTIONS, STATISTICS, StatsTable
 from pytest_npudump.errors import joined, said
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.record.edges import Edges
 
 WIDENED = frozenset({OTHER, HF32})

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from pytest_npudump.dump.arrays.layouts import host_values, lies_in
+from pytest_npudump.dump.arrays.layouts import JoinedTensor, host_values, lies_in
 from pytest_npudump.dump.arrays.npy import load_npy
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.filebytes import c_order_chunks, pieces_of, raw_bytes
@@ -24,7 +24,6 @@ from pytest_npudump.errors import DumpError, FormatError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pytest_npudump.dump.arrays.layouts import JoinedTensor
     from pytest_npudump.dump.records import Payload, TensorRecord
 
 

@@ -33,11 +33,11 @@ from pytest_npudump.dump.arrays.decode import (
     unpack,
     why_opaque,
 )
-from pytest_npudump.dump.arrays.npy import read_npy_header
-from pytest_npudump.dump.columns import with_projections_of
+from pytest_npudump.dump.arrays.npy import NpyHeader, read_npy_header
+from pytest_npudump.dump.columns import TensorPart, with_projections_of
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.filebytes import CHUNK_BYTES, chunks, file_pieces, open_raw, scratch_buffers
-from pytest_npudump.dump.records import Stats
+from pytest_npudump.dump.records import Payload, Stats
 from pytest_npudump.dump.stats.kernels import (
     BFLOAT16,
     FLOAT16,
@@ -50,7 +50,7 @@ from pytest_npudump.dump.stats.kernels import (
     Kernel,
     add_histogram,
 )
-from pytest_npudump.dump.stats.projections import array_projector, project, raw_projector
+from pytest_npudump.dump.stats.projections import Projector, array_projector, project, raw_projector
 from pytest_npudump.dump.stats.sums import Totals
 from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import FormatError
@@ -58,11 +58,6 @@ from pytest_npudump.errors import FormatError
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    from pytest_npudump.dump.arrays.npy import NpyHeader
-    from pytest_npudump.dump.columns import TensorPart
-    from pytest_npudump.dump.records import Payload
-    from pytest_npudump.dump.stats.projections import Projector
 
 
 _NO_NUMBERS = {np.bytes_, np.str_, np.void}

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.dump.files.formats import (
     FORMATS,
     TLV_MAGIC,
+    Format,
     Job,
     format_of_content,
     format_of_name,
@@ -26,6 +27,7 @@ from pytest_npudump.dump.names import (
     CONVERTED,
     MAPPING,
     DumpFile,
+    DumpName,
     Place,
     context,
     is_copy,
@@ -44,9 +46,6 @@ from pytest_npudump.errors import DumpError, FormatError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
-
-    from pytest_npudump.dump.files.formats import Format
-    from pytest_npudump.dump.names import DumpName
 
 
 _STAMPED = re.compile(r".+\.\d+\.\d{13,20}", re.ASCII | re.DOTALL)

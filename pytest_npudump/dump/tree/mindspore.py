@@ -12,9 +12,9 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.columns import COMPUTED_IN_FLOAT32, with_projections_of
+from pytest_npudump.dump.columns import COMPUTED_IN_FLOAT32, Execution, TensorTable, with_projections_of
 from pytest_npudump.dump.names import Place, read_place
-from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.records import Dump, TensorRecord, sanitise
 from pytest_npudump.errors import DumpError, FormatError, joined
 from pytest_npudump.storage.regular_file import read_small
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from pytest_npudump.dump.columns import Execution, TensorTable
-    from pytest_npudump.dump.records import Dump, TensorRecord
 
 _ORDER_FILE = re.compile(r"(?:(?P<above>.*)/)?execution_order/ms_global_execution_order_graph_\d+\.csv")
 _DESCRIPTION = re.compile(r"(?:.*/)?rank_\d+/(?:\.dump_metadata|execution_order|graphs)/[^/]*")

@@ -29,9 +29,9 @@ from pytest_npudump.emulator.acl.rt import own_stream, wait_for
 from pytest_npudump.emulator.codes import NotEmulatedError, RefusedError, missing
 from pytest_npudump.emulator.dumps.exceptions import dumped
 from pytest_npudump.emulator.faults import Faults
-from pytest_npudump.emulator.gears import BATCH, DIMS, IMAGE
-from pytest_npudump.emulator.memory import DEVICE
-from pytest_npudump.emulator.onnx_model import OperatorFailedError
+from pytest_npudump.emulator.gears import BATCH, DIMS, IMAGE, Gears
+from pytest_npudump.emulator.memory import DEVICE, Bytes
+from pytest_npudump.emulator.onnx_model import Model, ModelPort, OperatorFailedError
 from pytest_npudump.emulator.process import process
 from pytest_npudump.emulator.streams import Stream, Work
 from pytest_npudump.onnxmodels.sessions import ModelError
@@ -39,10 +39,6 @@ from pytest_npudump.onnxmodels.tensor_types import FORMAT_ND, Tensor, acl_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from pytest_npudump.emulator.gears import Gears
-    from pytest_npudump.emulator.memory import Bytes
-    from pytest_npudump.emulator.onnx_model import Model, ModelPort
 
 
 _PRIORITY, _TYPE, _PATH, _ADDRESS, _SIZE = range(5)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from pytest_npudump.dump.dtypes import BY_GE
+from pytest_npudump.dump.dtypes import BY_GE, DType
 from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._base import DataBuffer, TensorDesc
 from pytest_npudump.emulator.acl._calls import CODE, OP, destroy, known
@@ -31,8 +31,6 @@ from pytest_npudump.onnxmodels.tensor_types import Tensor, nbytes, onnx_number, 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from pytest_npudump.dump.dtypes import DType
 
     Attributes = Mapping[str, Any]
     Names = tuple[str, ...]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._calls import CODE, RT, known
 from pytest_npudump.emulator.codes import RefusedError, missing
-from pytest_npudump.emulator.memory import DEVICE, DEVICE_BYTES, HOST
+from pytest_npudump.emulator.memory import DEVICE, DEVICE_BYTES, HOST, Bytes
 from pytest_npudump.emulator.process import DEVICES, process
 from pytest_npudump.emulator.streams import (
     DEFAULT,
@@ -35,8 +35,6 @@ from pytest_npudump.emulator.streams import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from pytest_npudump.emulator.memory import Bytes
 
 
 _COMPLETE, _NOT_READY, _RESERVED = 0, 1, 0xFFFF

@@ -18,15 +18,13 @@ import numpy as np
 from pytest_npudump.dump.dtypes import BY_GE, BY_NAME
 from pytest_npudump.errors import RequestError, RuntimeUnavailableError
 from pytest_npudump.runtime.acl import SUCCESS, AclError, check, value
-from pytest_npudump.runtime.base import ModelSession
+from pytest_npudump.runtime.base import ModelSession, OperatorCall, Port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
-
-    from pytest_npudump.runtime.base import OperatorCall, Port
 
     Space = tuple[np.dtype[Any], tuple[int, ...]]
 

@@ -46,7 +46,7 @@ from pytest_npudump.runtime.acl import (
     blind,
     variable_facts,
 )
-from pytest_npudump.runtime.aten.kept_calls import KeptCalls
+from pytest_npudump.runtime.aten.kept_calls import KeptCalls, KeptRun, WantedOutput
 from pytest_npudump.runtime.aten.recompute import NotCopiedError, array_of
 from pytest_npudump.runtime.base import RunActivity
 from pytest_npudump.runtime.graphs import (
@@ -62,8 +62,6 @@ from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from pytest_npudump.runtime.aten.kept_calls import KeptRun, WantedOutput
 
 
 UTILS = "torch_npu.npu.utils"
