@@ -8,13 +8,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
 
 from pytest_npudump.config.rule_table import Refusal, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 MAX_BYTES = 512
 """Longest ``dump_path`` in bytes (``MAX_DUMP_PATH_LENGTH``)."""

@@ -15,19 +15,17 @@ import importlib
 import json
 import os
 import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_npudump.config.acl_keys import step_reasons
 from pytest_npudump.config.cann import STATISTICS
 from pytest_npudump.config.json_file import StrictJsonError, json_refusal, parse
 from pytest_npudump.config.rule_table import MOST_REASONS, CheckerVerdict, Refusal, few, one_of, shown
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 GRAPHS = "torchair"
 """The folder of the graphs, beside the configuration of the dump."""

@@ -10,12 +10,14 @@ from __future__ import annotations
 import mmap
 import re
 from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from heapq import nlargest
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,11 +26,6 @@ from pytest_npudump.errors import DumpError, FormatError
 from pytest_npudump.language.text import first_of
 from pytest_npudump.request import DumpRequest, KnownNames, is_glob
 from pytest_npudump.storage.regular_file import open_regular, read_small
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-    from pathlib import Path
-
 
 _FIELDS = {
     "Max": "max",

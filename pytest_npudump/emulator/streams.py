@@ -19,15 +19,12 @@ import threading
 import time
 import traceback
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.codes import RefusedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _LOOK_AGAIN = 0.1
 """Seconds between two looks at whether what a stream waits for can still come."""

@@ -8,11 +8,13 @@ Where a line is in conflict the text has the markers of git around that line, an
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from pytest_npudump.dump.table import PROJECTIONS, StatsTable, layer_of
 from pytest_npudump.errors import GoldenError
@@ -43,11 +45,6 @@ from pytest_npudump.record.rows import (
 )
 from pytest_npudump.record.text import parse, render
 from pytest_npudump.storage import safeyaml
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
 
 _VERSION = "npudump-golden"
 _TABLE = "tensors"

@@ -19,20 +19,17 @@ import subprocess
 import threading
 import time
 import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, Any, Protocol
 
 from pytest_npudump.config.json_file import StrictJsonError, parse, read_config_file
 from pytest_npudump.errors import ConfigError, NpudumpError, RequestError
 from pytest_npudump.storage.atomic import held, lock_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
 
 TIMEOUT = 600.0
 """Seconds a program may run unless the test says otherwise: compiling a model on the device takes minutes."""

@@ -7,10 +7,11 @@ import os
 import pickle
 import struct
 import threading
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pytest
@@ -23,10 +24,6 @@ from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import sanitised_key
 from pytest_npudump.errors import FormatError, MissingExtraError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
 
 try:
     from hypothesis import strategies as st

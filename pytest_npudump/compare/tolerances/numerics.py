@@ -7,15 +7,11 @@ layers differ a little. One bound cannot serve both: what passes the second hide
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from pytest_npudump.language import mark
 from pytest_npudump.language.translation import gettext as _
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 SAME = "same"
 OTHER = "other"

@@ -13,14 +13,11 @@ fits, see :mod:`pytest_npudump.compare.tolerances.numerics`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.dtypes import ALL
 from pytest_npudump.dump.table import PROJECTIONS, is_count
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Bound = tuple[float, float]
 

@@ -11,15 +11,12 @@ import ast
 import math
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 
 from pytest_npudump.dump.filebytes import RawFile, open_raw
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MAGIC = b"\x93NUMPY"
 

@@ -10,9 +10,10 @@ import os
 import re
 import sys
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from pytest_npudump.dump.files.formats import (
     FORMATS,
@@ -42,11 +43,6 @@ from pytest_npudump.dump.names import (
 )
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import DumpError, FormatError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
 
 _STAMPED = re.compile(r".+\.\d+\.\d{13,20}", re.ASCII | re.DOTALL)
 _BESIDE = frozenset({"execution_order", "graphs"})

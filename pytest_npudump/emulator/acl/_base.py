@@ -11,9 +11,10 @@ import math
 import os
 import struct
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from pytest_npudump.config import adump, ge
 from pytest_npudump.config.acl_keys import remote_path
@@ -27,9 +28,6 @@ from pytest_npudump.emulator.dumps.recorder import DumpSettings, settings, stati
 from pytest_npudump.emulator.dumps.writer import data_directory
 from pytest_npudump.emulator.process import process
 from pytest_npudump.onnxmodels.tensor_types import nbytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _UNDEFINED = -1
 R = TypeVar("R")

@@ -13,7 +13,8 @@ has to be one that there is, but CANN goes by the addresses, whatever the kind s
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._calls import CODE, RT, known
@@ -32,10 +33,6 @@ from pytest_npudump.emulator.streams import (
     Wait,
     Work,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _COMPLETE, _NOT_READY, _RESERVED = 0, 1, 0xFFFF
 """``aclrtStreamStatus``."""

@@ -15,8 +15,9 @@ from __future__ import annotations
 import re
 import struct
 from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,10 +29,6 @@ from pytest_npudump.emulator.dumps.writer import NO_OFFSET, Slot, TaskFile, writ
 from pytest_npudump.emulator.faults import InjectedTrampling, trampled
 from pytest_npudump.onnxmodels.graph import Operator
 from pytest_npudump.onnxmodels.tensor_types import Tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
 
 EVERY_MODEL = ""
 """Key of what a ``dump_list`` item without ``model_name`` asks for: it holds for every model."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.table import StatsTable
@@ -17,9 +18,6 @@ from pytest_npudump.graph.model_files import edges_at_hand
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.loaded_files import model_digest
 from pytest_npudump.record.run_folder import REPORT, read_report, read_tensors
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,11 @@ import json
 import os
 import re
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -59,10 +60,6 @@ from pytest_npudump.runtime.graphs import (
 from pytest_npudump.runtime.programs import origin_of_program
 from pytest_npudump.runtime.replaced import PerturbedCalls, Replaced, Unreached, VariedRuntime
 from pytest_npudump.storage.regular_file import read_regular
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
 
 UTILS = "torch_npu.npu.utils"
 _QUEUEING = "torch_npu.npu.npu_config"
