@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.output import complain, present
 from pytest_npudump.cli.common.project import last_results
 from pytest_npudump.cli.common.tolerance_options import Alternative, other_tolerances, tolerances_of_file
-from pytest_npudump.compare.tolerances.numerics import AUTO
-from pytest_npudump.compare.tolerances.presets import PRESETS
+from pytest_npudump.compare.tolerances.presets import AUTO, PRESETS
 from pytest_npudump.compare.tolerances.tolerance import DEFAULT, Tolerances
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _

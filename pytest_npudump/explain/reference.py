@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.allowances import told_by_both
 from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, Comparison
-from pytest_npudump.compare.tolerances.numerics import AUTO
-from pytest_npudump.compare.tolerances.rules import MARKER_RULES
+from pytest_npudump.compare.tolerances.presets import AUTO
+from pytest_npudump.compare.tolerances.rules import MARKER_RULES, ReferenceTolerances, reference_tolerances
 from pytest_npudump.compare.tolerances.tolerance import REFERENCE, Rule, Tolerances
 from pytest_npudump.dump.records import TensorRecord, sanitise
 from pytest_npudump.errors import NpudumpError
@@ -29,7 +29,6 @@ from pytest_npudump.explain.feeds import RunInputs
 from pytest_npudump.explain.matches import NameMap
 from pytest_npudump.explain.reference_model import ReferenceModel
 from pytest_npudump.explain.rounding import Blame, Twin, coarsest, only_wide, three_ways
-from pytest_npudump.explain.tolerances import ReferenceTolerances, reference_tolerances
 from pytest_npudump.language.text import number_of
 from pytest_npudump.onnxmodels.loaded_files import FileState
 from pytest_npudump.onnxmodels.sessions import ModelError

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.judge import BY_DEFAULT, EVERY, Terms
-from pytest_npudump.compare.tolerances.numerics import AUTO
+from pytest_npudump.compare.tolerances.presets import AUTO
 from pytest_npudump.compare.tolerances.tolerance import DEFAULT, Tolerances
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.graph.model_digests import model_lines

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.judge import judge
 from pytest_npudump.compare.stats.verdict import FAIL, Comparison
-from pytest_npudump.compare.tolerances.numerics import SAME
+from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.dump.records import Dump, sanitise
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import StatsTable, layer_of, sanitised_key

@@ -21,7 +21,7 @@ from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, GRAPH_INPUT, align
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.element_verdict import BYTES, ELEMENTS, SPECIAL
 from pytest_npudump.compare.tensors.picture import describe_tensor, draw, draw_alone
-from pytest_npudump.compare.tolerances.numerics import SAME
+from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.table import JUDGED, StatsTable

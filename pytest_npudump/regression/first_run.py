@@ -36,7 +36,7 @@ from pytest_npudump.regression.judgement import (
     with_sources_off_reference,
     without_golden,
 )
-from pytest_npudump.regression.measured_noise import further_runs, once
+from pytest_npudump.regression.measured_noise import NOT_LOOKED_FOR, depends_on_memory, further_runs, once
 from pytest_npudump.regression.recording import drawing_alike, golden_to_start_from, record
 from pytest_npudump.regression.result import KeptLayers, Result, Run
 from pytest_npudump.regression.run_record import (
@@ -48,7 +48,6 @@ from pytest_npudump.regression.run_record import (
     without_unwritten,
 )
 from pytest_npudump.regression.scenes import scene_module
-from pytest_npudump.regression.unwritten import NOT_LOOKED_FOR, depends_on_memory
 from pytest_npudump.scene import SCENES
 from pytest_npudump.settings import ALL, FAILED, NEW
 

@@ -12,9 +12,9 @@ from pytest_npudump.onnxmodels.graph import EAGER, drawing_words
 from pytest_npudump.record.record import EMPTY, MODELS, REASON, UNWRITTEN, Record, entries_of
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.dataflow import edges_to_keep
+from pytest_npudump.regression.measured_noise import by_layer, new_entries
 from pytest_npudump.regression.result import Result, recorded
 from pytest_npudump.regression.run_record import empty_operators
-from pytest_npudump.regression.unwritten import by_layer, new_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

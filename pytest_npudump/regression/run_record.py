@@ -34,7 +34,7 @@ from pytest_npudump.record.record import EMPTY, MODELS, Record, left_out_of
 from pytest_npudump.record.run_folder import capture_of
 from pytest_npudump.regression.dataflow import edges_to_keep, models_to_keep, same_layers
 from pytest_npudump.regression.diagnose import explain_empty
-from pytest_npudump.regression.unwritten import without
+from pytest_npudump.regression.measured_noise import without
 from pytest_npudump.request import AUTO_LAYERS
 from pytest_npudump.runtime.base import RecordingRuntime
 from pytest_npudump.runtime.concurrency import loads_without_order, runs_without_order

@@ -24,11 +24,17 @@ from pytest_npudump.language.text import first_of
 from pytest_npudump.regression.calibration import fed, fed_otherwise, fed_words
 from pytest_npudump.regression.dataflow import named_layers
 from pytest_npudump.regression.judgement import left_out_notes, with_reference
-from pytest_npudump.regression.measured_noise import Measured, once, repeated
+from pytest_npudump.regression.measured_noise import (
+    Measured,
+    find_unwritten,
+    new_entries,
+    once,
+    repeated,
+    without,
+)
 from pytest_npudump.regression.recording import golden_to_start_from, record
 from pytest_npudump.regression.result import Escalation, KeptLayers, Result
 from pytest_npudump.regression.run_record import by_rank
-from pytest_npudump.regression.unwritten import find_unwritten, new_entries, without
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.judge import RUN, Terms, judge
-from pytest_npudump.compare.tolerances.numerics import AUTO, UNKNOWN
+from pytest_npudump.compare.tolerances.presets import AUTO, UNKNOWN
 from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.results.entry import SKIPPED
 from pytest_npudump.results.rejudge import check_types, read_record, run_of

@@ -14,7 +14,7 @@ from pytest_npudump.cli.common.tolerance_options import chosen_tolerances
 from pytest_npudump.compare.judge import with_upstream
 from pytest_npudump.compare.stats.allowances import allowances
 from pytest_npudump.compare.stats.tables import blind_keys, describe_blind, describe_not_finite
-from pytest_npudump.compare.tolerances.numerics import SAME
+from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.compare.tolerances.tolerance import ANY, Tolerances
 from pytest_npudump.dump.selection import layers_meant, suggest
 from pytest_npudump.dump.table import is_count, layer_of, sanitised_key

@@ -17,7 +17,7 @@ from pytest_npudump.onnxmodels.graph import draws_random
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_npudump.compare.tolerances.numerics import Numerics
+    from pytest_npudump.compare.tolerances.presets import Numerics
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
 else:
     from pytest_npudump.dump.unguarded import dataclass

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.compare.tolerances.numerics import HF32, OTHER
-from pytest_npudump.compare.tolerances.presets import bound
+from pytest_npudump.compare.tolerances.presets import HF32, OTHER, bound
 from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import EXTREMES, PROJECTIONS, STATISTICS, StatsTable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.arrays.npy import read_npy_header
+from pytest_npudump.dump.arrays.decode import read_npy_header
 from pytest_npudump.dump.columns import (
     COMPUTED_IN_FLOAT32,
     Execution,

@@ -25,17 +25,18 @@ import numpy as np
 
 from pytest_npudump.dump.arrays.decode import (
     DecodeError,
+    NpyHeader,
     check_npy_type,
     float4_table,
     hifloat8_table,
     is_packed,
     numpy_dtype,
+    read_npy_header,
     sign_extend,
     too_short,
     unpack,
     why_opaque,
 )
-from pytest_npudump.dump.arrays.npy import NpyHeader, read_npy_header
 from pytest_npudump.dump.columns import TensorPart, with_projections_of
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.filebytes import CHUNK_BYTES, chunks, file_pieces, open_raw, scratch_buffers
