@@ -13,8 +13,7 @@ from pytest_npudump.cli.common.tolerance_options import Alternative, other_toler
 from pytest_npudump.compare.tolerances.presets import AUTO, PRESETS
 from pytest_npudump.compare.tolerances.tolerance import DEFAULT, Tolerances
 from pytest_npudump.language.text import first_of
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import ngettext, spoken
+from pytest_npudump.language.translation import gettext as _, ngettext, spoken
 from pytest_npudump.regression.result import NOT_COMPARED, PASSED
 from pytest_npudump.report.result_json import full_json
 from pytest_npudump.report.summary import PAGE, remarks, summary_line

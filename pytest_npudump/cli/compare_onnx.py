@@ -21,8 +21,7 @@ from pytest_npudump.compare.tolerances.rules import REFERENCE_PRESET, ReferenceT
 from pytest_npudump.compare.tolerances.tolerance import REFERENCE, Tolerances
 from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.reference import Reference
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import spoken
+from pytest_npudump.language.translation import gettext as _, spoken
 from pytest_npudump.report.explanations import reference_lines, reference_sentence
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.settings import BOUNDS

@@ -9,8 +9,7 @@ from pytest_npudump.cli.common.output import complain, present
 from pytest_npudump.cli.common.tolerance_options import tolerances_of_file, typed_rules
 from pytest_npudump.cli.compare_report import verdict_table
 from pytest_npudump.errors import RequestError
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import spoken
+from pytest_npudump.language.translation import gettext as _, spoken
 from pytest_npudump.results.entry import results_in
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.rejudge import Overrides

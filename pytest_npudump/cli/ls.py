@@ -15,8 +15,7 @@ from pytest_npudump.dump.table import shape_text
 from pytest_npudump.errors import FormatError
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import byte_size
-from pytest_npudump.language.translation import counted, spoken
-from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import counted, gettext as _, spoken
 from pytest_npudump.report.verdicts import number
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from pytest_npudump.emulator.dumps.recorder import STREAM, DumpPlan, DumpSetting
 from pytest_npudump.emulator.faults import PLANTED, Distortion, Faults
 from pytest_npudump.emulator.gears import COMPILED, SHAPE_DATA, Gears, gears_of
 from pytest_npudump.errors import MissingExtraError
-from pytest_npudump.onnxmodels import graph as graph_module
-from pytest_npudump.onnxmodels import sessions, tensor_types
+from pytest_npudump.onnxmodels import graph as graph_module, sessions, tensor_types
 from pytest_npudump.onnxmodels.graph import operators
 from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx, prepare
 from pytest_npudump.onnxmodels.tensor_types import Tensor, from_ort_type, nbytes, storage

@@ -18,8 +18,12 @@ from pytest_npudump.compare.stats.alignment import under_golden_keys
 from pytest_npudump.compare.stats.verdict import EXTRA
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError, said
-from pytest_npudump.golden.variants import Goldens, names_variants, not_calibrated
-from pytest_npudump.golden.variants import not_recorded as why_not_recorded
+from pytest_npudump.golden.variants import (
+    Goldens,
+    names_variants,
+    not_calibrated,
+    not_recorded as why_not_recorded,
+)
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.graph import drawing_words
 from pytest_npudump.ranks.agreement import differing, nothing_recorded, stand_aside, why_not_shared

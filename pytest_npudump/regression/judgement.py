@@ -10,8 +10,7 @@ from pytest_npudump.compare.stats.allowances import bounds_by_measurement, told_
 from pytest_npudump.compare.stats.tables import describe_not_finite
 from pytest_npudump.compare.stats.verdict import FAIL, Comparison, Verdict, key_at
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
-from pytest_npudump.compare.tolerances.tolerance import GOLDEN as AGAINST_GOLDEN
-from pytest_npudump.compare.tolerances.tolerance import Tolerances
+from pytest_npudump.compare.tolerances.tolerance import GOLDEN as AGAINST_GOLDEN, Tolerances
 from pytest_npudump.dump.records import Dump, sanitise
 from pytest_npudump.dump.table import StatsTable, layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, GoldenMissingError, said

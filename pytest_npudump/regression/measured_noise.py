@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.allowances import Deviations
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
-    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
 
 

@@ -12,7 +12,7 @@ from pytest_npudump.onnxmodels.graph import EAGER, drawing_words
 from pytest_npudump.record.record import EMPTY, MODELS, REASON, UNWRITTEN, Record, entries_of
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.dataflow import edges_to_keep
-from pytest_npudump.regression.measured_noise import by_layer, new_entries
+from pytest_npudump.regression.measured_noise import Measured, by_layer, new_entries
 from pytest_npudump.regression.result import Result, recorded
 from pytest_npudump.regression.run_record import empty_operators
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.golden.stored_tensors import KeptTensors
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.measured_noise import Measured
 
 
 _SHOWN = 3

@@ -327,8 +327,11 @@ def _fitting(suspects: tuple[TensorKey, ...], edges: Edges, dump: Dump, case: Ca
 
 
 def _suspects(edges: Edges, dump: Dump, escalation: Escalation) -> Iterator[TensorKey]:
-    from pytest_npudump.explain.operator_alone import ACQUITTED, CONVICTED  # noqa: PLC0415 - as below
-    from pytest_npudump.explain.operator_alone import UNKNOWN as NOT_JUDGED  # noqa: PLC0415 - not in a pass
+    from pytest_npudump.explain.operator_alone import (  # noqa: PLC0415 - not in a pass
+        ACQUITTED,
+        CONVICTED,
+        UNKNOWN as NOT_JUDGED,
+    )
 
     judged = {str(one.key.sanitised) for one in escalation.isolated}
     dumped = {sanitise(layer) for layer in escalation.layers}

@@ -9,8 +9,7 @@ from pytest_npudump.compare.stats.verdict import FAIL, explain_first
 from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.errors import joined
 from pytest_npudump.language.text import first_of
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import ngettext
+from pytest_npudump.language.translation import gettext as _, ngettext
 from pytest_npudump.record.model_lines import ALL, NOTHING
 from pytest_npudump.report.verdicts import times
 

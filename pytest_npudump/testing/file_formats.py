@@ -15,8 +15,7 @@ from typing import Final
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.columns import IO_ORDER

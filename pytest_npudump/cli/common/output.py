@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.text import hung, inert, padded, terminal_columns, width
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import spoken
+from pytest_npudump.language.translation import gettext as _, spoken
 
 if TYPE_CHECKING:
     import argparse

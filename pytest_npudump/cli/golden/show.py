@@ -25,8 +25,7 @@ from pytest_npudump.golden.stored_tensors import pointers_of
 from pytest_npudump.golden.variants import variants_of
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import byte_size
-from pytest_npudump.language.translation import counted, spoken
-from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import counted, gettext as _, spoken
 from pytest_npudump.record.model_lines import model_files_of
 from pytest_npudump.record.noise import MEASURABLE, calibrated_of, calibration_of, repeats_of
 from pytest_npudump.record.record import MODELS, REASON, RECORDED

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from dataclasses import dataclass as mutable
+from dataclasses import dataclass, dataclass as mutable, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np

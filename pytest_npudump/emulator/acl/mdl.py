@@ -22,8 +22,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from pytest_npudump.emulator import codes
-from pytest_npudump.emulator import onnx_model as models
+from pytest_npudump.emulator import codes, onnx_model as models
 from pytest_npudump.emulator.acl._base import DataBuffer, TensorDesc
 from pytest_npudump.emulator.acl._calls import CODE, MDL, destroy, known, parse
 from pytest_npudump.emulator.acl.rt import own_stream, wait_for

@@ -8,8 +8,7 @@ import pytest
 
 from pytest_npudump.errors import said
 from pytest_npudump.language.text import first_of
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import ngettext
+from pytest_npudump.language.translation import gettext as _, ngettext
 from pytest_npudump.plugin._compat import was_narrowed
 
 if TYPE_CHECKING:

@@ -61,8 +61,7 @@ class SessionMedia:
         from contextlib import nullcontext  # noqa: PLC0415 - where asked for
 
         from pytest_npudump.language import ENGLISH  # noqa: PLC0415 - the same
-        from pytest_npudump.language.translation import gettext as _  # noqa: PLC0415 - the same
-        from pytest_npudump.language.translation import speaking  # noqa: PLC0415 - the same
+        from pytest_npudump.language.translation import gettext as _, speaking  # noqa: PLC0415 - the same
 
         name = "" if reporter.rank is None else f"rank{reporter.rank.number}"
         for medium, folder in self._asked:

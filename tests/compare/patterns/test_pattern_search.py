@@ -8,8 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from pytest_npudump.compare.patterns import likely_places as evidence_module
 from pytest_npudump.compare.patterns.pattern_search import Pattern, find_pattern
