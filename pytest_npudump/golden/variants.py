@@ -327,7 +327,12 @@ class Goldens:
             return self
         choice = choose(read_golden(self.common), facts)
         if not choice.name:
-            return replace(self, why=choice.why, unrecordable=self._unrecordable(choice))
+            unrecordable = choice.foreign and (
+                f"{self.common} has variants, none of them for this run, and is itself {choice.foreign}: "
+                f"record a variant with -o npudump_golden_variant=NAME --npudump-update-golden, and name it "
+                f"by npudump golden split"
+            )
+            return replace(self, why=choice.why, unrecordable=unrecordable)
         path = variant_path(self.common, choice.name)
         if not is_there(path):
             raise GoldenError(
@@ -335,15 +340,6 @@ class Goldens:
                 f"it from version control, or take it out of the key {VARIANTS!r}"
             )
         return replace(self, variant=path, why=choice.why, chosen=choice.name)
-
-    def _unrecordable(self, choice: VariantChoice) -> str:
-        if not choice.foreign:
-            return ""
-        return (
-            f"{self.common} has variants, none of them for this run, and is itself {choice.foreign}: record "
-            f"a variant with -o npudump_golden_variant=NAME --npudump-update-golden, and name it by "
-            f"npudump golden split"
-        )
 
     def _why_named(self) -> str:
         found = self._found()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from pytest_npudump.dump.dtypes import BY_GE, DType
+from pytest_npudump.dump.dtypes import BY_GE
 from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._base import DataBuffer, TensorDesc
 from pytest_npudump.emulator.acl._calls import CODE, OP, destroy, known
@@ -74,10 +74,6 @@ class OnnxOperator:
     session: Any
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-
-    def outgoing(self) -> tuple[tuple[str, DType, tuple[int, ...]], ...]:
-        """Return name, type and shape of each output, -1 for a dimension that follows from the data."""
-        return sessions.ports(self.session.get_outputs())
 
     def run(self, arrays: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Execute on ``arrays``."""
@@ -285,10 +281,13 @@ def run(handle: OperatorHandle, inputs: Sequence[int], outputs: Sequence[int], s
 
 def _check_outputs(handle: OperatorHandle) -> None:
     """Refuse descriptions whose sizes are not those that the operator is known to give, before it runs."""
-    for desc, (_, dtype, shape) in zip(handle.outputs, handle.operator.outgoing(), strict=True):
+    known_outputs = sessions.ports(handle.operator.session.get_outputs())
+    for desc, (_, dtype, shape) in zip(handle.outputs, known_outputs, strict=True):
         if -1 not in shape and nbytes(dtype, shape) != desc.nbytes:
-            message = f"an output has the shape {list(shape)}, its description {list(desc.shape)}"
-            raise RefusedError(codes.INVALID_PARAM, message)
+            raise RefusedError(
+                codes.INVALID_PARAM,
+                f"an output has the shape {list(shape)}, its description {list(desc.shape)}",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,10 +315,10 @@ def _run(handle: OperatorHandle, inputs: Sequence[_Place], outputs: Sequence[_Pl
         raise _failed(handle, stream, tensors, str(error)) from error
     for place, result in zip(outputs, results, strict=True):
         if place.desc.nbytes != result.nbytes:
-            message = (
-                f"an output has the shape {list(result.shape)}, its description {list(place.desc.shape)}"
+            raise RefusedError(
+                codes.INVALID_PARAM,
+                f"an output has the shape {list(result.shape)}, its description {list(place.desc.shape)}",
             )
-            raise RefusedError(codes.INVALID_PARAM, message)
         place.data[:] = result.data.view(np.uint8)
     try:
         # Inputs are read again: one that is an output too holds the result by now.
@@ -358,8 +357,7 @@ def _memory(handle: int, size: int) -> Bytes:
     if not size:
         return np.empty(0, np.uint8)
     if buffer.size < size:
-        message = f"a tensor has {size} bytes, its buffer {buffer.size}"
-        raise RefusedError(codes.INVALID_PARAM, message)
+        raise RefusedError(codes.INVALID_PARAM, f"a tensor has {size} bytes, its buffer {buffer.size}")
     state = process()
     return state.memory.reached(buffer.address, size, state.device)
 
