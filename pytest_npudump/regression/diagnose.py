@@ -163,10 +163,9 @@ def _surroundings(dump_path: Path) -> Iterator[str]:
 
 def _by_program(request: DumpRequest, activity: Activity, dump_path: Path) -> str:
     if activity.evidence.unfinished:
-        gaps = joined("; ", activity.evidence.gaps)
         return said(
             "{gaps}; what {programs} printed is in {parent}",
-            gaps=gaps,
+            gaps=joined("; ", activity.evidence.gaps),
             programs=" and ".join(activity.programs),
             parent=dump_path.parent,
         )

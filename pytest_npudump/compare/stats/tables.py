@@ -202,11 +202,10 @@ def _not_approved(pairs: Pairs, new: NDArray[np.bool_]) -> str:
     if not names:
         return ""
     rows = sorted(frozenset(np.flatnonzero(new.any(axis=1)).tolist()).union(*open_cells.values()))
-    first = f"first: {pairs.key(rows[0])}"
     return said(
         "not compared, as the golden does not have it (tensors: {count}, {first}): {names}",
         count=len(rows),
-        first=first,
+        first=f"first: {pairs.key(rows[0])}",
         names=", ".join(names),
     )
 
