@@ -102,21 +102,12 @@ def read_model(source: Path | bytes, content: bytes | None = None) -> Any:
             model = package.load_from_string(source if content is None else content)
         else:
             model = package.load(str(source), load_external_data=False)
-        _check_names(model)
+        bad = next((name for name in every_name(model) if isinstance(name, bytes)), None)
+        if bad is not None:  # protobuf hands names over as bytes that are not UTF-8
+            raise ValueError(f"its name {bad!r} is not UTF-8")  # noqa: TRY301 - told as what protobuf refuses
     except Exception as error:
         raise ModelError(f"{named(source)} is no ONNX model: {error}") from error
     return model
-
-
-def _check_names(model: Any) -> None:
-    """Refuse names that are not UTF-8, which protobuf hands over as bytes.
-
-    Raises:
-        ValueError: there is one.
-    """
-    bad = next((name for name in every_name(model) if isinstance(name, bytes)), None)
-    if bad is not None:
-        raise ValueError(f"its name {bad!r} is not UTF-8")
 
 
 def plain_session(source: Path | bytes) -> Any:

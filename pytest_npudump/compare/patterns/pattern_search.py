@@ -45,7 +45,7 @@ from pytest_npudump.compare.patterns.possible_changes import (
 )
 from pytest_npudump.compare.tensors.difference import value_chunks
 from pytest_npudump.compare.tensors.tensor_pair import Pair, PairElements, pair_values
-from pytest_npudump.errors import NpudumpError, said
+from pytest_npudump.errors import said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -240,10 +240,7 @@ def find_patterns(pairs: Iterable[tuple[int, Pair, PairElements]]) -> Mapping[in
 
 
 def _pattern_in_files(pair: Pair, difference: TensorDifference) -> Pattern | None:
-    try:
-        values = pair_values(pair)
-    except NpudumpError:
-        return None  # what cannot be read was a problem of the comparison before
+    values = pair_values(pair)
     if values is None:
         return None
     golden, actual = map(_whole, values[:2])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -224,23 +225,23 @@ def _open(pair: Pair) -> _Open | PairElements:
 def pair_values(pair: Pair) -> tuple[Values, Values, str] | None:
     """Both tensors as :func:`compare_pair` compares their elements, and the name of the layout they are in.
 
-    None where one side has no elements, or only bytes can be compared.
-
-    Raises:
-        NpudumpError: a file cannot be read.
+    None where one side has no elements, only bytes can be compared, or a file cannot be read, which was a
+    problem of the comparison before.
     """
     golden, actual = pair.golden, pair.actual
     if golden is None or actual is None:
         return None
-    if not isinstance(golden, TensorRecord):
-        return golden.array(), _array(actual), actual.format
-    if _why_bytes(golden) or _why_bytes(actual):
-        return None
-    layout = _layout(pair, golden, actual)
-    try:
-        return *_host_pair(golden, actual, layout), layout
-    except LayoutError:
-        return _array(golden), _array(actual), actual.format
+    with suppress(NpudumpError):
+        if not isinstance(golden, TensorRecord):
+            return golden.array(), _array(actual), actual.format
+        if _why_bytes(golden) or _why_bytes(actual):
+            return None
+        layout = _layout(pair, golden, actual)
+        try:
+            return *_host_pair(golden, actual, layout), layout
+        except LayoutError:
+            return _array(golden), _array(actual), actual.format
+    return None
 
 
 def _layout(pair: Pair, golden: TensorRecord, actual: TensorRecord) -> str:

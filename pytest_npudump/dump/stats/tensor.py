@@ -371,12 +371,8 @@ def with_stats(
     try:
         found = statistics(part)
     except DecodeError as error:
-        problem = FormatError(
-            path,
-            f"{part.io} {part.slot}: {error}",
-            offset=part.payload.offset,
-        )
-        return part._replace(note=str(error)), [problem]
+        damage = FormatError(path, f"{part.io} {part.slot}: {error}", offset=part.payload.offset)
+        return part._replace(note=str(error)), [damage]
     if found is None:
         why = why_opaque(part.dtype) or f"CANN computes no statistics for {part.dtype}"
         return part._replace(note=part.note or why), []

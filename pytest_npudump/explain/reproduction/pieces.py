@@ -478,8 +478,7 @@ def reduced(
             does not fail on the CPU's inputs.
         ModelError: onnxruntime refuses a model.
     """
-    search = _Search(failure, models, _inputs(failure, models.reference, inputs), runtime, report)
-    return search.run()
+    return _Search(failure, models, _inputs(failure, models.reference, inputs), runtime, report).run()
 
 
 class _Search:
