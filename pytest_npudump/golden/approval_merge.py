@@ -14,6 +14,7 @@ from difflib import SequenceMatcher
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from pytest_npudump.dump.table import PROJECTIONS, StatsTable, layer_of
@@ -288,14 +289,8 @@ class _Merge:
         heads = self._sides.map(lambda golden: _head(golden, self._columns))
         for key in dict.fromkeys([*heads.ours, *heads.theirs]):
             found = self._repeats() if key == REPEATS else joined(*_at(heads, key))
-            if key == REASON and isinstance(found, Conflict):
-                found = "; ".join(dict.fromkeys(str(one) for one in (found.ours, found.theirs) if one))
-            if key == KEY and isinstance(found, Conflict):
-                found = _with_all_sources(_at(heads, key))
-            if key == RECORDED and isinstance(found, Conflict):
-                found = max(str(found.ours or ""), str(found.theirs or ""))
-            if key == VARIANTS and isinstance(found, Conflict):
-                found = _by_variant(_at(heads, key))
+            if key in _SETTLED and isinstance(found, Conflict):
+                found = _SETTLED[key](_at(heads, key))
             if key == UNWRITTEN and self._leaves_out_more():
                 found = Conflict(heads.ours.get(key), heads.theirs.get(key))
             yield from self._told(key, _mapped(found, partial(_yaml, key)))
@@ -402,6 +397,17 @@ def _by_variant(sides: _Sides[Any]) -> Any:
     if any(isinstance(facts, Conflict) for facts in told.values()):
         return Conflict(ours, theirs)
     return {name: facts for name, facts in told.items() if facts is not None} or None
+
+
+_SETTLED: Mapping[str, Callable[[_Sides[Any]], Any]] = MappingProxyType(
+    {
+        REASON: lambda sides: "; ".join(dict.fromkeys(str(one) for one in (sides.ours, sides.theirs) if one)),
+        KEY: _with_all_sources,
+        RECORDED: lambda sides: max(str(sides.ours or ""), str(sides.theirs or "")),
+        VARIANTS: _by_variant,
+    }
+)
+"""What becomes of keys of the head that both sides have changed."""
 
 
 def _at(sides: _Sides[Any], key: str) -> _Sides[Any]:

@@ -270,22 +270,20 @@ def conclude(case: Case, first: Result, members: Sequence[Member]) -> Result:
     held = hold_out(strayed)
     if held.factor is None:
         shown = first_of(held.sensitive, separator="; ")
-        problem = (
+        return unrecorded(
+            first,
             f"not calibrated: bounds made from all members but one do not hold for that one, even with "
             f"factor {FACTORS[-1]:g}. Most sensitive: {shown}. Take more members, give these layers a rule "
-            f"of their own, or leave them out with layers"
+            f"of their own, or leave them out with layers",
         )
-        return unrecorded(first, problem)
     varied = varied_words(member.variation for member in members)
     measured = calibrated(strayed, alike, held.factor, varied, filtered=bool(case.request.layers))
     words = f"calibrated with {len(members)} members, varied: {', '.join(varied)}; factor {held.factor:g}"
     if held.factor != FACTOR:
         words += f", raised from {FACTOR:g} as members that were held out did not pass with less"
     notes = (words, *_not_varied(case, members, varied), *measured.notes)
-    measured = replace(measured, notes=notes)
-    if first.status == status.PENDING:
-        return _recorded(case, first, measured)
-    return _calibrated(case, first, measured)
+    settle = _recorded if first.status == status.PENDING else _calibrated
+    return settle(case, first, replace(measured, notes=notes))
 
 
 def _fed_otherwise(first: Result, members: Sequence[Member]) -> str:
@@ -365,11 +363,12 @@ def _calibrated(case: Case, first: Result, measured: Measured) -> Result:
         return unrecorded(first, f"not calibrated: {error}")
     notes, comparison = measured.notes, first.comparison
     if comparison is not None and comparison.changed:
-        note = (
-            f"measured around this run, in which {comparison.changed} tensors changed within tolerance "
-            f"(first {comparison.first_within}): the measured bounds allow for none of that change"
+        notes += (
+            (
+                f"measured around this run, in which {comparison.changed} tensors changed within tolerance "
+                f"(first {comparison.first_within}): the measured bounds allow for none of that change"
+            ),
         )
-        notes = (*notes, note)
     notes += _blind_notes(case, measured, golden.table)
     return replace(first, notes=first.notes + notes, recording=recording)
 

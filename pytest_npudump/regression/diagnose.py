@@ -197,15 +197,17 @@ def _filters(request: DumpRequest, activity: Activity) -> str:
             )
         )
         filters += _nearest(request.layers, activity.models)
-    if request.dump_step:
-        filters.append(said("dump_step={dump_step!r} (steps count from 0)", dump_step=request.dump_step))
-    if request.model_name:
-        filters.append(f"model_name={request.model_name!r}")
-    if request.optype_blacklist or request.opname_blacklist or request.opname_range:
-        filters.append(said("the blacklists or opname_range"))
-    if request.dump_level == "kernel":
-        filters.append(said("dump_level='kernel' (it switches the dump of models and of acl.op off)"))
-    return joined("; ", filters)
+    step, kernel = request.dump_step, request.dump_level == "kernel"
+    others = (
+        (step, said("dump_step={dump_step!r} (steps count from 0)", dump_step=step)),
+        (request.model_name, f"model_name={request.model_name!r}"),
+        (
+            request.optype_blacklist or request.opname_blacklist or request.opname_range,
+            said("the blacklists or opname_range"),
+        ),
+        (kernel, said("dump_level='kernel' (it switches the dump of models and of acl.op off)")),
+    )
+    return joined("; ", (*filters, *(words for there, words in others if there)))
 
 
 def _nearest(layers: Sequence[str], models: Iterable[Path]) -> list[str]:
@@ -227,8 +229,7 @@ def _nearest(layers: Sequence[str], models: Iterable[Path]) -> list[str]:
 
 
 def _filtered(request: DumpRequest, activity: Activity) -> str:
-    filters = _filters(request, activity)
-    if filters:
+    if filters := _filters(request, activity):
         return said("most likely a filter matched nothing: {filters}", filters=filters)
     return said(
         "the runtime reported no error; on a device look into the CANN log "

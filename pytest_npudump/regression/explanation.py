@@ -200,7 +200,6 @@ def _joined(second: Escalation, third: Escalation) -> Escalation:
         *(one for one in second.isolated if str(one.key.sanitised) not in judged),
         *(one for one in third.isolated if str(one.key.sanitised) not in known),
     )
-    names = ", ".join(third.layers)
     return replace(
         second,
         findings=(*(f for f in second.findings if str(f.key.sanitised) not in again), *third.findings),
@@ -210,7 +209,7 @@ def _joined(second: Escalation, third: Escalation) -> Escalation:
         alike={**second.alike, **third.alike},
         notes=(
             *dict.fromkeys((*second.notes, *third.notes)),
-            said("a third run (-o npudump_escalate=twice) dumped {names}", names=names),
+            said("a third run (-o npudump_escalate=twice) dumped {names}", names=", ".join(third.layers)),
         ),
         third=told,
     )
@@ -556,8 +555,9 @@ def _by_model(
         here = [record for record in records if file_of(record.key) == file]
         layers = {record.key.layer for record in first.run.dump.records if file_of(record.key) == file}
         if own and not models.files.keeps_weights(file):
-            why = f"{file.name} was written again after it was loaded, and may be another model"
-            alone = Alone(UNKNOWN, why=why)
+            alone = Alone(
+                UNKNOWN, why=f"{file.name} was written again after it was loaded, and may be another model"
+            )
             found += [JudgedOperator(key, "", file.name, reference is None, alone) for key in own]
             continue
         try:

@@ -84,22 +84,15 @@ def plan_second_run(case: Case, first: Result) -> Plan | None:
         return plan
     if not (case.settings.second_runs and case.request.escalate):
         return None
-    return _plan_explanation(case, first, dump)
-
-
-def _plan_explanation(case: Case, first: Result, dump: Dump) -> Plan | None:
-    """Plan for the layers that fail, those under suspicion first, and for what these read.
-
-    Where none fails: for those whose tensors an acceptance of the run would keep.
-    """
+    # The layers that fail, those under suspicion first, and what these read. Where none fails: those whose
+    # tensors an acceptance of the run would keep.
     failing = failing_layers(first)
     also = first.run.kept.lacking(dump) if first.run.kept is not None else ()
     if not failing:
         alone = case.exchange is None and not first.part  # what ranks share is not approved by what one left
         return _plan(case, first, dump, also) if also and alone else None
     edges = edges_of_run(case, first)
-    suspects = suspects_of(first)
-    return plan_suspects(case, first, dump, suspects, failing, edges=edges, also=also)
+    return plan_suspects(case, first, dump, suspects_of(first), failing, edges=edges, also=also)
 
 
 def plan_suspects(
@@ -171,8 +164,8 @@ def _plan(
             f"feeds them first, else in execution order"
         )
     if not chosen:
-        problem = f"not run: {notes[0]}"
-        return Plan(wanted, omitted=omitted, skipped=Escalation(omitted=omitted, problem=problem))
+        skipped = Escalation(omitted=omitted, problem=f"not run: {notes[0]}")
+        return Plan(wanted, omitted=omitted, skipped=skipped)
     raw, unresolved = _raw_layers(case, first, dump, chosen)
     if nameless := beside.intersection(unresolved):
         chosen = tuple(layer for layer in chosen if layer not in nameless)

@@ -104,11 +104,12 @@ def judge(case: Case, attempt: Attempt) -> Result:
     problems = (*unreadable(dump), *problems)
     notes, both = dump.notes, [name for name in case.request.layers if name in case.request.watcher_nodes]
     if both:
-        note = (
-            f"layers: CANN dumps no other output after a watched operator, so that nothing was compared "
-            f"after {first_of(both)}"
+        notes += (
+            (
+                f"layers: CANN dumps no other output after a watched operator, so that nothing was compared "
+                f"after {first_of(both)}"
+            ),
         )
-        notes = (*notes, note)
     return result_of(findings, problems, notes, tensors=compared)
 
 
