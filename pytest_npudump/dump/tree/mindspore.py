@@ -106,11 +106,12 @@ def float32_note(table: TensorTable) -> list[str]:
     """Say that tensors were read as float32 whose headers name another type; nothing where none was."""
     if not any(COMPUTED_IN_FLOAT32 in note for note in frozenset(table.columns.note)):
         return []
-    note = (
-        "MindSpore's CPU kernels computed some float16 or float64 operators in float32 and dumped that under "
-        "the name of the network's type: these tensors are read, recorded and judged as float32"
-    )
-    return [note]
+    return [
+        (
+            "MindSpore's CPU kernels computed some float16 or float64 operators in float32 and dumped that "
+            "under the name of the network's type: these tensors are read, recorded and judged as float32"
+        )
+    ]
 
 
 def is_description(name: str) -> bool:
