@@ -59,9 +59,8 @@ class RunInputs:
     def watch(self, session: ModelSession, path: Path, part: str) -> ModelSession:
         """Return ``session`` such that what it is run on is remembered."""
         names = tuple(getattr(session, "input_names", ()))
-        model = LoadedModel(part, path, names)
-        self.loaded.append(model)
-        return _WatchedSession(session, model)
+        self.loaded.append(LoadedModel(part, path, names))
+        return _WatchedSession(session, self.loaded[-1])
 
     def give(self, inputs: Mapping[str, ArrayLike], part: str) -> None:
         """Remember what an execution under way, or the next one, is given.

@@ -124,9 +124,7 @@ def _kept(case: Case, golden: Record | None, first: Result) -> KeptLayers | None
     if first.run.dump is None or not case.request.golden_tensors or first.status not in _KEEPING:
         return None
     kept = layers_to_keep(case, golden, first.run.dump)
-    if first.run.record is None or first.status == status.PENDING:
-        return kept
-    if first.run.golden is None:
+    if first.run.record is None or first.run.golden is None or first.status == status.PENDING:
         return kept
     run, _ = seen_by(first.run.golden, first.run.record, terms_of(case))
     return with_inherited(case, first.run.golden, kept, run.table)
@@ -196,8 +194,8 @@ def _judge_parts(case: Case, golden: Record | None, parts: Mapping[str, Dump]) -
     compared = {name: run.comparison for name, run in runs.items()}
     changed = [name for name, comparison in compared.items() if comparison is not None and comparison.changed]
     shown = (bad or changed or [*runs])[0]
-    differing_ranks = f"{first_of(bad, _FEW)} of {len(parts)} differ; shown is {shown}"
-    note = differing_ranks if bad else f"{len(parts)} ranks agree"
+    differ = f"{first_of(bad, _FEW)} of {len(parts)} differ; shown is {shown}"
+    note = differ if bad else f"{len(parts)} ranks agree"
     return replace(runs[shown], notes=(note, *runs[shown].notes), part=shown)
 
 
@@ -208,9 +206,8 @@ def _record_first(case: Case, golden: Record | None, parts: Mapping[str, Dump]) 
     for name, other in others:
         why = differing(name, first, table, StatsTable.from_records(other.records), case.tolerances)
         if why:
-            problem = nothing_recorded(why)
-            path = case.goldens.path
-            return Result(status.ERROR, path, problems=(problem,), tensors=len(table))
+            problems = (nothing_recorded(why),)
+            return Result(status.ERROR, case.goldens.path, problems=problems, tensors=len(table))
     return replace(_record(case, golden, dump, table), part=first)
 
 
@@ -229,8 +226,7 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
     if comparison is not None and (comparison.count(EXTRA) or comparison.own_keys):
         dump = told_by_raw_names(case, golden, dump)  # the golden knows no raw names for what is new
         dump = replace(dump, records=under_golden_keys(dump.records, comparison.own_keys))
-    calibrates = comparison is not None and outcome.good
-    further = case.settings.calibrate if calibrates else 0
+    further = case.settings.calibrate if comparison is not None and outcome.good else 0
     return replace(outcome, run=Run(dump, run, golden, to_measure=further))
 
 

@@ -59,9 +59,9 @@ def _records(path: Path) -> Sequence[TensorRecord]:
     except (FormatError, OSError):
         raise
     except Exception as error:
-        words = f"{type(error).__name__}: {error}"
         raise FormatError(
-            path, f"{type(format_).__name__}.read() of another package fails: {words}"
+            path,
+            f"{type(format_).__name__}.read() of another package fails: {type(error).__name__}: {error}",
         ) from error
     if not records:
         raise FormatError(
