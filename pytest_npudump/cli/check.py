@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.output import complain, present
 from pytest_npudump.cli.common.project import last_results
 from pytest_npudump.cli.common.tolerance_options import Alternative, other_tolerances, tolerances_of_file
-from pytest_npudump.compare.tolerances.numerics import AUTO
-from pytest_npudump.compare.tolerances.presets import PRESETS
+from pytest_npudump.compare.tolerances.presets import AUTO, PRESETS
 from pytest_npudump.compare.tolerances.tolerance import DEFAULT, Tolerances
 from pytest_npudump.language.text import first_of
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import ngettext, spoken
+from pytest_npudump.language.translation import gettext as _, ngettext, spoken
 from pytest_npudump.regression.result import NOT_COMPARED, PASSED
 from pytest_npudump.report.result_json import full_json
 from pytest_npudump.report.summary import PAGE, remarks, summary_line

@@ -18,14 +18,12 @@ from pytest_npudump.cli.common.tolerance_options import (
     tolerances_of_file,
     typed_rules,
 )
-from pytest_npudump.compare.tolerances.numerics import HF32
-from pytest_npudump.compare.tolerances.rules import REFERENCE_PRESET
+from pytest_npudump.compare.tolerances.presets import HF32
+from pytest_npudump.compare.tolerances.rules import REFERENCE_PRESET, ReferenceTolerances
 from pytest_npudump.compare.tolerances.tolerance import REFERENCE, Tolerances
 from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.reference import Reference, ReferenceResult
-from pytest_npudump.explain.tolerances import ReferenceTolerances
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import spoken
+from pytest_npudump.language.translation import gettext as _, spoken
 from pytest_npudump.report.explanations import reference_lines, reference_sentence
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.settings import BOUNDS

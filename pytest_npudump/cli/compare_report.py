@@ -17,8 +17,7 @@ from pytest_npudump.compare.tensors.element_verdict import (
     specials,
 )
 from pytest_npudump.language import mark
-from pytest_npudump.language.translation import counted, spoken
-from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import counted, gettext as _, spoken
 from pytest_npudump.report import verdicts
 from pytest_npudump.report.verdicts import COLUMNS, excess, number, row, table, worst
 

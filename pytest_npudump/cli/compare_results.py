@@ -12,10 +12,9 @@ from pytest_npudump.cli.common.output import complain, present
 from pytest_npudump.cli.common.tolerance_options import tolerances_of_file, typed_rules
 from pytest_npudump.cli.compare_report import verdict_table
 from pytest_npudump.compare.judge import RUN, Terms, judge
-from pytest_npudump.compare.tolerances.numerics import AUTO, UNKNOWN
+from pytest_npudump.compare.tolerances.presets import AUTO, UNKNOWN
 from pytest_npudump.errors import NpudumpError, RequestError, said
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import spoken
+from pytest_npudump.language.translation import gettext as _, spoken
 from pytest_npudump.results.entry import SKIPPED, Entry, results_in
 from pytest_npudump.results.folder import Results, ResultsFolder
 from pytest_npudump.results.rejudge import Overrides, check_types, read_record, run_of

@@ -16,8 +16,7 @@ from pytest_npudump.dump.tree.find import find_files
 from pytest_npudump.errors import FormatError
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import byte_size
-from pytest_npudump.language.translation import counted, spoken
-from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import counted, gettext as _, spoken
 from pytest_npudump.report.verdicts import number
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.files.overflow import Candidates, OverflowRecord
     from pytest_npudump.dump.records import TensorRecord
+
 
 _COLUMNS = (mark("layer"), mark("type"), mark("tensor"), "dtype", "shape")
 _STORED = (mark("layout"), mark("bytes"), mark("holds"), mark("file"))

@@ -9,8 +9,7 @@ from pytest_npudump.cli.common.output import complain, emit
 from pytest_npudump.cli.common.project import last_results
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language import ENGLISH
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import speaking
+from pytest_npudump.language.translation import gettext as _, speaking
 from pytest_npudump.report.media import MEDIA
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.rejudge import terms_at

@@ -15,9 +15,9 @@ import numpy as np
 
 from pytest_npudump.compare.stats.alignment import ABSENT, align, number_calls
 from pytest_npudump.compare.stats.tables import compare_tables
-from pytest_npudump.compare.stats.verdict import FAIL
-from pytest_npudump.compare.tensors.element_verdict import with_elements
-from pytest_npudump.compare.tolerances.numerics import AUTO, Numerics, numerics_of
+from pytest_npudump.compare.stats.verdict import FAIL, Comparison
+from pytest_npudump.compare.tensors.element_verdict import with_elements, without_ties
+from pytest_npudump.compare.tolerances.presets import AUTO, Numerics, numerics_of
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.compare.tolerances.upstream import WIDENED, Upstream
 from pytest_npudump.dump.columns import TensorTable
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_npudump.compare.correspondence import Correspondence
-    from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tensors.tensor_pair import Pair, PairElements
 
     Compute = Callable[[Sequence[Pair]], Iterable[PairElements]]
@@ -145,8 +144,6 @@ def judge(
             comparison = compare_tables(*tables, tolerances, approved=terms.against != RUN)
     comparison = with_elements(comparison, found, tolerances)
     if pairs and tolerances.upstream.indexed:
-        from pytest_npudump.compare.tensors.index_ties import without_ties  # noqa: PLC0415 - of tensors only
-
         comparison = without_ties(comparison, pairs, tolerances)
     return replace(
         comparison,

@@ -11,14 +11,13 @@ from pytest_npudump.config import ge
 from pytest_npudump.config.adump import validate
 from pytest_npudump.config.cann import default_statistics, profile_for
 from pytest_npudump.errors import ConfigError
-from pytest_npudump.request import RunRequest
+from pytest_npudump.request import DumpRequest, RunRequest
 from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_npudump.config.rule_table import CheckerVerdict
-    from pytest_npudump.request import DumpRequest
 
 
 _ITEM_KEYS = ("model_name", "optype_blacklist", "opname_blacklist", "opname_range")

@@ -8,13 +8,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
 
 from pytest_npudump.config.rule_table import Refusal, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 MAX_BYTES = 512
 """Longest ``dump_path`` in bytes (``MAX_DUMP_PATH_LENGTH``)."""
@@ -131,8 +129,12 @@ def path_reasons(dump: Mapping[str, Any], cwd: Path, *, must_be_directory: bool 
     if not path:
         yield Refusal("dump_path", "empty", "write a directory that exists", "EP0001")
     elif len(path) > MAX_BYTES:
-        problem = f"{len(path)} bytes long, CANN takes {MAX_BYTES}"
-        yield Refusal("dump_path", problem, "write a shorter path, or a symbolic link", "EP0003")
+        yield Refusal(
+            "dump_path",
+            f"{len(path)} bytes long, CANN takes {MAX_BYTES}",
+            "write a shorter path, or a symbolic link",
+            "EP0003",
+        )
     elif remote is not None:
         if not PATH_CHARACTERS.fullmatch(remote):
             problem = f"{shown(value)} has characters that CANN refuses after host:"

@@ -195,9 +195,13 @@ def validate(
 
 def _refused(reasons: tuple[Refusal, ...], dump: Mapping[str, Any] | None = None) -> AdumpVerdict:
     held = dump or {}
-    unknown = tuple(few(_unknown(held), "unknown keys"))
-    code = ACL_ERROR_INVALID_DUMP_CONFIG
-    return AdumpVerdict(accepted=False, reasons=reasons, warnings=unknown, code=code, dump=held)
+    return AdumpVerdict(
+        accepted=False,
+        reasons=reasons,
+        warnings=tuple(few(_unknown(held), "unknown keys")),
+        code=ACL_ERROR_INVALID_DUMP_CONFIG,
+        dump=held,
+    )
 
 
 def _accepted(d: _Judged, environ: Mapping[str, str], version: str) -> AdumpVerdict:
@@ -298,10 +302,6 @@ def _statistics(dump: Mapping[str, Any]) -> Iterator[Refusal]:
         yield from _enum("dump_stats", name, f"dump_stats[{index}]")
 
 
-def _then(*checks: _Check) -> _Check:
-    return lambda d: chain.from_iterable(check(d) for check in checks)
-
-
 def _choice(key: str) -> _Check:
     """Refuse a value of a wrong type, then one that is unknown, where an old release comes across it."""
     types = _types(key)
@@ -317,12 +317,12 @@ def _conflict(place: str, value: str, condition: str, remedy: str) -> Refusal:
 
 def _switched_on(key: str, condition: str) -> _Check:
     """Refuse a switch that is on."""
-
-    def check(d: _Judged) -> Iterator[Refusal]:
-        if d.on(key):
-            yield _conflict(key, '"on"', condition.format(d.scene), 'leave one of them out, or write "off"')
-
-    return _then(_types(key), _coded("logged", check))
+    types, remedy = _types(key), 'leave one of them out, or write "off"'
+    switches = _coded(
+        "logged",
+        lambda d: (_conflict(key, '"on"', condition.format(d.scene), remedy),) if d.on(key) else (),
+    )
+    return lambda d: chain(types(d), switches(d))
 
 
 def _present(keys: Iterable[str], condition: str) -> _Check:
@@ -350,9 +350,11 @@ def _list(d: _Judged) -> Iterator[Refusal]:
         yield from _types("dump_list")(replace(d, dump={"dump_list": as_read}))
         named = (item.get("model_name") != "" and item.get("layer") != [] for item in items)
         if items and d.dump.get("dump_op_switch", "off") == "off" and not any(named):
-            problem = "no entry is valid: each has an empty model_name or layer"
-            remedy = "name a model or a layer in at least one entry, or leave both keys out"
-            yield Refusal("dump_list", problem, remedy)
+            yield Refusal(
+                "dump_list",
+                "no entry is valid: each has an empty model_name or layer",
+                "name a model or a layer in at least one entry, or leave both keys out",
+            )
     each = [
         replace(d, item=item, path=f"dump_list[{index}]")
         for index, item in enumerate(items)
@@ -368,12 +370,9 @@ def _list(d: _Judged) -> Iterator[Refusal]:
 
 def _item_refusal(key: str, problem: Callable[[str], str], remedy: str, code: str) -> _Check:
     """Refuse a key of a member of ``dump_list``; the problem begins with ``empty`` or ``missing``."""
-
-    def check(one: _Judged) -> Iterator[Refusal]:
-        lacking = "empty" if key in one.item else "missing"
-        yield Refusal(f"{one.path}.{key}", problem(lacking), remedy, code)
-
-    return check
+    return lambda one: (
+        Refusal(f"{one.path}.{key}", problem("empty" if key in one.item else "missing"), remedy, code),
+    )
 
 
 def _item_conflict(key: str, condition: str, remedy: str) -> _Check:
@@ -404,9 +403,12 @@ def _half_ranges(one: _Judged) -> Iterator[Refusal]:
     for index, entry in enumerate(one.item["opname_range"]):
         for key in ("begin", "end"):
             if not entry.get(key):
-                problem = "empty" if key in entry else "missing"
-                remedy = f"write both ends: {EXAMPLES['opname_range']}"
-                yield Refusal(f"{one.path}.opname_range[{index}].{key}", problem, remedy, "EP0003")
+                yield Refusal(
+                    f"{one.path}.opname_range[{index}].{key}",
+                    "empty" if key in entry else "missing",
+                    f"write both ends: {EXAMPLES['opname_range']}",
+                    "EP0003",
+                )
 
 
 def _empty(key: str, nothing: object) -> Row[_Judged, Refusal]:

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pytest_npudump.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 PROFILES: Final = ("8.5.0", "9.0.0", "9.1.0-beta.3", "9.1.0")
 DEFAULT_VERSION: Final = "9.1.0"

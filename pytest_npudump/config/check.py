@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from pytest_npudump.config import adump, ge, mindspore, torchair
 from pytest_npudump.config.cann import DATA_DUMPS, DEFAULT_VERSION, collecting_words, soc_warnings
 from pytest_npudump.config.json_file import read_config_file, read_plain_file
 from pytest_npudump.config.rule_table import AdumpVerdict, CheckerVerdict, Refusal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 
 def check_file(

@@ -14,22 +14,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pytest_npudump.config.mindspore import COMMON_KEYS, E2E_KEYS, mindspore_warnings, validate
 from pytest_npudump.config.rule_table import one_of
 from pytest_npudump.errors import ConfigError, joined
-from pytest_npudump.request import RunRequest, is_glob
+from pytest_npudump.request import DumpRequest, RunRequest, is_glob
 from pytest_npudump.scene import NO_WATCHER, SCENES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from pytest_npudump.request import DumpRequest
-
 
 NEWEST: Final = (2, 10)
 """The newest MindSpore whose rules are known."""

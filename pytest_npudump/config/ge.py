@@ -99,9 +99,8 @@ def _not_on(key: str) -> _Check:
     def check(dump: _Dump) -> Iterator[Refusal]:
         yield from _strings(key)(dump)
         if dump.get(key) == "on":
-            scene = dump["dump_scene"]
-            remedy = 'write "off", or leave it out'
-            yield Refusal(key, f'"on" does not go with "dump_scene": "{scene}"', remedy)
+            problem = f'"on" does not go with "dump_scene": "{dump["dump_scene"]}"'
+            yield Refusal(key, problem, 'write "off", or leave it out')
 
     return check
 
@@ -126,8 +125,9 @@ def _path(dump: _Dump) -> Iterator[Refusal]:
 def _step(dump: _Dump) -> Iterator[Refusal]:
     intervals = getline_split(dump.get("dump_step", "").encode(), b"|")
     if len(intervals) > MAX_INTERVALS:
-        problem = f"{len(intervals)} intervals, GE takes {MAX_INTERVALS}"
-        yield Refusal("dump_step", problem, "join them into ranges")
+        yield Refusal(
+            "dump_step", f"{len(intervals)} intervals, GE takes {MAX_INTERVALS}", "join them into ranges"
+        )
     for index, interval in enumerate(intervals):
         bounds = getline_split(interval, b"-")
         if len(bounds) > len(("begin", "end")) or not all(bound.isdigit() for bound in bounds if bound):

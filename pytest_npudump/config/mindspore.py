@@ -214,22 +214,17 @@ def _no_settings(root: object) -> Refusal:
     return Refusal(_COMMON, f"not found in {shown(root)}", 'write {"common_dump_settings": {...}}')
 
 
+def _typed(section: str, key: str, kind: type, called: str, remedy: str) -> _Check:
+    def check(settings: _Settings) -> Iterator[Refusal]:
+        holder = settings.section(section)
+        if key in holder and not isinstance(holder[key], kind):
+            yield Refusal(f"{section}.{key}", f"{shown(holder[key])} is not {called}", remedy)
+
+    return check
+
+
 def _string(section: str, key: str) -> _Check:
-    def check(settings: _Settings) -> Iterator[Refusal]:
-        holder = settings.section(section)
-        if key in holder and not isinstance(holder[key], str):
-            yield Refusal(f"{section}.{key}", f"{shown(holder[key])} is not a string", "write a string")
-
-    return check
-
-
-def _boolean(section: str, key: str) -> _Check:
-    def check(settings: _Settings) -> Iterator[Refusal]:
-        holder = settings.section(section)
-        if key in holder and not isinstance(holder[key], bool):
-            yield Refusal(f"{section}.{key}", f"{shown(holder[key])} is not a boolean", "write true or false")
-
-    return check
+    return _typed(section, key, str, "a string", "write a string")
 
 
 def _choice(section: str, key: str, *options: str) -> _Check:
@@ -295,10 +290,6 @@ def _kernel_names(settings: _Settings) -> list[str]:
 
 
 def _kernels(settings: _Settings) -> Iterator[Refusal]:
-    kernels = settings.common["kernels"]
-    if not isinstance(kernels, list):
-        yield Refusal(f"{_COMMON}.kernels", f"{shown(kernels)} is not an array", "write an array of names")
-        return
     for path, expression in _regexes(settings):
         try:
             re.compile(expression if _PLAIN_REGEX.fullmatch(expression) else "")
@@ -318,13 +309,7 @@ def _unknown_regexes(settings: _Settings) -> Iterator[Refusal]:
 
 
 def _support_device(settings: _Settings) -> Iterator[Refusal]:
-    devices = settings.common["support_device"]
-    if not isinstance(devices, list):
-        yield Refusal(
-            f"{_COMMON}.support_device", f"{shown(devices)} is not an array", "write [0, 1, 2, ...]"
-        )
-        return
-    for index, device in enumerate(devices):
+    for index, device in enumerate(settings.common["support_device"]):
         # Numbers and booleans are converted without a check.
         if not isinstance(device, int | float):
             yield Refusal(
@@ -333,15 +318,11 @@ def _support_device(settings: _Settings) -> Iterator[Refusal]:
 
 
 def _categories(settings: _Settings) -> Iterator[Refusal]:
-    place = f"{_COMMON}.statistic_category"
-    categories = settings.common["statistic_category"]
-    if not isinstance(categories, list):
-        yield Refusal(place, f"{shown(categories)} is not an array", 'write ["max", "min"]')
-        return
     known = _CATEGORIES + (_HASHES if settings.version >= _FIRST_WITH_HASHES else ())
-    for index, category in enumerate(categories):
+    for index, category in enumerate(settings.common["statistic_category"]):
         if not isinstance(category, str) or category not in known:
-            yield Refusal(f"{place}[{index}]", f"{shown(category)} is unknown", one_of(known, category))
+            place = f"{_COMMON}.statistic_category[{index}]"
+            yield Refusal(place, f"{shown(category)} is unknown", one_of(known, category))
 
 
 def _statistics(settings: _Settings) -> bool:
@@ -349,7 +330,10 @@ def _statistics(settings: _Settings) -> bool:
 
 
 _RULES: tuple[Row[_Settings, Refusal], ...] = (
-    *((always, _boolean(_E2E, key)) for key in ("enable", "trans_flag", "save_kernel_args")),
+    *(
+        (always, _typed(_E2E, key, bool, "a boolean", "write true or false"))
+        for key in ("enable", "trans_flag", "save_kernel_args")
+    ),
     (always, _choice(_E2E, "stat_calc_mode", "host", "device")),
     (always, _choice(_E2E, "device_stat_precision_mode", "high", "low")),
     (always, _unsigned(_E2E, "sample_mode", range(2))),
@@ -392,7 +376,9 @@ _RULES: tuple[Row[_Settings, Refusal], ...] = (
         ),
     ),
     (always, _unsigned(_COMMON, "input_output", range(3))),
+    (always, _typed(_COMMON, "kernels", list, "an array", "write an array of names")),
     (always, _kernels),
+    (always, _typed(_COMMON, "support_device", list, "an array", "write [0, 1, 2, ...]")),
     (always, _support_device),
     (always, _unsigned(_COMMON, "op_debug_mode", range(5))),
     (lambda s: not s.is_e2e, _choice(_COMMON, "file_format", "npy", "bin")),
@@ -420,6 +406,7 @@ _RULES: tuple[Row[_Settings, Refusal], ...] = (
         ),
     ),
     (always, _unsigned(_COMMON, "initial_iteration", _ANY)),
+    (_statistics, _typed(_COMMON, "statistic_category", list, "an array", 'write ["max", "min"]')),
     (lambda s: _statistics(s) and "statistic_category" in s.common, _categories),
 )
 

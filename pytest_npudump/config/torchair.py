@@ -15,19 +15,17 @@ import importlib
 import json
 import os
 import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_npudump.config.acl_keys import step_reasons
 from pytest_npudump.config.cann import STATISTICS
 from pytest_npudump.config.json_file import StrictJsonError, json_refusal, parse
 from pytest_npudump.config.rule_table import MOST_REASONS, CheckerVerdict, Refusal, few, one_of, shown
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 GRAPHS = "torchair"
 """The folder of the graphs, beside the configuration of the dump."""
@@ -71,10 +69,8 @@ def validate(text: bytes, *, cwd: Path | None = None) -> CheckerVerdict:
     except StrictJsonError as error:
         return CheckerVerdict(accepted=False, reasons=(json_refusal(error, "write an object of options"),))
     if not isinstance(options, dict):
-        problem = f"{shown(options)} is not an object"
-        return CheckerVerdict(
-            accepted=False, reasons=(Refusal("", problem, 'write {"enable_dump": true, ...}'),)
-        )
+        reason = Refusal("", f"{shown(options)} is not an object", 'write {"enable_dump": true, ...}')
+        return CheckerVerdict(accepted=False, reasons=(reason,))
     return validate_options(options, cwd=cwd)
 
 
@@ -95,11 +91,11 @@ def _option_reasons(name: str, value: object, cwd: Path) -> Iterator[Refusal]:
     elif name in _CHOICES:
         allowed = _CHOICES[name]
         if value not in allowed:
-            problem = f"{shown(value)} is not one of {json.dumps(allowed)} (ValueError)"
-            remedy = (
-                "write true or false" if isinstance(allowed[0], bool) else one_of(map(str, allowed), value)
+            yield Refusal(
+                name,
+                f"{shown(value)} is not one of {json.dumps(allowed)} (ValueError)",
+                "write true or false" if isinstance(allowed[0], bool) else one_of(map(str, allowed), value),
             )
-            yield Refusal(name, problem, remedy)
     elif name in _PATTERNS:
         pattern, remedy = _PATTERNS[name]
         if not isinstance(value, str):
@@ -113,8 +109,7 @@ def _option_reasons(name: str, value: object, cwd: Path) -> Iterator[Refusal]:
     else:
         remedy = f"create it first; relative paths start from {cwd}"
         if name == "dump_path" and not _test(os.path.isdir, value, cwd):
-            problem = f"{shown(value)} is not an existing directory (FileNotFoundError)"
-            yield Refusal(name, problem, remedy)
+            yield Refusal(name, f"{shown(value)} is not an existing directory (FileNotFoundError)", remedy)
         elif (
             name == _PATH
             and value is not None
@@ -242,9 +237,8 @@ def _value(option: object) -> object:
 
 
 def _as_told(value: object) -> object:
-    if value is None:
-        return None
-    return str(int(value)) if isinstance(value, bool) else str(value)
+    plain = int(value) if isinstance(value, bool) else value
+    return None if plain is None else str(plain)
 
 
 def _ask_for_graphs(config: Any, folder: Path) -> None:

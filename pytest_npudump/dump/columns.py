@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import repeat
@@ -17,13 +17,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pytest_npudump.dump.names import DumpFile, DumpName, Place
-    from pytest_npudump.dump.records import Payload
 
 
 COMPUTED_IN_FLOAT32 = "computed and stored as float32"

@@ -43,15 +43,12 @@ from __future__ import annotations
 import csv
 import re
 from calendar import timegm
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from pytest_npudump.errors import FormatError
 from pytest_npudump.storage.regular_file import read_small
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-    from pathlib import Path
-
 
 _WATCHER = "_To_"
 _FLAGS = re.ASCII | re.DOTALL

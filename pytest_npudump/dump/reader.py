@@ -7,12 +7,12 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.batches import run_batches
-from pytest_npudump.dump.columns import TensorColumns
+from pytest_npudump.dump.columns import Execution, TensorColumns, TensorPart
 from pytest_npudump.dump.files.formats import BY_NAME, Job
 from pytest_npudump.dump.files.operator_csv import read_files, read_operator_csv
-from pytest_npudump.dump.records import Dump
+from pytest_npudump.dump.records import Dump, TensorRecord
 from pytest_npudump.dump.tree import mindspore
-from pytest_npudump.dump.tree.find import find_files, jobs_of, select_run
+from pytest_npudump.dump.tree.find import TableFolder, Tree, find_files, jobs_of, select_run
 from pytest_npudump.dump.tree.keys import files_of, keyed, records_of
 from pytest_npudump.errors import EmptyDumpError, FormatError
 from pytest_npudump.language.text import first_of, number_of, typed
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
-
-    from pytest_npudump.dump.columns import Execution, TensorPart
-    from pytest_npudump.dump.records import TensorRecord
-    from pytest_npudump.dump.tree.find import TableFolder, Tree
 
 
 _BATCH = 256

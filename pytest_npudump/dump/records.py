@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ from pytest_npudump.errors import FormatError, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from dataclasses import dataclass
     from pathlib import Path
 else:
     from pytest_npudump.dump.unguarded import dataclass

@@ -10,28 +10,23 @@ from __future__ import annotations
 import mmap
 import re
 from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from heapq import nlargest
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from pytest_npudump.dump.records import Dump, TensorKey, sanitise
+from pytest_npudump.dump.records import Dump, Stats, TensorKey, sanitise
 from pytest_npudump.errors import DumpError, FormatError
 from pytest_npudump.language.text import first_of
-from pytest_npudump.request import KnownNames, is_glob
+from pytest_npudump.request import DumpRequest, KnownNames, is_glob
 from pytest_npudump.storage.regular_file import open_regular, read_small
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-    from pathlib import Path
-
-    from pytest_npudump.dump.records import Stats
-    from pytest_npudump.request import DumpRequest
-
 
 _FIELDS = {
     "Max": "max",
@@ -228,7 +223,9 @@ def _strings(data: mmap.mmap, lengths: Collection[int]) -> Iterator[str]:
         chunk = np.frombuffer(data[start : start + _CHUNK + _HEAD - 1].ljust(_HEAD, b"\0"), dtype=np.uint8)
         for tag in _TAGS:
             for at, length in _candidates(chunk, tag, wanted):
-                yield from _string(data, start + at, length)
+                raw = data[start + at : start + at + length]
+                with suppress(UnicodeDecodeError):
+                    yield from [raw.decode("utf-8")] if len(raw) == length else ()
 
 
 def _candidates(chunk: np.ndarray, tag: int, wanted: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -240,15 +237,6 @@ def _candidates(chunk: np.ndarray, tag: int, wanted: np.ndarray) -> Iterator[tup
     hits = np.flatnonzero(~(two_bytes & (high >= _MORE)) & wanted[lengths % _LONGEST])
     starts = tagged[hits] + 2 + two_bytes[hits]
     yield from zip(starts.tolist(), lengths[hits].tolist(), strict=True)
-
-
-def _string(data: mmap.mmap, start: int, length: int) -> Iterator[str]:
-    raw = data[start : start + length]
-    if len(raw) == length:
-        try:
-            yield raw.decode("utf-8")
-        except UnicodeDecodeError:
-            return
 
 
 _RANKS = "rank_[0-9]*"
@@ -278,16 +266,10 @@ def mindspore_raw_names(wanted: Collection[str], root: Path) -> dict[str, tuple[
             found[name] |= {scope + number[0] for scope in scopes.get(name[: number.start()], ())}
     missing = {name for name in wanted if not found.get(name)}
     for graph in sorted(root.glob(_GRAPHS)) if missing else ():
-        for name, raw in _in_graph(missing, graph).items():
-            found[name] |= raw
+        with suppress(DumpError):
+            for name, names in find_raw_names(missing, graph).items():
+                found[name].update(names)
     return {name: tuple(sorted(raw)) for name, raw in found.items() if raw}
-
-
-def _in_graph(wanted: Collection[str], graph: Path) -> dict[str, set[str]]:
-    try:
-        return {name: set(raw) for name, raw in find_raw_names(wanted, graph).items()}
-    except DumpError:
-        return {}
 
 
 def _listed(root: Path) -> Iterator[str]:

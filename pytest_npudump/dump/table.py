@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.columns import FIELDS, TensorColumns, TensorTable
+from pytest_npudump.dump.columns import FIELDS, Column, TensorColumns, TensorTable
 from pytest_npudump.dump.dtypes import UNKNOWN, is_exact
-from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.records import TensorKey, TensorRecord
 from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.dump.columns import Column
-    from pytest_npudump.dump.records import TensorRecord
 
 STATISTICS = ("max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf")
 """Columns of :attr:`StatsTable.values`."""

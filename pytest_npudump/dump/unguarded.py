@@ -7,12 +7,10 @@ a plain one: a tenth of a second for the records of two dumps of 20,000 tensors.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any, TypeVar
 
 Record = TypeVar("Record")
 

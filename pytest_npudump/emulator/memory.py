@@ -11,16 +11,13 @@ import sys
 import threading
 from bisect import bisect_right, insort
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pytest_npudump.emulator.codes import INVALID_PARAM, RefusedError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 _ALIGNMENT = 64
 DEVICE_BYTES = 32 << 30

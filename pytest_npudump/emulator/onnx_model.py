@@ -18,30 +18,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.dtypes import BY_GE
+from pytest_npudump.dump.dtypes import BY_GE, DType
 from pytest_npudump.emulator.codes import NotEmulatedError
 from pytest_npudump.emulator.dumps import recorder
 from pytest_npudump.emulator.dumps.exceptions import ExceptionArgument, FailedTask
-from pytest_npudump.emulator.dumps.recorder import STREAM, DumpPlan, plan
-from pytest_npudump.emulator.faults import PLANTED, Faults
-from pytest_npudump.emulator.gears import COMPILED, SHAPE_DATA, gears_of
+from pytest_npudump.emulator.dumps.recorder import STREAM, DumpPlan, DumpSettings, plan
+from pytest_npudump.emulator.faults import PLANTED, Distortion, Faults
+from pytest_npudump.emulator.gears import COMPILED, SHAPE_DATA, Gears, gears_of
 from pytest_npudump.errors import MissingExtraError
-from pytest_npudump.onnxmodels import graph as graph_module
-from pytest_npudump.onnxmodels import sessions, tensor_types
+from pytest_npudump.onnxmodels import graph as graph_module, sessions, tensor_types
 from pytest_npudump.onnxmodels.graph import operators
 from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx, prepare
 from pytest_npudump.onnxmodels.tensor_types import Tensor, from_ort_type, nbytes, storage
-from pytest_npudump.onnxmodels.variation import Varying
+from pytest_npudump.onnxmodels.variation import Variation, Varying
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_npudump.dump.dtypes import DType
-    from pytest_npudump.emulator.dumps.recorder import DumpSettings
-    from pytest_npudump.emulator.faults import Distortion
-    from pytest_npudump.emulator.gears import Gears
     from pytest_npudump.emulator.streams import DeviceContext
-    from pytest_npudump.onnxmodels.variation import Variation
 
 
 _FLOATS = frozenset({"float16", "float32", "float64"})
@@ -225,10 +219,11 @@ def load(
         NotEmulatedError: a model with gears while a dump is set.
     """
     varies = Varying() if varying is None else varying
-    if settings is None:
-        model = _load_plain(source, faults)
-    else:
-        model = _load_dumped(source, settings, faults, varies.variation)
+    model = (
+        _load_plain(source, faults)
+        if settings is None
+        else _load_dumped(source, settings, faults, varies.variation)
+    )
     model.faults, model.varying = faults, varies
     option = COMPILED.get(model.name) or COMPILED.get(model.graph_name)
     if option is None:
@@ -260,8 +255,7 @@ def _load_plain(source: Path | bytes, faults: Faults) -> Model:
 def _plain_session(source: Path | bytes, faults: Sequence[Distortion]) -> Any:
     if not faults:
         return sessions.plain_session(source)
-    proto = distorted_model(source, faults)
-    return exposed_session(source, proto, (), threads=0, optimised=True)
+    return exposed_session(source, distorted_model(source, faults), (), threads=0, optimised=True)
 
 
 def _load_dumped(source: Path | bytes, settings: DumpSettings, faults: Faults, variation: Variation) -> Model:
@@ -271,16 +265,29 @@ def _load_dumped(source: Path | bytes, settings: DumpSettings, faults: Faults, v
     files = plan(settings, names, prepared.operators, data, faults.trampling(names))
     inner = [tensor for tensor in files.tensors if tensor not in data]
     if distorting := faults.distorting(names):
-        how: dict[str, Any] = {"threads": variation.threads, "optimised": variation.optimised}
-        session = exposed_session(source, distorted_model(source, distorting), inner, **how)
+        session = exposed_session(
+            source,
+            distorted_model(source, distorting),
+            inner,
+            threads=variation.threads,
+            optimised=variation.optimised,
+        )
     else:
         session = prepared.session(inner, variation)
     inputs = _ports(session.get_inputs())
     outputs = _ports(session.get_outputs()[: prepared.outputs])
     written = {tensor: (one.name, at) for one in prepared.operators for at, tensor in enumerate(one.outputs)}
-    how = {"plan": files, "graph_name": names[1], "inside": prepared.inside, "_exposed": session}
-    how["written"] = written
-    return Model(source, names[0], inputs, outputs, **how)
+    return Model(
+        source,
+        names[0],
+        inputs,
+        outputs,
+        plan=files,
+        graph_name=names[1],
+        inside=prepared.inside,
+        written=written,
+        _exposed=session,
+    )
 
 
 def _ports(arguments: Sequence[Any]) -> tuple[ModelPort, ...]:

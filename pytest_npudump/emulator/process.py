@@ -14,13 +14,18 @@ from pytest_npudump.emulator import faults, gears
 from pytest_npudump.emulator.dumps.exceptions import ExceptionDump, from_environment
 from pytest_npudump.emulator.dumps.writer import Clock
 from pytest_npudump.emulator.memory import MachineMemory
-from pytest_npudump.emulator.streams import DEFAULT_STREAM, DeviceContext, Streams, Subscriptions
+from pytest_npudump.emulator.streams import (
+    DEFAULT_STREAM,
+    ApplicationThread,
+    DeviceContext,
+    Streams,
+    Subscriptions,
+)
 from pytest_npudump.onnxmodels.variation import Varying
 
 if TYPE_CHECKING:
     from pytest_npudump.emulator.dumps.recorder import DumpedExecution, DumpSettings
     from pytest_npudump.emulator.onnx_model import Model
-    from pytest_npudump.emulator.streams import ApplicationThread
 
 
 T = TypeVar("T")

@@ -19,15 +19,12 @@ import threading
 import time
 import traceback
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.codes import RefusedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _LOOK_AGAIN = 0.1
 """Seconds between two looks at whether what a stream waits for can still come."""
@@ -320,12 +317,14 @@ class Subscriptions:
     def add(self, thread: int, stream: Stream) -> None:
         """Subscribe a thread; 107011 for a stream that has one, 107012 for another device's thread."""
         if stream in self.threads:
-            why = f"thread {self.threads[stream]} is subscribed to the stream"
-            raise RefusedError(codes.RT_STREAM_SUBSCRIBE, why)
+            raise RefusedError(
+                codes.RT_STREAM_SUBSCRIBE, f"thread {self.threads[stream]} is subscribed to the stream"
+            )
         others = {known.context.device for known, owner in self.threads.items() if owner == thread}
         if others - {stream.context.device}:
-            why = f"thread {thread} serves a stream of device {others.pop()}"
-            raise RefusedError(codes.RT_THREAD_SUBSCRIBE, why)
+            raise RefusedError(
+                codes.RT_THREAD_SUBSCRIBE, f"thread {thread} serves a stream of device {others.pop()}"
+            )
         self.threads[stream] = thread
         self.pending.setdefault(thread, deque())
 
@@ -334,8 +333,9 @@ class Subscriptions:
         if stream not in self.threads:
             raise RefusedError(codes.RT_STREAM_SUBSCRIBE, "no thread is subscribed to the stream")
         if self.threads[stream] != thread:
-            why = f"thread {self.threads[stream]} is subscribed to the stream"
-            raise RefusedError(codes.RT_THREAD_SUBSCRIBE, why)
+            raise RefusedError(
+                codes.RT_THREAD_SUBSCRIBE, f"thread {self.threads[stream]} is subscribed to the stream"
+            )
 
     def remove(self, stream: Stream) -> None:
         """End a stream's subscription; callbacks that its thread has not run yet never will."""
@@ -349,8 +349,10 @@ class Subscriptions:
         """Return the callback to put on a stream; 107015 where no thread is subscribed to it."""
         thread = self.threads.get(stream)
         if thread is None:
-            why = "no thread runs this stream's callbacks; call acl.rt.subscribe_report first"
-            raise RefusedError(codes.RT_STREAM_NO_CB_REG, why)
+            raise RefusedError(
+                codes.RT_STREAM_NO_CB_REG,
+                "no thread runs this stream's callbacks; call acl.rt.subscribe_report first",
+            )
         return Callback(function, argument, blocks, thread, self.pending[thread])
 
 

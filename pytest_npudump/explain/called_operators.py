@@ -34,7 +34,7 @@ from pytest_npudump.explain.operator_alone import (
 )
 from pytest_npudump.explain.rounding import largest_of, rounded_to
 from pytest_npudump.runtime.aten.call_files import JudgedCall, save_call
-from pytest_npudump.runtime.aten.kept_calls import digest_of
+from pytest_npudump.runtime.aten.kept_calls import KeptCall, KeptRun, digest_of
 from pytest_npudump.runtime.aten.recompute import NotCopiedError, NotRecomputedError, Reading
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.records import TensorKey, TensorRecord
-    from pytest_npudump.runtime.aten.kept_calls import KeptCall, KeptRun
 
     Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -11,34 +11,28 @@ import ml_dtypes
 import numpy as np
 
 from pytest_npudump.compare.judge import AS_GIVEN, REFERENCE, Terms, judge
-from pytest_npudump.compare.patterns.pattern_search import find_pattern
-from pytest_npudump.compare.stats.verdict import GRAPH_INPUT
+from pytest_npudump.compare.patterns.pattern_search import Pattern, find_pattern
+from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, Comparison
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.tensor_pair import PairElements
 from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.arrays.layouts import LayoutError, host_array, is_private
 from pytest_npudump.dump.dtypes import BY_NAME, UNKNOWN
 from pytest_npudump.dump.files.operator_csv import GARBLED
-from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.records import Stats, TensorRecord, sanitise
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import MEASURED, StatsTable, squeezed
 from pytest_npudump.errors import RequestError
-from pytest_npudump.explain.feeds import Feeds, ModelExecution, executions_of
-from pytest_npudump.explain.matches import NAME, Match, Matching, match
-from pytest_npudump.explain.reference_model import operators_behind
+from pytest_npudump.explain.feeds import Feeds, ModelExecution, RunInputs, executions_of
+from pytest_npudump.explain.matches import NAME, Match, Matching, NameMap, match
+from pytest_npudump.explain.reference_model import Node, ReferenceModel, operators_behind
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_npudump.compare.patterns.pattern_search import Pattern
-    from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
-    from pytest_npudump.dump.records import Stats, TensorRecord
-    from pytest_npudump.explain.feeds import RunInputs
-    from pytest_npudump.explain.matches import NameMap
-    from pytest_npudump.explain.reference_model import Node, ReferenceModel
 
     Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -18,10 +18,10 @@ import numpy as np
 from pytest_npudump.compare.stats.verdict import GRAPH_INPUT
 from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.arrays.layouts import LayoutError, host_array
-from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.table import squeezed
 from pytest_npudump.explain.feeds import ModelExecution
-from pytest_npudump.explain.matches import MAPPED, NAME, Names, match
+from pytest_npudump.explain.matches import MAPPED, NAME, Match, NameMap, Names, match
 from pytest_npudump.explain.operator_alone import (
     CONVICTED,
     DUMPED,
@@ -34,30 +34,33 @@ from pytest_npudump.explain.operator_alone import (
     Healthy,
     JudgedOperator,
     NotAtHandError,
+    Search,
     distance,
     healthy,
     isolate,
     nearest_first,
     norm,
 )
-from pytest_npudump.explain.reference_model import arrays_of, piece_of, tensors_of, weights_of
+from pytest_npudump.explain.reference_model import (
+    Node,
+    ReferenceModel,
+    arrays_of,
+    piece_of,
+    tensors_of,
+    weights_of,
+)
 from pytest_npudump.explain.rounding import EXACT_INPUTS, ROUNDED, rounded_to
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.graph import draws_random
 from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
 from pytest_npudump.onnxmodels.variation import Variation, Varying
-from pytest_npudump.record.edges import SEVERAL, UNKNOWN
+from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges, Port
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from pytest_npudump.dump.records import TensorKey, TensorRecord
-    from pytest_npudump.explain.matches import Match, NameMap
-    from pytest_npudump.explain.operator_alone import Search
-    from pytest_npudump.explain.reference_model import Node, ReferenceModel
     from pytest_npudump.onnxmodels.tensor_types import Tensor
-    from pytest_npudump.record.edges import Edges, Port
 
     Array = np.ndarray[Any, np.dtype[Any]]
     TypeAndShape = tuple[str, tuple[int, ...]]

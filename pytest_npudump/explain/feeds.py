@@ -10,7 +10,7 @@ import numpy as np
 from pytest_npudump.compare.stats.verdict import GRAPH_INPUT
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.names import Place, context, read_place
-from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.records import TensorRecord, sanitise
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, np.dtype[Any]]
     from collections.abc import Iterable, Sequence
-
-    from pytest_npudump.dump.records import TensorRecord
 
 
 @dataclass(slots=True)
@@ -61,9 +59,8 @@ class RunInputs:
     def watch(self, session: ModelSession, path: Path, part: str) -> ModelSession:
         """Return ``session`` such that what it is run on is remembered."""
         names = tuple(getattr(session, "input_names", ()))
-        model = LoadedModel(part, path, names)
-        self.loaded.append(model)
-        return _WatchedSession(session, model)
+        self.loaded.append(LoadedModel(part, path, names))
+        return _WatchedSession(session, self.loaded[-1])
 
     def give(self, inputs: Mapping[str, ArrayLike], part: str) -> None:
         """Remember what an execution under way, or the next one, is given.

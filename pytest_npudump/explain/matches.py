@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, execution
 from pytest_npudump.dump.files.container import read_container
-from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.records import TensorRecord, sanitise
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.text import first_of
 from pytest_npudump.request import KnownNames
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.explain.reference_model import Node, ReferenceModel
 
 

@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.allowances import told_by_both
-from pytest_npudump.compare.stats.verdict import GRAPH_INPUT
-from pytest_npudump.compare.tolerances.numerics import AUTO
-from pytest_npudump.compare.tolerances.rules import MARKER_RULES
-from pytest_npudump.compare.tolerances.tolerance import REFERENCE
-from pytest_npudump.dump.records import sanitise
+from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, Comparison
+from pytest_npudump.compare.tolerances.presets import AUTO
+from pytest_npudump.compare.tolerances.rules import MARKER_RULES, ReferenceTolerances, reference_tolerances
+from pytest_npudump.compare.tolerances.tolerance import REFERENCE, Rule, Tolerances
+from pytest_npudump.dump.records import TensorRecord, sanitise
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.explain.comparison import (
     LAYOUT,
@@ -28,23 +28,17 @@ from pytest_npudump.explain.dumped_operators import ModelBench
 from pytest_npudump.explain.feeds import RunInputs
 from pytest_npudump.explain.matches import NameMap
 from pytest_npudump.explain.reference_model import ReferenceModel
-from pytest_npudump.explain.rounding import Twin, coarsest, only_wide, three_ways
-from pytest_npudump.explain.tolerances import ReferenceTolerances, reference_tolerances
+from pytest_npudump.explain.rounding import Blame, Twin, coarsest, only_wide, three_ways
 from pytest_npudump.language.text import number_of
 from pytest_npudump.onnxmodels.loaded_files import FileState
 from pytest_npudump.onnxmodels.sessions import ModelError
-from pytest_npudump.request import KnownNames, is_glob
+from pytest_npudump.request import DumpRequest, KnownNames, is_glob
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
-    from pytest_npudump.dump.records import TensorRecord
-    from pytest_npudump.explain.rounding import Blame
     from pytest_npudump.record.edges import Edges
-    from pytest_npudump.request import DumpRequest
 
 
 _HF32 = (

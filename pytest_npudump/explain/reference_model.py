@@ -10,10 +10,9 @@ import numpy as np
 
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.errors import MissingExtraError, RequestError
-from pytest_npudump.onnxmodels import graph as graph_module
-from pytest_npudump.onnxmodels import sessions
+from pytest_npudump.onnxmodels import graph as graph_module, sessions
 from pytest_npudump.onnxmodels.sessions import exposed_session, fits, holds_halves, onnx, to_float32
-from pytest_npudump.onnxmodels.tensor_types import from_array, from_ort_type, onnx_number
+from pytest_npudump.onnxmodels.tensor_types import Tensor, from_array, from_ort_type, onnx_number
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from pytest_npudump.onnxmodels.graph import Operator
 
     Array = np.ndarray[Any, np.dtype[Any]]
-    from pytest_npudump.onnxmodels.tensor_types import Tensor
 
 
 BATCH = 1 << 29

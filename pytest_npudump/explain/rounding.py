@@ -32,18 +32,17 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from pytest_npudump.compare.stats.verdict import FAIL, GRAPH_INPUT
+from pytest_npudump.compare.stats.verdict import FAIL, GRAPH_INPUT, Comparison, Reason, Verdict
 from pytest_npudump.compare.tensors.element_verdict import MAX_ABS, RELATIVE_L2, SPECIAL, with_failing
+from pytest_npudump.compare.tolerances.rules import floats_among
 from pytest_npudump.dump.table import MEASURED, STATISTICS
 from pytest_npudump.explain.feeds import ModelExecution
-from pytest_npudump.explain.tolerances import floats_among
 from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
 
 if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
     from collections.abc import Iterable, Mapping
 
-    from pytest_npudump.compare.stats.verdict import Comparison, Reason, Verdict
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import TensorKey, TensorRecord
     from pytest_npudump.explain.comparison import Compared

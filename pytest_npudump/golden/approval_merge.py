@@ -8,11 +8,14 @@ Where a line is in conflict the text has the markers of git around that line, an
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
 
 from pytest_npudump.dump.table import PROJECTIONS, StatsTable, layer_of
 from pytest_npudump.errors import GoldenError
@@ -43,11 +46,6 @@ from pytest_npudump.record.rows import (
 )
 from pytest_npudump.record.text import parse, render
 from pytest_npudump.storage import safeyaml
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
 
 _VERSION = "npudump-golden"
 _TABLE = "tensors"
@@ -291,14 +289,8 @@ class _Merge:
         heads = self._sides.map(lambda golden: _head(golden, self._columns))
         for key in dict.fromkeys([*heads.ours, *heads.theirs]):
             found = self._repeats() if key == REPEATS else joined(*_at(heads, key))
-            if key == REASON and isinstance(found, Conflict):
-                found = "; ".join(dict.fromkeys(str(one) for one in (found.ours, found.theirs) if one))
-            if key == KEY and isinstance(found, Conflict):
-                found = _with_all_sources(_at(heads, key))
-            if key == RECORDED and isinstance(found, Conflict):
-                found = max(str(found.ours or ""), str(found.theirs or ""))
-            if key == VARIANTS and isinstance(found, Conflict):
-                found = _by_variant(_at(heads, key))
+            if key in _SETTLED and isinstance(found, Conflict):
+                found = _SETTLED[key](_at(heads, key))
             if key == UNWRITTEN and self._leaves_out_more():
                 found = Conflict(heads.ours.get(key), heads.theirs.get(key))
             yield from self._told(key, _mapped(found, partial(_yaml, key)))
@@ -405,6 +397,17 @@ def _by_variant(sides: _Sides[Any]) -> Any:
     if any(isinstance(facts, Conflict) for facts in told.values()):
         return Conflict(ours, theirs)
     return {name: facts for name, facts in told.items() if facts is not None} or None
+
+
+_SETTLED: Mapping[str, Callable[[_Sides[Any]], Any]] = MappingProxyType(
+    {
+        REASON: lambda sides: "; ".join(dict.fromkeys(str(one) for one in (sides.ours, sides.theirs) if one)),
+        KEY: _with_all_sources,
+        RECORDED: lambda sides: max(str(sides.ours or ""), str(sides.theirs or "")),
+        VARIANTS: _by_variant,
+    }
+)
+"""What becomes of keys of the head that both sides have changed."""
 
 
 def _at(sides: _Sides[Any], key: str) -> _Sides[Any]:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,22 +28,19 @@ from pytest_npudump.golden.store import (
     tensors_path,
     waiting_path,
 )
-from pytest_npudump.golden.stored_tensors import pointers_of, stage_stored, stored_tensors
+from pytest_npudump.golden.stored_tensors import TensorStore, pointers_of, stage_stored, stored_tensors
 from pytest_npudump.golden.tensors import is_foreign
 from pytest_npudump.golden.variants import VARIANTS, variant_path, variants_of
 from pytest_npudump.record.noise import calibration_of, repeats_of
-from pytest_npudump.record.record import LEFT_OUT, OVERFLOW, UNWRITTEN, entries_of, left_out_of
+from pytest_npudump.record.record import LEFT_OUT, OVERFLOW, UNWRITTEN, Record, entries_of, left_out_of
 from pytest_npudump.storage.atomic import STALE_SECONDS, locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_npudump.golden.stored_tensors import TensorStore
     from pytest_npudump.record.rows import Pointer
 
     Steps = Callable[[int, int], None]
-
-    from pytest_npudump.record.record import Record
 
 
 _RANK = re.compile(r"(?:^|[@_])rank[0-9]")
@@ -196,28 +194,27 @@ def census(collection: Collection, variants: Sequence[str] = ()) -> Census:
             if _place(path) not in places:
                 kinds[path], why = of_test(read_golden(path).test, collection)
             elif variants and not _is_selected(path, variants, named):
-                variant = _variant(path)
-                kinds[path], why = "stale", f"the variant {variant!r}, which no run selects"
+                kinds[path], why = "stale", f"the variant {_variant(path)!r}, which no run selects"
             else:
-                kinds[path], why = (
-                    "used",
-                    collection.goldens.get(path.with_name(_place(path).name + SUFFIX), ""),
-                )
+                kinds[path], why = "used", collection.goldens.get(_common(path), "")
         except GoldenError as error:
             kinds[path], why = "unjudged", str(error)
-        found[kinds[path]].append(_finding(path, why))
-    for path in (path for path in files if path.suffix == TENSORS):
-        kind, why = _of_tensors(path, kinds.get(path.with_suffix(SUFFIX), ""))
+        found[kinds[path]].append(GoldenFinding(path, why, _stamp(path)))
+    tensors = (path for path in files if path.suffix == TENSORS)
+    others = ((path, *_of_tensors(path, kinds.get(path.with_suffix(SUFFIX), ""))) for path in tensors)
+    for path, kind, why in chain(others, _staged(collection.root, kinds)):
         if kind != "used":
-            found[kind].append(_finding(path, why))
-    for path, kind, why in _staged(collection.root, kinds):
-        found[kind].append(_finding(path, why))
+            found[kind].append(GoldenFinding(path, why, _stamp(path)))
     return Census(*(tuple(found[kind]) for kind in ("used", "stale", "unjudged")))
 
 
 def _place(path: Path) -> Path:
     """Return a golden's place, which its variants and tensors share."""
     return path.with_name(path.stem.partition("@")[0])
+
+
+def _common(path: Path) -> Path:
+    return path.with_name(_place(path).name + SUFFIX)
 
 
 def _variant(path: Path) -> str:
@@ -244,7 +241,7 @@ def _is_selected(path: Path, variants: Sequence[str], named: dict[Path, frozense
     variant = _variant(path)
     if not variant or _RANK.search(variant) or any(is_variant(variant, name) for name in variants):
         return True
-    common = path.with_name(_place(path).name + SUFFIX)
+    common = _common(path)
     if common not in named:
         named[common] = frozenset(variants_of(read_golden(common)) if common.exists() else ())
     return variant in named[common]
@@ -294,10 +291,6 @@ def _staged(root: Path, goldens: Mapping[Path, str]) -> Iterator[tuple[Path, str
             yield path, "stale", "left by an update that did not end"
         else:
             yield path, "unjudged", "may belong to an update that goes on: not a day old"
-
-
-def _finding(path: Path, why: str) -> GoldenFinding:
-    return GoldenFinding(path, why, _stamp(path))
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
@@ -507,7 +500,12 @@ def faults(files: Iterable[Path]) -> Iterator[Fault]:
     places: dict[str, Path] = {}
     for path in files:
         if path.suffix == TENSORS:
-            yield from _without_golden(path)
+            if not path.with_suffix(SUFFIX).exists():
+                yield Fault(
+                    path,
+                    f"{path}: tensors without a golden, expected {path.stem}{SUFFIX} beside them: remove the "
+                    f"file, or restore the golden from version control",
+                )
             continue
         try:
             golden = read_golden(path)
@@ -515,23 +513,13 @@ def faults(files: Iterable[Path]) -> Iterator[Fault]:
         except GoldenError as error:
             yield Fault(path, str(error))
             continue
-        place = path.with_name(path.stem.partition("@")[0])
-        other = places.setdefault(golden.test, place)
-        if other != place:
+        other = places.setdefault(golden.test, _place(path))
+        if other != _place(path):
             yield Fault(
                 path,
                 f"{path}: claims the test {golden.test!r}, and so does {other}{SUFFIX}: remove the one whose "
                 f"test is no more, or correct its key 'test'",
             )
-
-
-def _without_golden(tensors: Path) -> Iterator[Fault]:
-    if not tensors.with_suffix(SUFFIX).exists():
-        yield Fault(
-            tensors,
-            f"{tensors}: tensors without a golden, expected {tensors.stem}{SUFFIX} beside them: remove the "
-            f"file, or restore the golden from version control",
-        )
 
 
 def _check(golden: Record) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import numpy as np
 
@@ -23,13 +23,11 @@ from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import BinaryIO
 
     from pytest_npudump.storage.atomic import Chunk
 
     Bytes = np.ndarray[Any, np.dtype[np.uint8]]
     from collections.abc import Callable
-    from typing import TypeVar
 
     Found = TypeVar("Found")
 
@@ -215,22 +213,6 @@ def object_store(url: str) -> ObjectStore:
     return ObjectStore(url)
 
 
-def check_url(url: str) -> str:
-    """Return an address without slashes at its end.
-
-    Raises:
-        RequestError: it names no protocol, or a place that depends on the current folder.
-    """
-    protocol, sign, rest = url.partition("://")
-    absolute = protocol not in _LOCAL or rest.startswith("/")
-    if not (protocol and sign and rest and absolute):
-        raise RequestError(
-            f"npudump_tensor_store is {url!r}, expected an address such as s3://bucket/folder, "
-            f"file:///shared/folder or memory://name"
-        )
-    return url.rstrip("/")
-
-
 class UnreachableError(StoreError):
     """A store that does not answer, or refuses to."""
 
@@ -243,8 +225,14 @@ class ObjectStore:
     """
 
     def __init__(self, url: str) -> None:
-        self.url = check_url(url)
-        self._protocol = self.url.partition("://")[0]
+        self._protocol, sign, rest = url.partition("://")
+        absolute = self._protocol not in _LOCAL or rest.startswith("/")
+        if not (self._protocol and sign and rest and absolute):
+            raise RequestError(
+                f"npudump_tensor_store is {url!r}, expected an address such as s3://bucket/folder, "
+                f"file:///shared/folder or memory://name"
+            )
+        self.url = url.rstrip("/")
         try:
             from fsspec.config import conf  # noqa: PLC0415 - an extra
             from fsspec.core import url_to_fs  # noqa: PLC0415 - the same

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.table import PROJECTIONS, STATISTICS
+from pytest_npudump.dump.table import PROJECTIONS, STATISTICS, StatsTable
 from pytest_npudump.golden.store import KEY
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.model_lines import change_of_models
 from pytest_npudump.record.noise import CALIBRATION, REPEATS
-from pytest_npudump.record.record import MODELS, POINTERS, REASON, RECORDED
+from pytest_npudump.record.record import MODELS, POINTERS, REASON, RECORDED, Record
 from pytest_npudump.record.rows import differing_keys, render_projections
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.record.record import Record
-
 
 _CPUINFO = Path("/proc/cpuinfo")
 _SECONDS = 10

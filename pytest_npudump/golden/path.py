@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path, PurePath
+from pathlib import Path, PurePath
 
 _SUFFIX = ".yaml"
 _LONGEST_PART = 100

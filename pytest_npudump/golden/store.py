@@ -45,9 +45,7 @@ def base_name(golden: Record) -> str:
     Raises:
         GoldenError: the key ``variant`` is not as it is written.
     """
-    if VARIANT not in golden.extra:
-        return ""
-    return str(_told(golden)[_BASE])
+    return str(_told(golden)[_BASE]) if VARIANT in golden.extra else ""
 
 
 def laid_over(own: Record, base: Record) -> Record:
@@ -68,10 +66,7 @@ def laid_over(own: Record, base: Record) -> Record:
     order = _order(own, base, told)
     places = [{key: row for row, key in enumerate(table.keys)} for table in tables]
     rows = [(1, places[1][key]) if key in places[1] else (0, places[0][key]) for key in order]
-    table = rows_of(tables, rows)
-    table = replace(table, noise=table.noise if set(table.noise) - {_NOTHING} else ())
-    if not any(table.digests):
-        table = replace(table, digests=())
+    table = _slim(rows_of(tables, rows))
     extra = {name: value for name, value in own.extra.items() if name != VARIANT}
     digest = sha256(f"{own.digest} {base.digest}".encode()).hexdigest()
     blocks = {
@@ -120,9 +115,7 @@ def _difference(golden: Record, base: Record) -> Record:
     told: dict[str, Any] = {_BASE: base.path.name}
     told |= ({_WITHOUT: without} if without else {}) | ({_ADDED: added} if added else {})
     rows = [(0, row) for row, key in enumerate(golden.table.keys) if key in keys]
-    table = rows_of((golden.table, golden.table), rows)
-    noise = table.noise if set(table.noise) - {_NOTHING} else ()
-    table = replace(table, noise=noise, digests=table.digests if any(table.digests) else ())
+    table = _slim(rows_of((golden.table, golden.table), rows))
     alike = {name for name in (EDGES, MODELS) if golden.blocks.get(name) == base.blocks.get(name)}
     blocks = {name: text for name, text in golden.blocks.items() if name not in alike}
     return replace(golden, table=table, extra={VARIANT: told, **golden.extra}, blocks=blocks)
@@ -156,8 +149,13 @@ def _with_noise_of(base: Record, calibration: object) -> StatsTable:
 
 def _full(table: StatsTable, other: StatsTable) -> StatsTable:
     """Return a table with the columns that either has."""
-    noise = table.noise or ((_NOTHING,) * len(table) if other.noise else ())
-    return replace(table, noise=noise)
+    return replace(table, noise=table.noise or ((_NOTHING,) * len(table) if other.noise else ()))
+
+
+def _slim(table: StatsTable) -> StatsTable:
+    """Return a table without columns that say nothing."""
+    noise = table.noise if set(table.noise) - {_NOTHING} else ()
+    return replace(table, noise=noise, digests=table.digests if any(table.digests) else ())
 
 
 def _told(golden: Record) -> Mapping[str, Any]:
@@ -306,20 +304,18 @@ class Recording:
                 refuse_change(golden, replacing)
                 move_file(self.staged, golden)
             if self.tensors:
-                self._place_tensors(target)
+                try:
+                    move_file(waiting_path(target), target)
+                except GoldenError as error:
+                    raise MisplacedTensorsError(
+                        f"{self.path} is recorded and counts, but {error}; move it there before both are "
+                        f"committed"
+                    ) from error
 
     def _counts(self, target: Path) -> bool:
         """Whether another run has recorded the same."""
         same = not self.tensors or _recording_if_any(target) == self.tensors
         return same and has_digest(self.path, self.digest)
-
-    def _place_tensors(self, target: Path) -> None:
-        try:
-            move_file(waiting_path(target), target)
-        except GoldenError as error:
-            raise MisplacedTensorsError(
-                f"{self.path} is recorded and counts, but {error}; move it there before both are committed"
-            ) from error
 
     def discard(self) -> None:
         """Remove what was recorded; what cannot be removed goes with the next recording of the golden."""
@@ -467,10 +463,8 @@ def is_there(path: Path) -> bool:
     """Whether anything lies at ``path``; what cannot be looked at does, and reading it tells why not."""
     try:
         path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return True
+    except OSError as error:
+        return not isinstance(error, FileNotFoundError | NotADirectoryError)
     return True
 
 
@@ -496,11 +490,11 @@ def stage_golden(path: Path, golden: Record) -> StagedGolden:
     refuse_links(replace(golden, path=path))
     content = _content(golden)
     digest = content_digest(content)
-    if _holds(path, content):  # asked before the lock, which a folder that is read-only has no place for
+    if has_digest(path, digest):  # asked before the lock, which a folder that is read-only has no place for
         return StagedGolden(None, digest)
     with locked(path) as target:
         refuse_others(target)
-        held = _holds(target, content)
+        held = has_digest(target, digest)
         return StagedGolden(None if held else stage_file(target, [content], digest[:16]), digest)
 
 
@@ -542,11 +536,12 @@ def write_golden(path: Path, golden: Record, *, replacing: str | None = None) ->
     """
     refuse_links(replace(golden, path=path))
     content = _content(golden)
-    if _holds(path, content):  # as above
+    digest = content_digest(content)
+    if has_digest(path, digest):  # as above
         return False
     with locked(path) as target:
         refuse_others(target)
-        changed = not _holds(target, content)
+        changed = not has_digest(target, digest)
         if changed:
             refuse_change(target, replacing)
             replace_file(target, [content])
@@ -579,13 +574,6 @@ def refuse_change(target: Path, replacing: str | None) -> None:
     found = content_digest(_read(target)) if is_there(target) else ""
     if found != replacing:
         raise GoldenError(f"{target}: was written meanwhile: it is as it is; look again at what differs")
-
-
-def _holds(path: Path, content: bytes) -> bool:
-    try:
-        return read_regular(path) == content
-    except OSError:
-        return False
 
 
 def refuse_others(target: Path) -> None:

@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.records import TensorKey, sanitise
+from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.selection import layers_meant
-from pytest_npudump.dump.table import layer_of, sanitised_key
+from pytest_npudump.dump.table import StatsTable, layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, StoreError
-from pytest_npudump.golden.objects import ObjectCache, UnreachableError, default_folder, object_store
+from pytest_npudump.golden.objects import (
+    ObjectCache,
+    ObjectStore,
+    UnreachableError,
+    default_folder,
+    object_store,
+)
 from pytest_npudump.golden.store import (
     HASH,
     KEY,
@@ -37,17 +43,13 @@ from pytest_npudump.golden.tensors import (
     viewed,
 )
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.record import POINTERS
+from pytest_npudump.record.record import POINTERS, Record
 from pytest_npudump.record.rows import Pointer, read_pointers, row_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from pytest_npudump.dump.records import TensorRecord
-    from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.objects import ObjectStore
     from pytest_npudump.golden.tensors import Tensor
-    from pytest_npudump.record.record import Record
     from pytest_npudump.settings import Settings
 
 

@@ -26,7 +26,7 @@ from pytest_npudump.golden.store import (
     tensors_path,
     write_golden,
 )
-from pytest_npudump.golden.stored_tensors import TensorStore, stage_stored
+from pytest_npudump.golden.stored_tensors import KeptTensors, TensorStore, stage_stored
 from pytest_npudump.record.noise import CALIBRATION, REPEATS
 from pytest_npudump.record.record import OF_A_RUN, OVERFLOW, REASON, Record
 from pytest_npudump.record.rows import same_lines
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.stored_tensors import KeptTensors
     from pytest_npudump.request import DumpRequest
 
 
@@ -328,7 +327,12 @@ class Goldens:
             return self
         choice = choose(read_golden(self.common), facts)
         if not choice.name:
-            return replace(self, why=choice.why, unrecordable=self._unrecordable(choice))
+            unrecordable = choice.foreign and (
+                f"{self.common} has variants, none of them for this run, and is itself {choice.foreign}: "
+                f"record a variant with -o npudump_golden_variant=NAME --npudump-update-golden, and name it "
+                f"by npudump golden split"
+            )
+            return replace(self, why=choice.why, unrecordable=unrecordable)
         path = variant_path(self.common, choice.name)
         if not is_there(path):
             raise GoldenError(
@@ -336,15 +340,6 @@ class Goldens:
                 f"it from version control, or take it out of the key {VARIANTS!r}"
             )
         return replace(self, variant=path, why=choice.why, chosen=choice.name)
-
-    def _unrecordable(self, choice: VariantChoice) -> str:
-        if not choice.foreign:
-            return ""
-        return (
-            f"{self.common} has variants, none of them for this run, and is itself {choice.foreign}: record "
-            f"a variant with -o npudump_golden_variant=NAME --npudump-update-golden, and name it by "
-            f"npudump golden split"
-        )
 
     def _why_named(self) -> str:
         found = self._found()

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.config.torchair import GRAPHS, OPTIMISED
 from pytest_npudump.dump.records import TensorKey, sanitise
-from pytest_npudump.dump.table import layer_of
+from pytest_npudump.dump.table import StatsTable, layer_of
 from pytest_npudump.errors import FormatError, NpudumpError
 from pytest_npudump.graph.source_code import IR
 from pytest_npudump.onnxmodels.sessions import prepare
@@ -34,8 +34,6 @@ from pytest_npudump.storage.regular_file import open_regular, read_regular, read
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from pathlib import Path
-
-    from pytest_npudump.dump.table import StatsTable
 
     GeOperator = tuple[str, str, tuple[str, ...]]
     """Name, type and ``input``: ``producer:index``, where -1 is an edge of control and "" one left out."""

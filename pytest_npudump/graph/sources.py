@@ -17,7 +17,7 @@ import numpy as np
 from pytest_npudump.compare.stats.alignment import ABSENT
 from pytest_npudump.compare.stats.fingerprints import norms, root_mean_square
 from pytest_npudump.compare.stats.numbers import Pairs, half_unit, scales
-from pytest_npudump.compare.stats.verdict import FAIL, GRAPH_INPUT, aligned_keys
+from pytest_npudump.compare.stats.verdict import FAIL, GRAPH_INPUT, Comparison, aligned_keys
 from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.record.edges import Edges

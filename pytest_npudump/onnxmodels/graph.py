@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_npudump.language.text import first_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
 
 _CONSTANT = "Constant"
 _TENSOR, _GRAPH, _TENSORS, _GRAPHS = 4, 5, 9, 10

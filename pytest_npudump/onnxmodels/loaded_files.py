@@ -12,12 +12,9 @@ import mmap
 import time
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from pytest_npudump.storage.regular_file import open_regular
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _DIGESTED = 1 << 24
 """Size of the largest file whose digest is taken as it is loaded."""

@@ -33,7 +33,14 @@ import numpy as np
 from pytest_npudump.dump.dtypes import is_of_numpy
 from pytest_npudump.errors import MissingExtraError, NpudumpError
 from pytest_npudump.onnxmodels import graph as graph_module
-from pytest_npudump.onnxmodels.graph import draws_random, every_graph, every_name, every_node, every_tensor
+from pytest_npudump.onnxmodels.graph import (
+    Operator,
+    draws_random,
+    every_graph,
+    every_name,
+    every_node,
+    every_tensor,
+)
 from pytest_npudump.onnxmodels.tensor_types import (
     Tensor,
     from_ort_type,
@@ -42,14 +49,12 @@ from pytest_npudump.onnxmodels.tensor_types import (
     in_numpy,
     onnx_number,
 )
-from pytest_npudump.onnxmodels.variation import PLAIN
+from pytest_npudump.onnxmodels.variation import PLAIN, Variation
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pytest_npudump.dump.records import Dump
-    from pytest_npudump.onnxmodels.graph import Operator
-    from pytest_npudump.onnxmodels.variation import Variation
 
 
 ERRORS_ONLY = 3
@@ -97,21 +102,12 @@ def read_model(source: Path | bytes, content: bytes | None = None) -> Any:
             model = package.load_from_string(source if content is None else content)
         else:
             model = package.load(str(source), load_external_data=False)
-        _check_names(model)
+        bad = next((name for name in every_name(model) if isinstance(name, bytes)), None)
+        if bad is not None:  # protobuf hands names over as bytes that are not UTF-8
+            raise ValueError(f"its name {bad!r} is not UTF-8")  # noqa: TRY301 - told as what protobuf refuses
     except Exception as error:
         raise ModelError(f"{named(source)} is no ONNX model: {error}") from error
     return model
-
-
-def _check_names(model: Any) -> None:
-    """Refuse names that are not UTF-8, which protobuf hands over as bytes.
-
-    Raises:
-        ValueError: there is one.
-    """
-    bad = next((name for name in every_name(model) if isinstance(name, bytes)), None)
-    if bad is not None:
-        raise ValueError(f"its name {bad!r} is not UTF-8")
 
 
 def plain_session(source: Path | bytes) -> Any:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from pytest_npudump.dump.dtypes import BY_NAME, DType
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 FORMAT_ND = 2
 

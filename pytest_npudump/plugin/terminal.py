@@ -18,8 +18,7 @@ import pytest
 from pytest_npudump.errors import said
 from pytest_npudump.language import ENGLISH, chosen
 from pytest_npudump.language.text import cut, hung, inert, terminal_columns
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import is_english, ngettext, speaking, spoken
+from pytest_npudump.language.translation import gettext as _, is_english, ngettext, speaking, spoken
 from pytest_npudump.regression.result import GOOD, Result
 from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.verdicts import plain, shown

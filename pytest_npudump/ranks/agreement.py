@@ -20,7 +20,7 @@ from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.ranks import exchange as exchanges
-from pytest_npudump.ranks.exchange import LAST
+from pytest_npudump.ranks.exchange import LAST, Exchange
 from pytest_npudump.record.record import Record
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.ranks.exchange import Exchange
 
 
 _FEW = 8

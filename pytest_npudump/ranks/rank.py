@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 _SEVERAL = 2
 _VARIABLES = (("RANK", "WORLD_SIZE"), ("RANK_ID", "RANK_SIZE"))

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.records import TensorKey, sanitise
-from pytest_npudump.dump.table import NEEDED
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from pytest_npudump.dump.table import StatsTable
-
+from pytest_npudump.dump.table import NEEDED, StatsTable
 
 SIGN = "<"
 

@@ -19,13 +19,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_npudump.record.rows import RowError, by_name
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 FILE = "#"
 """Begins the line of a file; in the name of an operator it is percent-encoded."""

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import PROJECTIONS, StatsTable
 from pytest_npudump.errors import GoldenError, RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 UNTOLD = "-"
 """What a fact that one side does not tell is written as."""

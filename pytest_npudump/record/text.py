@@ -7,8 +7,10 @@ The table is one literal block, because PyYAML hands over 10,000 lines of one sc
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from pytest_npudump.dump.table import PROJECTIONS
 from pytest_npudump.errors import GoldenError
@@ -25,11 +27,6 @@ from pytest_npudump.record.rows import (
     without_stamps,
 )
 from pytest_npudump.storage import safeyaml
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
 
 VERSION = 1
 _TABLE = "tensors"

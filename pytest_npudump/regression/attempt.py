@@ -14,14 +14,13 @@ from pytest_npudump.dump.records import Dump
 from pytest_npudump.errors import ConfigError, RequestError, said
 from pytest_npudump.record.run_folder import dump_folder
 from pytest_npudump.regression.host_copies import HostCopies
-from pytest_npudump.request import RunRequest
+from pytest_npudump.request import DumpRequest, RunRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pytest_npudump.compare.ulps import OutputFault
-    from pytest_npudump.request import DumpRequest
     from pytest_npudump.runtime.base import ModelSession, Runtime
 
     Progress = Callable[[int, int], None]

@@ -15,7 +15,7 @@ import numpy as np
 from pytest_npudump.compare.judge import RUN, judge_tables
 from pytest_npudump.compare.stats.allowances import Deviations, deviations, structural_difference
 from pytest_npudump.compare.stats.tables import blind_keys, describe_blind
-from pytest_npudump.compare.stats.verdict import EXTRA, GRAPH_INPUT
+from pytest_npudump.compare.stats.verdict import EXTRA, GRAPH_INPUT, Comparison
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, StatsTable, sanitised_key
 from pytest_npudump.errors import DumpError, GoldenError, joined
 from pytest_npudump.language.text import first_of
@@ -23,7 +23,7 @@ from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, PLAIN, THR
 from pytest_npudump.record.noise import CALIBRATION, FACTOR, LARGEST_FACTOR, MEASURABLE, Calibrated
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.judgement import with_reference
-from pytest_npudump.regression.measured_noise import calibrated, further_runs, once, repeated
+from pytest_npudump.regression.measured_noise import Measured, calibrated, further_runs, once, repeated
 from pytest_npudump.regression.recording import golden_to_start_from, record
 from pytest_npudump.regression.run_record import (
     by_rank,
@@ -37,13 +37,11 @@ from pytest_npudump.runtime.base import VaryingRuntime
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.record.record import Record
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.measured_noise import Measured
     from pytest_npudump.regression.result import Result
 
 
@@ -272,22 +270,20 @@ def conclude(case: Case, first: Result, members: Sequence[Member]) -> Result:
     held = hold_out(strayed)
     if held.factor is None:
         shown = first_of(held.sensitive, separator="; ")
-        problem = (
+        return unrecorded(
+            first,
             f"not calibrated: bounds made from all members but one do not hold for that one, even with "
             f"factor {FACTORS[-1]:g}. Most sensitive: {shown}. Take more members, give these layers a rule "
-            f"of their own, or leave them out with layers"
+            f"of their own, or leave them out with layers",
         )
-        return unrecorded(first, problem)
     varied = varied_words(member.variation for member in members)
     measured = calibrated(strayed, alike, held.factor, varied, filtered=bool(case.request.layers))
     words = f"calibrated with {len(members)} members, varied: {', '.join(varied)}; factor {held.factor:g}"
     if held.factor != FACTOR:
         words += f", raised from {FACTOR:g} as members that were held out did not pass with less"
     notes = (words, *_not_varied(case, members, varied), *measured.notes)
-    measured = replace(measured, notes=notes)
-    if first.status == status.PENDING:
-        return _recorded(case, first, measured)
-    return _calibrated(case, first, measured)
+    settle = _recorded if first.status == status.PENDING else _calibrated
+    return settle(case, first, replace(measured, notes=notes))
 
 
 def _fed_otherwise(first: Result, members: Sequence[Member]) -> str:
@@ -367,11 +363,12 @@ def _calibrated(case: Case, first: Result, measured: Measured) -> Result:
         return unrecorded(first, f"not calibrated: {error}")
     notes, comparison = measured.notes, first.comparison
     if comparison is not None and comparison.changed:
-        note = (
-            f"measured around this run, in which {comparison.changed} tensors changed within tolerance "
-            f"(first {comparison.first_within}): the measured bounds allow for none of that change"
+        notes += (
+            (
+                f"measured around this run, in which {comparison.changed} tensors changed within tolerance "
+                f"(first {comparison.first_within}): the measured bounds allow for none of that change"
+            ),
         )
-        notes = (*notes, note)
     notes += _blind_notes(case, measured, golden.table)
     return replace(first, notes=first.notes + notes, recording=recording)
 

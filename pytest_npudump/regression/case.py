@@ -10,26 +10,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.judge import BY_DEFAULT, EVERY, Terms
-from pytest_npudump.compare.tolerances.numerics import AUTO
-from pytest_npudump.compare.tolerances.tolerance import DEFAULT
+from pytest_npudump.compare.tolerances.presets import AUTO
+from pytest_npudump.compare.tolerances.tolerance import DEFAULT, Tolerances
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.graph.model_digests import model_lines
 from pytest_npudump.record.run_folder import RunFolder
 from pytest_npudump.regression.result import Origin
-from pytest_npudump.request import AUTO_LAYERS
+from pytest_npudump.request import AUTO_LAYERS, DumpRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pytest_npudump.compare.correspondence import Correspondence
-    from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.explain.reference import Reference
     from pytest_npudump.golden.variants import Goldens
     from pytest_npudump.onnxmodels.loaded_files import LoadedFiles
     from pytest_npudump.ranks.exchange import Exchange
     from pytest_npudump.record.edges import Edges
-    from pytest_npudump.request import DumpRequest
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.settings import Settings
 

@@ -14,9 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.judge import judge
-from pytest_npudump.compare.stats.verdict import FAIL
-from pytest_npudump.compare.tolerances.numerics import SAME
-from pytest_npudump.dump.records import sanitise
+from pytest_npudump.compare.stats.verdict import FAIL, Comparison
+from pytest_npudump.compare.tolerances.presets import SAME
+from pytest_npudump.dump.records import Dump, sanitise
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import StatsTable, layer_of, sanitised_key
 from pytest_npudump.errors import NpudumpError
@@ -25,18 +25,14 @@ from pytest_npudump.golden.store import source_layers
 from pytest_npudump.golden.stored_tensors import stored_tensors
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges, edges_of_lines, lines_of
 from pytest_npudump.record.record import EDGES, MODELS, Record
-from pytest_npudump.regression.case import RunModels, terms_of
-from pytest_npudump.regression.result import KeptLayers
+from pytest_npudump.regression.case import Case, RunModels, terms_of
+from pytest_npudump.regression.result import KeptLayers, Result
 from pytest_npudump.request import AUTO_LAYERS, is_glob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.dump.records import Dump
     from pytest_npudump.graph.sources import Sources
-    from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.result import Result
 
 
 def edges_to_keep(

@@ -13,7 +13,7 @@ from pytest_npudump.dump.selection import layers_meant, suggest
 from pytest_npudump.errors import NpudumpError, joined, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.regression.result import not_dumped_inside
-from pytest_npudump.request import RunRequest
+from pytest_npudump.request import DumpRequest, RunRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.request import DumpRequest
     from pytest_npudump.runtime.base import Activity
 
 
@@ -164,10 +163,9 @@ def _surroundings(dump_path: Path) -> Iterator[str]:
 
 def _by_program(request: DumpRequest, activity: Activity, dump_path: Path) -> str:
     if activity.evidence.unfinished:
-        gaps = joined("; ", activity.evidence.gaps)
         return said(
             "{gaps}; what {programs} printed is in {parent}",
-            gaps=gaps,
+            gaps=joined("; ", activity.evidence.gaps),
             programs=" and ".join(activity.programs),
             parent=dump_path.parent,
         )
@@ -199,15 +197,17 @@ def _filters(request: DumpRequest, activity: Activity) -> str:
             )
         )
         filters += _nearest(request.layers, activity.models)
-    if request.dump_step:
-        filters.append(said("dump_step={dump_step!r} (steps count from 0)", dump_step=request.dump_step))
-    if request.model_name:
-        filters.append(f"model_name={request.model_name!r}")
-    if request.optype_blacklist or request.opname_blacklist or request.opname_range:
-        filters.append(said("the blacklists or opname_range"))
-    if request.dump_level == "kernel":
-        filters.append(said("dump_level='kernel' (it switches the dump of models and of acl.op off)"))
-    return joined("; ", filters)
+    step, kernel = request.dump_step, request.dump_level == "kernel"
+    others = (
+        (step, said("dump_step={dump_step!r} (steps count from 0)", dump_step=step)),
+        (request.model_name, f"model_name={request.model_name!r}"),
+        (
+            request.optype_blacklist or request.opname_blacklist or request.opname_range,
+            said("the blacklists or opname_range"),
+        ),
+        (kernel, said("dump_level='kernel' (it switches the dump of models and of acl.op off)")),
+    )
+    return joined("; ", (*filters, *(words for there, words in others if there)))
 
 
 def _nearest(layers: Sequence[str], models: Iterable[Path]) -> list[str]:
@@ -229,8 +229,7 @@ def _nearest(layers: Sequence[str], models: Iterable[Path]) -> list[str]:
 
 
 def _filtered(request: DumpRequest, activity: Activity) -> str:
-    filters = _filters(request, activity)
-    if filters:
+    if filters := _filters(request, activity):
         return said("most likely a filter matched nothing: {filters}", filters=filters)
     return said(
         "the runtime reported no error; on a device look into the CANN log "

@@ -21,7 +21,7 @@ from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, GRAPH_INPUT, align
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.element_verdict import BYTES, ELEMENTS, SPECIAL
 from pytest_npudump.compare.tensors.picture import describe_tensor, draw, draw_alone
-from pytest_npudump.compare.tolerances.numerics import SAME
+from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.table import JUDGED, StatsTable
@@ -32,9 +32,10 @@ from pytest_npudump.explain.dumped_operators import ModelBench
 from pytest_npudump.explain.matches import NameMap
 from pytest_npudump.explain.operator_alone import UNKNOWN, Alone, JudgedOperator, Search
 from pytest_npudump.explain.reference_model import ReferenceModel
-from pytest_npudump.golden.stored_tensors import read_tensors
+from pytest_npudump.golden.stored_tensors import TensorStore, read_tensors
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.run_folder import (
+    RunFolder,
     calls_folder,
     dump_folder,
     keep_context,
@@ -42,7 +43,7 @@ from pytest_npudump.record.run_folder import (
     refuse_deleted,
 )
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.case import RunModels
+from pytest_npudump.regression.case import Case, RunModels
 from pytest_npudump.regression.dataflow import edges_of_device
 from pytest_npudump.regression.recording import drawing_alike
 from pytest_npudump.regression.result import Escalation, Finding, Result, ThirdRun
@@ -67,11 +68,8 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.explain.reference import Reference
-    from pytest_npudump.golden.stored_tensors import TensorStore
     from pytest_npudump.record.record import Record
-    from pytest_npudump.record.run_folder import RunFolder
     from pytest_npudump.regression.attempt import Attempt
-    from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.run_plan import Plan
     from pytest_npudump.runtime.aten.call_files import RunData
 
@@ -202,7 +200,6 @@ def _joined(second: Escalation, third: Escalation) -> Escalation:
         *(one for one in second.isolated if str(one.key.sanitised) not in judged),
         *(one for one in third.isolated if str(one.key.sanitised) not in known),
     )
-    names = ", ".join(third.layers)
     return replace(
         second,
         findings=(*(f for f in second.findings if str(f.key.sanitised) not in again), *third.findings),
@@ -212,7 +209,7 @@ def _joined(second: Escalation, third: Escalation) -> Escalation:
         alike={**second.alike, **third.alike},
         notes=(
             *dict.fromkeys((*second.notes, *third.notes)),
-            said("a third run (-o npudump_escalate=twice) dumped {names}", names=names),
+            said("a third run (-o npudump_escalate=twice) dumped {names}", names=", ".join(third.layers)),
         ),
         third=told,
     )
@@ -558,8 +555,9 @@ def _by_model(
         here = [record for record in records if file_of(record.key) == file]
         layers = {record.key.layer for record in first.run.dump.records if file_of(record.key) == file}
         if own and not models.files.keeps_weights(file):
-            why = f"{file.name} was written again after it was loaded, and may be another model"
-            alone = Alone(UNKNOWN, why=why)
+            alone = Alone(
+                UNKNOWN, why=f"{file.name} was written again after it was loaded, and may be another model"
+            )
             found += [JudgedOperator(key, "", file.name, reference is None, alone) for key in own]
             continue
         try:

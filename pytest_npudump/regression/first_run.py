@@ -18,14 +18,18 @@ from pytest_npudump.compare.stats.alignment import under_golden_keys
 from pytest_npudump.compare.stats.verdict import EXTRA
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError, said
-from pytest_npudump.golden.variants import names_variants, not_calibrated
-from pytest_npudump.golden.variants import not_recorded as why_not_recorded
+from pytest_npudump.golden.variants import (
+    Goldens,
+    names_variants,
+    not_calibrated,
+    not_recorded as why_not_recorded,
+)
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.graph import drawing_words
 from pytest_npudump.ranks.agreement import differing, nothing_recorded, stand_aside, why_not_shared
-from pytest_npudump.record.record import MODELS
+from pytest_npudump.record.record import MODELS, Record
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.case import RunModels, terms_of
+from pytest_npudump.regression.case import Case, RunModels, terms_of
 from pytest_npudump.regression.dataflow import layers_to_keep, models_to_keep, with_inherited
 from pytest_npudump.regression.diagnose import full_words, notes_of
 from pytest_npudump.regression.judgement import (
@@ -36,9 +40,9 @@ from pytest_npudump.regression.judgement import (
     with_sources_off_reference,
     without_golden,
 )
-from pytest_npudump.regression.measured_noise import further_runs, once
+from pytest_npudump.regression.measured_noise import NOT_LOOKED_FOR, depends_on_memory, further_runs, once
 from pytest_npudump.regression.recording import drawing_alike, golden_to_start_from, record
-from pytest_npudump.regression.result import Result, Run
+from pytest_npudump.regression.result import KeptLayers, Result, Run
 from pytest_npudump.regression.run_record import (
     by_rank,
     collect,
@@ -48,7 +52,6 @@ from pytest_npudump.regression.run_record import (
     without_unwritten,
 )
 from pytest_npudump.regression.scenes import scene_module
-from pytest_npudump.regression.unwritten import NOT_LOOKED_FOR, depends_on_memory
 from pytest_npudump.scene import SCENES
 from pytest_npudump.settings import ALL, FAILED, NEW
 
@@ -57,11 +60,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Dump
-    from pytest_npudump.golden.variants import Goldens
-    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.attempt import Attempt
-    from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.result import KeptLayers
 
 
 _FEW = 8
@@ -125,9 +124,7 @@ def _kept(case: Case, golden: Record | None, first: Result) -> KeptLayers | None
     if first.run.dump is None or not case.request.golden_tensors or first.status not in _KEEPING:
         return None
     kept = layers_to_keep(case, golden, first.run.dump)
-    if first.run.record is None or first.status == status.PENDING:
-        return kept
-    if first.run.golden is None:
+    if first.run.record is None or first.run.golden is None or first.status == status.PENDING:
         return kept
     run, _ = seen_by(first.run.golden, first.run.record, terms_of(case))
     return with_inherited(case, first.run.golden, kept, run.table)
@@ -197,8 +194,8 @@ def _judge_parts(case: Case, golden: Record | None, parts: Mapping[str, Dump]) -
     compared = {name: run.comparison for name, run in runs.items()}
     changed = [name for name, comparison in compared.items() if comparison is not None and comparison.changed]
     shown = (bad or changed or [*runs])[0]
-    differing_ranks = f"{first_of(bad, _FEW)} of {len(parts)} differ; shown is {shown}"
-    note = differing_ranks if bad else f"{len(parts)} ranks agree"
+    differ = f"{first_of(bad, _FEW)} of {len(parts)} differ; shown is {shown}"
+    note = differ if bad else f"{len(parts)} ranks agree"
     return replace(runs[shown], notes=(note, *runs[shown].notes), part=shown)
 
 
@@ -209,9 +206,8 @@ def _record_first(case: Case, golden: Record | None, parts: Mapping[str, Dump]) 
     for name, other in others:
         why = differing(name, first, table, StatsTable.from_records(other.records), case.tolerances)
         if why:
-            problem = nothing_recorded(why)
-            path = case.goldens.path
-            return Result(status.ERROR, path, problems=(problem,), tensors=len(table))
+            problems = (nothing_recorded(why),)
+            return Result(status.ERROR, case.goldens.path, problems=problems, tensors=len(table))
     return replace(_record(case, golden, dump, table), part=first)
 
 
@@ -230,8 +226,7 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
     if comparison is not None and (comparison.count(EXTRA) or comparison.own_keys):
         dump = told_by_raw_names(case, golden, dump)  # the golden knows no raw names for what is new
         dump = replace(dump, records=under_golden_keys(dump.records, comparison.own_keys))
-    calibrates = comparison is not None and outcome.good
-    further = case.settings.calibrate if calibrates else 0
+    further = case.settings.calibrate if comparison is not None and outcome.good else 0
     return replace(outcome, run=Run(dump, run, golden, to_measure=further))
 
 

@@ -15,17 +15,14 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.arrays.decode import DecodeError
 from pytest_npudump.dump.columns import UNTOLD, TensorTable
-from pytest_npudump.dump.records import Stats, TensorKey, sanitise
+from pytest_npudump.dump.records import Dump, Stats, TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.stats.projections import project
-from pytest_npudump.runtime.base import PortedSession
+from pytest_npudump.runtime.base import ModelSession, Port, PortedSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy as np
-
-    from pytest_npudump.dump.records import Dump, TensorRecord
-    from pytest_npudump.runtime.base import ModelSession, Port
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,24 +5,29 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.judge import judge, judge_tables
+from pytest_npudump.compare.judge import Terms, judge, judge_tables
 from pytest_npudump.compare.stats.allowances import bounds_by_measurement, told_by_both
 from pytest_npudump.compare.stats.tables import describe_not_finite
-from pytest_npudump.compare.stats.verdict import FAIL, key_at
+from pytest_npudump.compare.stats.verdict import FAIL, Comparison, Verdict, key_at
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
-from pytest_npudump.compare.tolerances.tolerance import GOLDEN as AGAINST_GOLDEN
-from pytest_npudump.compare.tolerances.tolerance import Tolerances
-from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.table import layer_of, sanitised_key
+from pytest_npudump.compare.tolerances.tolerance import GOLDEN as AGAINST_GOLDEN, Tolerances
+from pytest_npudump.dump.records import Dump, sanitise
+from pytest_npudump.dump.table import StatsTable, layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, GoldenMissingError, said
 from pytest_npudump.golden.store import left_out
-from pytest_npudump.golden.stored_tensors import fetch_tensors, missing_tensors, stored_tensors
+from pytest_npudump.golden.stored_tensors import (
+    GoldenTensor,
+    TensorStore,
+    fetch_tensors,
+    missing_tensors,
+    stored_tensors,
+)
 from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.model_lines import change_of_models
-from pytest_npudump.record.record import EMPTY, MODELS, left_out_of
+from pytest_npudump.record.record import EMPTY, MODELS, Record, left_out_of
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.case import RunModels
+from pytest_npudump.regression.case import Case, RunModels
 from pytest_npudump.regression.dataflow import edges_kept, edges_of, sources_of
 from pytest_npudump.regression.result import Result
 from pytest_npudump.regression.run_record import changed, notes_on, problems_of
@@ -32,15 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.compare.judge import Terms
-    from pytest_npudump.compare.stats.verdict import Comparison, Verdict
-    from pytest_npudump.dump.records import Dump
-    from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.explain.reference import ReferenceResult
-    from pytest_npudump.golden.stored_tensors import GoldenTensor, TensorStore
     from pytest_npudump.record.edges import Edges
-    from pytest_npudump.record.record import Record
-    from pytest_npudump.regression.case import Case
 
 
 CHANGE = "change"

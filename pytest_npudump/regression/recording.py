@@ -9,12 +9,12 @@ from pytest_npudump.compare.stats.tables import describe_not_finite
 from pytest_npudump.errors import GoldenError, said
 from pytest_npudump.golden.variants import replaced_words
 from pytest_npudump.onnxmodels.graph import EAGER, drawing_words
-from pytest_npudump.record.record import EMPTY, MODELS, REASON, UNWRITTEN, entries_of
+from pytest_npudump.record.record import EMPTY, MODELS, REASON, UNWRITTEN, Record, entries_of
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.dataflow import edges_to_keep
+from pytest_npudump.regression.measured_noise import Measured, by_layer, new_entries
 from pytest_npudump.regression.result import Result, recorded
 from pytest_npudump.regression.run_record import empty_operators
-from pytest_npudump.regression.unwritten import by_layer, new_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.golden.stored_tensors import KeptTensors
-    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.measured_noise import Measured
 
 
 _SHOWN = 3

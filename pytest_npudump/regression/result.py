@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Comparison, Verdict
     from pytest_npudump.compare.tensors.difference import TensorDifference
     from pytest_npudump.compare.tensors.picture import Picture, TensorDescription
-    from pytest_npudump.compare.tolerances.numerics import Numerics
+    from pytest_npudump.compare.tolerances.presets import Numerics
     from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
     from pytest_npudump.explain.operator_alone import JudgedOperator
     from pytest_npudump.explain.reference import ReferenceResult

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.records import Dump, TensorKey, sanitise
 from pytest_npudump.dump.selection import resolve_raw_names
 from pytest_npudump.errors import DumpError, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
-from pytest_npudump.record.edges import SEVERAL, UNKNOWN
+from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.auto_tensors import may_take_tensors
-from pytest_npudump.regression.case import RunModels
+from pytest_npudump.regression.case import Case, RunModels
 from pytest_npudump.regression.dataflow import edges_of_device, edges_of_run
 from pytest_npudump.regression.measured_noise import further_runs
 from pytest_npudump.regression.recording import needs_processes
 from pytest_npudump.regression.result import Escalation, Result
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from pytest_npudump.dump.records import Dump, TensorKey
-    from pytest_npudump.record.edges import Edges
-    from pytest_npudump.regression.case import Case
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,22 +84,15 @@ def plan_second_run(case: Case, first: Result) -> Plan | None:
         return plan
     if not (case.settings.second_runs and case.request.escalate):
         return None
-    return _plan_explanation(case, first, dump)
-
-
-def _plan_explanation(case: Case, first: Result, dump: Dump) -> Plan | None:
-    """Plan for the layers that fail, those under suspicion first, and for what these read.
-
-    Where none fails: for those whose tensors an acceptance of the run would keep.
-    """
+    # The layers that fail, those under suspicion first, and what these read. Where none fails: those whose
+    # tensors an acceptance of the run would keep.
     failing = failing_layers(first)
     also = first.run.kept.lacking(dump) if first.run.kept is not None else ()
     if not failing:
         alone = case.exchange is None and not first.part  # what ranks share is not approved by what one left
         return _plan(case, first, dump, also) if also and alone else None
     edges = edges_of_run(case, first)
-    suspects = suspects_of(first)
-    return plan_suspects(case, first, dump, suspects, failing, edges=edges, also=also)
+    return plan_suspects(case, first, dump, suspects_of(first), failing, edges=edges, also=also)
 
 
 def plan_suspects(
@@ -177,8 +164,8 @@ def _plan(
             f"feeds them first, else in execution order"
         )
     if not chosen:
-        problem = f"not run: {notes[0]}"
-        return Plan(wanted, omitted=omitted, skipped=Escalation(omitted=omitted, problem=problem))
+        skipped = Escalation(omitted=omitted, problem=f"not run: {notes[0]}")
+        return Plan(wanted, omitted=omitted, skipped=skipped)
     raw, unresolved = _raw_layers(case, first, dump, chosen)
     if nameless := beside.intersection(unresolved):
         chosen = tuple(layer for layer in chosen if layer not in nameless)
@@ -333,8 +320,11 @@ def _fitting(suspects: tuple[TensorKey, ...], edges: Edges, dump: Dump, case: Ca
 
 
 def _suspects(edges: Edges, dump: Dump, escalation: Escalation) -> Iterator[TensorKey]:
-    from pytest_npudump.explain.operator_alone import ACQUITTED, CONVICTED  # noqa: PLC0415 - as below
-    from pytest_npudump.explain.operator_alone import UNKNOWN as NOT_JUDGED  # noqa: PLC0415 - not in a pass
+    from pytest_npudump.explain.operator_alone import (  # noqa: PLC0415 - not in a pass
+        ACQUITTED,
+        CONVICTED,
+        UNKNOWN as NOT_JUDGED,
+    )
 
     judged = {str(one.key.sanitised) for one in escalation.isolated}
     dumped = {sanitise(layer) for layer in escalation.layers}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.config.cann import default_statistics
-from pytest_npudump.dump.records import TensorKey, sanitise
+from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.selection import (
     absent_layers,
     asked_statistics,
@@ -27,14 +27,14 @@ from pytest_npudump.dump.selection import (
     suggest,
     with_raw_names,
 )
-from pytest_npudump.dump.table import layer_of, shape_text
+from pytest_npudump.dump.table import StatsTable, layer_of, shape_text
 from pytest_npudump.errors import DumpError, EmptyDumpError, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.record import EMPTY, MODELS, Record, left_out_of
 from pytest_npudump.record.run_folder import capture_of
 from pytest_npudump.regression.dataflow import edges_to_keep, models_to_keep, same_layers
 from pytest_npudump.regression.diagnose import explain_empty
-from pytest_npudump.regression.unwritten import without
+from pytest_npudump.regression.measured_noise import without
 from pytest_npudump.request import AUTO_LAYERS
 from pytest_npudump.runtime.base import RecordingRuntime
 from pytest_npudump.runtime.concurrency import loads_without_order, runs_without_order
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pytest_npudump.compare.judge import Terms
-    from pytest_npudump.dump.records import Dump, TensorRecord
-    from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.emulator.dumps.recorder import DumpedExecution
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case

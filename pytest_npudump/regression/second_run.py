@@ -14,7 +14,7 @@ import numpy as np
 from pytest_npudump.compare.judge import RUN, judge_tables
 from pytest_npudump.compare.stats.alignment import under_golden_keys
 from pytest_npudump.compare.stats.allowances import deviations
-from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.selection import alike_layers, by_file_names, with_raw_names
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.dump.tree.mindspore import under_first_keys
@@ -24,22 +24,25 @@ from pytest_npudump.language.text import first_of
 from pytest_npudump.regression.calibration import fed, fed_otherwise, fed_words
 from pytest_npudump.regression.dataflow import named_layers
 from pytest_npudump.regression.judgement import left_out_notes, with_reference
-from pytest_npudump.regression.measured_noise import once, repeated
+from pytest_npudump.regression.measured_noise import (
+    Measured,
+    find_unwritten,
+    new_entries,
+    once,
+    repeated,
+    without,
+)
 from pytest_npudump.regression.recording import golden_to_start_from, record
-from pytest_npudump.regression.result import Escalation, KeptLayers
+from pytest_npudump.regression.result import Escalation, KeptLayers, Result
 from pytest_npudump.regression.run_record import by_rank
-from pytest_npudump.regression.unwritten import find_unwritten, new_entries, without
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
-    from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
     from pytest_npudump.regression.attempt import Attempt, Progress
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.measured_noise import Measured
-    from pytest_npudump.regression.result import Result
     from pytest_npudump.regression.run_plan import Plan
 
 

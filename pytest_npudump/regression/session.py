@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.errors import DumpError, GoldenError, NpudumpError, said
 from pytest_npudump.regression.attempt import Attempt
 from pytest_npudump.regression.auto_tensors import decided, with_tensors
-from pytest_npudump.regression.calibration import conclude, fed, measure, unmeasured, unrecorded, vary
-from pytest_npudump.regression.case import delete_dumps, origin_of
+from pytest_npudump.regression.calibration import Member, conclude, fed, measure, unmeasured, unrecorded, vary
+from pytest_npudump.regression.case import Case, delete_dumps, origin_of
 from pytest_npudump.regression.dataflow import code_of_run
 from pytest_npudump.regression.diagnose import full_words
 from pytest_npudump.regression.first_run import Settled, judge, judge_settled, probe
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_npudump.golden.store import Recording
-    from pytest_npudump.regression.calibration import Member
-    from pytest_npudump.regression.case import Case
 
 
 _BLANK = {"judged": None, "plan": None, "recording": None, "_members": (), "_settled": None, "_tensors": None}

@@ -16,9 +16,7 @@ from itertools import pairwise
 from math import log1p
 from pathlib import Path
 
-from pytest_npudump.compare.tensors.picture import HIGHEST as MOST
-from pytest_npudump.compare.tensors.picture import LOWEST as LEAST
-from pytest_npudump.compare.tensors.picture import NO_NUMBER, Picture
+from pytest_npudump.compare.tensors.picture import HIGHEST as MOST, LOWEST as LEAST, NO_NUMBER, Picture
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language import mark
 from pytest_npudump.language.translation import gettext as _

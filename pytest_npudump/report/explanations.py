@@ -18,8 +18,7 @@ from pytest_npudump.explain.operator_alone import (
 from pytest_npudump.explain.rounding import DEVICE, DTYPE
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import first_of
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import spoken
+from pytest_npudump.language.translation import gettext as _, spoken
 from pytest_npudump.report.origins import feeds_are_seen, more_sources, source_lines
 from pytest_npudump.report.verdicts import (
     COLUMNS,

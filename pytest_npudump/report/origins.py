@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import FAIL, Comparison, Verdict, explain_first
-from pytest_npudump.compare.tolerances.numerics import SAME
+from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.errors import joined
 from pytest_npudump.language.text import first_of
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import ngettext
+from pytest_npudump.language.translation import gettext as _, ngettext
 from pytest_npudump.record.model_lines import ALL, NOTHING, ModelChange
 from pytest_npudump.report.verdicts import times
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_npudump.compare.ulps import INFINITY, NAN, OutputFault
 from pytest_npudump.language import mark
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import spoken
+from pytest_npudump.language.translation import gettext as _, spoken
 from pytest_npudump.regression.attempt import GivenTensor, WrongOperator
 from pytest_npudump.regression.scenes.exception import ANOTHER, NORM, FailedOperator
 from pytest_npudump.regression.scenes.overflow import Overflow

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_npudump.language import mark, plural
-from pytest_npudump.language.translation import counted
-from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import counted, gettext as _
 from pytest_npudump.regression.result import DIED, ERROR, GOOD, MISSING_GOLDEN, PASSED, not_dumped_inside
 from pytest_npudump.report.verdicts import tail
 

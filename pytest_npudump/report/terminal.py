@@ -7,13 +7,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import EXTRA, Verdict
-from pytest_npudump.compare.tolerances.numerics import SAME
+from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.errors import joined
 from pytest_npudump.explain.operator_alone import CONVICTED
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import cut, terminal_columns, typed
-from pytest_npudump.language.translation import carrying, ngettext, spoken
-from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import carrying, gettext as _, ngettext, spoken
 from pytest_npudump.onnxmodels.graph import drawing_words, draws_random
 from pytest_npudump.regression import result as status
 from pytest_npudump.report.explanations import (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.compare.judge import seen_by
 from pytest_npudump.compare.stats.alignment import ABSENT, align
 from pytest_npudump.compare.stats.tables import describe_not_finite
-from pytest_npudump.compare.tolerances.numerics import numerics_of
+from pytest_npudump.compare.tolerances.presets import numerics_of
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import StatsTable, layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, NpudumpError, StoreError, said
@@ -43,8 +43,7 @@ from pytest_npudump.record.record import (
 )
 from pytest_npudump.record.rows import differing_keys
 from pytest_npudump.regression.dataflow import same_layers
-from pytest_npudump.regression.measured_noise import same_values
-from pytest_npudump.regression.unwritten import by_layer, new_entries
+from pytest_npudump.regression.measured_noise import by_layer, new_entries, same_values
 from pytest_npudump.report.verdicts import excess, worst
 from pytest_npudump.results.entry import ACCEPTED, REJECTED, Entry, ResultsError, file_digest
 from pytest_npudump.results.rejudge import GOOD, Overrides, Rejudged, read_record, rejudge, run_of

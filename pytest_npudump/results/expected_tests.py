@@ -9,8 +9,7 @@ from typing import Any
 
 from pytest_npudump.errors import RequestError, said
 from pytest_npudump.language.text import first_of, typed
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import ngettext
+from pytest_npudump.language.translation import gettext as _, ngettext
 from pytest_npudump.regression.result import FAILED, PASSED
 
 COMPARED = frozenset({PASSED, FAILED})

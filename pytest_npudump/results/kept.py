@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.tolerances.numerics import UNKNOWN
+from pytest_npudump.compare.tolerances.presets import UNKNOWN
 from pytest_npudump.compare.tolerances.rules import chosen_preset
 from pytest_npudump.dump.records import Dump, TensorRecord, sanitise
 from pytest_npudump.dump.selection import alike_layers

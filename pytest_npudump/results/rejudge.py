@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.judge import BY_DEFAULT, EVERY, Terms
-from pytest_npudump.compare.tolerances.numerics import AUTO, UNKNOWN
+from pytest_npudump.compare.tolerances.presets import AUTO, UNKNOWN
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import DEFAULT, Rule, Tolerances
 from pytest_npudump.errors import GoldenError, NpudumpError, said

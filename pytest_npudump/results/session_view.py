@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import spoken
+from pytest_npudump.language.translation import gettext as _, spoken
 from pytest_npudump.record.edges import Edges
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.dataflow import edges_of

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pytest_npudump.config.acl_json import asks_for_statistics, dump_section, write_acl_json
 from pytest_npudump.config.cann import collecting_words
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
-from pytest_npudump.runtime.base import RunActivity
+from pytest_npudump.runtime.base import Evidence, RunActivity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from pytest_npudump.request import RunRequest
-    from pytest_npudump.runtime.base import Evidence
 
 
 SUCCESS = 0

@@ -11,16 +11,12 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.text import cut
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
 
 _SECONDS = 20
 _CARD = re.compile(

@@ -19,20 +19,18 @@ import subprocess
 import threading
 import time
 import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, Any, Protocol
 
 from pytest_npudump.config.json_file import StrictJsonError, parse, read_config_file
 from pytest_npudump.errors import ConfigError, NpudumpError, RequestError
 from pytest_npudump.storage.atomic import held, lock_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
 
 TIMEOUT = 600.0
 """Seconds a program may run unless the test says otherwise: compiling a model on the device takes minutes."""
@@ -141,12 +139,9 @@ def run_program(
 
 
 def _output_files(directory: Path) -> tuple[Path, Path]:
-    for number in count(1):
-        suffix = f"-{number}" if number > 1 else ""
-        stdout, stderr = directory / f"stdout{suffix}.txt", directory / f"stderr{suffix}.txt"
-        if not stdout.exists() and not stderr.exists():
-            return stdout, stderr
-    raise AssertionError
+    suffixes = chain([""], (f"-{number}" for number in count(2)))
+    pairs = ((directory / f"stdout{suffix}.txt", directory / f"stderr{suffix}.txt") for suffix in suffixes)
+    return next(pair for pair in pairs if not any(path.exists() for path in pair))
 
 
 def _error(command: tuple[str, ...], what: str, stdout: Path, stderr: Path) -> ExternalProgramError:
@@ -196,19 +191,17 @@ def run_in_group(
         subprocess.TimeoutExpired: it did not end in time, and was ended.
         OSError: it cannot be started.
     """
-
-    def start() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(  # noqa: S603 - the program that a test names, or this interpreter
-            command,
-            cwd=cwd,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=files[0],
-            stderr=files[1],
-            start_new_session=True,
-            pass_fds=pass_fds,
-        )
-
+    start = partial(
+        subprocess.Popen[bytes],
+        command,
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=files[0],
+        stderr=files[1],
+        start_new_session=True,
+        pass_fds=pass_fds,
+    )
     return supervised(start, timeout, _GRACE if grace is None else grace)
 
 
@@ -369,8 +362,7 @@ def how_it_ended(code: int) -> str:
 def last_lines(path: Path | int, lines: int = _LINES) -> list[str]:
     """Return the last lines of a file, or of a descriptor, with control characters made visible."""
     with open(path, "rb") as file:  # noqa: PTH123 - a path or a descriptor
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _TAIL))
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
         text = file.read().decode("utf-8", "replace")
     return [line.translate(_CONTROLS) for line in text.split("\n") if line.strip()][-lines:]
 
@@ -569,8 +561,11 @@ def _restore_leftover(target: Path) -> None:
     if now is None or _digest(now) == leftover.digest:
         _put_back(target)
         state = "removed" if leftover.absent else "put back as it was before"
-        text = f"{target} was left by a run that was killed; it has been {state}"
-        warnings.warn(text, LeftBehindWarning, stacklevel=2)
+        warnings.warn(
+            f"{target} was left by a run that was killed; it has been {state}",
+            LeftBehindWarning,
+            stacklevel=2,
+        )
     elif leftover.absent or now == leftover.path.read_bytes():
         leftover.path.unlink()
     else:

@@ -12,14 +12,12 @@ from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pytest_npudump.onnxmodels.variation import INPUTS, Varying
+from pytest_npudump.onnxmodels.variation import INPUTS, Variation, Varying
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     import numpy as np
-
-    from pytest_npudump.onnxmodels.variation import Variation
 
 
 _MARK = "_npudump_original"

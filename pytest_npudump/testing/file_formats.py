@@ -7,28 +7,22 @@ import os
 import pickle
 import struct
 import threading
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.columns import IO_ORDER
 from pytest_npudump.dump.dtypes import BY_NAME
-from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import sanitised_key
 from pytest_npudump.errors import FormatError, MissingExtraError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from pytest_npudump.dump.records import Stats, TensorRecord
-
 
 try:
     from hypothesis import strategies as st

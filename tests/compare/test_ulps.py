@@ -8,8 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pytest_npudump.compare.ulps import INFINITY, NAN, ULP_BOUNDS, ULPS, output_fault, same_bits, ulps_allowed

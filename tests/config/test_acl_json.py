@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pytest_npudump.config import adump, ge
 from pytest_npudump.config.acl_json import check_request, dump_section, request_warnings, write_acl_json

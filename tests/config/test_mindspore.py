@@ -4,8 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pytest_npudump.config.mindspore import DEVICES, validate
 from pytest_npudump.config.rule_table import MOST_REASONS, CheckerVerdict

@@ -6,8 +6,7 @@ from threading import current_thread
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pytest_npudump.dump.batches import run_batches
 

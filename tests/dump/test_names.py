@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pytest_npudump.dump.names import Place, context, parse_converted, parse_name, read_place, split_watcher
 from tests.dump.conftest import DATA, STAMP, stamped

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pytest_npudump.dump.files.container import dump_data_class
 from pytest_npudump.dump.names import libstdcxx_hash

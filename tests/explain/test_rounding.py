@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.tolerances.rules import reference_tolerances
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import TensorKey, TensorRecord
 from pytest_npudump.dump.stats.tensor import tensor_stats
@@ -30,7 +31,6 @@ from pytest_npudump.explain.rounding import (
     rounded_model,
     rounded_to,
 )
-from pytest_npudump.explain.tolerances import reference_tolerances
 from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.request import DumpRequest
 

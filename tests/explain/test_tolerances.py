@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pytest_npudump.compare.tolerances.rules import load_tolerances, tolerances_for
+from pytest_npudump.compare.tolerances.rules import (
+    check_reference,
+    load_tolerances,
+    reference_tolerances,
+    tolerances_for,
+)
 from pytest_npudump.errors import RequestError
-from pytest_npudump.explain.tolerances import check_reference, reference_tolerances
 from pytest_npudump.request import DumpRequest
 
 if TYPE_CHECKING:

@@ -6,12 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.approval_merge import Conflict, joined_order, merge
-from pytest_npudump.golden.approval_merge import joined as joined_value
+from pytest_npudump.golden.approval_merge import Conflict, joined as joined_value, joined_order, merge
 from pytest_npudump.record.noise import calibrated_of, calibration_of, repeats_of
 from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import parse, render

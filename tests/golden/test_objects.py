@@ -16,8 +16,7 @@ from typing import Any
 import fsspec
 import pytest
 import s3fs  # noqa: F401 - loaded once, or each test would load it
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pytest_npudump.errors import RequestError, StoreError
 from pytest_npudump.golden.objects import (

@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.store import VARIANT, as_written, differing, laid_over, read_golden, write_golden

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
@@ -27,8 +26,7 @@ from pytest_npudump.graph.sources import (
     sources_upstream,
     walked_back,
 )
-from pytest_npudump.record.edges import UNKNOWN, Edges, Port
-from pytest_npudump.record.edges import GraphNode as Node
+from pytest_npudump.record.edges import UNKNOWN, Edges, GraphNode as Node, Port
 from pytest_npudump.record.noise import Calibrated
 
 Make = Callable[..., StatsTable]

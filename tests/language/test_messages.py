@@ -9,8 +9,7 @@ from pathlib import Path
 from string import Formatter
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pytest_npudump.errors import FormatError, NpudumpError, Said, joined, mapped, said
 from pytest_npudump.language.text import inert

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 
 from pytest_npudump.dump.dtypes import BY_NAME

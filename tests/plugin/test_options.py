@@ -8,14 +8,12 @@ from contextlib import nullcontext
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pytest_npudump.errors import RequestError
 from pytest_npudump.plugin.options import all_options, settings_of
 from pytest_npudump.plugin.paths import check_output
-from pytest_npudump.settings import OPTIONS as ALWAYS
-from pytest_npudump.settings import Option, Settings, parse_size
+from pytest_npudump.settings import OPTIONS as ALWAYS, Option, Settings, parse_size
 from tests.plugin.conftest import Project
 
 OPTIONS = all_options()

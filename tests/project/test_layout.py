@@ -58,7 +58,6 @@ def test_modules_of_one_name_are_of_one_kind() -> None:
         "adapter": "a file that each runtime has",
         "check": "a command, and what a reader says of a configuration",
         "mindspore": "what it reads, and what it writes",
-        "npy": "the format, and arrays of it",
         "overflow": "a scene, and the records of it",
         "terminal": "the text of a result, and what pytest prints",
         "text": "of a record, and words for a terminal",

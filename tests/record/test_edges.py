@@ -7,16 +7,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.graph.model_files import read_onnx
 from pytest_npudump.onnxmodels import sessions
-from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges, Port, edges_of_lines, lines_of, same_values
-from pytest_npudump.record.edges import GraphNode as Node
+from pytest_npudump.record.edges import (
+    SEVERAL,
+    UNKNOWN,
+    Edges,
+    GraphNode as Node,
+    Port,
+    edges_of_lines,
+    lines_of,
+    same_values,
+)
 
 CHAIN = Edges.of(
     [

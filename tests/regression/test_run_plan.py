@@ -9,8 +9,7 @@ import pytest
 
 from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
 from pytest_npudump.explain.operator_alone import UPSTREAM
-from pytest_npudump.record.edges import Edges, Port
-from pytest_npudump.record.edges import GraphNode as Node
+from pytest_npudump.record.edges import Edges, GraphNode as Node, Port
 from pytest_npudump.regression.dataflow import edges_of_run
 from pytest_npudump.regression.run_plan import Plan, needs_inputs, plan_second_run, plan_suspects, upstream_of
 from tests.regression.conftest import BOTH, HEALTHY, PRINTED, REGRESSED, Flow

@@ -13,8 +13,7 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.record.record import Record, entries_of, left_out_of
 from pytest_npudump.record.run_folder import RunFolder
-from pytest_npudump.regression.recording import golden_to_start_from
-from pytest_npudump.regression.unwritten import (
+from pytest_npudump.regression.measured_noise import (
     by_layer,
     depends_on_memory,
     find_unwritten,
@@ -22,6 +21,7 @@ from pytest_npudump.regression.unwritten import (
     other_memory,
     without,
 )
+from pytest_npudump.regression.recording import golden_to_start_from
 
 ROOT = Path("dump")
 LEFTOVER, FILLED, OTHER = 0.25, -3e16, 7.5

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pytest_npudump.compare.tensors.difference import TensorDifference, compare_tensors
 from pytest_npudump.compare.tensors.picture import describe_tensor

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.stats.verdict import explain_first
-from pytest_npudump.compare.tolerances.numerics import Numerics
+from pytest_npudump.compare.tolerances.presets import Numerics
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.explain.operator_alone import Alone, JudgedOperator

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.picture import describe_tensor
-from pytest_npudump.compare.tolerances.numerics import Numerics
+from pytest_npudump.compare.tolerances.presets import Numerics
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.explain.operator_alone import CONVICTED, Alone, JudgedOperator
 from pytest_npudump.graph.sources import Source, Sources

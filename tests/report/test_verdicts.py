@@ -6,8 +6,7 @@ import math
 import unicodedata
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pytest_npudump.compare.stats.verdict import Reason, Verdict
 from pytest_npudump.dump.records import TensorKey

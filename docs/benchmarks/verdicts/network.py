@@ -14,8 +14,7 @@ import onnx
 import onnxruntime as ort
 from onnx import helper, numpy_helper
 
-from pytest_npudump.record.edges import Edges, Port
-from pytest_npudump.record.edges import GraphNode as Operator
+from pytest_npudump.record.edges import Edges, GraphNode as Operator, Port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,11 +12,11 @@ from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.element_verdict import with_elements
 from pytest_npudump.compare.tensors.tensor_pair import PairElements
+from pytest_npudump.compare.tolerances.rules import ReferenceTolerances
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.explain.rounding import Rounding, by_rounding
-from pytest_npudump.explain.tolerances import ReferenceTolerances
 from verdicts.execution import Runner
 from verdicts.faults import faults
 from verdicts.numerics import Numerics, noises

@@ -14,8 +14,7 @@ from typing import Any, TextIO
 
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.text import hung, inert, padded, terminal_columns, width
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import spoken
+from pytest_npudump.language.translation import gettext as _, spoken
 
 STANDARD_OUTPUT = "-"
 _ITSELF = frozenset({"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import to_stderr
-from pytest_npudump.compare.tolerances.numerics import SAME
-from pytest_npudump.compare.tolerances.presets import PRESETS
+from pytest_npudump.compare.tolerances.presets import PRESETS, SAME
 from pytest_npudump.compare.tolerances.rules import chosen_preset, load_tolerances, parse_fact, undecided
 from pytest_npudump.compare.tolerances.tolerance import GOLDEN, Rule, Tolerances
 from pytest_npudump.errors import RequestError

@@ -17,7 +17,7 @@ from pytest_npudump.cli.common.tolerance_options import chosen_tolerances
 from pytest_npudump.compare.judge import with_upstream
 from pytest_npudump.compare.stats.allowances import Allowance, allowances
 from pytest_npudump.compare.stats.tables import blind_keys, describe_blind, describe_not_finite
-from pytest_npudump.compare.tolerances.numerics import SAME
+from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.compare.tolerances.tolerance import ANY, Rule, Tolerances
 from pytest_npudump.dump.selection import layers_meant, suggest
 from pytest_npudump.dump.table import is_count, layer_of, sanitised_key
@@ -28,8 +28,7 @@ from pytest_npudump.golden.stored_tensors import pointers_of
 from pytest_npudump.golden.variants import variants_of
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import byte_size
-from pytest_npudump.language.translation import counted, spoken
-from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import counted, gettext as _, spoken
 from pytest_npudump.record.model_lines import model_files_of
 from pytest_npudump.record.noise import MEASURABLE, Calibrated, calibrated_of, calibration_of, repeats_of
 from pytest_npudump.record.record import MODELS, REASON, RECORDED, Record

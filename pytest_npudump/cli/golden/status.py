@@ -35,8 +35,7 @@ from pytest_npudump.golden.objects import cached_objects
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import first_of, typed
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import ngettext, spoken
+from pytest_npudump.language.translation import gettext as _, ngettext, spoken
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.acceptance import Pending, pending_of, reject
 from pytest_npudump.results.entry import ResultsError

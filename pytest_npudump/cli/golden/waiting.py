@@ -19,8 +19,7 @@ from pytest_npudump.compare.stats.tables import describe_not_finite
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import first_of, terminal_columns
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import spoken
+from pytest_npudump.language.translation import gettext as _, spoken
 from pytest_npudump.report.origins import source_lines
 from pytest_npudump.report.terminal import verdict_lines
 from pytest_npudump.report.verdicts import folded, prefix_of_model, shown, tail, times

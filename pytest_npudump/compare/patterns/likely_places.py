@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pytest_npudump.compare.tensors.kernel import is_finite, widened
+from pytest_npudump.compare.tensors.kernel import widened
 from pytest_npudump.dump.filebytes import release
 from pytest_npudump.dump.stats.sums import block_dot
 from pytest_npudump.errors import said
@@ -40,8 +40,6 @@ _RUN = 1.25
 """Lines come before a run of memory that is smaller by less: at their ends elements pass by accident."""
 
 _SERIES = 2
-_MARGIN, _STEP, _TINY = np.float32(1e-6), np.float32(8e-45), 1e-30
-"""How far distances in float32 may be off, as a part and beside it; the least bound that keeps its digits."""
 
 _SURPRISE = 16.0
 """Bits: of elements that fail at random, fewer than one set in 65,536 lies in a place that is claimed."""
@@ -116,42 +114,9 @@ class Tensors:
             return self.apart(golden, actual)
         return _beyond(golden, actual, self.threshold)
 
-    def failing(self, piece: slice) -> NDArray[np.bool_]:
-        """Return which elements of a piece fail: as :meth:`fails`, decided in float32 where that is sure."""
-        sides = self.golden[piece], self.actual[piece]
-        one, other = map(_narrow, sides)
-        rtol, atol = (self.rtol, self.atol) if self.threshold is None else (0.0, self.threshold)
-        kept = all(not bound or _TINY < bound < 1 / _TINY for bound in (rtol, atol))
-        if one is None or other is None or not kept:
-            return self.fails(*map(wide, sides))
-        distance = np.abs(other - one)
-        if not np.maximum.reduce(distance, initial=0) < np.inf:
-            return self.fails(*map(wide, sides))
-        bound: Any = np.float32(atol)
-        if rtol:
-            bound = np.abs(one) * np.float32(rtol) + bound
-        found: NDArray[np.bool_] = distance > np.maximum(bound * np.float32(1 - _MARGIN) - _STEP, 0)
-        near = found & (distance <= bound * np.float32(1 + _MARGIN) + _STEP)
-        if near.any():
-            found[near] = self.fails(*(wide(side[near]) for side in sides))
-        return found
-
     def apart(self, golden: Wide, actual: Wide) -> NDArray[np.bool_]:
         """Return which elements are farther off than a single element may be."""
         return _beyond(golden, actual, self.atol + self.rtol * np.abs(golden))
-
-
-def _narrow(values: NDArray[Any]) -> NDArray[np.float32] | None:
-    """Return elements as float32 where that holds them; None of other types, or of specials in float16."""
-    if values.dtype == np.float32 or (values.dtype.kind in "biu" and values.itemsize <= 2):  # noqa: PLR2004 - bytes
-        return values.astype(np.float32, copy=False)
-    if values.dtype == np.float16:
-        return widened(values, np.float32) if is_finite(values) else None
-    if values.dtype.kind != "V":
-        return None
-    if values.itemsize == 1:
-        return _code_values(values.dtype, np.float32).take(values.view(np.uint8))
-    return values.astype(np.float32)
 
 
 def _beyond(golden: Wide, actual: Wide, bound: Wide | float) -> NDArray[np.bool_]:
@@ -189,7 +154,8 @@ def survey(tensors: Tensors) -> PlaceEvidence:
     kept: list[NDArray[np.intp]] = []
     number = 0
     for piece in tensors.pieces():
-        places, start = np.flatnonzero(tensors.failing(piece)), piece.start
+        sides = wide(tensors.golden[piece]), wide(tensors.actual[piece])
+        places, start = np.flatnonzero(tensors.fails(*sides)), piece.start
         if not places.size:
             continue
         first, last = start + int(places[0]) if first < 0 else first, start + int(places[-1])
@@ -222,15 +188,13 @@ def same(one: Wide, other: Wide) -> NDArray[np.bool_]:
 def wide(array: NDArray[Any]) -> Wide:
     """Return values as float64, a bool as 0 or 1."""
     if array.dtype.kind == "V" and array.itemsize == 1:  # ml_dtypes' own, by a table: in half the time
-        return _code_values(array.dtype, np.float64).take(array.view(np.uint8))
-    if array.dtype.kind == "V":
-        array = array.astype(np.float32)
-    return array.astype(np.float64)
+        return _code_values(array.dtype).take(array.view(np.uint8))
+    return widened(array, np.float64)
 
 
 @lru_cache(maxsize=8)
-def _code_values(dtype: np.dtype[Any], wanted: type[Any]) -> NDArray[Any]:
-    return np.arange(256, dtype=np.uint8).view(dtype).astype(wanted)
+def _code_values(dtype: np.dtype[Any]) -> Wide:
+    return np.arange(256, dtype=np.uint8).view(dtype).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.patterns.likely_places import Tensors, place_words, places, squares, survey, wide
+from pytest_npudump.compare.patterns.likely_places import (
+    LikelyPlace,
+    PlaceEvidence,
+    Tensors,
+    place_words,
+    places,
+    squares,
+    survey,
+    wide,
+)
 from pytest_npudump.compare.patterns.possible_changes import (
     ANYTHING,
     LEAST,
+    PossibleChange,
     arithmetic,
     moves,
     of_other,
@@ -34,18 +44,15 @@ from pytest_npudump.compare.patterns.possible_changes import (
     unwritten,
 )
 from pytest_npudump.compare.tensors.difference import value_chunks
-from pytest_npudump.compare.tensors.tensor_pair import pair_values
-from pytest_npudump.errors import NpudumpError, said
+from pytest_npudump.compare.tensors.tensor_pair import Pair, PairElements, pair_values
+from pytest_npudump.errors import said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.compare.patterns.likely_places import LikelyPlace, PlaceEvidence
-    from pytest_npudump.compare.patterns.possible_changes import PossibleChange
     from pytest_npudump.compare.tensors.difference import TensorDifference, Values
-    from pytest_npudump.compare.tensors.tensor_pair import Pair, PairElements
 
     Family = Callable[[PlaceEvidence, LikelyPlace], Iterator[PossibleChange]]
 
@@ -233,10 +240,7 @@ def find_patterns(pairs: Iterable[tuple[int, Pair, PairElements]]) -> Mapping[in
 
 
 def _pattern_in_files(pair: Pair, difference: TensorDifference) -> Pattern | None:
-    try:
-        values = pair_values(pair)
-    except NpudumpError:
-        return None  # what cannot be read was a problem of the comparison before
+    values = pair_values(pair)
     if values is None:
         return None
     golden, actual = map(_whole, values[:2])

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pytest_npudump.dump.records import TensorKey, sanitise
+from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.tree.keys import is_eager
 from pytest_npudump.errors import joined, said
 from pytest_npudump.language.text import first_of
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.dump.table import StatsTable
 
 
@@ -478,8 +477,7 @@ def _describe(here: Sequence[_Call], there: Sequence[_Call], partners: Sequence[
     origin = inverse(partners, len(there))
     new = [f"{call.layer} (call {at})" for at, call in enumerate(there, 1) if origin[at - 1] == ABSENT]
     sides = ((f"only in the dump, of {len(there)}", new), (f"only in the golden, of {len(here)}", lost))
-    found = joined("; ", (f"{len(names)} {side}: {first_of(names)}" for side, names in sides if names))
     return said(
         "the sequence of eager calls has changed; {found}. The others are numbered as in the golden",
-        found=found,
+        found=joined("; ", (f"{len(names)} {side}: {first_of(names)}" for side, names in sides if names)),
     )

@@ -12,9 +12,17 @@ import numpy as np
 
 from pytest_npudump.compare.stats.fingerprints import norms, printed_distance, strayed_projections
 from pytest_npudump.compare.stats.numbers import Pairs, allowed_differences, half_unit, on_judged_side, scales
-from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, key_at
+from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, Comparison, Reason, key_at
 from pytest_npudump.dump.dtypes import is_exact
-from pytest_npudump.dump.table import EXTREMES, MEASURED, PROJECTIONS, STATISTICS, is_count, layer_of
+from pytest_npudump.dump.table import (
+    EXTREMES,
+    MEASURED,
+    PROJECTIONS,
+    STATISTICS,
+    StatsTable,
+    is_count,
+    layer_of,
+)
 from pytest_npudump.record.noise import MEASURABLE
 
 if TYPE_CHECKING:
@@ -22,9 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.compare.stats.verdict import Comparison, Reason
     from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
-    from pytest_npudump.dump.table import StatsTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.compare.stats.numbers import LARGEST, ROUNDING, half_unit
+from pytest_npudump.compare.stats.numbers import LARGEST, ROUNDING, Pairs, half_unit
 from pytest_npudump.compare.stats.verdict import Reason
 from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.stats.signs import DIGITS
-from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
+from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS, StatsTable
 from pytest_npudump.errors import said
 
 if TYPE_CHECKING:
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.compare.stats.numbers import Pairs
     from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
-    from pytest_npudump.dump.table import StatsTable
 
 
 _L2NORM = STATISTICS.index("l2norm")

@@ -16,7 +16,7 @@ import numpy as np
 
 from pytest_npudump.dump.dtypes import UNKNOWN, is_exact
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.table import EXTREMES, MEASURED, PROJECTIONS, STATISTICS, layer_of
+from pytest_npudump.dump.table import EXTREMES, MEASURED, PROJECTIONS, STATISTICS, StatsTable, layer_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.alignment import Alignment
     from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
-    from pytest_npudump.dump.table import StatsTable
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.compare.stats.alignment import ABSENT, align
-from pytest_npudump.compare.stats.fingerprints import compare_digests, compare_projections
+from pytest_npudump.compare.stats.alignment import ABSENT, Alignment, align
+from pytest_npudump.compare.stats.fingerprints import Digests, compare_digests, compare_projections
 from pytest_npudump.compare.stats.numbers import (
     EXACT,
     Pairs,
@@ -40,7 +40,15 @@ from pytest_npudump.compare.stats.verdict import (
     type_at,
 )
 from pytest_npudump.dump.dtypes import UNKNOWN
-from pytest_npudump.dump.table import EXTREMES, MEASURED, NEEDED, PROJECTIONS, STATISTICS, UNKNOWN_SHAPE
+from pytest_npudump.dump.table import (
+    EXTREMES,
+    MEASURED,
+    NEEDED,
+    PROJECTIONS,
+    STATISTICS,
+    UNKNOWN_SHAPE,
+    StatsTable,
+)
 from pytest_npudump.errors import said
 from pytest_npudump.language.translation import gettext as _
 
@@ -49,15 +57,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.compare.stats.alignment import Alignment
     from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
-    from pytest_npudump.dump.table import StatsTable
 
     _Cells = Sequence[str | int | None]
     _Property = tuple[str, _Cells, _Cells, str | None]
     from collections.abc import Sequence
-
-    from pytest_npudump.compare.stats.fingerprints import Digests
 
 
 _LOST = said("the golden has a value, the dump has none")
@@ -198,11 +202,10 @@ def _not_approved(pairs: Pairs, new: NDArray[np.bool_]) -> str:
     if not names:
         return ""
     rows = sorted(frozenset(np.flatnonzero(new.any(axis=1)).tolist()).union(*open_cells.values()))
-    first = f"first: {pairs.key(rows[0])}"
     return said(
         "not compared, as the golden does not have it (tensors: {count}, {first}): {names}",
         count=len(rows),
-        first=first,
+        first=f"first: {pairs.key(rows[0])}",
         names=", ".join(names),
     )
 

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.stats.alignment import ABSENT
+from pytest_npudump.compare.stats.alignment import ABSENT, Alignment
 from pytest_npudump.dump.records import TensorKey, sanitise
-from pytest_npudump.dump.table import PROJECTIONS
+from pytest_npudump.dump.table import PROJECTIONS, StatsTable
 from pytest_npudump.errors import said
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.onnxmodels.graph import draws_random
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from dataclasses import dataclass
 
-    from pytest_npudump.compare.stats.alignment import Alignment
-    from pytest_npudump.compare.tolerances.numerics import Numerics
+    from pytest_npudump.compare.tolerances.presets import Numerics
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
-    from pytest_npudump.dump.table import StatsTable
 else:
     from pytest_npudump.dump.unguarded import dataclass
 

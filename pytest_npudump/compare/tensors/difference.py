@@ -12,7 +12,7 @@ pair of elements is measured once, with the number of times it occurred.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +24,7 @@ from pytest_npudump.compare.tensors.kernel import (
     ULP_TYPES,
     Measures,
     Worst,
+    WorstElement,
     is_finite,
     masked,
     measure,
@@ -35,7 +36,7 @@ from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.filebytes import pieces_of
 from pytest_npudump.dump.stats.kernels import add_histogram, count_codes
 from pytest_npudump.dump.stats.sums import Totals, row_totals
-from pytest_npudump.dump.stats.tensor import array_accumulator, dtype_name, raw_accumulator
+from pytest_npudump.dump.stats.tensor import Accumulator, array_accumulator, dtype_name, raw_accumulator
 from pytest_npudump.errors import RequestError
 
 WORTH_COUNTING = 1 << 17
@@ -175,12 +176,9 @@ def _places(joint: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from dataclasses import dataclass
 
-    from pytest_npudump.compare.tensors.kernel import WorstElement
     from pytest_npudump.dump.arrays.layouts import JoinedTensor
     from pytest_npudump.dump.records import Stats
-    from pytest_npudump.dump.stats.tensor import Accumulator
 
     Values = np.ndarray | PackedTensor | CodedTensor | JoinedTensor
     Pair = tuple[np.ndarray, np.ndarray]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass as mutable
-from dataclasses import field
+from dataclasses import dataclass, dataclass as mutable, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from pytest_npudump.dump.stats.kernels import square_exponent
-from pytest_npudump.dump.stats.sums import ScaledSum, block_dot, block_sum, row_counts, row_dots
+from pytest_npudump.dump.stats.sums import ScaledSum, Totals, block_dot, block_sum, row_counts, row_dots
 from pytest_npudump.dump.stats.tensor import dtype_name
 
 if TYPE_CHECKING:
@@ -19,9 +18,7 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from dataclasses import dataclass
 
-    from pytest_npudump.dump.stats.sums import Totals
 else:
     from pytest_npudump.dump.unguarded import dataclass
 

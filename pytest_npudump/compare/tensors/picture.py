@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.compare.tensors.difference import CHUNK
-from pytest_npudump.errors import NpudumpError
+from pytest_npudump.compare.tensors.kernel import widened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -176,7 +176,7 @@ def draw(golden: NDArray[Any], actual: NDArray[Any], *, rtol: float, atol: float
     counts = np.zeros((3, BINS), np.int64)
     equal = special = 0
     for start in range(0, one.size, CHUNK):
-        here, there = _wide(one[start : start + CHUNK]), _wide(other[start : start + CHUNK])
+        here, there = (widened(side[start : start + CHUNK], np.float64) for side in (one, other))
         for row, values in enumerate((here, there)):
             counts[row] += _histogram(values[np.isfinite(values)], low, high)
         same = (here == there) | (np.isnan(here) & np.isnan(there))
@@ -200,13 +200,7 @@ def draw_pair(pair: Pair) -> Picture | None:
     """Return the picture of two tensors of dumps; None where their elements are no arrays of one shape."""
     from pytest_npudump.compare.tensors.tensor_pair import pair_values  # noqa: PLC0415 - reads files
 
-    try:
-        values = pair_values(pair)
-    except NpudumpError:
-        return None  # what cannot be read was a problem of the comparison before
-    if values is None:
-        return None
-    golden, actual, _ = values
+    golden, actual, _ = pair_values(pair) or (None, None, "")
     if not isinstance(golden, np.ndarray) or not isinstance(actual, np.ndarray):
         return None
     return draw(golden, actual, rtol=pair.rtol, atol=pair.atol) if golden.shape == actual.shape else None
@@ -216,7 +210,7 @@ def _range(*tensors: NDArray[Any]) -> tuple[float, float]:
     low, high = np.inf, -np.inf
     for tensor in tensors:
         for start in range(0, tensor.size, CHUNK):
-            values = _wide(tensor[start : start + CHUNK])
+            values = widened(tensor[start : start + CHUNK], np.float64)
             values = values[np.isfinite(values)]
             low = min(low, float(values.min(initial=np.inf)))
             high = max(high, float(values.max(initial=-np.inf)))
@@ -237,12 +231,6 @@ def _folded(shape: tuple[int, ...]) -> tuple[int, int, int]:
     return axes, sizes[axes], sizes[-1] // sizes[axes]
 
 
-def _wide(values: NDArray[Any]) -> Wide:
-    if values.dtype.kind == "V":  # ml_dtypes' own
-        values = values.astype(np.float32)
-    return values.astype(np.float64)
-
-
 def draw_alone(actual: NDArray[Any]) -> Picture | None:
     """Return the histogram of one tensor's values, where there is none to compare it with.
 
@@ -255,7 +243,7 @@ def draw_alone(actual: NDArray[Any]) -> Picture | None:
     low, high = _range(flat)
     counts, special = np.zeros(BINS, np.int64), 0
     for start in range(0, flat.size, CHUNK):
-        values = _wide(flat[start : start + CHUNK])
+        values = widened(flat[start : start + CHUNK], np.float64)
         finite = np.isfinite(values)
         counts += _histogram(values[finite], low, high)
         special += int(np.count_nonzero(~finite))

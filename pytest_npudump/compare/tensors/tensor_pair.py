@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from pytest_npudump.dump.arrays.decode import coded_tensor, load, packed_tensor,
 from pytest_npudump.dump.arrays.layouts import LayoutError, has_axes, host_values, is_private
 from pytest_npudump.dump.columns import with_projections_of
 from pytest_npudump.dump.filebytes import c_order_chunks, raw_bytes
-from pytest_npudump.dump.records import Stats, TensorRecord
+from pytest_npudump.dump.records import Payload, Stats, TensorRecord
 from pytest_npudump.dump.stats.tensor import payload_stats
 from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import DumpError, FormatError, NpudumpError, RequestError, joined, said
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.compare.tensors.difference import TensorDifference, Values
-    from pytest_npudump.dump.records import Payload
     from pytest_npudump.golden.stored_tensors import GoldenTensor
 
     Array = np.ndarray[Any, np.dtype[Any]]
@@ -225,23 +225,23 @@ def _open(pair: Pair) -> _Open | PairElements:
 def pair_values(pair: Pair) -> tuple[Values, Values, str] | None:
     """Both tensors as :func:`compare_pair` compares their elements, and the name of the layout they are in.
 
-    None where one side has no elements, or only bytes can be compared.
-
-    Raises:
-        NpudumpError: a file cannot be read.
+    None where one side has no elements, only bytes can be compared, or a file cannot be read, which was a
+    problem of the comparison before.
     """
     golden, actual = pair.golden, pair.actual
     if golden is None or actual is None:
         return None
-    if not isinstance(golden, TensorRecord):
-        return golden.array(), _array(actual), actual.format
-    if _why_bytes(golden) or _why_bytes(actual):
-        return None
-    layout = _layout(pair, golden, actual)
-    try:
-        return *_host_pair(golden, actual, layout), layout
-    except LayoutError:
-        return _array(golden), _array(actual), actual.format
+    with suppress(NpudumpError):
+        if not isinstance(golden, TensorRecord):
+            return golden.array(), _array(actual), actual.format
+        if _why_bytes(golden) or _why_bytes(actual):
+            return None
+        layout = _layout(pair, golden, actual)
+        try:
+            return *_host_pair(golden, actual, layout), layout
+        except LayoutError:
+            return _array(golden), _array(actual), actual.format
+    return None
 
 
 def _layout(pair: Pair, golden: TensorRecord, actual: TensorRecord) -> str:

@@ -21,7 +21,7 @@ from pytest_npudump.compare.tolerances.presets import PRESETS, bound
 from pytest_npudump.compare.tolerances.upstream import Upstream
 from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.table import JUDGED, PROJECTIONS, is_count, layer_of
+from pytest_npudump.dump.table import JUDGED, PROJECTIONS, StatsTable, is_count, layer_of
 from pytest_npudump.errors import RequestError, hint, joined, said
 from pytest_npudump.request import KnownNames, as_glob, is_glob
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.record.noise import Calibrated
 
 

@@ -23,11 +23,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.compare.tolerances.numerics import HF32, OTHER
-from pytest_npudump.compare.tolerances.presets import bound
+from pytest_npudump.compare.tolerances.presets import HF32, OTHER, bound
 from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.dump.table import EXTREMES, PROJECTIONS, STATISTICS
+from pytest_npudump.dump.table import EXTREMES, PROJECTIONS, STATISTICS, StatsTable
 from pytest_npudump.errors import joined, said
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.record.edges import Edges
 
 WIDENED = frozenset({OTHER, HF32})
@@ -87,6 +85,8 @@ _OF_MEAN = 0.25
 """What other numerics change a mean by, as a share of what they change an element by: as in the presets."""
 TURNED = 0.02
 """The share of codes that may turn to the next one, where no code is upstream."""
+_EXACT_FLOAT = TURNED / 100
+"""Noise of a type that is much smaller than a step of codes is below this."""
 _FEW = 2
 """Codes of any tensor that may."""
 CODES = "codes"
@@ -233,17 +233,13 @@ class _Inheritance:
             return max(own, given, key=self._width), 0.0
         turned = max((self._turned[at] for at in fed), default=0.0)
         if QUANTISING.fullmatch(op_type) and given:
-            if given == CODES or not self._exact_float(given):
+            if given == CODES or self._width(given) >= _EXACT_FLOAT:
                 return CODES, 0.0
             count = self._table.counts[row] or 1
             return CODES, min(1.0, TURNED + _FEW / count)
         if given == CODES and MOVING_CODES.fullmatch(op_type):
             return CODES, turned
         return (CODES, 0.0) if given == CODES and SUMMING.fullmatch(op_type) else ("", 0.0)
-
-    def _exact_float(self, dtype: str) -> bool:
-        """Whether noise of a type is much smaller than a step of codes."""
-        return self._width(dtype) < TURNED / 100
 
     def _cancel(self, row: int, fed: Sequence[int]) -> None:
         floats = [at for at in fed if not is_exact(self._table.dtypes[at])]

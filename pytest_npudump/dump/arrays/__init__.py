@@ -1,1 +1,1 @@
-"""Tensors as arrays, whole or in pieces: ``decode`` by type, ``npy`` files, ``layouts`` of the device."""
+"""Tensors as arrays, whole or in pieces: ``decode`` by type, ``layouts`` of the device."""

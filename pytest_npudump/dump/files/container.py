@@ -23,29 +23,23 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from pytest_npudump.dump.columns import Execution, TensorPart, with_projections_of
 from pytest_npudump.dump.dtypes import BY_GE, BY_NAME, BY_PROTO, format_name, sub_format
 from pytest_npudump.dump.filebytes import RawFile, open_raw
-from pytest_npudump.dump.files.formats import TLV_MAGIC
+from pytest_npudump.dump.files.formats import TLV_MAGIC, Job
 from pytest_npudump.dump.names import alias, nameless
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats.tensor import file_stats, with_stats
 from pytest_npudump.errors import FormatError, joined
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from google.protobuf.message import Message
-
-    from pytest_npudump.dump.files.formats import Job
 
 _WRITE_LIMIT = 1 << 32
 _DIM_LIMIT = 1 << 63

@@ -8,16 +8,13 @@ section ``.ascend.global`` holds a region of device memory; ``.ascend.auxinfo.gl
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from pytest_npudump.dump.filebytes import RawFile, open_raw
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.errors import FormatError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 _HEADER = struct.Struct("<4sBBB9xHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")

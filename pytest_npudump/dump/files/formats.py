@@ -20,17 +20,15 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
-from pytest_npudump.dump.names import is_short_name
-from pytest_npudump.errors import DumpError
+from pytest_npudump.dump.names import DumpFile, DumpName, is_short_name
+from pytest_npudump.errors import DumpError, FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from pytest_npudump.dump.columns import Execution, TensorPart
-    from pytest_npudump.dump.names import DumpFile, DumpName
     from pytest_npudump.dump.records import TensorRecord
-    from pytest_npudump.errors import FormatError
 
 
 START_BYTES = 12

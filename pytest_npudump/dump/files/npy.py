@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.arrays.npy import read_npy_header
+from pytest_npudump.dump.arrays.decode import read_npy_header
 from pytest_npudump.dump.columns import (
     COMPUTED_IN_FLOAT32,
     Execution,
@@ -61,8 +61,7 @@ def read_file(
     for row in table:
         held = parts.setdefault((row.io, row.slot), row)
         if held is not row and row.stats is not None:
-            told = with_projections_of(row.stats, held.stats)
-            parts[row.io, row.slot] = held._replace(stats=told)
+            parts[row.io, row.slot] = held._replace(stats=with_projections_of(row.stats, held.stats))
     name = job.file.name
     found = [named_execution(job.file, name, tuple(parts.values()))] if parts and name is not None else []
     return found, problems

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.columns import IO_ORDER, Execution, TensorPart
-from pytest_npudump.dump.files.formats import format_of, start_of
+from pytest_npudump.dump.files.formats import Job, format_of, start_of
 from pytest_npudump.dump.stats.tensor import file_stats, with_stats
 from pytest_npudump.errors import FormatError
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pytest_npudump.dump.files.formats import Job
     from pytest_npudump.dump.names import DumpFile
     from pytest_npudump.dump.records import TensorRecord
 
@@ -60,9 +59,9 @@ def _records(path: Path) -> Sequence[TensorRecord]:
     except (FormatError, OSError):
         raise
     except Exception as error:
-        words = f"{type(error).__name__}: {error}"
         raise FormatError(
-            path, f"{type(format_).__name__}.read() of another package fails: {words}"
+            path,
+            f"{type(format_).__name__}.read() of another package fails: {type(error).__name__}: {error}",
         ) from error
     if not records:
         raise FormatError(

@@ -34,7 +34,7 @@ from operator import lt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.dump.columns import UNTOLD, Column, TensorColumns, named_execution
+from pytest_npudump.dump.columns import UNTOLD, Column, Execution, TensorColumns, TensorPart, named_execution
 from pytest_npudump.dump.dtypes import ALL, dtype_name
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.errors import FormatError
@@ -43,7 +43,6 @@ from pytest_npudump.storage.regular_file import read_small
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_npudump.dump.columns import Execution, TensorPart
     from pytest_npudump.dump.files.formats import Job
     from pytest_npudump.dump.names import DumpFile
 

@@ -17,14 +17,13 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.filebytes import raw_bytes
-from pytest_npudump.dump.names import context, marks_layout, read_place
+from pytest_npudump.dump.names import DumpFile, Place, context, marks_layout, read_place
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from pytest_npudump.dump.names import DumpFile, Place
     from pytest_npudump.dump.records import Payload
 
 MAGIC = 0x5A5A5A5A

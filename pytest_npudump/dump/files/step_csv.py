@@ -84,8 +84,7 @@ def read_step_csv(path: Path, place: Place) -> list[Execution]:
     if not data.endswith(b"\n"):
         reason = "the last line has no line feed: the file was cut short" if data else "the file is empty"
         raise FormatError(path, f"{reason}; collect the dump again", offset=data.rfind(b"\n") + 1)
-    lines = data.decode("utf-8", "surrogateescape").split("\n")[:-1]
-    reader = csv.reader(lines, strict=True)
+    reader = csv.reader(data.decode("utf-8", "surrogateescape").split("\n")[:-1], strict=True)
     rows: list[Execution] = []
     header: _Header | None = None
     columns = width = 0

@@ -24,18 +24,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pytest_npudump.dump.filebytes import scratch_buffers
-from pytest_npudump.dump.stats.sums import block_dot, block_sum, row_dots
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from pytest_npudump.dump.stats.sums import Totals
+from pytest_npudump.dump.stats.sums import Totals, block_dot, block_sum, row_dots
 
 _LARGEST = 0x7F7FFFFF
 _CODES: dict[int, tuple[np.dtype[Any], np.dtype[Any], int]] = {

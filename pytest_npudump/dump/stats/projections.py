@@ -37,7 +37,7 @@ import numpy as np
 from pytest_npudump.dump.arrays.decode import DecodeError, decode, is_packed, numpy_dtype, why_opaque
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.filebytes import CHUNK_BYTES, c_order_chunks, chunks, scratch_buffers
-from pytest_npudump.dump.stats.kernels import BFLOAT16, FLOAT16, extremes, to_float32
+from pytest_npudump.dump.stats.kernels import BFLOAT16, FLOAT16, HalfType, extremes, to_float32
 from pytest_npudump.dump.stats.signs import (
     BLOCK,
     COLUMNS,
@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
-
-    from pytest_npudump.dump.stats.kernels import HalfType
 
 
 def padded(count: int) -> int:

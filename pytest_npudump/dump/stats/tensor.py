@@ -16,28 +16,31 @@ read in.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from pytest_npudump.dump.arrays.decode import (
     DecodeError,
+    NpyHeader,
     check_npy_type,
     float4_table,
     hifloat8_table,
     is_packed,
     numpy_dtype,
+    read_npy_header,
     sign_extend,
     too_short,
     unpack,
     why_opaque,
 )
-from pytest_npudump.dump.arrays.npy import read_npy_header
-from pytest_npudump.dump.columns import with_projections_of
+from pytest_npudump.dump.columns import TensorPart, with_projections_of
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.filebytes import CHUNK_BYTES, chunks, file_pieces, open_raw, scratch_buffers
-from pytest_npudump.dump.records import Stats
+from pytest_npudump.dump.records import Payload, Stats
 from pytest_npudump.dump.stats.kernels import (
     BFLOAT16,
     FLOAT16,
@@ -50,20 +53,10 @@ from pytest_npudump.dump.stats.kernels import (
     Kernel,
     add_histogram,
 )
-from pytest_npudump.dump.stats.projections import array_projector, project, raw_projector
+from pytest_npudump.dump.stats.projections import Projector, array_projector, project, raw_projector
 from pytest_npudump.dump.stats.sums import Totals
 from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import FormatError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pytest_npudump.dump.arrays.npy import NpyHeader
-    from pytest_npudump.dump.columns import TensorPart
-    from pytest_npudump.dump.records import Payload
-    from pytest_npudump.dump.stats.projections import Projector
-
 
 _NO_NUMBERS = {np.bytes_, np.str_, np.void}
 _HALVES = {"float16": FLOAT16, "bfloat16": BFLOAT16}
@@ -378,12 +371,8 @@ def with_stats(
     try:
         found = statistics(part)
     except DecodeError as error:
-        problem = FormatError(
-            path,
-            f"{part.io} {part.slot}: {error}",
-            offset=part.payload.offset,
-        )
-        return part._replace(note=str(error)), [problem]
+        damage = FormatError(path, f"{part.io} {part.slot}: {error}", offset=part.payload.offset)
+        return part._replace(note=str(error)), [damage]
     if found is None:
         why = why_opaque(part.dtype) or f"CANN computes no statistics for {part.dtype}"
         return part._replace(note=part.note or why), []

@@ -10,13 +10,15 @@ import os
 import re
 import sys
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from pytest_npudump.dump.files.formats import (
     FORMATS,
     TLV_MAGIC,
+    Format,
     Job,
     format_of_content,
     format_of_name,
@@ -26,6 +28,7 @@ from pytest_npudump.dump.names import (
     CONVERTED,
     MAPPING,
     DumpFile,
+    DumpName,
     Place,
     context,
     is_copy,
@@ -40,14 +43,6 @@ from pytest_npudump.dump.names import (
 )
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import DumpError, FormatError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from pytest_npudump.dump.files.formats import Format
-    from pytest_npudump.dump.names import DumpName
-
 
 _STAMPED = re.compile(r".+\.\d+\.\d{13,20}", re.ASCII | re.DOTALL)
 _BESIDE = frozenset({"execution_order", "graphs"})

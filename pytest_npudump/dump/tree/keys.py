@@ -26,14 +26,20 @@ from itertools import chain, islice, repeat
 from operator import lt
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.columns import IO_ORDER, FileColumns, Qualifiers, TensorColumns, TensorTable
+from pytest_npudump.dump.columns import (
+    IO_ORDER,
+    Execution,
+    FileColumns,
+    Qualifiers,
+    TensorColumns,
+    TensorTable,
+)
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.language.text import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from pytest_npudump.dump.columns import Execution
     from pytest_npudump.dump.names import Place
     from pytest_npudump.dump.tree.find import TableFolder
 

@@ -8,22 +8,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from pytest_npudump.dump.columns import COMPUTED_IN_FLOAT32, with_projections_of
+from pytest_npudump.dump.columns import COMPUTED_IN_FLOAT32, Execution, TensorTable, with_projections_of
 from pytest_npudump.dump.names import Place, read_place
-from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.records import Dump, TensorRecord, sanitise
 from pytest_npudump.errors import DumpError, FormatError, joined
 from pytest_npudump.storage.regular_file import read_small
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from pytest_npudump.dump.columns import Execution, TensorTable
-    from pytest_npudump.dump.records import Dump, TensorRecord
 
 _ORDER_FILE = re.compile(r"(?:(?P<above>.*)/)?execution_order/ms_global_execution_order_graph_\d+\.csv")
 _DESCRIPTION = re.compile(r"(?:.*/)?rank_\d+/(?:\.dump_metadata|execution_order|graphs)/[^/]*")
@@ -112,11 +106,12 @@ def float32_note(table: TensorTable) -> list[str]:
     """Say that tensors were read as float32 whose headers name another type; nothing where none was."""
     if not any(COMPUTED_IN_FLOAT32 in note for note in frozenset(table.columns.note)):
         return []
-    note = (
-        "MindSpore's CPU kernels computed some float16 or float64 operators in float32 and dumped that under "
-        "the name of the network's type: these tensors are read, recorded and judged as float32"
-    )
-    return [note]
+    return [
+        (
+            "MindSpore's CPU kernels computed some float16 or float64 operators in float32 and dumped that "
+            "under the name of the network's type: these tensors are read, recorded and judged as float32"
+        )
+    ]
 
 
 def is_description(name: str) -> bool:

@@ -11,9 +11,10 @@ import math
 import os
 import struct
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from pytest_npudump.config import adump, ge
 from pytest_npudump.config.acl_keys import remote_path
@@ -27,9 +28,6 @@ from pytest_npudump.emulator.dumps.recorder import DumpSettings, settings, stati
 from pytest_npudump.emulator.dumps.writer import data_directory
 from pytest_npudump.emulator.process import process
 from pytest_npudump.onnxmodels.tensor_types import nbytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _UNDEFINED = -1
 R = TypeVar("R")
@@ -96,10 +94,6 @@ def _dim(desc: TensorDesc, index: int) -> int:
     return desc.shape[index]
 
 
-def _set_name(desc: TensorDesc, name: str) -> None:
-    desc.name = name
-
-
 ACL.table(
     {
         "create_tensor_desc": (
@@ -116,7 +110,7 @@ ACL.table(
         "get_tensor_desc_dim": ((TensorDesc, "k"), -1, _dim),
         "get_tensor_desc_dim_v2": ((TensorDesc, "k"), (0, CODE), _dim),
         "get_tensor_desc_name": (TensorDesc, "", lambda desc: desc.name),
-        "set_tensor_desc_name": ((TensorDesc, "s"), None, _set_name),
+        "set_tensor_desc_name": ((TensorDesc, "s"), None, lambda desc, name: setattr(desc, "name", name)),
         "trans_tensor_desc_format": (
             (TensorDesc, "i"),
             (0, CODE),
@@ -159,8 +153,10 @@ def init(path: str | None = None) -> int:
         raise RefusedError(codes.REPEAT_INITIALIZE, "ACL is initialised already")
     text = _content(path) if path else b""
     if life.first_content not in {None, text}:
-        problem = "this process was initialised with another configuration before, which is final"
-        raise RefusedError(codes.INVALID_PARAM, problem)
+        raise RefusedError(
+            codes.INVALID_PARAM,
+            "this process was initialised with another configuration before, which is final",
+        )
     code = _apply_init_file(text) if text else codes.SUCCESS
     if not code:
         life.first_content, life.references, life.finalized = text, 1, False
@@ -264,8 +260,9 @@ def _apply(text: bytes, call: str) -> int:
     """Switch on what a configuration asks for; it succeeds, with a message, where that dumps nothing."""
     state, verdict = process(), adump.validate(text)
     if not verdict.accepted or verdict.code:
-        message = f"{verdict.reason_code}: {call}: {verdict.message}"
-        return state.explain(verdict.code or codes.INVALID_DUMP_CONFIG, message)
+        return state.explain(
+            verdict.code or codes.INVALID_DUMP_CONFIG, f"{verdict.reason_code}: {call}: {verdict.message}"
+        )
     if not verdict.need_dump:
         return codes.SUCCESS
     dumping, dump = state.dumping, verdict.dump
@@ -276,18 +273,23 @@ def _apply(text: bytes, call: str) -> int:
         dumping.exception = ExceptionDump(verdict.dump_type, verdict.dump_path)
         return codes.SUCCESS
     if remote_path(dump["dump_path"].encode()) is not None:
-        message = f"the emulator cannot send a dump to another host ({dump['dump_path']})"
-        raise RefusedError(codes.INTERNAL_ERROR, message)
+        raise RefusedError(
+            codes.INTERNAL_ERROR, f"the emulator cannot send a dump to another host ({dump['dump_path']})"
+        )
     if not overflow:
         dumping.statistics |= statistics_mask(dump)
     second = ge.validate_dump(dict(dump))  # whose answer ACL ignores
     if not second.accepted:
         lost = "no overflow" if overflow else "nothing"
-        why = f"{lost} is dumped, as GE refuses: {second.message}"
-        return state.explain(codes.SUCCESS, f"{call} succeeds, and yet {why}")
+        return state.explain(
+            codes.SUCCESS, f"{call} succeeds, and yet {lost} is dumped, as GE refuses: {second.message}"
+        )
     if state.collecting:
-        why = f"nothing is dumped, as GE refuses (E10056) while {state.collecting} is set"
-        return state.explain(codes.SUCCESS, f"{call} succeeds, and yet {why}")
+        return state.explain(
+            codes.SUCCESS,
+            f"{call} succeeds, and yet nothing is dumped, as GE refuses (E10056) while {state.collecting} is "
+            f"set",
+        )
     root = data_directory(dump["dump_path"], time.time())
     if overflow:
         new = DumpSettings(root, "all", 0, (), all_models=True, overflow=True)
@@ -336,8 +338,7 @@ def data_type_size(number: int) -> int:
 @ACL("I", refused=0.0)
 def float16_to_float(bits: int) -> float:
     """``(bits) -> value``."""
-    value: float = struct.unpack("<e", struct.pack("<H", bits & 0xFFFF))[0]
-    return value
+    return float(struct.unpack("<e", struct.pack("<H", bits & 0xFFFF))[0])
 
 
 @ACL("d", refused=0)
@@ -347,8 +348,7 @@ def float_to_float16(value: float) -> int:
         packed = struct.pack("<e", value)
     except OverflowError:
         packed = struct.pack("<e", float("inf") if value > 0 else float("-inf"))
-    bits: int = struct.unpack("<H", packed)[0]
-    return bits
+    return int.from_bytes(packed, "little")
 
 
 ACL.table(

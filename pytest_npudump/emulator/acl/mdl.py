@@ -14,36 +14,28 @@ model in one more input, named ``ascend_mbatch_shape_data``; a model without gea
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
-from pytest_npudump.emulator import codes
-from pytest_npudump.emulator import onnx_model as models
+from pytest_npudump.emulator import codes, onnx_model as models
 from pytest_npudump.emulator.acl._base import DataBuffer, TensorDesc
 from pytest_npudump.emulator.acl._calls import CODE, MDL, destroy, known, parse
 from pytest_npudump.emulator.acl.rt import own_stream, wait_for
 from pytest_npudump.emulator.codes import NotEmulatedError, RefusedError, missing
 from pytest_npudump.emulator.dumps.exceptions import dumped
 from pytest_npudump.emulator.faults import Faults
-from pytest_npudump.emulator.gears import BATCH, DIMS, IMAGE
-from pytest_npudump.emulator.memory import DEVICE
-from pytest_npudump.emulator.onnx_model import OperatorFailedError
+from pytest_npudump.emulator.gears import BATCH, DIMS, IMAGE, Gears
+from pytest_npudump.emulator.memory import DEVICE, Bytes
+from pytest_npudump.emulator.onnx_model import Model, ModelPort, OperatorFailedError
 from pytest_npudump.emulator.process import process
 from pytest_npudump.emulator.streams import Stream, Work
 from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.onnxmodels.tensor_types import FORMAT_ND, Tensor, acl_number, nbytes, storage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from pytest_npudump.emulator.gears import Gears
-    from pytest_npudump.emulator.memory import Bytes
-    from pytest_npudump.emulator.onnx_model import Model, ModelPort
-
 
 _PRIORITY, _TYPE, _PATH, _ADDRESS, _SIZE = range(5)
 _FROM_FILE, _FROM_MEMORY, _WITH_QUEUES = (1, 2), (3, 4), (5, 6)
@@ -85,8 +77,10 @@ def model_file(path: str) -> Path:
     file = Path(path)
     found = file.with_suffix(".onnx") if file.suffix == ".om" else file
     if not found.is_file():
-        message = f"{path}: no such model; the emulator runs .onnx files, model.onnx for model.om"
-        raise RefusedError(codes.GE_EXEC_MODEL_PATH_INVALID, message)
+        raise RefusedError(
+            codes.GE_EXEC_MODEL_PATH_INVALID,
+            f"{path}: no such model; the emulator runs .onnx files, model.onnx for model.om",
+        )
     return found
 
 
@@ -94,8 +88,7 @@ def model_bytes(address: int, size: int) -> bytes:
     """Return the bytes of an ONNX file that lie in memory."""
     data = process().memory.find(address, size) if size else None
     if data is None:
-        message = f"{size} bytes at {address:#x} are not allocated memory"
-        raise RefusedError(codes.INVALID_PARAM, message)
+        raise RefusedError(codes.INVALID_PARAM, f"{size} bytes at {address:#x} are not allocated memory")
     return data.tobytes()
 
 
@@ -386,8 +379,9 @@ def _buffers(io: str, ports: Sequence[ModelPort], dataset: Dataset) -> list[Data
         raise _unfit(f"the model has {len(ports)} {io}s, the dataset {len(dataset.buffers)} buffers")
     found = [process().handles.get(handle, DataBuffer) for handle in dataset.buffers]
     if None in found:
-        why = f"data buffer {found.index(None)} of the dataset was destroyed"
-        raise RefusedError(codes.INVALID_PARAM, why)
+        raise RefusedError(
+            codes.INVALID_PARAM, f"data buffer {found.index(None)} of the dataset was destroyed"
+        )
     return [buffer for buffer in found if buffer is not None]
 
 
@@ -395,8 +389,7 @@ def _bytes(model: Model, io: str, port: ModelPort, shape: tuple[int, ...], buffe
     """Return the bytes of a buffer that an input or output of this shape takes."""
     size = nbytes(port.dtype, shape)
     if buffer.size < size:
-        why = f"{io} {port.name!r} of shape {list(shape)} has {size} bytes, its buffer {buffer.size}"
-        raise _unfit(why)
+        raise _unfit(f"{io} {port.name!r} of shape {list(shape)} has {size} bytes, its buffer {buffer.size}")
     if not size:
         return np.empty(0, np.uint8)
     try:
@@ -417,8 +410,9 @@ def inputs_of(model: Model, dataset: Dataset) -> list[InputPlace]:
         values = tuple(int(value) for value in data.copy().view(np.int64))
         gear = model.gears.index(values)
         if gear is None:
-            why = "no gear; call acl.mdl.set_dynamic_batch_size or its kin"
-            raise _unfit(f"input {port.name!r} holds {values}, {why}")
+            raise _unfit(
+                f"input {port.name!r} holds {values}, no gear; call acl.mdl.set_dynamic_batch_size or its kin"
+            )
         shapes = [*model.gears.inputs(gear), port.shape]
     return [
         InputPlace(port, shape, _bytes(model, "input", port, shape, buffer))
@@ -443,12 +437,13 @@ def _shape(port: ModelPort, desc: int, size: int) -> tuple[int, ...]:
     if not port.dynamic:
         return shape
     if shape.count(-1) > 1:
-        why = "tell this execution's shape with acl.mdl.set_dataset_tensor_desc"
-        raise _unfit(f"input {port.name!r} has the shape {list(shape)}: {why}")
+        raise _unfit(
+            f"input {port.name!r} has the shape {list(shape)}: tell this execution's shape with "
+            f"acl.mdl.set_dataset_tensor_desc"
+        )
     one = nbytes(port.dtype, [1 if dim < 0 else dim for dim in shape])
     if not one or size % one:
-        why = f"{size} bytes are no multiple of {one}"
-        raise _unfit(f"input {port.name!r} of shape {list(shape)}: {why}")
+        raise _unfit(f"input {port.name!r} of shape {list(shape)}: {size} bytes are no multiple of {one}")
     return tuple(size // one if dim < 0 else dim for dim in shape)
 
 
@@ -475,8 +470,9 @@ def store(model: Model, dataset: Dataset, results: tuple[Tensor, ...]) -> None:
             try:
                 buffer.address = process().memory.allocate(tensor.nbytes, DEVICE, model.device)
             except MemoryError:
-                why = f"no room for {tensor.nbytes} bytes of output"
-                raise RefusedError(codes.RT_MEMORY_ALLOCATION, why) from None
+                raise RefusedError(
+                    codes.RT_MEMORY_ALLOCATION, f"no room for {tensor.nbytes} bytes of output"
+                ) from None
             buffer.size = tensor.nbytes
         _bytes(model, "output", port, tensor.shape, buffer)[:] = tensor.data.view(np.uint8)
 
@@ -515,9 +511,11 @@ def _prepare(model_id: int, inputs: int, outputs: int, *, allocate: bool) -> Cal
     check_ready()
     model, state = loaded(model_id), process()
     if model.context is not state.context:
-        why = f"the model was loaded in another context (device {model.device}) than this thread's (device "
-        message = f"{why}{state.device}); load and run a model in one context (acl.rt.set_context)"
-        raise RefusedError(codes.RT_MODEL_CONTEXT, message)
+        raise RefusedError(
+            codes.RT_MODEL_CONTEXT,
+            f"the model was loaded in another context (device {model.device}) than this thread's (device "
+            f"{state.device}); load and run a model in one context (acl.rt.set_context)",
+        )
     located = inputs_of(model, source)
     check_outputs(model, target, allocate=allocate)
 
@@ -559,8 +557,8 @@ def set_input_dynamic_dims(model_id: int, dataset: int, index: int, given: objec
 
     145012 where they are more or fewer, or one that does not vary is another.
     """
-    call = "acl.mdl.set_input_dynamic_dims"
-    (dims,) = parse(call, "v", (given.get("dims") if isinstance(given, dict) else None,))
+    asked = given.get("dims") if isinstance(given, dict) else None
+    (dims,) = parse("acl.mdl.set_input_dynamic_dims", "v", (asked,))
     if not dims:
         raise RefusedError(codes.INVALID_PARAM, "there are no dimensions")
     _set(model_id, (dataset, index), _SHORT, lambda gears: _varying(gears, dims))
@@ -570,8 +568,10 @@ def _varying(gears: Gears, dims: list[int]) -> int:
     """Return the gear that dimensions of all inputs are of."""
     raw = [dim for shape in gears.raw for dim in shape]
     if len(raw) != len(dims) or any(want not in {-1, got} for want, got in zip(raw, dims, strict=True)):
-        message = f"the model's inputs have the dimensions {raw}, not {dims}"
-        raise RefusedError(codes.GE_DYNAMIC_INPUT_LENGTH_INVALID, message)
+        raise RefusedError(
+            codes.GE_DYNAMIC_INPUT_LENGTH_INVALID,
+            f"the model's inputs have the dimensions {raw}, not {dims}",
+        )
     values = tuple(got for want, got in zip(raw, dims, strict=True) if want == -1)
     return _known(gears, DIMS, values)
 
@@ -580,8 +580,10 @@ def _known(gears: Gears, kind: str, values: tuple[int, ...]) -> int:
     """Return which gear has these values."""
     gear = gears.index(values) if gears.option.kind == kind else None
     if gear is None:
-        message = f"{values} is none of the model's gears of {gears.option.kind}: {list(gears.option.gears)}"
-        raise RefusedError(codes.GE_DYNAMIC_BATCH_SIZE_INVALID, message)
+        raise RefusedError(
+            codes.GE_DYNAMIC_BATCH_SIZE_INVALID,
+            f"{values} is none of the model's gears of {gears.option.kind}: {list(gears.option.gears)}",
+        )
     return gear
 
 
@@ -595,16 +597,20 @@ def _set(model_id: int, place: tuple[int, int], shortest: int, find: Callable[[G
     if buffer is None or not buffer.address:
         raise RefusedError(codes.INVALID_PARAM, f"the dataset has no buffer {index}")
     if buffer.size < shortest:
-        message = f"buffer {index} has {buffer.size} bytes, {shortest} are needed"
-        raise RefusedError(codes.GE_DYNAMIC_INPUT_LENGTH_INVALID, message)
+        raise RefusedError(
+            codes.GE_DYNAMIC_INPUT_LENGTH_INVALID,
+            f"buffer {index} has {buffer.size} bytes, {shortest} are needed",
+        )
     model = loaded(model_id)
     if model.gears is None:
         raise RefusedError(codes.GE_DYNAMIC_BATCH_SIZE_INVALID, _NO_GEARS)
     gear = find(model.gears)
     values = model.gears.option.gears[gear]
     if buffer.size < _SHORT * len(values):
-        message = f"a buffer has {buffer.size} bytes, {_SHORT * len(values)} are needed"
-        raise RefusedError(codes.GE_DYNAMIC_INPUT_LENGTH_INVALID, message)
+        raise RefusedError(
+            codes.GE_DYNAMIC_INPUT_LENGTH_INVALID,
+            f"a buffer has {buffer.size} bytes, {_SHORT * len(values)} are needed",
+        )
     long = buffer.size >= _LONG * len(values)
     data = np.array(values, np.int64 if long else np.int32).view(np.uint8)
     state.memory.reached(buffer.address, data.size, model.device)[:] = data

@@ -32,8 +32,6 @@ from pytest_npudump.onnxmodels.tensor_types import Tensor, nbytes, onnx_number, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_npudump.dump.dtypes import DType
-
     Attributes = Mapping[str, Any]
     Names = tuple[str, ...]
     from pytest_npudump.emulator.memory import Bytes
@@ -76,10 +74,6 @@ class OnnxOperator:
     session: Any
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-
-    def outgoing(self) -> tuple[tuple[str, DType, tuple[int, ...]], ...]:
-        """Return name, type and shape of each output, -1 for a dimension that follows from the data."""
-        return sessions.ports(self.session.get_outputs())
 
     def run(self, arrays: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Execute on ``arrays``."""
@@ -287,10 +281,13 @@ def run(handle: OperatorHandle, inputs: Sequence[int], outputs: Sequence[int], s
 
 def _check_outputs(handle: OperatorHandle) -> None:
     """Refuse descriptions whose sizes are not those that the operator is known to give, before it runs."""
-    for desc, (_, dtype, shape) in zip(handle.outputs, handle.operator.outgoing(), strict=True):
+    known_outputs = sessions.ports(handle.operator.session.get_outputs())
+    for desc, (_, dtype, shape) in zip(handle.outputs, known_outputs, strict=True):
         if -1 not in shape and nbytes(dtype, shape) != desc.nbytes:
-            message = f"an output has the shape {list(shape)}, its description {list(desc.shape)}"
-            raise RefusedError(codes.INVALID_PARAM, message)
+            raise RefusedError(
+                codes.INVALID_PARAM,
+                f"an output has the shape {list(shape)}, its description {list(desc.shape)}",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,10 +315,10 @@ def _run(handle: OperatorHandle, inputs: Sequence[_Place], outputs: Sequence[_Pl
         raise _failed(handle, stream, tensors, str(error)) from error
     for place, result in zip(outputs, results, strict=True):
         if place.desc.nbytes != result.nbytes:
-            message = (
-                f"an output has the shape {list(result.shape)}, its description {list(place.desc.shape)}"
+            raise RefusedError(
+                codes.INVALID_PARAM,
+                f"an output has the shape {list(result.shape)}, its description {list(place.desc.shape)}",
             )
-            raise RefusedError(codes.INVALID_PARAM, message)
         place.data[:] = result.data.view(np.uint8)
     try:
         # Inputs are read again: one that is an output too holds the result by now.
@@ -360,8 +357,7 @@ def _memory(handle: int, size: int) -> Bytes:
     if not size:
         return np.empty(0, np.uint8)
     if buffer.size < size:
-        message = f"a tensor has {size} bytes, its buffer {buffer.size}"
-        raise RefusedError(codes.INVALID_PARAM, message)
+        raise RefusedError(codes.INVALID_PARAM, f"a tensor has {size} bytes, its buffer {buffer.size}")
     state = process()
     return state.memory.reached(buffer.address, size, state.device)
 

@@ -13,12 +13,13 @@ has to be one that there is, but CANN goes by the addresses, whatever the kind s
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._calls import CODE, RT, known
 from pytest_npudump.emulator.codes import RefusedError, missing
-from pytest_npudump.emulator.memory import DEVICE, DEVICE_BYTES, HOST
+from pytest_npudump.emulator.memory import DEVICE, DEVICE_BYTES, HOST, Bytes
 from pytest_npudump.emulator.process import DEVICES, process
 from pytest_npudump.emulator.streams import (
     DEFAULT,
@@ -32,12 +33,6 @@ from pytest_npudump.emulator.streams import (
     Wait,
     Work,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_npudump.emulator.memory import Bytes
-
 
 _COMPLETE, _NOT_READY, _RESERVED = 0, 1, 0xFFFF
 """``aclrtStreamStatus``."""
@@ -71,10 +66,11 @@ def own_stream(handle: int) -> Stream:
     """Return the stream of a handle as :func:`any_stream` does; 107003 for one of another context."""
     stream = any_stream(handle)
     if stream.context is not process().context:
-        why = (
-            f"{handle:#x} is a stream of another context (device {stream.context.device}); make that context"
+        raise RefusedError(
+            codes.RT_STREAM_CONTEXT,
+            f"{handle:#x} is a stream of another context (device {stream.context.device}); make that context "
+            f"this thread's with acl.rt.set_context first",
         )
-        raise RefusedError(codes.RT_STREAM_CONTEXT, f"{why} this thread's with acl.rt.set_context first")
     return stream
 
 
@@ -183,8 +179,9 @@ def stream_wait_event(handle: int, number: int) -> None:
     """``(stream, event) -> ret``: 107000 for an event that was never recorded."""
     awaited, stream = event(number), own_stream(handle)
     if awaited.mark is None:
-        message = "the event was never recorded; call acl.rt.record_event first"
-        raise RefusedError(codes.RT_PARAM_INVALID, message)
+        raise RefusedError(
+            codes.RT_PARAM_INVALID, "the event was never recorded; call acl.rt.record_event first"
+        )
     with process().streams.changed:
         awaited.waiting += 1
         mark = None if awaited.mark is awaited.cleared else awaited.mark
@@ -220,8 +217,10 @@ def event_elapsed_time(start: int, end: int) -> float:
         if timed.mark is None:
             raise RefusedError(codes.RT_INTERNAL_ERROR, "an event was never recorded")
         if not timed.recorded or not timed.flags & TIME_LINE:
-            message = "an event's mark is not passed, or it was created without the flag 8"
-            raise RefusedError(codes.RT_EVENT_TIMESTAMP_INVALID, message)
+            raise RefusedError(
+                codes.RT_EVENT_TIMESTAMP_INVALID,
+                "an event's mark is not passed, or it was created without the flag 8",
+            )
         times.append(timed.mark.nanoseconds)
     return (times[1] - times[0]) / _NANOSECONDS
 
@@ -325,8 +324,9 @@ def process_report(milliseconds: int) -> None:
         try:
             report.function(report.argument)
         except BaseException as error:
-            text = "<built-in function process_report> returned a result with an exception set"
-            raise SystemError(text) from error
+            raise SystemError(
+                "<built-in function process_report> returned a result with an exception set"
+            ) from error
         finally:
             report.done = True
             state.streams.settle()
@@ -341,8 +341,9 @@ _LAST_MEMCPY_KIND = 5
 
 def _check(device: int) -> None:
     if not 0 <= device < DEVICES:
-        message = f"device {device} of {DEVICES} emulated devices (0 to {DEVICES - 1})"
-        raise RefusedError(codes.RT_INVALID_DEVICEID, message)
+        raise RefusedError(
+            codes.RT_INVALID_DEVICEID, f"device {device} of {DEVICES} emulated devices (0 to {DEVICES - 1})"
+        )
 
 
 @RT("i")
@@ -466,8 +467,7 @@ def _free(address: int, kind: str) -> None:
     with state.lock:
         freed = state.memory.free(address, kind)
     if not freed:
-        message = f"{address:#x} is no {kind} memory that was allocated"
-        raise RefusedError(codes.RT_PARAM_INVALID, message)
+        raise RefusedError(codes.RT_PARAM_INVALID, f"{address:#x} is no {kind} memory that was allocated")
 
 
 def _copy(  # noqa: PLR0917 - pyACL's list
@@ -489,11 +489,13 @@ def _copy(  # noqa: PLR0917 - pyACL's list
     regions = [memory.region(address, count) for address in (destination, source)]
     devices = {region.device for region in regions if region is not None and region.kind == DEVICE}
     if len(devices) > 1:
-        message = f"from one device to another ({sorted(devices)}) without peer access"
-        raise RefusedError(codes.RT_PARAM_INVALID, message)
+        raise RefusedError(
+            codes.RT_PARAM_INVALID, f"from one device to another ({sorted(devices)}) without peer access"
+        )
     if stream is not None and (kind == _HOST_TO_HOST or not devices):
-        message = "host to host is not supported on a stream; use acl.rt.memcpy"
-        raise RefusedError(codes.RT_FEATURE_NOT_SUPPORT, message)
+        raise RefusedError(
+            codes.RT_FEATURE_NOT_SUPPORT, "host to host is not supported on a stream; use acl.rt.memcpy"
+        )
     _do(stream, lambda: target.__setitem__(slice(None), data))
 
 
@@ -509,10 +511,8 @@ def _fill(address: int, room: int, value: int, count: int, handle: int | None = 
 
 def _place(handle: int | None) -> Stream | None:
     """Return the stream to work on, None for work that is done at once."""
-    if handle is not None:
-        return own_stream(handle)
     here()
-    return None
+    return None if handle is None else own_stream(handle)
 
 
 def _found(address: int, count: int) -> Bytes:

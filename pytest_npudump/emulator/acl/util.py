@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import math
 import warnings
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -14,9 +15,6 @@ from pytest_npudump.emulator.acl._calls import CODE, UTIL
 from pytest_npudump.emulator.codes import RefusedError, missing
 from pytest_npudump.emulator.process import process
 from pytest_npudump.emulator.streams import ApplicationThread
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _SHARED = 2
 """Bytes objects shorter than this are shared by the whole interpreter and must never be written to."""

@@ -15,8 +15,9 @@ from __future__ import annotations
 import re
 import struct
 from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,15 +26,9 @@ from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.emulator.dumps import writer
 from pytest_npudump.emulator.dumps.writer import NO_OFFSET, Slot, TaskFile, write
-from pytest_npudump.emulator.faults import trampled
+from pytest_npudump.emulator.faults import InjectedTrampling, trampled
 from pytest_npudump.onnxmodels.graph import Operator
 from pytest_npudump.onnxmodels.tensor_types import Tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
-    from pytest_npudump.emulator.faults import InjectedTrampling
-
 
 EVERY_MODEL = ""
 """Key of what a ``dump_list`` item without ``model_name`` asks for: it holds for every model."""

@@ -27,13 +27,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.dtypes import is_of_numpy
+from pytest_npudump.dump.dtypes import DType, is_of_numpy
 from pytest_npudump.dump.records import sanitise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_npudump.dump.dtypes import DType
     from pytest_npudump.onnxmodels.tensor_types import Tensor
 
     Array = np.ndarray[Any, np.dtype[Any]]

@@ -10,14 +10,12 @@ import contextlib
 import json
 import math
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FOLDER = Path(__file__).parent
 CALL: dict[str, Any] = json.loads((FOLDER / "call.json").read_text(encoding="utf-8"))

@@ -16,6 +16,7 @@ from pytest_npudump.explain.reproduction.reproduction import (
     README,
     Readme,
     Reproduction,
+    TrialRun,
     code,
     draw,
     ran,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from pytest_npudump.explain.reproduction.failure import FailingTensor
-    from pytest_npudump.explain.reproduction.reproduction import TrialRun
 
     Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import RequestError
-from pytest_npudump.explain.dumped_operators import OperatorDump
+from pytest_npudump.explain.dumped_operators import DumpedOperator, OperatorDump
 from pytest_npudump.explain.matches import NameMap
-from pytest_npudump.explain.operator_alone import CONVICTED, NotAtHandError, judge_alone
+from pytest_npudump.explain.operator_alone import CONVICTED, Alone, NotAtHandError, judge_alone
 from pytest_npudump.explain.reference_model import ReferenceModel
 from pytest_npudump.graph.model_files import edges_at_hand
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.loaded_files import model_digest
 from pytest_npudump.record.run_folder import REPORT, read_report, read_tensors
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pytest_npudump.explain.dumped_operators import DumpedOperator
-    from pytest_npudump.explain.operator_alone import Alone
 
 
 @dataclass(frozen=True, slots=True)

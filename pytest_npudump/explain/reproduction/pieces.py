@@ -24,6 +24,8 @@ from pytest_npudump.dump.dtypes import BY_NAME, is_of_numpy
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.reference_model import (
+    Node,
+    ReferenceModel,
     arrays_of,
     constants_of,
     operators_behind,
@@ -31,11 +33,18 @@ from pytest_npudump.explain.reference_model import (
     tensors_of,
     weights_of,
 )
-from pytest_npudump.explain.reproduction.failure import GOLDEN, REFERENCE, read_operands
+from pytest_npudump.explain.reproduction.failure import (
+    GOLDEN,
+    REFERENCE,
+    FailingTensor,
+    Models,
+    read_operands,
+)
 from pytest_npudump.explain.reproduction.reproduction import (
     README,
     Readme,
     Reproduction,
+    TrialRun,
     code,
     draw,
     ran,
@@ -48,7 +57,7 @@ from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
 from pytest_npudump.onnxmodels.tensor_types import onnx_number
 from pytest_npudump.record.noise import CALIBRATION, REPEATS
-from pytest_npudump.record.record import rows_of
+from pytest_npudump.record.record import Record, rows_of
 from pytest_npudump.record.run_folder import read_tensors
 from pytest_npudump.record.text import render
 
@@ -56,10 +65,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_npudump.explain.operator_alone import Alone
-    from pytest_npudump.explain.reference_model import Node, ReferenceModel
-    from pytest_npudump.explain.reproduction.failure import FailingTensor, Models
-    from pytest_npudump.explain.reproduction.reproduction import TrialRun
-    from pytest_npudump.record.record import Record
 
     Array = np.ndarray[Any, np.dtype[Any]]
     from collections.abc import Callable
@@ -473,8 +478,7 @@ def reduced(
             does not fail on the CPU's inputs.
         ModelError: onnxruntime refuses a model.
     """
-    search = _Search(failure, models, _inputs(failure, models.reference, inputs), runtime, report)
-    return search.run()
+    return _Search(failure, models, _inputs(failure, models.reference, inputs), runtime, report).run()
 
 
 class _Search:

@@ -8,8 +8,7 @@ import pytest
 
 from pytest_npudump.errors import said
 from pytest_npudump.language.text import first_of
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import ngettext
+from pytest_npudump.language.translation import gettext as _, ngettext
 from pytest_npudump.plugin._compat import was_narrowed
 
 if TYPE_CHECKING:
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.settings import Settings
+
 
 _PLACE = 3
 _SHOWN = 3

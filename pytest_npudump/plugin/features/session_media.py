@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import MissingExtraError, NpudumpError, RequestError, said
 from pytest_npudump.language import ENGLISH
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import speaking
+from pytest_npudump.language.translation import gettext as _, speaking
 from pytest_npudump.plugin.features.keeper import Keeper, has_place, kept_folder, results_path
 from pytest_npudump.plugin.reporter import Reporter, reports_here
 from pytest_npudump.report.media import MEDIA, Medium
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.report.view import SessionView
     from pytest_npudump.settings import Settings
+
 
 _PLACE = 4
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from pytest_npudump.compare.ulps import is_float, output_fault, same_bits, ulps_allowed
+from pytest_npudump.compare.ulps import OutputFault, is_float, output_fault, same_bits, ulps_allowed
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.arrays.layouts import HOST_AXES, LayoutError, host_array, is_private
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import DumpError, EmptyDumpError, RequestError
 from pytest_npudump.language.text import first_of
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.attempt import GivenTensor, OperatorChecks, WrongOperator
+from pytest_npudump.regression.attempt import Attempt, GivenTensor, OperatorChecks, WrongOperator
 from pytest_npudump.regression.result import Result
 from pytest_npudump.runtime.base import OperatorCall, OperatorRuntime
 
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.compare.ulps import OutputFault
     from pytest_npudump.dump.records import Payload, TensorRecord
-    from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
 
 

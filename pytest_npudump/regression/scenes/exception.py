@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.dump.files.container import read_container
-from pytest_npudump.dump.files.core import read_core
+from pytest_npudump.dump.files.container import ContainerTensor, read_container
+from pytest_npudump.dump.files.core import Core, read_core
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.tree.find import Tree, find_files
 from pytest_npudump.errors import DumpError, FormatError, said
@@ -28,8 +28,6 @@ from pytest_npudump.regression.scenes.findings import OperatorTensor, described,
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from pytest_npudump.dump.files.container import ContainerTensor
-    from pytest_npudump.dump.files.core import Core
     from pytest_npudump.dump.names import DumpFile, DumpName
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case

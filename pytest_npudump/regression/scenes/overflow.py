@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.files.overflow import OverflowUnit, read_overflow
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.dump.records import Dump
+from pytest_npudump.dump.records import Dump, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.dump.tree.find import find_files
+from pytest_npudump.dump.tree.find import Tree, find_files
 from pytest_npudump.errors import DumpError, FormatError, GoldenError, joined, said
 from pytest_npudump.golden.variants import foreign, unsaid
-from pytest_npudump.record.record import OVERFLOW, REASON
+from pytest_npudump.record.record import OVERFLOW, REASON, Record
 from pytest_npudump.record.run_folder import dump_folders
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.diagnose import not_dumped, ran_under_dump, why_unshown
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.dump.records import TensorRecord
-    from pytest_npudump.dump.tree.find import Tree
-    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
     from pytest_npudump.runtime.base import Activity

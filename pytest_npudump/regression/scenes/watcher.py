@@ -20,7 +20,7 @@ from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.filebytes import raw_bytes
 from pytest_npudump.dump.names import split_watcher
-from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.records import Dump, Payload, TensorRecord, sanitise
 from pytest_npudump.errors import DumpError
 from pytest_npudump.language.text import first_of
 from pytest_npudump.regression import result as status
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.dump.records import Dump, Payload, TensorRecord
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
     from pytest_npudump.request import DumpRequest
@@ -105,11 +104,12 @@ def judge(case: Case, attempt: Attempt) -> Result:
     problems = (*unreadable(dump), *problems)
     notes, both = dump.notes, [name for name in case.request.layers if name in case.request.watcher_nodes]
     if both:
-        note = (
-            f"layers: CANN dumps no other output after a watched operator, so that nothing was compared "
-            f"after {first_of(both)}"
+        notes += (
+            (
+                f"layers: CANN dumps no other output after a watched operator, so that nothing was compared "
+                f"after {first_of(both)}"
+            ),
         )
-        notes = (*notes, note)
     return result_of(findings, problems, notes, tensors=compared)
 
 

@@ -18,8 +18,7 @@ from typing import Any
 
 from pytest_npudump.dump.table import STATISTICS
 from pytest_npudump.errors import MissingExtraError, NpudumpError
-from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import is_english, ngettext, spoken
+from pytest_npudump.language.translation import gettext as _, is_english, ngettext, spoken
 from pytest_npudump.report.charts import (
     WORDS,
     axes_words,

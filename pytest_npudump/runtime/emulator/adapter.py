@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.emulator.process import process
-from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, THREADS
+from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, THREADS, Variation, Varying
 from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.emulator.dumps.recorder import DumpedExecution
-    from pytest_npudump.onnxmodels.variation import Variation, Varying
     from pytest_npudump.runtime.pyacl.model import PyAclModel
 
 

@@ -34,7 +34,7 @@ from pytest_npudump.runtime.acl import (
     look_at_mode,
     variable_facts,
 )
-from pytest_npudump.runtime.base import RunActivity
+from pytest_npudump.runtime.base import OperatorCall, RunActivity
 from pytest_npudump.runtime.graphs import CapturedGraphs, GraphRules
 from pytest_npudump.runtime.programs import origin_of_program
 from pytest_npudump.runtime.pyacl.model import PyAclModel, run_single_operator
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
-
-    from pytest_npudump.runtime.base import OperatorCall
 
 
 @dataclass(slots=True)

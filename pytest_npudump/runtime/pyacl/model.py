@@ -18,15 +18,13 @@ import numpy as np
 from pytest_npudump.dump.dtypes import BY_GE, BY_NAME
 from pytest_npudump.errors import RequestError, RuntimeUnavailableError
 from pytest_npudump.runtime.acl import SUCCESS, AclError, check, value
-from pytest_npudump.runtime.base import ModelSession
+from pytest_npudump.runtime.base import ModelSession, OperatorCall, Port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
-
-    from pytest_npudump.runtime.base import OperatorCall, Port
 
     Space = tuple[np.dtype[Any], tuple[int, ...]]
 
@@ -133,9 +131,7 @@ class PyAclModel(ModelSession):
             return [self._download(index, buffer) for index, buffer in enumerate(buffers)]
 
     def _dataset(self, stack: ExitStack) -> int:
-        handle: int = self.acl.mdl.create_dataset()
-        stack.callback(self.acl.mdl.destroy_dataset, handle)
-        return handle
+        return owned(stack, self.acl.mdl.create_dataset(), self.acl.mdl.destroy_dataset)
 
     def _download(self, index: int, buffer: int) -> np.ndarray:
         __tracebackhide__ = True
@@ -262,9 +258,14 @@ _FORMAT_ND = 2
 def allocate(acl: Any, stack: ExitStack, size: int) -> int:
     """Return the address of ``size`` bytes on the device; raise AclError where there are none."""
     __tracebackhide__ = True
-    address: int = value(acl, f"acl.rt.malloc({size})", acl.rt.malloc(max(size, 1), _MALLOC_HUGE_FIRST))
-    stack.callback(acl.rt.free, address)
-    return address
+    found = acl.rt.malloc(max(size, 1), _MALLOC_HUGE_FIRST)
+    return owned(stack, value(acl, f"acl.rt.malloc({size})", found), acl.rt.free)
+
+
+def owned(stack: ExitStack, handle: int, destroy: Callable[[int], object]) -> int:
+    """Return what was just made, to be destroyed at the end of the stack."""
+    stack.callback(destroy, handle)
+    return handle
 
 
 def upload(acl: Any, address: int, array: np.ndarray) -> None:
@@ -293,8 +294,7 @@ def read(acl: Any, address: int, size: int) -> bytes:
 def append(acl: Any, stack: ExitStack, dataset: int, address: int, size: int) -> int:
     """Return a new data buffer over ``size`` bytes at ``address``, added to a dataset."""
     __tracebackhide__ = True
-    buffer: int = acl.create_data_buffer(address, size)
-    stack.callback(acl.destroy_data_buffer, buffer)
+    buffer = owned(stack, acl.create_data_buffer(address, size), acl.destroy_data_buffer)
     value(acl, "acl.mdl.add_dataset_buffer()", acl.mdl.add_dataset_buffer(dataset, buffer))
     return buffer
 
@@ -317,9 +317,7 @@ def _free_buffer(acl: Any, buffer: int) -> None:
 
 def shape_desc(acl: Any, stack: ExitStack, dtype: int, shape: Sequence[int]) -> int:
     """Return a tensor description of an ``aclDataType`` and a shape."""
-    desc: int = acl.create_tensor_desc(dtype, list(shape), _FORMAT_ND)
-    stack.callback(acl.destroy_tensor_desc, desc)
-    return desc
+    return owned(stack, acl.create_tensor_desc(dtype, list(shape), _FORMAT_ND), acl.destroy_tensor_desc)
 
 
 _NOT_FOUND = 100024
@@ -340,8 +338,8 @@ def run_single_operator(acl: Any, call: OperatorCall, *, compiled: bool) -> list
     __tracebackhide__ = True
     ports: list[Space] = [(array.dtype, array.shape) for array in call.inputs]
     with ExitStack() as stack:
-        stream = value(acl, "acl.rt.create_stream()", acl.rt.create_stream())
-        stack.callback(acl.rt.destroy_stream, stream)
+        created = value(acl, "acl.rt.create_stream()", acl.rt.create_stream())
+        stream = owned(stack, created, acl.rt.destroy_stream)
         sources = [_memory(acl, stack, port) for port in ports]
         for (address, _), array in zip(sources, call.inputs, strict=True):
             upload(acl, address, np.ascontiguousarray(array))
@@ -377,9 +375,7 @@ def _memory(acl: Any, stack: ExitStack, port: Space) -> tuple[int, int]:
     dtype, shape = port
     size = math.prod(shape) * dtype.itemsize
     address = allocate(acl, stack, size)
-    buffer: int = acl.create_data_buffer(address, size)
-    stack.callback(acl.destroy_data_buffer, buffer)
-    return address, buffer
+    return address, owned(stack, acl.create_data_buffer(address, size), acl.destroy_data_buffer)
 
 
 def _values(acl: Any, address: int, port: Space) -> NDArray[Any]:
@@ -392,8 +388,7 @@ def _values(acl: Any, address: int, port: Space) -> NDArray[Any]:
 
 
 def _attributes(acl: Any, stack: ExitStack, call: OperatorCall) -> int:
-    handle: int = acl.op.create_attr()
-    stack.callback(acl.op.destroy_attr, handle)
+    handle = owned(stack, acl.op.create_attr(), acl.op.destroy_attr)
     for name, given in call.attributes.items():
         kind, plain = _attribute(call.operator, name, given)
         answer = getattr(acl.op, f"set_attr_{kind}")(handle, name, plain)

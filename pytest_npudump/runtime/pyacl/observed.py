@@ -18,7 +18,7 @@ import os
 from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path, PurePath
-from threading import current_thread
+from threading import Thread, current_thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +30,6 @@ from pytest_npudump.runtime.replaced import PerturbedCalls, Replaced, Unreached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from threading import Thread
 
     from pytest_npudump.runtime.base import Evidence
 

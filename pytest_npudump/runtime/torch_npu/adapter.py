@@ -25,10 +25,11 @@ import json
 import os
 import re
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -46,7 +47,7 @@ from pytest_npudump.runtime.acl import (
     blind,
     variable_facts,
 )
-from pytest_npudump.runtime.aten.kept_calls import KeptCalls
+from pytest_npudump.runtime.aten.kept_calls import KeptCalls, KeptRun, WantedOutput
 from pytest_npudump.runtime.aten.recompute import NotCopiedError, array_of
 from pytest_npudump.runtime.base import RunActivity
 from pytest_npudump.runtime.graphs import (
@@ -59,12 +60,6 @@ from pytest_npudump.runtime.graphs import (
 from pytest_npudump.runtime.programs import origin_of_program
 from pytest_npudump.runtime.replaced import PerturbedCalls, Replaced, Unreached, VariedRuntime
 from pytest_npudump.storage.regular_file import read_regular
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from pytest_npudump.runtime.aten.kept_calls import KeptRun, WantedOutput
-
 
 UTILS = "torch_npu.npu.utils"
 _QUEUEING = "torch_npu.npu.npu_config"

@@ -8,8 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from pytest_npudump.compare.patterns import likely_places as evidence_module
 from pytest_npudump.compare.patterns.pattern_search import Pattern, find_pattern
@@ -351,4 +350,4 @@ def test_which_elements_fail_is_as_float64_has_it(
         limit = bounds[1] + bounds[0] * np.abs(wide[0]) if threshold == "none" else limits[threshold]
         finite, same = np.isfinite(wide).all(axis=0), (wide[0] == wide[1]) | np.isnan(wide).all(axis=0)
         expected = np.where(finite, distance > limit, ~same)
-        assert (tensors.failing(slice(0, 200)) == expected).all()
+        assert (tensors.fails(*map(evidence_module.wide, sides)) == expected).all()

@@ -8,14 +8,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
-from hypothesis.extra import numpy as hnp
+from hypothesis import given, strategies as st
+from hypothesis.extra import numpy as arrays, numpy as hnp
 from numpy.typing import NDArray
 
-from pytest_npudump.compare.tensors import picture
-from pytest_npudump.compare.tensors import picture as module
+from pytest_npudump.compare.tensors import picture, picture as module
 from pytest_npudump.compare.tensors.picture import (
     BINS,
     HIGHEST,

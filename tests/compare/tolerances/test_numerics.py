@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_npudump.compare.stats.tables import compare_tables
-from pytest_npudump.compare.tolerances.numerics import Numerics, numerics_of
+from pytest_npudump.compare.tolerances.presets import Numerics, numerics_of
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.record.noise import Calibrated, calibrated_of

@@ -7,8 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.arrays.layouts import JoinedTensor, LayoutError, in_host_layout

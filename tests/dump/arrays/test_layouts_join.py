@@ -4,8 +4,7 @@ import itertools
 import math
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pytest_npudump.dump.arrays.layouts import JoinedTensor, in_host_layout
 from pytest_npudump.dump.filebytes import c_order_chunks, slabs

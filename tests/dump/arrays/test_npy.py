@@ -10,8 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from pytest_npudump.dump.arrays.decode import load
-from pytest_npudump.dump.arrays.npy import load_npy, read_npy_header
+from pytest_npudump.dump.arrays.decode import load, load_npy, read_npy_header
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.errors import FormatError
 

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from google.protobuf.internal import api_implementation
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.dtypes import BY_PROTO

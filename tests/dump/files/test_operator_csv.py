@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from pytest_npudump.dump.columns import TensorColumns, TensorPart
 from pytest_npudump.dump.files.operator_csv import DIGITS, parse_operator_csv, read_operator_csv

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from pytest_npudump.dump.arrays.npy import read_npy_header
+from pytest_npudump.dump.arrays.decode import read_npy_header
 from pytest_npudump.dump.filebytes import CHUNK_BYTES
 from pytest_npudump.dump.records import Payload, Stats
 from pytest_npudump.dump.stats.tensor import npy_stats, payload_stats

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytest_npudump.dump.arrays.decode import load
-from pytest_npudump.dump.arrays.npy import read_npy_header
+from pytest_npudump.dump.arrays.decode import load, read_npy_header
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats.projections import project

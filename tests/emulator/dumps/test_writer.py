@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pytest_npudump.dump.dtypes import BY_NAME, BY_PROTO
 from pytest_npudump.emulator.dumps.writer import (

@@ -16,8 +16,7 @@ import pytest
 from pytest_npudump.errors import ConfigError, MissingExtraError, RuntimeUnavailableError
 from pytest_npudump.onnxmodels.variation import PLAIN, Variation
 from pytest_npudump.request import DumpRequest, RunRequest
-from pytest_npudump.runtime import mindspore as provider
-from pytest_npudump.runtime import pyacl
+from pytest_npudump.runtime import mindspore as provider, pyacl
 from pytest_npudump.runtime.mindspore.adapter import MindSporeActivity, MindSporeRuntime, VariedCells
 from pytest_npudump.runtime.registry import Choice, choose, load
 

@@ -22,8 +22,8 @@ from pytest_npudump.plugin.features.isolation.task import GRACE, LINES, Task
 from pytest_npudump.plugin.item_case import BAD, ENDED, KEPT, RESULT, case_of
 from pytest_npudump.plugin.terminal import announce_run
 from pytest_npudump.regression.case import delete_dumps
+from pytest_npudump.regression.measured_noise import looks_for_unwritten, other_memory
 from pytest_npudump.regression.session import CaseSession
-from pytest_npudump.regression.unwritten import looks_for_unwritten, other_memory
 from pytest_npudump.runtime.acl import RemoteRuntime
 from pytest_npudump.runtime.programs import how_it_ended, last_lines, run_in_group
 from pytest_npudump.storage.atomic import load_bytes, messages
