@@ -15,6 +15,7 @@ import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -31,7 +32,7 @@ from pytest_npudump.settings import CI_VARIABLES, Settings
 
 TESTS = Path(__file__).parent
 DATA = TESTS / "data" / "golden"
-LONG = {"where_killed", "s3", "dask", "demonstration", "on_real_torch", "frozen", "stocked"}
+LONG = {"where_killed", "s3", "dask", "demonstration", "warm_torch", "frozen", "stocked"}
 """Fixtures whose tests start processes of their own."""
 
 FIRST = ("compare/test_fault_table.py", "plugin", "frozen")
@@ -350,26 +351,32 @@ class Warm:
 
 
 @pytest.fixture(scope="session")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+def warm() -> Iterator[Warm]:
     """Sessions and commands in processes of their own that need not start one from nothing."""
-    place = Path(tempfile.mkdtemp(prefix="npudump-warm-")) / "socket"  # a path of a socket is short
+    with _warm() as found:
+        yield found
+
+
+@contextmanager
+def _warm(*modules: str, **variables: str) -> Iterator[Warm]:
+    folder = Path(tempfile.mkdtemp(prefix="npudump-warm-"))  # a path of a socket is short
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}
     process = subprocess.Popen(
-        [sys.executable, str(TESTS / "data/warm.py"), "serve", str(place)],
+        [sys.executable, str(TESTS / "data/warm.py"), "serve", str(folder / "socket"), *modules],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        cwd=tmp_path_factory.mktemp("warm"),
-        env=environment,
+        cwd=folder,
+        env=environment | variables,
         text=True,
     )
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    yield Warm(place)
+    yield Warm(folder / "socket")
     process.stdin.close()
     process.stdout.close()
     process.wait()
-    shutil.rmtree(place.parent)
+    shutil.rmtree(folder)
 
 
 @pytest.fixture
@@ -385,19 +392,25 @@ def collects(warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def on_real_torch() -> Callable[..., Any]:
-    """Return what runs a script below ``data`` on the real torch, and returns the JSON it prints last."""
+def warm_torch() -> Iterator[Warm]:
+    """As ``warm``, with the real torch imported: ``NPUDUMP_TORCHAIR`` names a folder with it."""
     torch = os.environ.get("NPUDUMP_TORCHAIR", "")
     if not torch:
         pytest.skip("NPUDUMP_TORCHAIR names no folder with torch")
+    variables = {"PYTHONWARNINGS": "ignore", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    variables["PYTHONPATH"] = os.pathsep.join([torch, str(TESTS.parent)])
+    with _warm("torch", **variables) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def on_real_torch(warm_torch: Warm) -> Callable[..., Any]:
+    """Return what runs a script below ``data`` on the real torch, and returns the JSON it prints last."""
 
     def run(script: str) -> Any:
-        paths = os.pathsep.join([torch, str(TESTS.parent)])
-        command = [sys.executable, "-W", "ignore", str(TESTS / "data" / script)]
-        environment = {**os.environ, "PYTHONPATH": paths, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout.splitlines()[-1])
+        code, printed, errors = warm_torch.run(str(TESTS / "data" / script))
+        assert code == 0, errors
+        return json.loads(printed.splitlines()[-1])
 
     return run
 

@@ -1,9 +1,10 @@
 """No sample: a process that has imported what sessions import, and is forked for each of them.
 
-``python warm.py serve SOCKET`` prints a line once it is ready, and ends with its standard input.
+``python warm.py serve SOCKET MODULES`` prints a line once it is ready, and ends with its standard input.
 ``python -IS warm.py SOCKET WORDS`` is as the words are, in a process of its own with the caller's folder,
-variables and streams: ``pytest ...``, ``-mpytest ...`` for ``python -m pytest ...``, ``npudump ...``, and
-``-c SOURCE ...``. So are workers of pytest-xdist and processes of isolated tests of a session that runs so.
+variables and streams: ``pytest ...``, ``-mpytest ...`` for ``python -m pytest ...``, ``npudump ...``,
+``-c SOURCE ...``, and ``SCRIPT.py ...``. So are workers of pytest-xdist and processes of isolated tests of
+a session that runs so.
 """
 
 from __future__ import annotations
@@ -231,7 +232,7 @@ def run(words: list[str]) -> None:
     )
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
     sys.path[1:1] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    code: object = 1
+    code: object = 0
     try:
         if words[0] == "-c":
             sys.argv = ["-c", *words[2:]]
@@ -239,6 +240,9 @@ def run(words: list[str]) -> None:
         elif words[0].startswith("-m"):
             sys.path[0] = os.getcwd()  # noqa: PTH109
             runpy.run_module(words[0].removeprefix("-m"), run_name="__main__", alter_sys=True)
+        elif words[0].endswith(".py"):
+            sys.path[0] = os.path.dirname(words[0])  # noqa: PTH120
+            runpy.run_path(words[0], run_name="__main__")
         else:
             sys.path[0] = os.path.dirname(sys.executable)  # noqa: PTH120
             words[0] = f"{sys.path[0]}/{words[0]}"
@@ -247,6 +251,7 @@ def run(words: list[str]) -> None:
         code = end.code
     except BaseException:  # noqa: BLE001 - told as Python tells it
         traceback.print_exc()
+        code = 1
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     if isinstance(code, str):
@@ -259,6 +264,8 @@ def run(words: list[str]) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
+        for module in sys.argv[3:]:
+            __import__(module)
         warm_up()
         run(serve(sys.argv[2]))
     else:

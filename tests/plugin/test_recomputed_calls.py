@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,37 +41,34 @@ def test_block(npu_dump):
 
 
 @pytest.fixture
-def block(project: Project) -> Block:
+def block(project: Project, warm_torch: Any) -> Block:
     folder = project.path / "client"
     folder.mkdir()
     (folder / "torch_npu").symlink_to(DATA / "torch_client" / "torch_npu")
     (folder / "npu_on_cpu.py").symlink_to(DATA / "aten" / "npu_on_cpu.py")
     (project.path / "test_block.py").write_text(TEST, encoding="utf-8")
-    return Block(project)
+    return Block(project, warm_torch)
 
 
 class Block:
     """A project with one test that runs a block of operators."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Project, warm: Any) -> None:
         self._project = project
+        self._warm = warm
 
     def run(self, *options: str, faults: str = "") -> str:
         """Run it in a process of its own; return what the terminal shows."""
         paths = [str(self._project.path / "client"), FOLDER, str(DATA.parents[1])]
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore"]
+        command = ["-mpytest", "-q", "-p", "no:cacheprovider", "-W", "ignore"]
         command += ["--npudump-runtime=torch_npu", "--npudump-output=.", *options]
-        environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-        done = subprocess.run(
-            command,
-            cwd=self._project.path,
-            env=environ | {"FAULTS": faults},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == bool(faults), done.stdout + done.stderr
-        return done.stdout
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self._project.path)
+            patch.setenv("PYTHONPATH", os.pathsep.join(paths))
+            patch.setenv("FAULTS", faults)
+            code, shown, errors = self._warm.run(*command)
+        assert code == bool(faults), shown + errors
+        return shown
 
     @property
     def path(self) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,13 +19,11 @@ from pytest_npudump.runtime.aten.kept_calls import KeptCall
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Repro = Callable[..., subprocess.CompletedProcess[str]]
+    Repro = Callable[..., tuple[int, str, str]]
 
 FOLDER = os.environ.get("NPUDUMP_TORCHAIR", "")
-PLANTED = Path(__file__).parents[2] / "data" / "aten" / "first_call_wrong"
+PLANTED = Path(__file__).parents[2] / "data" / "aten" / "first_call_wrong.py"
 X = np.random.default_rng(3).normal(size=(16, 8)).astype(np.float32)
-
-real = pytest.mark.skipif(not FOLDER, reason="NPUDUMP_TORCHAIR names no folder with torch")
 
 ISOLATED: dict[str, Any] = {"key": "aclnnRelu:output.0", "verdict": "convicted"}
 REPORT: dict[str, Any] = {
@@ -113,54 +110,61 @@ def test_a_machine_without_torch_says_that_it_cannot_run_and_keeps_the_folder(
     assert (tmp_path / "made" / "repro.py").exists()
 
 
-@pytest.fixture
-def repro(report: Path) -> Repro:
-    """Run the command, or what it has written, with the real torch, in which one operator may be wrong."""
+_SCRIPT = f"""
+import os, runpy, sys
+sys.argv = sys.argv[1:]
+kept = runpy.run_path({str(PLANTED)!r})
+sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+_COMMAND = """
+import sys
+from pytest_npudump.cli import main
+from pytest_npudump.explain.reproduction import reproduction
+run = reproduction.subprocess.run
+reproduction.subprocess.run = lambda command, **how: run([*CLIENT, *command[1:]], **how)
+sys.exit(main(sys.argv[1:]))
+"""
 
-    def run(*words: str, wrong: str = "", script: Path | None = None) -> subprocess.CompletedProcess[str]:
-        given = [str(script)] if script else ["-c", _COMMAND, "repro", str(report), *words]
-        path = os.pathsep.join([str(PLANTED), FOLDER, str(Path(__file__).parents[3])])
-        environment = {**os.environ, "PYTHONPATH": path, "FIRST_WRONG": wrong}
-        environment |= {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "PYTHONWARNINGS": "ignore"}
-        return subprocess.run(
-            [sys.executable, *given], env=environment, check=False, capture_output=True, text=True
-        )
+
+@pytest.fixture
+def repro(report: Path, warm_torch: Any, monkeypatch: pytest.MonkeyPatch) -> Repro:
+    """Run the command, or what it has written, with the real torch, in which one operator may be wrong."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([FOLDER, str(Path(__file__).parents[3])]))
+
+    def run(*words: str, wrong: str = "", script: Path | None = None) -> tuple[int, str, str]:
+        monkeypatch.setenv("FIRST_WRONG", wrong)
+        if script:
+            return warm_torch.run("-c", _SCRIPT, str(script))  # type: ignore[no-any-return]
+        client = [*warm_torch.client, "-c", _SCRIPT]
+        return warm_torch.run("-c", f"CLIENT = {client}{_COMMAND}", "repro", str(report), *words)  # type: ignore[no-any-return]
 
     return run
 
 
-_COMMAND = "import sys; from pytest_npudump.cli import main; sys.exit(main(sys.argv[1:]))"
-
-
 @pytest.mark.e2e
-@real
 def test_a_wrong_kernel_fails_alone_and_a_right_one_passes(repro: Repro, tmp_path: Path) -> None:
     made = tmp_path / "made"
-    done = repro("-o", str(made), wrong="relu")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == (
-        f"aclnnRelu: fails by itself, held against the CPU: cd {made} && python repro.py\n"
-    )
+    told = f"aclnnRelu: fails by itself, held against the CPU: cd {made} && python repro.py\n"
+    assert repro("-o", str(made), wrong="relu") == (0, told, "")
     wrong, right = (repro(script=made / "repro.py", wrong=fault) for fault in ("relu", ""))
-    assert (wrong.returncode, right.returncode) == (1, 0)
-    assert "0.001 off (relative L2), 4.8e-06 allowed" in wrong.stdout
-    assert "on cpu, held against the CPU in float32" in right.stdout
+    assert (wrong[0], right[0]) == (1, 0)
+    assert "0.001 off (relative L2), 4.8e-06 allowed" in wrong[1]
+    assert "on cpu, held against the CPU in float32" in right[1]
 
 
 @pytest.mark.e2e
-@real
 def test_drawn_inputs_fail_too_or_leave_nothing(repro: Repro, tmp_path: Path) -> None:
-    assert repro("-o", str(tmp_path / "none"), "--synthetic").returncode == 1
+    assert repro("-o", str(tmp_path / "none"), "--synthetic")[0] == 1
     assert not (tmp_path / "none").exists()
     made = tmp_path / "made"
-    done = repro("-o", str(made), "--synthetic", wrong="relu")
-    assert done.returncode == 0, done.stderr
+    assert repro("-o", str(made), "--synthetic", wrong="relu")[::2] == (0, "")
     with np.load(made / INPUTS) as inputs, np.load(made / OUTPUTS) as outputs:
         drawn = inputs["memory_0"]
         assert outputs.files == ["cpu"]
         np.testing.assert_array_equal(outputs["cpu"], np.maximum(drawn, 0).reshape(16, 8))
     assert {*drawn.tolist()} & {*X.ravel().tolist()} <= {float(X.max()), float(X.min())}
-    assert repro(script=made / "repro.py").returncode == 0
+    assert repro(script=made / "repro.py")[0] == 0
 
 
 @pytest.mark.parametrize(

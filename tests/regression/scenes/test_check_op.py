@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +18,8 @@ from pytest_npudump.errors import RequestError
 from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.regression.scenes.check_op import Question, _holds, answer_of, arrays_of, problem_of_dump
 
-FOLDER = os.environ.get("NPUDUMP_TORCHAIR", "")
 HALF = np.array([1, -2, 65504], np.float16)
 TORCH = """
-import sys
-sys.path.append(sys.argv[1])
 import ml_dtypes, numpy, torch
 from pytest_npudump.regression.scenes.check_op import arrays_of
 
@@ -97,11 +91,9 @@ def test_what_is_no_array_is_refused(found: Any) -> None:
         arrays_of(found, "reference")
 
 
-def test_tensors_of_the_real_torch_become_arrays() -> None:
-    if not FOLDER:
-        pytest.skip("NPUDUMP_TORCHAIR names no folder with the real torch")
-    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    subprocess.run([sys.executable, "-c", TORCH, FOLDER], env=environment, check=True)
+@pytest.mark.e2e
+def test_tensors_of_the_real_torch_become_arrays(warm_torch: Any) -> None:
+    assert warm_torch.run("-c", TORCH) == (0, "", "")
 
 
 DATA = Path(__file__).parents[2] / "data"

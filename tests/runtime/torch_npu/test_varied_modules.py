@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from typing import Any
 
 import pytest
 
-FOLDER = os.environ.get("NPUDUMP_TORCHAIR", "")
 BEGIN = """
-import sys
 from types import SimpleNamespace
-sys.path.insert(0, sys.argv[1])
 import torch
 from pytest_npudump.onnxmodels.variation import PLAIN, Variation
 from pytest_npudump.runtime.torch_npu.adapter import VariedModules
@@ -118,13 +113,7 @@ for name, body in CASES.items():
 """
 
 
-@pytest.mark.skipif(not FOLDER, reason="NPUDUMP_TORCHAIR names no folder with torch")
-def test_modules() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", f"CASES = {CASES!r}\n{BEGIN}{END}", FOLDER],
-        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (ended.returncode, ended.stdout) == (0, ""), ended.stdout + ended.stderr
+@pytest.mark.e2e
+def test_modules(warm_torch: Any) -> None:
+    ended = warm_torch.run("-c", f"CASES = {CASES!r}\n{BEGIN}{END}")
+    assert ended == (0, "", "")

@@ -6,12 +6,11 @@ A reproduction runs its call on the device first, and on the CPU afterwards.
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
 FAULT = os.environ.get("FIRST_WRONG", "")
 
-if FAULT and any(word.endswith("repro.py") for word in sys.orig_argv):
+if FAULT:
     import torch
 
     CALLS: list[str] = []
