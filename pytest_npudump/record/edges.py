@@ -1,14 +1,22 @@
 """Which tensor feeds which: for each operator, the outputs of others that it reads."""
 
 from __future__ import annotations
-
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+from dataclasses import replace
+from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.table import NEEDED
+from pytest_npudump.dump.table import StatsTable
 from types import MappingProxyType
 
-from pytest_npudump.dump.records import TensorKey, sanitise
-from pytest_npudump.dump.table import NEEDED, StatsTable
+
 
 SIGN = "<"
 
@@ -144,30 +152,28 @@ class Edges:
 
 
 class _Places:
-    """Positions by execution and direction, and executions by layer."""
+    """Positions by layer and direction, turn, and slot."""
 
     def __init__(self, keys: Iterable[TensorKey]) -> None:
-        self._slots: defaultdict[TensorKey, dict[int, int]] = defaultdict(dict)
-        self._turns: defaultdict[TensorKey, list[TensorKey]] = defaultdict(list)
+        self._turns: defaultdict[tuple[object, ...], dict[int, dict[int, int]]] = defaultdict(dict)
         for position, key in enumerate(keys):
-            place = replace(key.sanitised, slot=0)
-            if place not in self._slots:
-                self._turns[replace(place, turn=0)].append(place)
-            self._slots[place][key.slot] = position
+            turns = self._turns[self._at(key.layer, key.io, key)]
+            turns.setdefault(key.turn, {})[key.slot] = position
+
+    @staticmethod
+    def _at(layer: str, io: str, key: TensorKey) -> tuple[object, ...]:
+        return sanitise(layer), io, key.step, key.model, key.load, key.device, key.rank, key.capture
 
     def inputs(self, key: TensorKey) -> dict[int, int]:
         """Positions of the inputs of the execution that ``key`` belongs to, by slot."""
-        return self._slots.get(replace(key.sanitised, io="input", slot=0), {})
+        return self._turns.get(self._at(key.layer, "input", key), {}).get(key.turn, {})
 
     def output(self, port: Port, consumer: TensorKey) -> int | None:
         """Position of what a port put out for a consumer: in the same turn, or in the only one there was."""
-        place = replace(consumer, layer=sanitise(port.layer), io="output", slot=0)
-        if place not in self._slots:
-            turns = self._turns.get(replace(place, turn=0), ())
-            if len(turns) != 1:
-                return None
-            place = turns[0]
-        return self._slots[place].get(port.slot)
+        turns = self._turns.get(self._at(port.layer, "output", consumer), {})
+        if consumer.turn not in turns and len(turns) != 1:
+            return None
+        return turns.get(consumer.turn, next(iter(turns.values()))).get(port.slot)
 
 
 def _fed_by(

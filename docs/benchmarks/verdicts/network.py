@@ -4,25 +4,44 @@ One thread and no optimisation, as in the emulator; a whole run gives the same b
 """
 
 from __future__ import annotations
-
-from collections import defaultdict
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 import onnx
 import onnxruntime as ort
-from onnx import helper, numpy_helper
-
-from pytest_npudump.record.edges import Edges, GraphNode as Operator, Port
+from collections import defaultdict
+from dataclasses import dataclass
+from dataclasses import field
+from onnx import helper
+from onnx import numpy_helper
+from pytest_npudump.record.edges import Edges
+from pytest_npudump.record.edges import GraphNode as Operator
+from pytest_npudump.record.edges import Port
+from typing import Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
+    from collections.abc import Sequence
+    from pytest_npudump.dump.records import TensorKey
     from verdicts.models import Source
+
+
 
 SCALED = {"Conv", "MatMul", "ConvTranspose", "Gemm"}
 """Operators that multiply by weights."""
+
+
+@dataclass(frozen=True)
+class Remembered(Edges):
+    """Edges that find out once what feeds the same tensors: each rule asks it of each fault."""
+
+    _known: dict[tuple[TensorKey, ...], Any] = field(default_factory=dict, compare=False)
+
+    def parents_of(self, keys: Sequence[TensorKey]) -> list[tuple[tuple[int, ...], bool]]:
+        """As of any edges."""
+        asked = tuple(keys)
+        if asked not in self._known:
+            self._known[asked] = Edges.parents_of(self, keys)
+        return [*self._known[asked]]
 
 
 @dataclass
@@ -143,7 +162,8 @@ class Network:
         ports: dict[str, Port | None] = dict.fromkeys(self.feed)
         ports |= {name: Port(node.name, at) for node in self.nodes for at, name in enumerate(node.outputs)}
         nodes = [Operator(node.name, node.op_type, tuple(map(ports.get, node.inputs))) for node in self.nodes]
-        return Edges.of(nodes, self.source.name)
+        found = Edges.of(nodes, self.source.name)
+        return Remembered(found.feeds, found.told_by)
 
     def consumers(self) -> dict[str, list[Node]]:
         """The nodes that read each tensor."""

@@ -6,7 +6,7 @@ A rule says which tensors of a run it finds outside of what its golden allows, o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -63,7 +63,15 @@ class Product:
         return find_sources(self._compared(golden, run), edges, self.tolerances, repeats=repeats)
 
     def _compared(self, golden: Observed, run: Observed) -> Comparison:
-        return compare_tables(getattr(golden, self.told), getattr(run, self.told), self.tolerances)
+        if _LAST[:3] != [id(self), id(golden), id(run)]:
+            compared = compare_tables(getattr(golden, self.told), getattr(run, self.told), self.tolerances)
+            _LAST[:] = id(self), id(golden), id(run), compared, (self, golden, run)
+        found: Comparison = _LAST[3]
+        return found
+
+
+_LAST: list[Any] = []
+"""What was compared last, and what came of it: sources are looked for twice where a fault is found."""
 
 
 @dataclass(frozen=True)
