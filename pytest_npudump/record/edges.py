@@ -1,22 +1,14 @@
 """Which tensor feeds which: for each operator, the outputs of others that it reads."""
 
 from __future__ import annotations
+
 from collections import defaultdict
-from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
-from dataclasses import replace
-from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.table import NEEDED
-from pytest_npudump.dump.table import StatsTable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-
+from pytest_npudump.dump.records import TensorKey, sanitise
+from pytest_npudump.dump.table import NEEDED, StatsTable
 
 SIGN = "<"
 

@@ -4,26 +4,23 @@ One thread and no optimisation, as in the emulator; a whole run gives the same b
 """
 
 from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import onnx
 import onnxruntime as ort
-from collections import defaultdict
-from dataclasses import dataclass
-from dataclasses import field
-from onnx import helper
-from onnx import numpy_helper
-from pytest_npudump.record.edges import Edges
-from pytest_npudump.record.edges import GraphNode as Operator
-from pytest_npudump.record.edges import Port
-from typing import Any
-from typing import TYPE_CHECKING
+from onnx import helper, numpy_helper
+
+from pytest_npudump.record.edges import Edges, GraphNode as Operator, Port
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
     from pytest_npudump.dump.records import TensorKey
     from verdicts.models import Source
-
 
 
 SCALED = {"Conv", "MatMul", "ConvTranspose", "Gemm"}

@@ -1,18 +1,18 @@
 from __future__ import annotations
+
 import os
-import pytest
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from pytest_npudump.cli import ls
-from pytest_npudump.cli import main
-from pytest_npudump.errors import DumpError
 from typing import Any
 
+import pytest
 
+from pytest_npudump.cli import ls, main
+from pytest_npudump.errors import DumpError
 
 Run = Callable[..., Any]
 DATA = Path(__file__).parents[2] / "data"

@@ -1,7 +1,7 @@
 from __future__ import annotations
+
 import io
 import os
-import pytest
 import re
 import subprocess
 import sys
@@ -9,15 +9,14 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from pytest_npudump.cli import COMMANDS
-from pytest_npudump.cli import main
-from pytest_npudump.cli.common import progress
-from pytest_npudump.cli.common.output import columns
-from pytest_npudump.cli.common.output import emit
-from pytest_npudump.language.text import hung
 from typing import Any
 
+import pytest
 
+from pytest_npudump.cli import COMMANDS, main
+from pytest_npudump.cli.common import progress
+from pytest_npudump.cli.common.output import columns, emit
+from pytest_npudump.language.text import hung
 
 Run = Callable[..., Any]
 TREES = Path(__file__).parents[2] / "data" / "trees"
