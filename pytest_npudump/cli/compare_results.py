@@ -112,6 +112,7 @@ def _refuse_others(arguments: argparse.Namespace) -> None:
         "--map": arguments.map,
         "--plots": arguments.plots,
         "--latest": arguments.latest,
+        "--bin": arguments.bin,
         "--producer": arguments.producer,
         "--layout": arguments.layout != "ND",
     }

@@ -130,8 +130,8 @@ class TestAnotherPackagesFormat(OurFormat):
 
 
 def test_a_file_that_no_format_claims_is_as_it_was(tmp_path: Path, safetensors_file: Path) -> None:
-    (tmp_path / "step0.safetensors").write_bytes(safetensors_file.read_bytes())
-    with pytest.raises(EmptyDumpError, match=r"holds only step0\.safetensors: no dump file"):
+    (tmp_path / "step0.tensors").write_bytes(safetensors_file.read_bytes())
+    with pytest.raises(EmptyDumpError, match=r"holds only step0\.tensors: no dump file"):
         read_dump(tmp_path)
 
 
