@@ -72,11 +72,12 @@ def members(file: RawFile) -> dict[str, tuple[int, int]]:
         if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
             reason = f"{info.filename} is compressed or encrypted: write it with torch.save or numpy.savez"
             raise file.error(at, reason)
+        if not 0 <= at <= file.size - _LOCAL_HEADER.size:
+            raise file.error(0, f"{info.filename} is said to begin at byte {at} of {file.size}: it is damaged")
         magic, name, extra = _LOCAL_HEADER.unpack(file.read(at, _LOCAL_HEADER.size, info.filename))
         start = at + _LOCAL_HEADER.size + name + extra
-        file.check(start, info.file_size, info.filename)
-        if magic != b"PK\x03\x04" or info.filename in found:
-            raise file.error(at, f"{info.filename} is there twice or has no header: the file is damaged")
+        if magic != b"PK\x03\x04" or start + info.file_size > file.size or info.filename in found:
+            raise file.error(at, f"{info.filename} is there twice, cut off or without header: it is damaged")
         found[info.filename] = start, info.file_size
     return found
 
