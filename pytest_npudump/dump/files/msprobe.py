@@ -169,8 +169,10 @@ def _part(io: str, slot: int, said: Mapping[str, Any]) -> tuple[TensorPart, str]
     Raises:
         ValueError: it is described in another way.
     """
-    dtype = dtype_name(said["dtype"].rpartition(".")[2].removesuffix("Tensor"))
-    shape = said["shape"]
+    type_, shape = said["dtype"], said["shape"]
+    if not isinstance(type_, str):
+        raise TypeError(f"{io} {slot}: dtype {type_!r}")
+    dtype = dtype_name(type_.rpartition(".")[2].removesuffix("Tensor"))
     if not isinstance(shape, list) or any(type(dim) is not int or not 0 <= dim < _DIM_LIMIT for dim in shape):
         raise ValueError(f"{io} {slot}: shape {shape!r}")
     values = {field: _number(said.get(name), dtype) for name, field in _STATISTICS.items()}

@@ -42,7 +42,7 @@ class Stored(NamedTuple):
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _PICKLE_LIMIT = 1 << 26
-_DEPTH, _VALUES = 32, 1 << 20
+_DEPTH, _VALUES = 32, 1 << 18
 """How deep and how large a structure of tensors may be."""
 
 
@@ -73,7 +73,9 @@ def members(file: RawFile) -> dict[str, tuple[int, int]]:
             reason = f"{info.filename} is compressed or encrypted: write it with torch.save or numpy.savez"
             raise file.error(at, reason)
         if not 0 <= at <= file.size - _LOCAL_HEADER.size:
-            raise file.error(0, f"{info.filename} is said to begin at byte {at} of {file.size}: it is damaged")
+            raise file.error(
+                0, f"{info.filename} is said to begin at byte {at} of {file.size}: it is damaged"
+            )
         magic, name, extra = _LOCAL_HEADER.unpack(file.read(at, _LOCAL_HEADER.size, info.filename))
         start = at + _LOCAL_HEADER.size + name + extra
         if magic != b"PK\x03\x04" or start + info.file_size > file.size or info.filename in found:
@@ -144,7 +146,7 @@ def read_pt(path: Path) -> list[Stored]:
 def _tensors(file: RawFile, value: object, names: tuple[str | int, ...], left: list[int]) -> Iterator[Stored]:
     left[0] -= 1
     if len(names) > _DEPTH or left[0] < 0:
-        raise file.error(None, "a structure without end, or of more than a million values")
+        raise file.error(None, "a structure without end, or of more than 262,144 values")
     if isinstance(value, _Tensor):
         yield Stored(names, value.dtype, value.shape, value.payload)
     elif isinstance(value, (dict, list, tuple)):

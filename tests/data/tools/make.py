@@ -1,8 +1,8 @@
-"""Samples of other tools, made by the tools: msprobe 26.2.0's PrecisionDebugger, torch 2.13, numpy, safetensors.
+# ruff: noqa: ANN001, ANN201, ANN204
+"""Samples of other tools, made by the tools: msprobe 26.2.0's PrecisionDebugger, torch 2.13, numpy and safetensors.
 
-``python make.py`` in an empty folder, on a CPU. Folders of SGLang's dumper and of ATB are of their documented form,
-written by torch.save and by hand: neither runs on a CPU without a model. ``msprobe`` names of this machine's folders
-were replaced afterwards, and ``proc*`` renamed.
+``python make.py`` in an empty folder, on a CPU. Files as SGLang's dumper and ATB write them are of their documented
+form, by torch.save and by hand. Names of folders in msprobe's files were replaced afterwards, ``proc*`` renamed.
 """
 
 import json
@@ -87,7 +87,8 @@ def plain():
     )
     np.savez(folder / "arrays.npz", x=np.asfortranarray(values.numpy()), y=np.arange(3))
     save_file({"w": values, "b": values.bfloat16()}, folder / "weights.safetensors")
-    head = b"$Version=1.0\n$Object.Count=1\n$Object.Length=12\nformat=2\ndtype=1\ndims=2,3\n$Object.data=0,12\n$End=1\n"
+    head = b"$Version=1.0\n$Object.Count=1\n$Object.Length=12\nformat=2\ndtype=1\ndims=2,3\n"
+    head += b"$Object.data=0,12\n$End=1\n"
     (folder / "outtensor0.bin").write_bytes(head + values.half().numpy().tobytes())
 
 
