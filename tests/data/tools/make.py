@@ -1,8 +1,9 @@
 # ruff: noqa: ANN001, ANN201, ANN204
-"""Samples of other tools, made by the tools: msprobe 26.2.0's PrecisionDebugger, torch 2.13, numpy and safetensors.
+"""Samples of other tools, by the tools: msprobe 26.2.0's PrecisionDebugger, torch 2.13, numpy, safetensors.
 
-``python make.py`` in an empty folder, on a CPU. Files as SGLang's dumper and ATB write them are of their documented
-form, by torch.save and by hand. Names of folders in msprobe's files were replaced afterwards, ``proc*`` renamed.
+``python make.py`` in an empty folder, on a CPU. Files as SGLang's dumper and ATB write them are of their
+documented form, by torch.save and by hand. Names of folders in msprobe's files were replaced afterwards, and
+``proc*`` renamed.
 """
 
 import json
