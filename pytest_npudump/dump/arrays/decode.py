@@ -168,8 +168,8 @@ def load(payload: Payload, dtype: str, shape: tuple[int, ...] | None) -> np.ndar
     if payload.kind == "strided":
         flat = decode(data, dtype, len(data) * 8 // BY_NAME[dtype].bits)
         sizes, strides = zip(*((size, stride * flat.itemsize) for size, stride in payload.axes), strict=True)
-        array: np.ndarray = np.ndarray(sizes, flat.dtype, flat.view(np.uint8).data, 0, strides)
-        return array if shape is None else array.reshape(shape)
+        view: np.ndarray = np.ndarray(sizes, flat.dtype, flat.view(np.uint8).data, 0, strides)
+        return view if shape is None else view.reshape(shape)
     count = len(data) * 8 // BY_NAME[dtype].bits if shape is None else math.prod(shape)
     needed = (count * BY_NAME[dtype].bits + 7) // 8
     if needed > len(data):

@@ -55,6 +55,8 @@ _HASHES = {8: "crc32", 32: "md5"}
 """What a hash is, by its hexadecimal digits."""
 _WIDENED = frozenset({"bfloat16", "float8_e4m3fn", "float8_e5m2", "hifloat8"})
 """Types that MindSpore's tensors are stored as float32 of."""
+PARAMETER = "Parameter"
+"""What is told as the type of a parameter."""
 _DEPTH = 64
 _DIM_LIMIT = 1 << 63
 
@@ -96,8 +98,9 @@ def read_file(
                         both = own.stats if known is None else with_projections_of(known, own.stats)
                         part = own._replace(stats=both)
                     parts.append(part)
-                # Parameters stand before the call that reads them.
-                kind, order = (op_type, 2 * number + 1) if of == layer else ("Parameter", 2 * number)
+                kind, order = op_type, 2 * number + 1
+                if of != layer:  # parameters stand before the call that reads them
+                    kind, order = ("Gradient" if layer.endswith(".grad") else PARAMETER), 2 * number
                 executions.append(
                     Execution(job.file.place, path, kind, of, True, 0, order, None, tuple(parts), turn=turn)  # noqa: FBT003
                 )

@@ -78,7 +78,7 @@ def read_file(
     return executions(named(job.file, found), path, stats=stats, acl=acl, projections=projections)
 
 
-class Named(NamedTuple):
+class PlacedTensor(NamedTuple):
     """A tensor and what it is called.
 
     Attributes:
@@ -95,7 +95,7 @@ class Named(NamedTuple):
 
 
 def executions(
-    tensors: Iterable[Named], path: Path, *, stats: bool, acl: bool, projections: bool
+    tensors: Iterable[PlacedTensor], path: Path, *, stats: bool, acl: bool, projections: bool
 ) -> tuple[list[Execution], list[FormatError]]:
     """Return the executions of tensors of a file, and the problems of single ones.
 
@@ -123,7 +123,7 @@ def executions(
     return found, problems
 
 
-def named(file: DumpFile, found: Sequence[Stored]) -> Iterator[Named]:
+def named(file: DumpFile, found: Sequence[Stored]) -> Iterator[PlacedTensor]:
     """Yield the tensors of a file with what they are called, by the names of the file and in it."""
     path, place, number, stem = file.path, file.place, 0, file.path.stem
     base: TensorKey | None = None
@@ -160,7 +160,7 @@ def named(file: DumpFile, found: Sequence[Stored]) -> Iterator[Named]:
             slots[name] += 1
             if base is None and not hooks:  # of several such files each is a model
                 where = place._replace(model="/".join(filter(None, (place.model, stem))))
-        yield Named(where, number or numbers.setdefault(key.layer, at), key, one)
+        yield PlacedTensor(where, number or numbers.setdefault(key.layer, at), key, one)
 
 
 _STEPS = ("step", "curr_step", "forward_pass_id")

@@ -147,7 +147,7 @@ def _tensors(file: RawFile, value: object, names: tuple[str | int, ...], left: l
     left[0] -= 1
     if len(names) > _DEPTH or left[0] < 0:
         raise file.error(None, "a structure without end, or of more than 262,144 values")
-    if isinstance(value, _Tensor):
+    if isinstance(value, _Pickled):
         yield Stored(names, value.dtype, value.shape, value.payload)
     elif isinstance(value, (dict, list, tuple)):
         keys: Iterable[str | int] = map(str, value) if isinstance(value, dict) else range(len(value))
@@ -170,7 +170,7 @@ class _Storage:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tensor:
+class _Pickled:
     dtype: str
     shape: tuple[int, ...]
     payload: Payload
@@ -330,8 +330,8 @@ def _made(path: Path, function: _Name, arguments: tuple[Any, ...]) -> object:
             raise ValueError(f"a tensor of {dtype}, which is not known")
         begin = offset * BY_NAME[dtype].bits // 8
         payload, _ = strided(path, dtype, axes, storage.offset + begin, storage.nbytes - begin)
-        return _Tensor(dtype, tuple(sizes), payload)
-    if function.text == "torch._utils _rebuild_parameter" and isinstance(arguments[0], _Tensor):
+        return _Pickled(dtype, tuple(sizes), payload)
+    if function.text == "torch._utils _rebuild_parameter" and isinstance(arguments[0], _Pickled):
         return arguments[0]
     if function.text == "collections OrderedDict":
         return dict(*arguments)
