@@ -135,10 +135,8 @@ def named(file: DumpFile, found: Sequence[Stored]) -> Iterator[PlacedTensor]:
     elif pairs:
         more = "".join(f".{name}={value}" for name, value in pairs.items() if name not in _KNOWN)
         rank, step, number = (_number(pairs, *names) for names in (("rank",), _STEPS, ("dump_index",)))
-        place, base = (
-            place._replace(rank=rank, step=step, model=""),
-            TensorKey(pairs["name"] + more, "output", 0),
-        )
+        place = place._replace(rank=rank, step=step, model="")
+        base = TensorKey(pairs["name"] + more, "output", 0)
         found = [one._replace(names=one.names[1:]) for one in found if one.names[:1] == ("value",)] or found
     elif captured:
         place = place._replace(device=int(captured[2]))
@@ -216,9 +214,7 @@ def _npy(file: RawFile, names: tuple[str | int, ...], begin: int, size: int) -> 
     if not header.fortran_order:
         strides = [math.prod(header.shape[at + 1 :]) for at in range(len(header.shape))]
     axes = [*zip(header.shape, strides, strict=True)]
-    return Stored(
-        names, dtype, header.shape, strided(file.path, dtype, axes, header.offset, header.nbytes)[0]
-    )
+    return Stored(names, dtype, header.shape, strided(file.path, dtype, axes, header.offset, header.nbytes))
 
 
 def _read_npz(path: Path) -> list[Stored]:

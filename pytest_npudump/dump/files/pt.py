@@ -84,10 +84,8 @@ def members(file: RawFile) -> dict[str, tuple[int, int]]:
     return found
 
 
-def strided(
-    path: Path, dtype: str, axes: Sequence[tuple[int, int]], first: int, room: int
-) -> tuple[Payload, int]:
-    """Return where a tensor lies, and how many of its storage's bytes it needs.
+def strided(path: Path, dtype: str, axes: Sequence[tuple[int, int]], first: int, room: int) -> Payload:
+    """Return where a tensor lies.
 
     Args:
         path: the file.
@@ -111,8 +109,8 @@ def strided(
         plain &= size == 1 or stride == step or not count
         step *= size
     if plain:
-        return Payload(path, first, count * width), extent
-    return Payload(path, first, extent * width, "strided", tuple(axes)), extent
+        return Payload(path, first, count * width)
+    return Payload(path, first, extent * width, "strided", tuple(axes))
 
 
 def read_pt(path: Path) -> list[Stored]:
@@ -329,7 +327,7 @@ def _made(path: Path, function: _Name, arguments: tuple[Any, ...]) -> object:
         if dtype not in BY_NAME or BY_NAME[dtype].bits % 8:
             raise ValueError(f"a tensor of {dtype}, which is not known")
         begin = offset * BY_NAME[dtype].bits // 8
-        payload, _ = strided(path, dtype, axes, storage.offset + begin, storage.nbytes - begin)
+        payload = strided(path, dtype, axes, storage.offset + begin, storage.nbytes - begin)
         return _Pickled(dtype, tuple(sizes), payload)
     if function.text == "torch._utils _rebuild_parameter" and isinstance(arguments[0], _Pickled):
         return arguments[0]
