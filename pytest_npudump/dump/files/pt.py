@@ -12,6 +12,7 @@ import pickletools
 import struct
 import zipfile
 from dataclasses import dataclass
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_npudump.dump.dtypes import BY_NAME, dtype_name
@@ -201,6 +202,16 @@ _PUSHED = frozenset(
 _EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
 _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _REPLACED = frozenset({"POP", "APPEND", "APPENDS", "SETITEM", "SETITEMS"})
+_OTHERS = (
+    *("BINPUT", "LONG_BINPUT", "MEMOIZE", "BINGET", "LONG_BINGET", "MARK", "TUPLE", "GLOBAL", "STACK_GLOBAL"),
+    *("BINPERSID", "REDUCE", "NEWOBJ", "BUILD", "PROTO", "FRAME", "STOP"),
+)
+_OPCODES = {
+    opcode.code.encode("latin-1"): opcode
+    for opcode in pickletools.opcodes
+    if opcode.name in {*_PUSHED, *_CONSTANTS, *_EMPTY, *_TUPLES, *_REPLACED, *_OTHERS}
+}
+"""What torch.save writes of tensors and plain values; arguments of any other are not even read."""
 
 
 class _Unpickled:
@@ -228,13 +239,17 @@ class _Unpickled:
         Raises:
             FormatError: it is damaged, or not of tensors and plain values only.
         """
-        at = 0
+        at, stream = 0, BytesIO(self._data)
         try:
-            for opcode, argument, place in pickletools.genops(self._data):
-                at = place or 0
+            while code := stream.read(1):
+                at, opcode = stream.tell() - 1, _OPCODES.get(code)
+                if opcode is None:
+                    raise ValueError(  # noqa: TRY301 - its place is added below
+                        f"opcode {code!r}, which torch.save does not write for tensors and plain values"
+                    )
                 if opcode.name == "STOP":
                     return self._stack.pop()
-                self._do(opcode.name, argument)
+                self._do(opcode.name, opcode.arg.reader(stream) if opcode.arg else None)
         except (ValueError, TypeError, IndexError, KeyError, AttributeError, RecursionError) as error:
             raise self._error(at, f"the pickle cannot be read: {error}") from error
         raise self._error(at, "the pickle has no end")
@@ -271,10 +286,10 @@ class _Unpickled:
         elif name in {"REDUCE", "NEWOBJ"}:
             arguments = stack.pop()
             stack.append(_made(self._file.path, stack.pop(), arguments))
-        elif name == "BUILD" and isinstance(stack[-2], dict):
+        elif name == "BUILD":
             stack.pop()  # attributes of an OrderedDict, which are no tensors
-        elif name not in {"PROTO", "FRAME"}:
-            raise ValueError(f"opcode {name}, which torch.save does not write for tensors and plain values")
+            if not isinstance(stack[-1], dict):
+                raise ValueError("attributes of what is no OrderedDict")
 
     def _since_mark(self) -> list[Any]:
         at = self._marks.pop()

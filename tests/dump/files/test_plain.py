@@ -176,7 +176,7 @@ def test_nothing_of_a_pickle_runs_and_each_lie_is_refused(tmp_path: Path) -> Non
         "system": (pickle.dumps(Evil(os.system, (f"touch {marker}",)), 2), "is not run"),
         "eval": (pickle.dumps(Evil(eval, (f"open({str(marker)!r}, 'w')",)), 4), "is not run"),
         "state": (pickle.dumps(np.random.default_rng(0), 2), "is neither a tensor nor a plain value"),
-        "set": (pickle.dumps({1, 2}, 4), "opcode EMPTY_SET"),
+        "set": (pickle.dumps({1, 2}, 4), "opcode b'\\x8f'"),
         "loop": (loop, "a structure without end"),
         "laughs": (laughs, "a structure without end"),
         "deep": (deep, "a structure without end"),
