@@ -113,6 +113,11 @@ _EXECUTOR = _of(
     default="threads",
 )
 _LATEST = _flag("--latest", "use the last of several runs in a directory")
+_BIN = _text(
+    "--bin",
+    "DTYPE:SHAPE",
+    "type and shape of the elements in .bin files without a header, such as float16:1x3x224x224",
+)
 _LAYOUT = _of(
     "--layout",
     "host layout to convert to: ND (default: host layouts stay, device layouts that split C become NCHW or "
@@ -392,6 +397,7 @@ VERBS: Mapping[str, Verb] = {
                 "detect reordered and single elements",
             ),
             _LATEST,
+            _BIN,
             _EXECUTOR,
             _JSON,
         ),
@@ -436,6 +442,7 @@ VERBS: Mapping[str, Verb] = {
                 "tensor-N.svg (the first mismatching tensors with elements on both sides)",
             ),
             _LATEST,
+            _BIN,
             _LAYOUT,
             _EXECUTOR,
             _JSON,
@@ -495,6 +502,7 @@ VERBS: Mapping[str, Verb] = {
             ),
             _LAYOUT,
             _LATEST,
+            _BIN,
             _EXECUTOR,
         ),
     ),

@@ -30,6 +30,7 @@ from pytest_npudump.compare.stats.verdict import EXTRA, MISSING, Comparison, ali
 from pytest_npudump.dump.arrays.layouts import has_axes
 from pytest_npudump.dump.columns import TensorTable
 from pytest_npudump.dump.files.operator_csv import NOT_READ
+from pytest_npudump.dump.names import MSPROBE, MSPROBE_TENSORS
 from pytest_npudump.dump.records import TensorRecord
 from pytest_npudump.dump.table import StatsTable, sanitised_key
 from pytest_npudump.errors import DumpError, GoldenError, RequestError, said
@@ -78,8 +79,10 @@ def run(arguments: argparse.Namespace) -> int:
         for name, other in other_tolerances(arguments.what_if).items()
     }
     with open_workers(arguments.executor) as workers:
-        golden = read_golden_side(arguments.golden, workers, latest=arguments.latest)
-        actual = read_dump_side(arguments.actual, workers, latest=arguments.latest)
+        golden = read_golden_side(arguments.golden, workers, latest=arguments.latest, raw=arguments.bin)
+        actual = read_dump_side(arguments.actual, workers, latest=arguments.latest, raw=arguments.bin)
+        if arguments.golden.is_file() and arguments.actual.is_file():
+            actual = _under_one_name(golden, actual)
         terms = terms_of(golden, tolerances, arguments.layout)
         if arguments.map:
             from pytest_npudump.compare.correspondence import Correspondence  # noqa: PLC0415 - only where asked for
@@ -128,6 +131,14 @@ def _write_names(path: Path, suggestions: Sequence[Suggestion]) -> None:
         raise RequestError(
             _("--suggest: {path} cannot be written: {error}").format(path=path, error=error.strerror)
         ) from error
+
+
+def _under_one_name(golden: Record, actual: Record) -> Record:
+    """Return the tensor of a file under the name of another's, where both are alone and without a type."""
+    alone = all(len(side.table) == 1 and side.table.op_types == ("",) for side in (golden, actual))
+    if not alone or golden.digest or not golden.tensors:
+        return actual
+    return replace(actual, table=replace(actual.table, keys=golden.table.keys))
 
 
 def _draw(arguments: argparse.Namespace, result: SidesComparison) -> list[str]:
@@ -183,13 +194,13 @@ def are_kept_results(first: Path, second: Path) -> bool:
     return all(kept)
 
 
-def read_dump_side(path: Path, workers: Workers, *, latest: bool) -> Record:
+def read_dump_side(path: Path, workers: Workers, *, latest: bool, raw: str = "") -> Record:
     """Read a dump without the statistics of its tensors: those are computed with the comparison.
 
     Raises:
         DumpError: it is no dump, or holds no tensor.
     """
-    dump = read_source(path, workers, stats=False, latest=latest)
+    dump = read_source(path, workers, stats=False, latest=latest, raw=raw)
     notes = (*dump.notes, *_unread(path, dump.records))
     if not dump.records:
         raise DumpError(
@@ -208,7 +219,7 @@ def _unread(path: Path, records: Sequence[TensorRecord]) -> Iterator[str]:
         )
 
 
-def read_golden_side(path: Path, workers: Workers, *, latest: bool) -> Record:
+def read_golden_side(path: Path, workers: Workers, *, latest: bool, raw: str = "") -> Record:
     """Read a golden file, with the tensors beside it where there are any, or a dump.
 
     Raises:
@@ -216,14 +227,14 @@ def read_golden_side(path: Path, workers: Workers, *, latest: bool) -> Record:
         GoldenError: it is a golden file, and damaged.
     """
     if path.is_dir():
-        return read_dump_side(path, workers, latest=latest)
+        return read_dump_side(path, workers, latest=latest, raw=raw)
     if not path.exists():
         raise DumpError(
             _("{path} is neither a golden file nor a dump directory: it does not exist").format(path=path)
         )
     if not _is_golden(path):
         try:
-            return read_dump_side(path, workers, latest=latest)
+            return read_dump_side(path, workers, latest=latest, raw=raw)
         except DumpError as error:
             raise DumpError(
                 _("{path} is neither a golden file nor a dump directory: {error}").format(
@@ -271,7 +282,10 @@ def compare_sides(
         terms = replace(terms, names=None)
     with progress(_("comparing statistics")):
         comparison = judge(golden, actual, terms, compute=partial(_compute, workers))
-    layouts = _other_layouts(comparison, golden.tensors, actual.tensors)
+    layouts = (
+        *_source_note(comparison, actual.tensors),
+        *_other_layouts(comparison, golden.tensors, actual.tensors),
+    )
     unreadable = chain(*comparison.unreadable.values())
     rows = _failing_rows(comparison)
     patterns: Mapping[int, Pattern] = {}
@@ -361,6 +375,22 @@ def _other_layouts(comparison: Comparison, ours: Sequence[Any], theirs: Sequence
             count=len(found),
             first=one.key,
         )
+
+
+def _source_note(comparison: Comparison, tensors: Sequence[Any]) -> Iterator[str]:
+    """Say which line of a program called the first layer that fails, where the dump tells it."""
+    first = "" if comparison.first is None else str(comparison.first.key)
+    if first not in comparison.actual.keys:
+        return
+    record = tensors[comparison.actual.keys.index(first)]
+    if isinstance(record, TensorRecord) and {MSPROBE, MSPROBE_TENSORS} & {
+        record.path.name,
+        record.path.parent.name,
+    }:
+        from pytest_npudump.dump.files.msprobe import source_line  # noqa: PLC0415 - only for its dumps
+
+        if line := source_line(record.path, record.key):
+            yield said("{key} is called at {line}", key=first, line=line)
 
 
 def _formats(tensors: Sequence[Any]) -> list[str | None]:

@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     for path in arguments.inputs or ():
         reference.inputs.give(_arrays(path), "")
     with open_workers(arguments.executor) as workers:
-        dump = read_source(arguments.actual, workers, stats=True, latest=arguments.latest)
+        dump = read_source(arguments.actual, workers, stats=True, latest=arguments.latest, raw=arguments.bin)
     result = reference.judge(dump.records, DumpRequest())
     present(arguments, result.to_json, _lines(result, None if arguments.verbose else _ROWS))
     if result.comparison is None and not arguments.inputs:

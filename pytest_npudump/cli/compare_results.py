@@ -115,6 +115,7 @@ def _refuse_others(arguments: argparse.Namespace) -> None:
         "--suggest": arguments.suggest,
         "--plots": arguments.plots,
         "--latest": arguments.latest,
+        "--bin": arguments.bin,
         "--producer": arguments.producer,
         "--layout": arguments.layout != "ND",
     }

@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     output: Path = arguments.output.absolute()
     files: list[OutputFile] = []
     with _leaving_nothing_behind(files), open_workers(arguments.executor) as workers:
-        dump = read_source(arguments.dump, workers, stats=False, latest=arguments.latest)
+        dump = read_source(arguments.dump, workers, stats=False, latest=arguments.latest, raw=arguments.bin)
         layout = "" if arguments.raw else arguments.layout
         planned, refused, shortened = plan_files(dump, output, arguments.to, layout)
         files += planned

@@ -58,6 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
             projections=arguments.projections,
             latest=arguments.latest,
             overflow=True,
+            raw=arguments.bin,
         )
         overflows, unread = _read_overflows(dump.root, dump.overflow, workers) if dump.overflow else ([], [])
     problems = [*dump.problems, *unread]

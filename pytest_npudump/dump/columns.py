@@ -75,6 +75,7 @@ class Execution(NamedTuple):
         parts: its tensors.
         thread: (context, thread, device) of an FFTS+ slice, or None.
         single: one tensor of several files or rows that make up the execution.
+        turn: which execution of the layer in its step, where the file tells it.
     """
 
     place: Place
@@ -88,6 +89,7 @@ class Execution(NamedTuple):
     parts: tuple[TensorPart, ...]
     thread: tuple[int, int, int] | None = None
     single: bool = False
+    turn: int = 0
 
 
 def named_execution(file: DumpFile, name: DumpName, parts: tuple[TensorPart, ...]) -> Execution:
@@ -349,7 +351,7 @@ class TensorTable(Sequence[TensorRecord]):
             at = tensors.file[row]
             folder, path = files.folder[at], files.name[at]
             payload, original_shape, sub_format = tensors.places.get(row, _NOWHERE)
-            if payload is not None and payload.kind != "raw":
+            if payload is not None:
                 path = payload.path
             found = self._made[row] = TensorRecord(
                 TensorKey(

@@ -22,7 +22,8 @@ Layouts of directories (CANN, TorchAir, msprobe, MindSpore), below the dump path
     {time14}[/{time14}]/{device}[/{model}/{model id}/{step}]         ACL; TLV writer: {model id}/{model}
     worldsize{N}_global_rank{R}/{time14}/{device}/...                 TorchAir
     worldsize{N}_global_rank{R}/gm_{time20}_dump/{step}               TorchAir, FX graphs
-    rank_{R}/{time14}/step_{S}[/{time14}/{device}/...]                msprobe
+    rank_{R}/{time14}/step_{S}[/{time14}/{device}/...]                msprobe, offline
+    step{S}/{rank{R}|proc{P}}/dump.json                               msprobe's PrecisionDebugger
     rank_{R}/{net}/{graph}/{iteration}                                MindSpore, synchronous
     {step}/{time14}/{device}[/{model}/{model id}][/{iteration}]       MindSpore on Ascend, asynchronous
     pid{P}/device{D}/...                                              CANN's helper mode
@@ -260,7 +261,7 @@ _GRAPH_MODULE = "gm_"
 _RANK = re.compile(r"(?:rank_?|worldsize\d+_global_rank)(\d+)", re.ASCII)
 _STEP = re.compile(r"step_?(\d+)", re.ASCII)
 _DEVICE = re.compile(r"device_?(\d+)", re.ASCII)
-_PROCESS = re.compile(r"pid_?\d+", re.ASCII)
+_PROCESS = re.compile(r"(?:pid_?|proc)\d+", re.ASCII)
 _MARKS = (_TIME, _RANK, _STEP, _DEVICE, _PROCESS)
 _DATA_DUMP = "data-dump"
 _CONSTANTS = "constants"
@@ -411,6 +412,10 @@ class DumpFile(NamedTuple):
 
 
 MAPPING = "mapping.csv"
+MSPROBE = "dump.json"
+"""Statistics of msprobe's ``PrecisionDebugger``, and which files beside it hold tensors."""
+MSPROBE_TENSORS = "dump_tensor_data"
+MSPROBE_BESIDE = frozenset({"construct.json", "stack.json"})
 
 _MASK = (1 << 64) - 1
 _MULTIPLIER = 0xC6A4A7935BD1E995

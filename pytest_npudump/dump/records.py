@@ -206,13 +206,15 @@ class Payload:
         path: the file.
         offset: first byte of the data.
         nbytes: bytes of data that belong to the shape (not counting alignment behind it).
-        kind: ``raw`` (device bytes) or ``npy``.
+        kind: ``raw`` (device bytes), ``npy``, or ``strided``: raw, in another order than C's.
+        axes: size and stride of each axis, in elements, where it is strided.
     """
 
     path: Path
     offset: int
     nbytes: int
     kind: str = "raw"
+    axes: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from pytest_npudump.config.torchair import GRAPHS, OPTIMISED
+from pytest_npudump.dump.files.msprobe import PARAMETER, call_of
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.table import StatsTable, layer_of
 from pytest_npudump.errors import FormatError, NpudumpError
@@ -168,6 +169,36 @@ def read_mindspore(root: Path) -> Edges:
     for path in sorted(root.glob(IR)):
         edges = edges.joined(read_ir(path))
     return edges
+
+
+def with_calls_inside(edges: Edges, root: Path, table: StatsTable) -> tuple[Edges, list[str]]:
+    """Return edges with what msprobe's dumps tell of calls in calls, and why some of that is not known.
+
+    ``construct.json`` has the call that a call was made in. A parameter's name begins with its layer's.
+
+    Args:
+        edges: what else is known.
+        root: the dump path.
+        table: the run's tensors.
+    """
+    around: dict[str, str] = {}
+    notes: list[str] = []
+    for path in sorted(chain.from_iterable(root.glob(f"{'*/' * depth}construct.json") for depth in range(4))):
+        try:
+            said = json.loads(read_small(path))
+            around.update({call_of(inner)[0]: call_of(outer)[0] for inner, outer in said.items() if outer})
+        except (NpudumpError, ValueError, TypeError, AttributeError, RecursionError) as error:  # noqa: PERF203 - a step each
+            notes.append(f"which call was made in which is not known from a file: {path}: {error}")
+    inner: defaultdict[str, dict[Port, None]] = defaultdict(dict)
+    inputs: Counter[str] = Counter()
+    for text, op_type in zip(table.keys, table.op_types, strict=True):
+        key = TensorKey.parse(text)
+        outer = key.layer.rpartition(".")[0] if op_type == PARAMETER else around.get(key.layer)
+        if key.io == "input":
+            inputs[sanitise(key.layer)] = max(inputs[sanitise(key.layer)], key.slot + 1)
+        elif outer:
+            inner[sanitise(outer)][Port(key.layer, key.slot)] = None
+    return edges.containing({name: [*ports] for name, ports in inner.items()}, inputs), notes
 
 
 def read_ir(path: Path) -> Edges:
@@ -399,7 +430,8 @@ def edges_at_hand(
             key = TensorKey.parse(text).sanitised
             owners[key.layer].add(key.model)
     edges = edges.unknown({layer for layer, names in owners.items() if len(names) > told[layer]})
-    return edges.completed(same_values(table)), tuple(notes)
+    edges, failed = with_calls_inside(edges.completed(same_values(table)), root, table)
+    return edges, (*notes, *failed)
 
 
 def _of_model(path: Path, layers: Collection[str]) -> tuple[Edges, list[str]]:

@@ -91,6 +91,19 @@ class Edges:
         told_by = ", ".join(dict.fromkeys(filter(None, (self.told_by, other.told_by))))
         return Edges({**other.feeds, **self.feeds}, told_by)
 
+    def containing(self, inner: Mapping[str, Sequence[Port]], inputs: Mapping[str, int]) -> Edges:
+        """Return these edges, and in layers made of others the outputs of those, behind all inputs.
+
+        Args:
+            inner: by a layer's name as file names spell it, outputs of its parameters and of calls in it.
+            inputs: how many inputs layers have, by such a name.
+        """
+        feeds = dict(self.feeds)
+        for name, ports in inner.items():
+            own = feeds.get(name, ())
+            feeds[name] = (*own, *(UNKNOWN,) * (inputs.get(name, 0) - len(own)), *ports)
+        return replace(self, feeds=feeds)
+
     def restricted(self, layers: Collection[str]) -> Edges:
         """Return the edges among some layers only: what lies between them is looked through.
 
@@ -173,7 +186,13 @@ def _fed_by(
 ) -> tuple[tuple[int, ...], bool]:
     """Return the positions of what feeds a tensor, and whether they are all."""
     if key.io != "input" and (inputs := places.inputs(key)):
-        return tuple(inputs[slot] for slot in sorted(inputs)), True
+        inside = f"{key.layer.removesuffix('.backward')}."  # names of calls in a module's, and of parameters
+        within = [
+            places.output(port, key)
+            for port in ports or ()
+            if port is not None and port.layer.startswith(inside) and port.layer != key.layer
+        ]
+        return (*(inputs[slot] for slot in sorted(inputs)), *(at for at in within if at is not None)), True
     if ports is None:
         return (), False
     if key.io == "input" and key.slot < len(ports) and ports[key.slot] not in (UNKNOWN, SEVERAL):
@@ -259,9 +278,12 @@ def same_values(table: StatsTable) -> Edges:
             makers = outputs.get(told, ()) if told else ()
             port = Port(makers[0].layer, makers[0].slot) if len(makers) == 1 else UNKNOWN
             feeds[replace(key, io="", slot=0)][key.slot] = port
-    nodes = (
-        GraphNode(key.layer, "", tuple(ports.get(slot, UNKNOWN) for slot in range(max(ports) + 1)))
-        for key, ports in feeds.items()
-        if set(ports.values()) != {UNKNOWN}
-    )
+    nodes = []
+    for key, ports in feeds.items():
+        if set(ports.values()) != {UNKNOWN}:
+            found = [ports.get(slot, UNKNOWN) for slot in range(max(ports) + 1)]
+            # What a layer puts out feeds no other turn of it by a name alone.
+            nodes.append(
+                GraphNode(key.layer, "", tuple(UNKNOWN if p.layer == key.layer else p for p in found))
+            )
     return Edges.of(nodes, "equal values of inputs and outputs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -76,6 +77,12 @@ def stocked(tmp_path: Path) -> Callable[[], Path]:
         np.savez(folder / "image.npz", image=image)
         for name, tree in TREES.items():
             shutil.copytree(DATA / "trees" / tree, folder / name)
+        for name, change in (("good", 1), ("bad", 1.001)):
+            shutil.copytree(DATA / "tools" / "msprobe" / "mix-statistics", folder / name)
+            path = folder / name / "step0" / "proc7" / "dump.json"
+            said = json.loads(path.read_text())
+            said["data"]["Module.block.fc.Linear.forward.1"]["output"][0]["Mean"] *= change
+            path.write_text(json.dumps(said))
         shutil.copy(DATA / "emulator" / "classify.py", folder)
         (folder / "main").write_text(PROGRAM, encoding="utf-8")
         (folder / "main").chmod(0o755)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import struct
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +16,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from onnx import TensorProto, helper
 
+from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import FormatError
 from pytest_npudump.graph.model_files import (
@@ -509,3 +511,31 @@ def test_graphs_of_torchair_lie_beside_the_dump_or_in_the_folder_of_several(
     edges, (note,) = edges_at_hand([], tmp_path / root, table)
     assert not edges.feeds
     assert "it is cut off" in note
+
+
+def test_what_msprobe_calls_in_a_call_is_in_it(tmp_path: Path) -> None:
+    """Parameters, and calls that construct.json names, feed what a module puts out; no layer feeds itself."""
+    sample = Path(__file__).parents[1] / "data" / "tools" / "msprobe" / "mix-statistics"
+    dump = read_dump(sample)
+    edges, notes = edges_at_hand([], sample, StatsTable.from_records(dump.records))
+    assert not notes
+    keys = [record.key for record in dump.records]
+    texts = [str(key) for key in keys]
+    parents = {
+        text: {texts[at] for at in fed} for text, (fed, _) in zip(texts, edges.parents_of(keys), strict=True)
+    }
+    inside = {"block.fc.weight:output.0", "block.fc.bias:output.0", "block.fc:input.0"}
+    assert inside == parents["block.fc:output.0"]
+    assert {"block.fc:output.0", "block.norm:output.0"} < parents["block:output.0"]
+    assert {"block.fc#turn=1:output.0", "block.norm#turn=1:output.0"} < parents["block#turn=1:output.0"]
+    assert "block.fc.backward:output.0" in parents["block.backward:output.0"]
+    own = [
+        text for text, fed in parents.items() if any(one.split(":")[0] == text.split(":")[0] for one in fed)
+    ]
+    assert all(":output" in text for text in own), "an output has the inputs of its layer"
+    shutil.copytree(sample, tmp_path / "dump")
+    for path in tmp_path.rglob("construct.json"):
+        path.write_text('{"Module.a.A.forward.0": 7}')
+    _, notes = edges_at_hand([], tmp_path / "dump", StatsTable.from_records(dump.records))
+    assert len(notes) == 2
+    assert all("which call was made in which is not known from a file" in note for note in notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -96,6 +97,66 @@ class TestMergedStatistics(OurFormat):
     samples = (merged(),)
 
 
+TOOLS = DATA / "tools"
+VALUES = np.arange(6, dtype=np.float32).reshape(2, 3) - 2.5
+
+
+class TestMsprobe(OurFormat):
+    """Statistics alone: tensors are in files of their own, see tests/dump/files/test_msprobe.py."""
+
+    path = TOOLS / "msprobe" / "L1-md5" / "step0" / "proc7" / "dump.json"
+    samples = (
+        Sample(
+            path,
+            {
+                f"{'.'.join(name.split('.')[:2])}{'.backward' * name.endswith('backward')}"
+                f"{'#turn=' * (turn > 0)}{turn or ''}:{io.removesuffix('_args')}.{slot}": None
+                for name, call in json.loads(path.read_text())["data"].items()
+                for turn in [int(name.split(".")[2])]
+                for io in ("input_args", "input", "output")
+                for slot, one in enumerate(call.get(io, ()))
+                if isinstance(one, dict) and "shape" in one
+            },
+        ),
+    )
+
+
+class TestTorchSave(OurFormat):
+    samples = (
+        Sample(
+            TOOLS / "plain" / "layers.pt",
+            {
+                "half:output.0": VALUES.astype(np.float16),
+                "brain:output.0": VALUES.astype(ml_dtypes.bfloat16),
+                "e4m3:output.0": VALUES.astype(ml_dtypes.float8_e4m3fn),
+                "nested.transposed:output.0": VALUES.T,
+                "nested.list:output.0": VALUES.astype(np.int32),
+                "nested.list:output.1": VALUES > 0,
+                "weight:output.0": VALUES[:, 1],
+                "unsigned:output.0": np.array([1, 65535], np.uint16),
+                "scalar:output.0": np.array(7),
+                "empty:output.0": np.zeros((0, 3), np.float32),
+            },
+        ),
+        Sample(
+            TOOLS / "plain" / "value.pt",
+            {"attn.layer_id=2:output.0": VALUES},
+            "name=attn___rank=1___dump_index=12___step=3___layer_id=2.pt",
+        ),
+    )
+
+
+class TestArrays(OurFormat):
+    samples = (
+        Sample(TOOLS / "plain" / "arrays.npz", {"x:output.0": VALUES, "y:output.0": np.arange(3)}),
+        Sample(
+            TOOLS / "plain" / "weights.safetensors",
+            {"w:output.0": VALUES, "b:output.0": VALUES.astype(ml_dtypes.bfloat16)},
+        ),
+        Sample(TOOLS / "plain" / "outtensor0.bin", {"outtensor0:output.0": VALUES.astype(np.float16)}),
+    )
+
+
 ARRAYS = {
     "conv1:input.0": np.arange(-3, 3, dtype=np.int8).reshape(2, 3),
     "conv1:output.0": np.array([1.5, -0.25, np.pi], np.float32),
@@ -130,8 +191,8 @@ class TestAnotherPackagesFormat(OurFormat):
 
 
 def test_a_file_that_no_format_claims_is_as_it_was(tmp_path: Path, safetensors_file: Path) -> None:
-    (tmp_path / "step0.safetensors").write_bytes(safetensors_file.read_bytes())
-    with pytest.raises(EmptyDumpError, match=r"holds only step0\.safetensors: no dump file"):
+    (tmp_path / "step0.tensors").write_bytes(safetensors_file.read_bytes())
+    with pytest.raises(EmptyDumpError, match=r"holds only step0\.tensors: no dump file"):
         read_dump(tmp_path)
 
 

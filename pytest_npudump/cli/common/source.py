@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import to_stderr
 from pytest_npudump.cli.common.progress import progress
-from pytest_npudump.dump.files.formats import BY_NAME, START_BYTES, Job, format_of_name
-from pytest_npudump.dump.names import MAPPING, DumpFile, context, name_of, read_mapping, read_place
+from pytest_npudump.dump.files.formats import BY_NAME, START_BYTES, Job, format_of_name, plain_format
+from pytest_npudump.dump.names import MAPPING, DumpFile, Place, context, name_of, read_mapping, read_place
 from pytest_npudump.dump.reader import read_dump, read_job
 from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.tree.find import format_by_content
@@ -33,6 +33,7 @@ def read_source(
     projections: bool = False,
     latest: bool = False,
     overflow: bool = False,
+    raw: str = "",
 ) -> Dump:
     """Read a dump's directory or one file of a dump; files that cannot be read are its ``problems``.
 
@@ -44,12 +45,16 @@ def read_source(
         projections: compute these with them.
         latest: of several runs in the directory take the last.
         overflow: a dump of nothing but overflow records, or one of these, is good enough.
+        raw: type and shape of ``.bin`` files of nothing but elements, such as ``float16:1x3``; "" for none.
 
     Raises:
         DumpError: there is no such path, it is no dump, or it holds no tensor and nothing unreadable.
     """
     path = path.absolute() if workers.remote else path
-    if path.is_file():
+    bins = _bins(path) if raw else []
+    if bins:
+        dump = _read_bins(path, bins, raw, stats=stats, acl=acl, projections=projections)
+    elif path.is_file():
         with progress(_("reading {path}").format(path=path)):
             dump = _read_file(path, stats=stats, acl=acl, projections=projections, overflow=overflow)
     else:
@@ -71,6 +76,31 @@ def read_source(
             _("{path} holds no tensors").format(path=path) + "".join(f"; {note}" for note in dump.notes)
         )
     return dump
+
+
+def _bins(path: Path) -> list[Path]:
+    """Return the files without a header that a path is or has below it."""
+    return ([path] if path.suffix == ".bin" else []) if path.is_file() else sorted(path.rglob("*.bin"))
+
+
+def _read_bins(root: Path, paths: list[Path], raw: str, *, stats: bool, acl: bool, projections: bool) -> Dump:
+    """Read files of nothing but elements, all of one type and shape; the rest as for :func:`read_source`."""
+    from pytest_npudump.dump.files.plain import executions, named, raw_bin  # noqa: PLC0415 - only where asked for
+
+    found, problems = [], list[FormatError]()
+    for path in paths:
+        try:
+            tensor = raw_bin(path, raw)
+        except FormatError as error:
+            problems.append(error)
+            continue
+        place = read_place(path.parent.relative_to(root).parts) if path != root else Place()
+        file = DumpFile(path, place, None, "plain")
+        more, failed = executions(named(file, [tensor]), path, stats=stats, acl=acl, projections=projections)
+        found += more
+        problems += failed
+    records, notes = records_of(found)
+    return Dump(root, records, tuple(problems), tuple(notes), raw_names=True)
 
 
 _OVERFLOW = "Node_OpDebug"
@@ -113,9 +143,12 @@ def locate(path: Path) -> DumpFile:
     if format_ is None:
         try:
             with open_regular(path) as file:
-                found = format_by_content(path, file.read(START_BYTES))
+                start = file.read(START_BYTES)
         except OSError as error:
             raise FormatError(path, _("cannot be read: {error}").format(error=error.strerror)) from error
+        found = format_by_content(path, start)
+        if found is None or isinstance(found, FormatError):
+            found = plain_format(path, start) or found
         if isinstance(found, FormatError):
             raise DumpError(
                 _("{path} cannot be read as a dump file: {reason}").format(path=path, reason=found.reason)

@@ -281,6 +281,7 @@ def compare_digests(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Toleran
                 reasons[row] = Reason(name, golden[name], actual[name], None, words)
         elif lost:
             reasons[row] = Reason(lost[0], golden[lost[0]], None, None, _HASH_LOST)
+    blind = [row for row in np.flatnonzero(equal | differ).tolist() if not measured[row]]
     bare = [
         row
         for row, (golden, actual) in enumerate(zip(*sides, strict=True))
@@ -293,6 +294,14 @@ def compare_digests(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Toleran
         )
     if names := ", ".join(sorted(computed - approved)):
         remarks.append(f"not compared, as no tensor of the golden has it: {names}")
+    if blind:
+        remarks.append(
+            said(
+                "compared by hash alone: equal or not, not how close (tensors: {count}, first: {first})",
+                count=len(blind),
+                first=pairs.key(blind[0]),
+            )
+        )
     if bare:
         first = pairs.key(bare[0])
         remarks.append(

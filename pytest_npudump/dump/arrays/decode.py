@@ -89,7 +89,7 @@ def read_npy_header(path: Path, *, may_be_float32: bool = False) -> NpyHeader:
             data that the header asks for.
     """
     with open_raw(path) as file:
-        return _header(file, may_be_float32=may_be_float32)
+        return npy_header(file, may_be_float32=may_be_float32)
 
 
 def load_npy(path: Path, *, may_be_float32: bool = False) -> np.ndarray:
@@ -98,20 +98,34 @@ def load_npy(path: Path, *, may_be_float32: bool = False) -> np.ndarray:
     Arguments and exceptions are those of :func:`read_npy_header`.
     """
     with open_raw(path) as file:
-        header = _header(file, may_be_float32=may_be_float32)
+        header = npy_header(file, may_be_float32=may_be_float32)
         data = file.map(header.offset, header.nbytes, "the array")
     array: np.ndarray = data.view(header.dtype)
     return array.reshape(header.shape[::-1]).T if header.fortran_order else array.reshape(header.shape)
 
 
-def _header(file: RawFile, *, may_be_float32: bool) -> NpyHeader:
-    magic = file.read(0, len(MAGIC), "the magic")
+def npy_header(
+    file: RawFile, begin: int = 0, size: int | None = None, *, may_be_float32: bool = False
+) -> NpyHeader:
+    """Read and check a header as :func:`read_npy_header` does, in a part of a file.
+
+    Args:
+        file: an open one.
+        begin: first byte of the part.
+        size: of the part; None for the whole file.
+        may_be_float32: as there.
+
+    Raises:
+        FormatError: as there.
+    """
+    end = file.size if size is None else begin + size
+    magic = file.read(begin, len(MAGIC), "the magic")
     if magic != MAGIC:
-        raise file.error(0, f"begins with {magic!r}, expected {MAGIC!r}: this is no npy file")
-    major, minor = _VERSION.unpack(file.read(len(MAGIC), _VERSION.size, "the version"))
+        raise file.error(begin, f"begins with {magic!r}, expected {MAGIC!r}: this is no npy file")
+    major, minor = _VERSION.unpack(file.read(begin + len(MAGIC), _VERSION.size, "the version"))
     if major not in _LENGTHS or minor:
-        raise file.error(len(MAGIC), f"npy version {major}.{minor}, expected 1.0, 2.0 or 3.0")
-    start = len(MAGIC) + _VERSION.size
+        raise file.error(begin + len(MAGIC), f"npy version {major}.{minor}, expected 1.0, 2.0 or 3.0")
+    start = begin + len(MAGIC) + _VERSION.size
     form = _LENGTHS[major]
     (length,) = form.unpack(file.read(start, form.size, "the header's length"))
     start += form.size
@@ -120,12 +134,12 @@ def _header(file: RawFile, *, may_be_float32: bool) -> NpyHeader:
     text = file.read(start, length, "the header").decode("utf-8" if major == 3 else "latin-1", "replace")  # noqa: PLR2004 - npy version 3 means UTF-8
     dtype, shape, fortran = _parsed(file, text, start)
     offset = start + length
-    held = _held(dtype, math.prod(shape), file.size - offset) if may_be_float32 else dtype
+    held = _held(dtype, math.prod(shape), end - offset) if may_be_float32 else dtype
     nbytes = math.prod(shape) * held.itemsize
-    if offset + nbytes != file.size:
+    if offset + nbytes != end:
         raise file.error(
             offset,
-            f"the array needs {nbytes} bytes, the file has {file.size - offset} for it: "
+            f"the array needs {nbytes} bytes, the file has {end - offset} for it: "
             "it is truncated or damaged, collect the dump again",
         )
     return NpyHeader(held, shape, fortran, offset, nbytes, dtype)
@@ -302,6 +316,11 @@ def load(payload: Payload, dtype: str, shape: tuple[int, ...] | None) -> np.ndar
     if why:
         raise DecodeError(f"{payload.path}: no values: {why}; the bytes are readable as they are")
     data = raw_bytes(payload)
+    if payload.kind == "strided":
+        flat = decode(data, dtype, len(data) * 8 // BY_NAME[dtype].bits)
+        sizes, strides = zip(*((size, stride * flat.itemsize) for size, stride in payload.axes), strict=True)
+        view: np.ndarray = np.ndarray(sizes, flat.dtype, flat.view(np.uint8).data, 0, strides)
+        return view if shape is None else view.reshape(shape)
     count = len(data) * 8 // BY_NAME[dtype].bits if shape is None else math.prod(shape)
     needed = (count * BY_NAME[dtype].bits + 7) // 8
     if needed > len(data):

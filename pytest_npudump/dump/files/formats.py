@@ -20,7 +20,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
-from pytest_npudump.dump.names import DumpFile, DumpName, is_short_name
+from pytest_npudump.dump.names import MSPROBE, DumpFile, DumpName, is_short_name
 from pytest_npudump.errors import DumpError, FormatError
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ TLV_MAGIC = b"\x5a\x5a\x5a\x5a"
 """Bytes 8 to 11 of a TLV container."""
 
 _PROTOBUF_START = b"\x0a\x03"
+_PLAIN = frozenset({".pt", ".pth", ".npy", ".npz", ".safetensors"})
 
 
 class Job(NamedTuple):
@@ -84,6 +85,7 @@ class Format:
         named: whether a file is of this format, by the ``kind`` and the ``suffix`` of its ``DumpName``.
         begins: whether a file that no format knows by its name is of this one, by its path and its first 12
             bytes, or all of a smaller one.
+        alone: whether a file that no format takes is of this one, where a folder holds no other dump.
         needs_name: what ``begins`` tells cannot be read, as only the name says which operator's it is.
         part: the attribute of ``Tree`` that takes its files.
         instead: where they hold no tensor of the model, what such a file is, and what reads it.
@@ -94,6 +96,7 @@ class Format:
     file_name: str = ""
     named: Callable[[str, str], bool] = lambda _kind, _suffix: False
     begins: Callable[[Path, bytes], bool] = lambda _path, _start: False
+    alone: Callable[[Path, bytes], bool] = lambda _path, _start: False
     needs_name: bool = False
     part: Literal["files", "statistics", "overflow", "cores"] = "files"
     instead: str = ""
@@ -108,6 +111,7 @@ class Format:
 
 FORMATS = (
     Format("step_csv", file_name="statistic.csv", part="statistics"),
+    Format("msprobe", file_name=MSPROBE),
     Format(
         "operator_csv",
         named=lambda kind, suffix: suffix == ".csv" and kind != "opdebug",
@@ -153,6 +157,12 @@ FORMATS = (
     Format(
         "offered", begins=lambda path, start: not is_short_name(path) and format_of(path, start) is not None
     ),
+    Format(
+        "plain",
+        alone=lambda path, start: (
+            path.suffix in _PLAIN or (path.suffix == ".bin" and start.startswith(b"$Version="))
+        ),
+    ),
 )
 """The first that takes a file has it, so those of other packages come last."""
 
@@ -183,6 +193,16 @@ def format_of_content(path: Path, start: bytes) -> Format | None:
         DumpError: two formats of other packages claim it.
     """
     return next((format_ for format_ in FORMATS if format_.begins(path, start)), None)
+
+
+def plain_format(path: Path, start: bytes | None) -> Format | None:
+    """Return the format of a file that no other takes, where it lies in no dump of another kind.
+
+    Args:
+        path: the file.
+        start: its first 12 bytes, or all of a smaller one; None if they cannot be read.
+    """
+    return None if start is None else next((one for one in FORMATS if one.alone(path, start)), None)
 
 
 def start_of(path: Path) -> bytes | None:

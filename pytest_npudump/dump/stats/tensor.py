@@ -30,6 +30,7 @@ from pytest_npudump.dump.arrays.decode import (
     float4_table,
     hifloat8_table,
     is_packed,
+    load,
     numpy_dtype,
     read_npy_header,
     sign_extend,
@@ -307,6 +308,10 @@ def payload_stats(
         header = read_npy_header(payload.path, may_be_float32=dtype == "float32")
         check_npy_type(payload, header.dtype, dtype)
         return npy_stats(payload.path, header, acl=acl, projections=projections)
+    if payload.kind == "strided":
+        array = load(payload, dtype, None)
+        found = tensor_stats(array, acl=acl)
+        return replace(found, projections=project(array)) if projections else found
     needed = (count * BY_NAME[dtype].bits + 7) // 8
     if needed > payload.nbytes:
         raise too_short(payload, dtype, count, payload.nbytes)

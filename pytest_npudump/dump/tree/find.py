@@ -22,11 +22,15 @@ from pytest_npudump.dump.files.formats import (
     Job,
     format_of_content,
     format_of_name,
+    plain_format,
     start_of,
 )
 from pytest_npudump.dump.names import (
     CONVERTED,
     MAPPING,
+    MSPROBE,
+    MSPROBE_BESIDE,
+    MSPROBE_TENSORS,
     DumpFile,
     DumpName,
     Place,
@@ -196,6 +200,7 @@ def find_files(root: Path, *, tables: bool = False) -> Tree:
         what = "is a file, expected a dump's directory" if root.exists() else "does not exist"
         raise DumpError(f"{root} {what}: was the dump switched on, and is dump_path this directory?")
     tree = Tree()
+    alone: list[tuple[DumpFile, Format | FormatError | None]] = []
     above = context(root.resolve().parts)
     for parts, names in _walk(root, tree):
         directory = root.joinpath(*parts)
@@ -208,14 +213,10 @@ def find_files(root: Path, *, tables: bool = False) -> Tree:
             tree.tables.append(folder)
             continue
         relative = "".join(f"{part}/" for part in parts)
-        mapping: dict[str, str] = {}
-        if MAPPING in names:
-            try:
-                mapping = read_mapping(directory / MAPPING)
-            except FormatError as error:
-                tree.problems.append(error)
+        mapping = _mapping(directory, names, tree)
+        known = {MAPPING, *MSPROBE_BESIDE} if MSPROBE in names else {MAPPING}
         for file_name in names:
-            if file_name == MAPPING:
+            if file_name in known:
                 continue
             path, long, where = directory / file_name, mapping.get(file_name, file_name), place
             name = name_of(long)
@@ -226,7 +227,10 @@ def find_files(root: Path, *, tables: bool = False) -> Tree:
                     name, where = captured, place._replace(model="")
             format_ = format_of_name(long, name)
             if format_ is None:
-                found = format_by_content(path, start_of(path))
+                found, plain = _by_content(path)
+                if plain is not None:
+                    alone.append((DumpFile(path, where, None, plain.name), found))
+                    continue
                 if isinstance(found, FormatError):
                     tree.problems.append(found)
                     continue
@@ -235,15 +239,48 @@ def find_files(root: Path, *, tables: bool = False) -> Tree:
                 tree.other.append(relative + file_name)
             else:
                 tree.add(DumpFile(path, where, name, format_.name), format_)
-        present = frozenset(names)
-        missing = [long for short, long in mapping.items() if short not in present and parse_name(long)]
-        tree.notes.extend(f"{directory / MAPPING} names a file that is not there: {long}" for long in missing)
         if tables and (tree.files or tree.statistics):
             tree.files[:0] = chain(*(found.files() for found in tree.tables))
             tree.tables, tables = [], False
+    _settle(tree, alone, root)
     tree.files, copies = without_copies(tree.files)
     tree.other += ["/".join(file.path.relative_to(root).parts) for file in copies]
     return tree
+
+
+def _mapping(directory: Path, names: Sequence[str], tree: Tree) -> dict[str, str]:
+    """Return the long names of the files of a directory, and note those of files that are not there."""
+    if MAPPING not in names:
+        return {}
+    try:
+        mapping = read_mapping(directory / MAPPING)
+    except FormatError as error:
+        tree.problems.append(error)
+        return {}
+    present = frozenset(names)
+    missing = [long for short, long in mapping.items() if short not in present and parse_name(long)]
+    tree.notes.extend(f"{directory / MAPPING} names a file that is not there: {long}" for long in missing)
+    return mapping
+
+
+def _by_content(path: Path) -> tuple[Format | FormatError | None, Format | None]:
+    """Return what :func:`format_by_content` does, and the format of a file where no dump is."""
+    start = start_of(path)
+    found = format_by_content(path, start)
+    unknown = found is None or isinstance(found, FormatError)
+    return found, plain_format(path, start) if unknown and not is_short_name(path) else None
+
+
+def _settle(tree: Tree, alone: Sequence[tuple[DumpFile, Format | FormatError | None]], root: Path) -> None:
+    """Take files that are a dump only where there is no other: else they are what they were without."""
+    if not (tree.files or tree.tables or tree.statistics or tree.overflow or tree.cores):
+        tree.files = [file for file, _ in alone]
+        return
+    for file, found in alone:
+        if isinstance(found, FormatError):
+            tree.problems.append(found)
+        else:
+            tree.other.append("/".join(file.path.relative_to(root).parts))
 
 
 def _walk(root: Path, tree: Tree) -> Iterator[tuple[tuple[str, ...], list[str]]]:
@@ -266,6 +303,8 @@ def _walk(root: Path, tree: Tree) -> Iterator[tuple[tuple[str, ...], list[str]]]
                         tree.notes.append(f"neither a file nor a directory: {entry.path}")
         except OSError as error:
             tree.problems.append(FormatError(path, f"the directory cannot be listed: {error.strerror}"))
+        if MSPROBE in names:  # its reader finds the tensors
+            directories = [name for name in directories if name != MSPROBE_TENSORS]
         pending.extend((*parts, name) for name in sorted(directories, reverse=True))
         yield parts, sorted(names)
 
@@ -407,7 +446,7 @@ def select_run(files: Sequence[DumpFile], root: Path, *, latest: bool) -> tuple[
     """
     last: dict[_Run, int] = {}  # the time of the last file of each, 0 where no name tells one
     for file in files:
-        time = 0 if file.name is None else file.name.time
+        time = _written(file.path) if file.format == "msprobe" else 0 if file.name is None else file.name.time
         last[file.place.run] = max(time, last.get(file.place.run, 0))
     if len(last) < 2:  # noqa: PLR2004 - one run is the rule
         return list(files), []
@@ -428,6 +467,14 @@ def select_run(files: Sequence[DumpFile], root: Path, *, latest: bool) -> tuple[
     return kept, [f"only the latest run was read, {newer}: {older} and everything before it was left out"]
 
 
+def _written(path: Path) -> int:
+    """Microseconds since the epoch at which a file was written that has no time in its name; 0 if unknown."""
+    try:
+        return path.stat().st_mtime_ns // 1000
+    except OSError:
+        return 0
+
+
 def _directory(file: DumpFile, root: Path) -> Path:
     """The directory of the run that ``file`` is of, with levels such as the rank, which are no part of it."""
     names = file.place.run[-1:]
@@ -442,7 +489,7 @@ def _conflict(files: Iterable[DumpFile], last: dict[_Run, int]) -> tuple[DumpFil
     held: defaultdict[_Run, dict[object, DumpFile]] = defaultdict(dict)
     for file in files:
         place, name = file.place, file.name
-        if name is None and file.format != "step_csv":
+        if name is None and file.format not in {"step_csv", "msprobe"}:
             continue
         operator = () if name is None else (name.op_type, name.op_name)
         found = (place.rank, place.device, place.model, place.step, place.iteration, *operator)

@@ -79,6 +79,7 @@ def records_of(executions: Iterable[Execution]) -> tuple[TensorTable, list[str]]
         {at for at, execution in enumerate(found) if execution.raw},
         {at for at, execution in enumerate(found) if execution.single},
         {at: execution.thread for at, execution in enumerate(found) if execution.thread is not None},
+        turn={at: execution.turn for at, execution in enumerate(found) if execution.turn},
     )
     parts = [part for execution in found for part in execution.parts]
     tensors = TensorColumns.of(parts)
@@ -161,7 +162,7 @@ def _give_keys(files: FileColumns, present: Sequence[int], slots: Slots) -> tupl
     files.qualifiers = [numbered.get(place, blank) for place in files.places]
     alike = {found: at for at, found in enumerate(files.qualifiers)}
     steps = [alike[found] for found in files.qualifiers]
-    layers = [(steps[files.folder[at]], files.layer[at]) for at in order]
+    layers = [(steps[files.folder[at]], files.layer[at], files.turn.get(at, 0)) for at in order]
     if len(frozenset(layers)) == len(layers):
         return order, []
     if files.single.issuperset(order) and not files.call and not files.thread:
@@ -171,7 +172,7 @@ def _give_keys(files: FileColumns, present: Sequence[int], slots: Slots) -> tupl
         operators = frozenset(zip(layers, *ids, strict=True))
         if len(frozenset(tensors)) == len(tensors) and len(operators) == len(frozenset(layers)):
             return order, []
-    groups: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
+    groups: defaultdict[tuple[int, str, int], list[int]] = defaultdict(list)
     for at, layer in zip(order, layers, strict=True):
         groups[layer].append(at)
     repeated = [group for group in groups.values() if len(group) > 1]
@@ -224,12 +225,13 @@ def _in_order(files: FileColumns, present: Sequence[int], slots: Slots) -> list[
         if at not in inputs:
             consumed[task] = min(times[at], consumed.get(task, times[at]))
 
-    def place_in_order(at: int) -> tuple[int, bool, int, int, int, str]:
+    def place_in_order(at: int) -> tuple[int, int, bool, int, int, int, str]:
         io, slot = next(iter(slots(at)), ("input", 0))
         time, task = times[at], files.task[at]
         if at in inputs:
             time = min(time, consumed.get(tasks[at], time))
-        return time, at not in inputs, -1 if task is None else task, IO_ORDER[io], slot, files.layer[at]
+        step = 0 if time else files.places[files.folder[at]].step
+        return time, step, at not in inputs, -1 if task is None else task, IO_ORDER[io], slot, files.layer[at]
 
     return sorted(present, key=place_in_order)
 

@@ -1,0 +1,353 @@
+"""Files that ``torch.save`` wrote, without torch, and without running anything that they hold.
+
+Such a file is a zip of a pickle and of what tensors hold, uncompressed: ``{stem}/data.pkl`` and
+``{stem}/data/{number}``. The pickle is read by a loop over its opcodes that makes plain values and tensors.
+It imports nothing and calls nothing, and any other name in it ends the reading.
+"""
+
+from __future__ import annotations
+
+import math
+import pickletools
+import struct
+import zipfile
+from dataclasses import dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytest_npudump.dump.dtypes import BY_NAME, dtype_name
+from pytest_npudump.dump.filebytes import open_raw
+from pytest_npudump.dump.records import Payload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_npudump.dump.filebytes import RawFile
+    from pytest_npudump.errors import FormatError
+
+
+class Stored(NamedTuple):
+    """A tensor of a file.
+
+    Attributes:
+        names: keys of dicts that it is in, outermost first, and indices of lists; none where the file is it.
+        dtype, shape, payload: as ``TensorRecord`` has them.
+    """
+
+    names: tuple[str | int, ...]
+    dtype: str
+    shape: tuple[int, ...]
+    payload: Payload
+
+
+_LOCAL_HEADER = struct.Struct("<4s22xHH")
+_PICKLE_LIMIT = 1 << 26
+_DEPTH, _VALUES = 32, 1 << 18
+"""How deep and how large a structure of tensors may be."""
+
+
+def members(file: RawFile) -> dict[str, tuple[int, int]]:
+    """Return where the members of a zip are: first byte and size by name.
+
+    Raises:
+        FormatError: it is no zip, is cut off, or a member is compressed or there twice.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    try:
+        with zipfile.ZipFile(file.path) as archive:
+            infos = archive.infolist()
+    except (
+        zipfile.BadZipFile,
+        NotImplementedError,
+        ValueError,
+        OverflowError,
+        struct.error,
+        EOFError,
+    ) as error:
+        raise file.error(
+            0, f"no zip, which torch.save and numpy.savez write, or one that is damaged or cut off: {error}"
+        ) from error
+    for info in infos:
+        at = info.header_offset
+        if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
+            reason = f"{info.filename} is compressed or encrypted: write it with torch.save or numpy.savez"
+            raise file.error(at, reason)
+        if not 0 <= at <= file.size - _LOCAL_HEADER.size:
+            raise file.error(
+                0, f"{info.filename} is said to begin at byte {at} of {file.size}: it is damaged"
+            )
+        magic, name, extra = _LOCAL_HEADER.unpack(file.read(at, _LOCAL_HEADER.size, info.filename))
+        start = at + _LOCAL_HEADER.size + name + extra
+        if magic != b"PK\x03\x04" or start + info.file_size > file.size or info.filename in found:
+            raise file.error(at, f"{info.filename} is there twice, cut off or without header: it is damaged")
+        found[info.filename] = start, info.file_size
+    return found
+
+
+def strided(path: Path, dtype: str, axes: Sequence[tuple[int, int]], first: int, room: int) -> Payload:
+    """Return where a tensor lies.
+
+    Args:
+        path: the file.
+        dtype: name of the type of the elements, which take whole bytes.
+        axes: size and stride of each axis, in elements.
+        first: byte of the file at which the first element lies.
+        room: bytes from there on.
+
+    Raises:
+        ValueError: it needs more bytes than there are, or its elements overlap.
+    """
+    width = BY_NAME[dtype].bits // 8
+    count = math.prod(size for size, _ in axes)
+    extent = 1 + sum((size - 1) * stride for size, stride in axes) if count else 0
+    if extent * width > room:
+        raise ValueError(f"a tensor needs {extent * width} bytes, its storage has {max(room, 0)}")
+    if count > extent:
+        raise ValueError("elements of a tensor overlap, as after expand(): save tensor.contiguous()")
+    step, plain = 1, True
+    for size, stride in reversed(axes):
+        plain &= size == 1 or stride == step or not count
+        step *= size
+    if plain:
+        return Payload(path, first, count * width)
+    return Payload(path, first, extent * width, "strided", tuple(axes))
+
+
+def read_pt(path: Path) -> list[Stored]:
+    """Return the tensors of a file that ``torch.save`` wrote, in its order.
+
+    Raises:
+        FormatError: it is damaged, of torch before 1.6, or holds something that is no tensor or plain value.
+    """
+    with open_raw(path) as file:
+        if file.read(0, 2, "the magic") == b"\x80\x02":
+            raise file.error(0, "a pickle of torch before 1.6: load it and torch.save it again")
+        held = members(file)
+        pickles = [name for name in held if name.endswith("/data.pkl")]
+        if len(pickles) != 1:
+            raise file.error(
+                None, f"{len(pickles)} members data.pkl, expected one: torch.save did not write it"
+            )
+        root = pickles[0].removesuffix("data.pkl")
+        if f"{root}byteorder" in held:
+            order = file.read(*held[f"{root}byteorder"], "the byte order")
+            if order != b"little":
+                raise file.error(held[f"{root}byteorder"][0], f"byte order {order[:20]!r}, expected 'little'")
+        at, size = held[pickles[0]]
+        if size > _PICKLE_LIMIT:
+            raise file.error(at, f"a pickle of {size} bytes, expected at most {_PICKLE_LIMIT}")
+        value = _Unpickled(file, at, file.read(at, size, "the pickle"), held, f"{root}data/").value()
+        left = [_VALUES]
+        return [*_tensors(file, value, (), left)]
+
+
+def _tensors(file: RawFile, value: object, names: tuple[str | int, ...], left: list[int]) -> Iterator[Stored]:
+    left[0] -= 1
+    if len(names) > _DEPTH or left[0] < 0:
+        raise file.error(None, "a structure without end, or of more than 262,144 values")
+    if isinstance(value, _Pickled):
+        yield Stored(names, value.dtype, value.shape, value.payload)
+    elif isinstance(value, (dict, list, tuple)):
+        keys: Iterable[str | int] = map(str, value) if isinstance(value, dict) else range(len(value))
+        for key, inner in zip(keys, value.values() if isinstance(value, dict) else value, strict=True):
+            yield from _tensors(file, inner, (*names, key), left)
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """A name that a pickle wants to import: ``torch FloatStorage``."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Storage:
+    dtype: str
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Pickled:
+    dtype: str
+    shape: tuple[int, ...]
+    payload: Payload
+
+
+_STORAGES = {
+    "torch.storage UntypedStorage": "",
+    **{
+        f"torch {name}Storage": dtype
+        for name, dtype in (
+            *(("Float", "float32"), ("Half", "float16"), ("Double", "float64"), ("BFloat16", "bfloat16")),
+            *(("Long", "int64"), ("Int", "int32"), ("Short", "int16"), ("Char", "int8"), ("Byte", "uint8")),
+            *(("Bool", "bool"), ("ComplexFloat", "complex64"), ("ComplexDouble", "complex128")),
+        )
+    },
+}
+_TENSORS = {
+    *(f"torch._utils _rebuild_tensor{version}" for version in ("", "_v2", "_v3")),
+    "torch_npu.utils.storage _rebuild_npu_tensor",
+}
+_TYPED = 6
+"""Where ``_rebuild_tensor_v3`` has the type."""
+_CONSTANTS: Mapping[str, object] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+_PUSHED = frozenset(
+    (
+        *("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINBYTES", "SHORT_BINBYTES"),
+        *("BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
+    )
+)
+_EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
+_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_REPLACED = frozenset({"POP", "APPEND", "APPENDS", "SETITEM", "SETITEMS"})
+_OTHERS = (
+    *("BINPUT", "LONG_BINPUT", "MEMOIZE", "BINGET", "LONG_BINGET", "MARK", "TUPLE", "GLOBAL", "STACK_GLOBAL"),
+    *("BINPERSID", "REDUCE", "NEWOBJ", "BUILD", "PROTO", "FRAME", "STOP"),
+)
+_OPCODES = {
+    opcode.code.encode("latin-1"): opcode
+    for opcode in pickletools.opcodes
+    if opcode.name in {*_PUSHED, *_CONSTANTS, *_EMPTY, *_TUPLES, *_REPLACED, *_OTHERS}
+}
+"""What torch.save writes of tensors and plain values; arguments of any other are not even read."""
+
+
+class _Unpickled:
+    """A pickle's value: plain ones, tensors, and names that nothing is done with.
+
+    Args:
+        file: what it is in.
+        start: first byte of the pickle.
+        data: the pickle.
+        held: members of the zip.
+        root: what those begin with that tensors lie in.
+    """
+
+    def __init__(
+        self, file: RawFile, start: int, data: bytes, held: Mapping[str, tuple[int, int]], root: str
+    ) -> None:
+        self._file, self._start, self._data, self._held, self._root = file, start, data, held, root
+        self._stack: list[Any] = []
+        self._marks: list[int] = []
+        self._memo: dict[int, Any] = {}
+
+    def value(self) -> object:
+        """Return it.
+
+        Raises:
+            FormatError: it is damaged, or not of tensors and plain values only.
+        """
+        at, stream = 0, BytesIO(self._data)
+        try:
+            while code := stream.read(1):
+                at, opcode = stream.tell() - 1, _OPCODES.get(code)
+                if opcode is None:
+                    raise ValueError(  # noqa: TRY301 - its place is added below
+                        f"opcode {code!r}, which torch.save does not write for tensors and plain values"
+                    )
+                if opcode.name == "STOP":
+                    return self._stack.pop()
+                self._do(opcode.name, opcode.arg.reader(stream) if opcode.arg else None)
+        except (ValueError, TypeError, IndexError, KeyError, AttributeError, RecursionError) as error:
+            raise self._error(at, f"the pickle cannot be read: {error}") from error
+        raise self._error(at, "the pickle has no end")
+
+    def _error(self, at: int, reason: str) -> FormatError:
+        return self._file.error(self._start + at, reason)
+
+    def _do(self, name: str, argument: Any) -> None:  # noqa: C901 - one branch an opcode
+        stack, memo = self._stack, self._memo
+        if name in _PUSHED:
+            stack.append(argument)
+        elif name in _CONSTANTS:
+            stack.append(_CONSTANTS[name])
+        elif name in _EMPTY:
+            stack.append(_EMPTY[name]())
+        elif name in {"BINPUT", "LONG_BINPUT", "MEMOIZE"}:
+            memo[len(memo) if argument is None else argument] = stack[-1]
+        elif name in {"BINGET", "LONG_BINGET"}:
+            stack.append(memo[argument])
+        elif name == "MARK":
+            self._marks.append(len(stack))
+        elif name == "TUPLE":
+            stack.append(tuple(self._since_mark()))
+        elif name in _TUPLES:
+            stack[-_TUPLES[name] :] = [tuple(stack[-_TUPLES[name] :])]
+        elif name in _REPLACED:
+            self._fill(name)
+        elif name == "GLOBAL":
+            stack.append(_Name(argument))
+        elif name == "STACK_GLOBAL":
+            stack[-2:] = [_Name(f"{stack[-2]} {stack[-1]}")]
+        elif name == "BINPERSID":
+            stack.append(self._storage(stack.pop()))
+        elif name in {"REDUCE", "NEWOBJ"}:
+            arguments = stack.pop()
+            stack.append(_made(self._file.path, stack.pop(), arguments))
+        elif name == "BUILD":
+            stack.pop()  # attributes of an OrderedDict, which are no tensors
+            if not isinstance(stack[-1], dict):
+                raise ValueError("attributes of what is no OrderedDict")
+
+    def _since_mark(self) -> list[Any]:
+        at = self._marks.pop()
+        found = self._stack[at:]
+        del self._stack[at:]
+        return found
+
+    def _fill(self, name: str) -> None:
+        if name == "POP":
+            self._stack.pop()
+            return
+        single = {"APPEND": 1, "SETITEM": 2}.get(name)
+        values = self._since_mark() if single is None else [self._stack.pop() for _ in range(single)][::-1]
+        target = self._stack[-1]
+        if name.startswith("APPEND") and isinstance(target, list):
+            target.extend(values)
+        elif name.startswith("SETITEM") and isinstance(target, dict):
+            target.update(zip(values[::2], values[1::2], strict=True))
+        else:
+            raise ValueError(f"{name} of what is no list or dict")
+
+    def _storage(self, said: Any) -> _Storage:
+        kind, type_, key, _location, count = said
+        dtype = _STORAGES.get(type_.text)
+        if kind != "storage" or dtype is None:
+            raise ValueError(f"a storage of {type_.text}, which is not known")
+        offset, nbytes = self._held[f"{self._root}{key}"]
+        if not isinstance(count, int) or count * (BY_NAME[dtype].bits // 8 if dtype else 1) > nbytes:
+            raise ValueError(
+                f"storage {key} needs {count} elements of {dtype or 'bytes'}, has {nbytes} bytes"
+            )
+        return _Storage(dtype, offset, nbytes)
+
+
+def _made(path: Path, function: _Name, arguments: tuple[Any, ...]) -> object:
+    """Return what calling ``function`` would make, where that is a tensor or a plain value.
+
+    Raises:
+        ValueError: it is anything else, or a tensor beyond its storage.
+    """
+    if function.text in _TENSORS:
+        storage, offset, sizes, strides, *_ = arguments
+        dtype = (
+            dtype_name(arguments[_TYPED].text.removeprefix("torch ")) if not storage.dtype else storage.dtype
+        )
+        axes = [*zip(sizes, strides, strict=True)]
+        numbers = (offset, *(number for axis in axes for number in axis))
+        if any(type(number) is not int or not 0 <= number < 1 << 63 for number in numbers):
+            raise ValueError(f"shape {sizes}, strides {strides}, offset {offset}")
+        if dtype not in BY_NAME or BY_NAME[dtype].bits % 8:
+            raise ValueError(f"a tensor of {dtype}, which is not known")
+        begin = offset * BY_NAME[dtype].bits // 8
+        payload = strided(path, dtype, axes, storage.offset + begin, storage.nbytes - begin)
+        return _Pickled(dtype, tuple(sizes), payload)
+    if function.text == "torch._utils _rebuild_parameter" and isinstance(arguments[0], _Pickled):
+        return arguments[0]
+    if function.text == "collections OrderedDict":
+        return dict(*arguments)
+    if function.text in {"torch Size", "torch device"}:
+        return arguments[0]
+    raise ValueError(f"{function.text} is neither a tensor nor a plain value, and is not run")

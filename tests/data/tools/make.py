@@ -1,0 +1,101 @@
+# ruff: noqa: ANN001, ANN201, ANN204
+"""Samples of other tools, by the tools: msprobe 26.2.0's PrecisionDebugger, torch 2.13, numpy, safetensors.
+
+``python make.py`` in an empty folder, on a CPU. Files as SGLang's dumper and ATB write them are of their
+documented form, by torch.save and by hand. Names of folders in msprobe's files were replaced afterwards, and
+``proc*`` renamed.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+KINDS = {
+    "L0-tensor": ("tensor", "L0", "md5", 1),
+    "mix-statistics": ("statistics", "mix", "statistics", 2),
+    "L1-md5": ("statistics", "L1", "md5", 1),
+}
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(8)
+        self.fc = torch.nn.Linear(8, 8)
+
+    def forward(self, x, *, scale=None):
+        y = x + torch.relu(self.fc(self.norm(x))) * (1 if scale is None else scale)
+        return {"y": y, "parts": (y.argmax(-1), y > 0)}
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.emb = torch.nn.Embedding(16, 8)
+        self.block = Block()
+        self.head = torch.nn.Linear(8, 5).bfloat16()
+
+    def forward(self, ids):
+        x = self.emb(ids)
+        for _ in range(2):
+            x = self.block(x, scale=torch.tensor(0.5))["y"]
+        return self.head(x.bfloat16())
+
+
+def msprobe(kind):
+    from msprobe.pytorch import PrecisionDebugger
+
+    task, level, mode, steps = KINDS[kind]
+    said = {"task": task, "dump_path": kind, "rank": [], "step": [], "level": level}
+    said[task] = {"scope": [], "list": [], "data_mode": ["all"], "summary_mode": mode}
+    Path(f"{kind}.json").write_text(json.dumps(said))
+    torch.manual_seed(3)
+    net, debugger = Net(), PrecisionDebugger(config_path=f"{kind}.json")
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for step in range(steps):
+        debugger.start(model=net)
+        loss = net(torch.tensor([[1, 2, 3], [4, 5, 6]]) + step).float().square().sum()
+        loss.backward()
+        debugger.stop()
+        debugger.step()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def plain():
+    folder = Path("plain")
+    folder.mkdir()
+    values = torch.arange(6.0).view(2, 3) - 2.5
+    layers = {
+        "half": values.half(),
+        "brain": values.bfloat16(),
+        "e4m3": values.to(torch.float8_e4m3fn),
+        "nested": {"transposed": values.T, "list": [values.int(), values > 0]},
+        "weight": torch.nn.Parameter(values[:, 1]),
+        "unsigned": torch.tensor([1, 65535], dtype=torch.uint16),
+        "scalar": torch.tensor(7),
+        "empty": torch.zeros(0, 3),
+        "words": ["not a tensor", None, 3.5, torch.Size([2]), torch.float32, torch.device("cpu")],
+    }
+    torch.save(layers, folder / "layers.pt")
+    torch.save(
+        {"value": values, "meta": {"dims": "t h[tp]", "tp_rank": 1, "tp_size": 2}}, folder / "value.pt"
+    )
+    np.savez(folder / "arrays.npz", x=np.asfortranarray(values.numpy()), y=np.arange(3))
+    save_file({"w": values, "b": values.bfloat16()}, folder / "weights.safetensors")
+    head = b"$Version=1.0\n$Object.Count=1\n$Object.Length=12\nformat=2\ndtype=1\ndims=2,3\n"
+    head += b"$Object.data=0,12\n$End=1\n"
+    (folder / "outtensor0.bin").write_bytes(head + values.half().numpy().tobytes())
+
+
+if len(sys.argv) > 1:
+    msprobe(sys.argv[1])
+else:
+    plain()
+    for kind in KINDS:
+        subprocess.run([sys.executable, __file__, kind], check=True)
