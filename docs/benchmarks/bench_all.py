@@ -4,7 +4,7 @@
 
 PYTHON is an interpreter of an environment that has msprobe (``pip install mindstudio-probe torch``); the
 other golden plugins are those installed here. DIR is a checkout of an older commit, measured in turn with
-this one. Takes three quarters of an hour on an idle machine, an hour more with DIR.
+this one. Takes an hour on an idle machine, another one with DIR.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ PARTS = {
     "bench_golden.py": None,
     "bench_rows.py": AGAINST,
     "bench_emulator.py": AGAINST,
+    "bench_suite.py": None,
+    "bench_tensors.py": None,
     "bench_isolation.py": None,
     "bench_alternatives.py": None,
     "verdicts/run.py": None,

@@ -1,7 +1,7 @@
 """Large suites: what a thousand tests cost, whether a session grows, whether workers lose anything.
 
-Run by hand: ``python docs/benchmarks/bench_suite.py [linear] [failing] [growth] [rows] [parallel]``; all of
-them without a word. Tests run a small model on the emulator. ``parallel`` ends with 1 where a golden, a
+``python docs/benchmarks/bench_suite.py [linear] [failing] [layers] [growth] [rows] [parallel]``; all of them
+without a word. Tests run a small model on the emulator. ``parallel`` ends with 1 where a golden, a
 verdict or a report of 200 tests in 8 workers is lost, whatever pytest-xdist's ``--dist``.
 """
 
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,12 @@ HALF = """
 @pytest.mark.parametrize("k", range(2000))
 def test_half(npu_dump, image, k):
     with npu_dump.load_model(("small.onnx", "other.onnx")[k % 2]) as model:
+        model.run(image)
+"""
+LAYERS = """
+@pytest.mark.npu_dump
+def test_layers(npu_dump, image):
+    with npu_dump.load_model("small.onnx") as model:
         model.run(image)
 """
 TIMES = """
@@ -172,6 +179,35 @@ def failing(base: Path) -> None:
     say(f"2,000 tests, half fail: a test {told}")
 
 
+def layers(base: Path, count: int = 10_000) -> None:
+    """Print what one test of 10,000 layers costs that passes, fails in all, and fails with a second run."""
+    folder = base / "layers"
+    suite(folder, LAYERS)
+
+    def write(change: float) -> None:
+        weight = numpy_helper.from_array(np.full((1, 1, 8, 8), 1 + change, np.float32), "w")
+        names = ["image", *(f"t{number}" for number in range(count))]
+        nodes = [
+            helper.make_node("Add", [before, "w"], [after], name=f"layer{number}")
+            for number, (before, after) in enumerate(pairwise(names))
+        ]
+        ends = [
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 1, 8, 8])]
+            for name in (names[0], names[-1])
+        ]
+        graph = helper.make_graph(nodes, "chain", *ends, [weight])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        (folder / "small.onnx").write_bytes(model.SerializeToString())
+
+    write(0)
+    session(folder, "--npudump-update-golden")
+    passed, _ = session(folder)
+    write(0.01)
+    seconds = [session(folder, *options)[0] for options in (("-o", "npudump_escalate=off"), ())]
+    told = ", ".join(f"{one:.1f} s ({one / passed:.2f} x)" for one in seconds)
+    say(f"{count} layers: {passed:.1f} s pass; all fail, and fail with a second run: {told}")
+
+
 def growth(base: Path, tests: int = 2000) -> None:
     """Print by how much a session of 2,000 tests grows after its first 200, and what is left of it."""
     folder, temporary = base / "growth", base / "growth-tmp"
@@ -280,7 +316,7 @@ def _goldens(folder: Path) -> dict[str, bytes]:
 
 
 if __name__ == "__main__":
-    parts = {part.__name__: part for part in (linear, failing, growth, rows, parallel)}
+    parts = {part.__name__: part for part in (linear, failing, layers, growth, rows, parallel)}
     with tempfile.TemporaryDirectory() as work:
         for wanted in sys.argv[1:] or parts:
             parts[wanted](Path(work))

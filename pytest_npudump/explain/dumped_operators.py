@@ -76,6 +76,8 @@ _COUNTED = re.compile(r"[A-Z][A-Za-z0-9]*_\d+")
 """Names that parsers of ONNX give to operators without one: the type, and how many of these came before."""
 _APPROXIMATED = 1e-2
 """Relative L2 by which no approximation of a function on a device is off, as a permutation of values is."""
+_KEPT, _KEPT_BYTES = 32, 1 << 20
+"""How many sessions of operators a model keeps, and the size of the largest such operator."""
 _LAYOUTS = {4: "NCHW", 5: "NCDHW"}
 _CAST = "Cast"
 _IN_PLACE = frozenset({_CAST, "Identity", "TransData"})
@@ -188,6 +190,19 @@ class DumpedOperator:
 
     def _session(self, dtype: str) -> Any:
         """Return a session of the operator, its weights rounded to a type of the device or as written."""
+        given = ((name, one.dtype.name, tuple(one.shape)) for name, one in self._tensors.items())
+        kept, key = self.model.pieces, (self.name, dtype, *given)
+        if key not in kept:
+            proto = self._piece(dtype)
+            session = exposed_session(self.model.path, proto, self.node.operator.outputs)
+            if proto.ByteSize() > _KEPT_BYTES or proto.functions:  # which may draw random numbers
+                return session
+            if len(kept) == _KEPT:
+                del kept[next(iter(kept))]
+            kept[key] = session
+        return kept[key]
+
+    def _piece(self, dtype: str) -> Any:
         proto = piece_of(self.model, [self.node], self._tensors)
         if dtype in ROUNDED and self.node.operator.op_type not in EXACT_INPUTS:
             helper = onnx().numpy_helper
@@ -199,7 +214,7 @@ class DumpedOperator:
                 except (OSError, ValueError) as error:
                     raise ModelError(f"the weight {tensor.name!r} cannot be read: {error}") from error
                 tensor.CopyFrom(helper.from_array(rounded_to(array, dtype), tensor.name))
-        return exposed_session(self.model.path, proto, self.node.operator.outputs)
+        return proto
 
 
 def rounded_either_way(wide: Array, dtype: str, actual: Array, noise: float) -> Array:

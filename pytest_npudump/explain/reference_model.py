@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.errors import MissingExtraError, RequestError
 from pytest_npudump.onnxmodels import graph as graph_module, sessions
+from pytest_npudump.onnxmodels.loaded_files import model_digest
 from pytest_npudump.onnxmodels.sessions import exposed_session, fits, holds_halves, onnx, to_float32
 from pytest_npudump.onnxmodels.tensor_types import Tensor, from_array, from_ort_type, onnx_number
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
 
 
+CONSTANT = "Constant"
+"""ONNX's type of a node that is a constant."""
+_KEPT_BYTES = 1 << 24
+"""Size of the largest file of a model that is kept for the next test."""
 BATCH = 1 << 29
 """Bytes of inner tensors that one run of the model hands out; a larger model runs several times."""
 
@@ -66,6 +71,7 @@ class ReferenceModel:
         halved: whether it holds 16-bit floats, which are computed as such: in float32 it would be too large.
         proto: its ``ModelProto``.
         sessions: the session in use, by the tensors it hands out.
+        pieces: sessions of single small operators, by what they compute; the last ones that were made.
     """
 
     path: Path
@@ -76,6 +82,15 @@ class ReferenceModel:
     halved: bool
     proto: Any
     sessions: dict[tuple[str, ...], Any] = field(default_factory=dict)
+    pieces: dict[tuple[object, ...], Any] = field(default_factory=dict)
+    _held: dict[str, tuple[int, int, Any]] = field(default_factory=dict)
+    _written: list[Any] = field(default_factory=list)
+
+    @classmethod
+    def of_file(cls, path: Path) -> ReferenceModel:
+        """Return a model as it was read last, where its file is the same, else read it; not to be changed."""
+        digest = model_digest(path) if path.is_file() and path.stat().st_size <= _KEPT_BYTES else ""
+        return _last_read(path, digest) if digest else cls.read(path)
 
     @classmethod
     def read(cls, path: Path, *, as_written: bool = False) -> ReferenceModel:
@@ -126,10 +141,26 @@ class ReferenceModel:
         nodes = (name for node in self.nodes for name in (node.name, *node.operator.outputs))
         return frozenset((*nodes, *self.inputs))
 
+    def written(self, node: Node) -> Any:
+        """Return the ``NodeProto`` of an operator."""
+        if not self._written:
+            self._written.extend(each for each in self.proto.graph.node if each.op_type != CONSTANT)
+        return self._written[node.operator.task - 1]
+
+    def held(self) -> Mapping[str, tuple[int, int, Any]]:
+        """Return what the graph holds, by name: with kind (node, initializer, sparse one) and place."""
+        if not self._held:
+            graph = self.proto.graph
+            constants = ((name, one) for one in graph.node if one.op_type == CONSTANT for name in one.output)
+            weights = ((tensor.name, tensor) for tensor in graph.initializer)
+            sparse = ((tensor.values.name, tensor) for tensor in graph.sparse_initializer)
+            for kind, named in enumerate((constants, weights, sparse)):
+                self._held.update((name, (kind, place, one)) for place, (name, one) in enumerate(named))
+        return self._held
+
     def is_named(self, node: Node) -> bool:
         """Whether the file has a name for an operator, which is not counted then."""
-        every = (each for each in self.proto.graph.node if each.op_type != "Constant")
-        return bool(next(islice(every, node.operator.task - 1, None)).name)
+        return bool(self.written(node).name)
 
     def run(
         self, feeds: Mapping[str, Array], tensors: Mapping[str, int]
@@ -175,6 +206,12 @@ class ReferenceModel:
             self.sessions.clear()  # one at a time: each holds the weights
             self.sessions[key] = exposed_session(self.path, proto, names)
         return self.sessions[key]
+
+
+@lru_cache(maxsize=1)
+def _last_read(path: Path, digest: str) -> ReferenceModel:
+    del digest  # of the content that is read
+    return ReferenceModel.read(path)
 
 
 def _captured(node: Any) -> Iterator[str]:
@@ -240,16 +277,9 @@ def operators_behind(nodes: Sequence[Node], tensors: Iterable[str]) -> list[Node
     return found[::-1]
 
 
-CONSTANT = "Constant"
-"""ONNX's type of a node that is a constant."""
-
-
 def constants_of(model: ReferenceModel) -> frozenset[str]:
     """Return the names of weights and constants of a model: what an operator reads and no dump holds."""
-    graph = model.proto.graph
-    made = (name for node in graph.node if node.op_type == CONSTANT for name in node.output)
-    sparse = (tensor.values.name for tensor in graph.sparse_initializer)
-    return frozenset((*(tensor.name for tensor in graph.initializer), *sparse, *made))
+    return frozenset(model.held())
 
 
 def piece_of(model: ReferenceModel, nodes: Sequence[Node], feeds: Mapping[str, Tensor]) -> Any:
@@ -262,22 +292,18 @@ def piece_of(model: ReferenceModel, nodes: Sequence[Node], feeds: Mapping[str, T
             are those of the piece's input.
     """
     helper = onnx().helper
-    graph = model.proto.graph
-    every = [each for each in graph.node if each.op_type != CONSTANT]
     given = {*feeds, *(name for node in nodes for name in node.operator.outputs)}
     wanted = {name for node in nodes for name in (*node.all_inputs, *node.captured) if name} - given
     piece = onnx().ModelProto(ir_version=model.proto.ir_version, opset_import=model.proto.opset_import)
     piece.functions.extend(model.proto.functions)
-    piece.graph.name = graph.name or model.path.stem
-    piece.graph.node.extend(
-        each for each in graph.node if each.op_type == CONSTANT and wanted.intersection(each.output)
-    )
+    piece.graph.name = model.proto.graph.name or model.path.stem
+    kinds = piece.graph.node, piece.graph.initializer, piece.graph.sparse_initializer
+    held = [model.held()[name] for name in wanted & model.held().keys()]
+    for kind, _, one in sorted(held, key=lambda one: one[:2]):
+        kinds[kind].append(one)
     for node in nodes:  # under the name that it has in dumps, which may come from its place in the model
-        piece.graph.node.append(every[node.operator.task - 1])
+        piece.graph.node.append(model.written(node))
         piece.graph.node[-1].name = node.name
-    piece.graph.initializer.extend(tensor for tensor in graph.initializer if tensor.name in wanted)
-    sparse = (tensor for tensor in graph.sparse_initializer if tensor.values.name in wanted)
-    piece.graph.sparse_initializer.extend(sparse)
     piece.graph.input.extend(
         helper.make_tensor_value_info(name, onnx_number(tensor.dtype), tensor.shape)
         for name, tensor in feeds.items()

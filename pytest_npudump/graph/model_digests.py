@@ -217,7 +217,7 @@ class _OnnxContent:
             for body, content in self._bodies(node, constants, reached):
                 others.append(body)
                 weights += content
-            outside |= reached - made.keys()
+            outside.update(name for name in reached if name not in made)
             ports += sorted(made[name] for name in reached if name in made)
             structure = _long(_domain(node).encode(), node.op_type.encode(), *ports)
             made |= {name: structure + str(slot).encode() for slot, name in enumerate(node.output) if name}

@@ -126,7 +126,7 @@ def change_of_models(golden: str, run: str) -> ModelChange | None:
         return ModelChange(read=ALL)
     old, new = ({name: words for name, words in side.items() if name[0] != FILE} for side in split)
     graphs = [sorted(graph for _, graph in side.values()) for side in files]
-    common = [name for name in new if name in old]
+    common = dict.fromkeys(name for name in new if name in old)
     changed = [name for name in common if old[name] != new[name]]
     # Where the graph is another one, operators without names of their own go by others' names.
     shifted = {*changed} if graphs[0] != graphs[1] else set[str]()
@@ -141,12 +141,14 @@ def change_of_models(golden: str, run: str) -> ModelChange | None:
         {name for name in left[at] if tuple(side[name]) in unlike} for at, side in enumerate((old, new))
     ]
     changed = [name for name in changed if name not in shifted or all(name in names for names in strange)]
-    operators = [name for at in (0, 1) for name in left[at] if name in strange[at] and name not in changed]
+    told = {*changed}
+    operators = [name for at in (0, 1) for name in left[at] if name in strange[at] and name not in told]
     weights = [name for name in changed if old[name][_EXACT] != new[name][_EXACT]]
     attributes = [name for name in changed if old[name][_ATTRIBUTES] != new[name][_ATTRIBUTES]]
     found = ModelChange(others, weighted=sum(bool(words[_EXACT]) for words in new.values()))
     if NONE in (*graphs[0], *graphs[1]):
-        weights = [name for name in weights if name not in attributes]
+        told = {*attributes}
+        weights = [name for name in weights if name not in told]
         if not common or (not weights and (attributes or operators)):
             return found
         found, attributes, operators = replace(found, read=WEIGHTS), [], []

@@ -568,7 +568,7 @@ def _by_model(
             else:
                 converted = not plain and file not in models.paths
                 bench = ModelBench(
-                    ReferenceModel.read(file),
+                    ReferenceModel.of_file(file),
                     NameMap(),
                     own=True,
                     converted=converted,

@@ -127,7 +127,7 @@ def test_errors_of_the_disk_are_problems(tmp_path: Path, monkeypatch: pytest.Mon
 
     write(tmp_path, ("0/A.a.1.2.T0", "a"), "1/B.b.1.2.T0.csv")
     scandir = os.scandir
-    monkeypatch.setattr("pytest_npudump.dump.files.container.read_container", fail)
+    monkeypatch.setattr("pytest_npudump.dump.files.container._records", fail)
     monkeypatch.setattr(os, "scandir", refuse)
     folder, file = map(str, read_dump(tmp_path).problems)
     assert "Permission denied" in folder

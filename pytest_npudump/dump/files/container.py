@@ -41,6 +41,12 @@ from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats.tensor import file_stats, with_stats
 from pytest_npudump.errors import FormatError, joined
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_npudump.dump.records import Stats
+
+
 _WRITE_LIMIT = 1 << 32
 _DIM_LIMIT = 1 << 63
 _LENGTH = struct.Struct("<Q")
@@ -402,15 +408,24 @@ def read_file(
     Raises:
         FormatError: the file is damaged.
     """
-    file, name, statistics = (
-        job.file,
-        job.file.name,
-        partial(file_stats, acl=acl, projections=projections) if stats else None,
-    )
+    with open_raw(job.file.path) as raw:
+        statistics = partial(file_stats, acl=acl, projections=projections, file=raw) if stats else None
+        return _executions(job, table, tuple(_records(raw)), statistics, projections=projections)
+
+
+def _executions(
+    job: Job,
+    table: tuple[TensorPart, ...],
+    records: Sequence[ContainerRecord],
+    statistics: Callable[[TensorPart], Stats | None] | None,
+    *,
+    projections: bool,
+) -> tuple[list[Execution], list[FormatError]]:
+    file, name = job.file, job.file.name
     rows = {(row.io, row.slot): row for row in table}
     executions: list[Execution] = []
     problems: list[FormatError] = []
-    for record in read_container(file.path):
+    for record in records:
         layer = record.op_name
         if not layer and name is not None:
             layer = name.op_name

@@ -40,7 +40,7 @@ _CODES: dict[int, tuple[np.dtype[Any], np.dtype[Any], int]] = {
     8: (np.dtype(np.int64), np.dtype(np.uint64), 1 << 63),
 }
 """Signed and unsigned integers of so many bytes, and the code of -0."""
-_SQUARE_LOW, _SQUARE_HIGH = 1e-14, 1e17
+SQUARE_LOW, SQUARE_HIGH = 1e-14, 1e17
 """Largest magnitudes between which a row of squares in float32 neither overflows nor loses digits."""
 _MOST_EXPONENT = 120
 """2 to the power of this, or of its negative, is a normal number of float32."""
@@ -79,7 +79,7 @@ class Kernel(ABC):
         values, magnitude, exponent = self._values(chunk), max(-low, high), 0
         if magnitude:
             scaled = values
-            if not _SQUARE_LOW < magnitude < _SQUARE_HIGH:
+            if not SQUARE_LOW < magnitude < SQUARE_HIGH:
                 exponent = max(-_MOST_EXPONENT, min(-math.frexp(magnitude)[1], _MOST_EXPONENT))
                 room = scratch_buffers().floats("scaled", values.size)
                 scaled = np.multiply(values, np.float32(2.0**exponent), out=room)

@@ -279,6 +279,12 @@ def project(array: np.ndarray) -> tuple[float, ...]:
     return projector.sums()
 
 
+def near_projections(values: NDArray[np.float64]) -> tuple[float, ...]:
+    """The projections of a tensor of at most :data:`.signs.NEAR` finite elements, given in C order."""
+    signs, taken = block_signs(0, 1)
+    return tuple((np.dot(near_signs()[:, : values.size], values).take(taken) * signs + 0.0).tolist())
+
+
 def distance(one: Sequence[float], other: Sequence[float]) -> float:
     """Estimate the l2norm of the difference of two tensors, of as many elements, from their projections."""
     return math.dist(one, other) / math.sqrt(PROJECTIONS)

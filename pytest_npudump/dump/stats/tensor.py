@@ -45,6 +45,8 @@ from pytest_npudump.dump.records import Payload, Stats
 from pytest_npudump.dump.stats.kernels import (
     BFLOAT16,
     FLOAT16,
+    SQUARE_HIGH,
+    SQUARE_LOW,
     Byte,
     Codes,
     Float32,
@@ -53,11 +55,23 @@ from pytest_npudump.dump.stats.kernels import (
     Integer,
     Kernel,
     add_histogram,
+    to_float32,
 )
-from pytest_npudump.dump.stats.projections import Projector, array_projector, project, raw_projector
-from pytest_npudump.dump.stats.sums import Totals
+from pytest_npudump.dump.stats.projections import (
+    Projector,
+    array_projector,
+    near_projections,
+    project,
+    raw_projector,
+)
+from pytest_npudump.dump.stats.sums import ScaledSum, Totals, block_dot, block_sum
 from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import FormatError
+
+if TYPE_CHECKING:
+    from pytest_npudump.dump.filebytes import RawFile
+    from pytest_npudump.dump.stats.kernels import HalfType
+
 
 _NO_NUMBERS = {np.bytes_, np.str_, np.void}
 _HALVES = {"float16": FLOAT16, "bfloat16": BFLOAT16}
@@ -289,14 +303,46 @@ _MAPPED = 8 << 20
 """Bytes from which on a tensor is mapped. Measured: 4 MiB are read faster, 64 MiB of float32 8 % slower."""
 
 
+_SMALL = {"float32": None, **_HALVES}
+"""Types whose small tensors take :func:`_small_stats`."""
+_SMALL_BYTES = 1 << 12
+
+
+def _small_stats(units: np.ndarray, half: HalfType | None, *, projections: bool) -> Stats | None:
+    """What :class:`Projected` adds up to for one piece of shape (n,), by a tenth of the calls.
+
+    None where these are needed: for NaN, infinities, nothing but zeros, and magnitudes whose squares leave
+    the range of float32.
+    """
+    values = wide = units.astype(np.float64)
+    low, high = float(np.minimum.reduce(wide)), float(np.maximum.reduce(wide))
+    magnitude = max(-low, high)
+    if not SQUARE_LOW < magnitude < SQUARE_HIGH:  # which NaN is not either
+        return None
+    if half is not None:
+        units = to_float32(units, half, scratch_buffers().floats("values", units.size))
+        values = units.astype(np.float64)
+    zero = int(wide.size - np.count_nonzero(wide)) if low <= 0 <= high else 0
+    total, squares = block_sum(units), block_dot(values, values)
+    totals = Totals(wide.size, high, low, magnitude, ScaledSum(total), ScaledSum(squares), zero=zero)
+    found = totals.stats()
+    return replace(found, projections=near_projections(wide)) if projections else found
+
+
 def payload_stats(
-    payload: Payload, dtype: str, count: int, *, acl: bool = False, projections: bool = False
+    payload: Payload,
+    dtype: str,
+    count: int,
+    *,
+    acl: bool = False,
+    projections: bool = False,
+    file: RawFile | None = None,
 ) -> Stats | None:
     """The statistics of the first ``count`` elements of a payload of the type called ``dtype``.
 
     Memory does not grow with the payload. None where the type has no values, or ``acl`` is set and ACL
     has no statistics for it. With ``projections`` these as well, in the order of the elements in the file:
-    in C order, but for raw bytes of a private format.
+    in C order, but for raw bytes of a private format. ``file`` is that of the payload, where it is open.
 
     Raises:
         DecodeError: the payload is smaller than ``count`` elements.
@@ -316,6 +362,12 @@ def payload_stats(
     if needed > payload.nbytes:
         raise too_short(payload, dtype, count, payload.nbytes)
     pieces = np.dtype(np.uint8) if is_packed(dtype) else numpy_dtype(dtype)
+    if file is not None and dtype in _SMALL and 0 < needed <= _SMALL_BYTES and pieces.isnative:
+        units = file.map(payload.offset, needed, "the tensor").view(pieces)
+        with np.errstate(all="ignore"):
+            found = _small_stats(units, _SMALL[dtype], projections=projections)
+        if found is not None:
+            return found
     running = Projected(raw_accumulator(dtype, count), raw_projector(dtype, count) if projections else None)
     return _file_stats(payload.path, payload.offset, needed, pieces, running, acl=acl)
 
@@ -384,8 +436,12 @@ def with_stats(
     return part._replace(stats=found), []
 
 
-def file_stats(part: TensorPart, *, acl: bool, projections: bool) -> Stats | None:
+def file_stats(
+    part: TensorPart, *, acl: bool, projections: bool, file: RawFile | None = None
+) -> Stats | None:
     """Compute the statistics of a tensor that has bytes, with projections or not; None for types without.
+
+    ``file`` is that of the bytes, where it is open.
 
     Raises:
         DecodeError: the bytes are too few.
@@ -393,13 +449,15 @@ def file_stats(part: TensorPart, *, acl: bool, projections: bool) -> Stats | Non
     assert part.payload is not None  # noqa: S101 - asked only for tensors with bytes
     own = (part.payload, part.dtype, math.prod(part.shape or ()))
     if not acl:
-        return payload_stats(*own, projections=projections)
+        return payload_stats(*own, projections=projections, file=file)
     payload, count = _extent(part.payload, part)
-    found = payload_stats(payload, part.dtype, count, acl=True)
+    if count and (payload, count) == (part.payload, own[-1]):
+        return payload_stats(*own, acl=True, projections=projections, file=file)
+    found = payload_stats(payload, part.dtype, count, acl=True, file=file)
     if found is None or not projections:
         return found
     # Alignment behind the shape, which the device takes for elements, is none of the tensor's.
-    return with_projections_of(found, payload_stats(*own, projections=True))
+    return with_projections_of(found, payload_stats(*own, projections=True, file=file))
 
 
 def _extent(payload: Payload, part: TensorPart) -> tuple[Payload, int]:

@@ -350,13 +350,13 @@ def without_copies(files: Sequence[DumpFile]) -> tuple[list[DumpFile], list[Dump
     The names that ``msaccucmp -t msnpy`` gives are MindSpore's, but it copies the ids and the time from the
     file that it converted in the same directory, and the last part of the operator's name.
     """
+    if not any(file.name is not None and file.name.suffix == ".npy" for file in files):
+        return list(files), []
     dumped: defaultdict[object, list[str]] = defaultdict(list)
     for file in files:
         if file.name is not None and not file.name.suffix:
             dumped[_source_of(file)] = []
             dumped[_ids(file, file.name)].append(sanitise(file.name.op_name))
-    if not dumped or not any(file.name is not None and file.name.suffix == ".npy" for file in files):
-        return list(files), []
     kept: list[DumpFile] = []
     copies: list[DumpFile] = []
     for file in files:

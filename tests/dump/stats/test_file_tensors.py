@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.dump.arrays.decode import read_npy_header
-from pytest_npudump.dump.filebytes import CHUNK_BYTES
+from pytest_npudump.dump.filebytes import CHUNK_BYTES, open_raw
 from pytest_npudump.dump.records import Payload, Stats
 from pytest_npudump.dump.stats.tensor import npy_stats, payload_stats
 from pytest_npudump.errors import FormatError
@@ -47,6 +48,21 @@ def test_all_pieces_of_a_large_tensor_count_wherever_it_begins(
     values = _numbers(dtype, pieces * CHUNK_BYTES // np.dtype(getattr(ml_dtypes, dtype, dtype)).itemsize + 5)
     payload = _raw_file(tmp_path / "data", values, offset)
     _assert_is_what_numpy_finds(payload_stats(payload, dtype, values.size), values)
+
+
+@pytest.mark.each("dtype", ["float32", "float16", "bfloat16"])
+def test_a_small_tensor_of_an_open_file_adds_up_to_the_same_digits(tmp_path: Path, dtype: str) -> None:
+    made = ((1, 0), (1e-3, -0.0), (1e-30, 1), (1e20, -5), (1, math.nan), (1, math.inf), (0, 0))
+    for count, (factor, special) in itertools.product((1, 2, 7, 64, 1023), made):
+        values = _numbers("float32", count) * np.float32(factor)
+        values[count // 2] = special
+        with np.errstate(all="ignore"):
+            values = values.astype(getattr(ml_dtypes, dtype, dtype))
+        for each in (values, abs(values)):
+            payload = _raw_file(tmp_path / "data", each, 3)
+            with open_raw(payload.path) as file:
+                here = payload_stats(payload, dtype, count, projections=True, file=file)
+            assert repr(here) == repr(payload_stats(payload, dtype, count, projections=True))
 
 
 def test_only_the_elements_asked_for_count(tmp_path: Path) -> None:

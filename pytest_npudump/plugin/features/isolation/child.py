@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 from dataclasses import replace
+from shutil import copyfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,14 +22,16 @@ from pytest_npudump.storage.atomic import dump_bytes, load_bytes, post
 
 if TYPE_CHECKING:
     import warnings
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from pytest_npudump.plugin.features.isolation.task import Task
     from pytest_npudump.settings import Settings
 
 
-_EMULATOR = "pytest_npudump.emulator"
-"""What stands for a device, and belongs to one process."""
+_NEEDED, _OTHERS = ("pytest_npudump.", "_pytest."), frozenset({"onnx", "asyncio"})
+"""Modules that other children need and that touch no device, by how their names begin, and by name."""
+_DEVICE = tuple(f"pytest_npudump.emulator.{name}" for name in ("acl", "install", "process"))
+"""What stands for a device, belongs to one process, and reads its environment."""
 
 
 class Child:
@@ -41,6 +44,7 @@ class Child:
     def __init__(self, task: Task) -> None:
         self.task = task
         self._handed_over = False
+        self._told: Mapping[str, Any] = {}
 
     def _post(self, kind: str, content: object) -> None:
         post(self.task.mailbox, kind, content)
@@ -129,7 +133,11 @@ class Child:
         if test is not None and self.task.run > 1:
             reports = with_failed_setup(item, reports)
         if test is not None and again:
-            self.task.judged.write_bytes(dump_bytes(test.handed_over()))
+            told = test.handed_over()
+            if self._told and all(told[name] is one for name, one in self._told.items()):
+                copyfile(self.task.called, self.task.judged)
+            else:
+                self.task.judged.write_bytes(dump_bytes(told))
         recording = test.recording if test is not None else None
         told = {"again": again, "done": test is None or test.done, "bad": item.stash.get(BAD, "")}
         self._post("concluded", told | {"kept": item.stash.get(KEPT, None), "recording": recording})
@@ -139,7 +147,8 @@ class Child:
         """Hand over what the body came to, should the process not live to the end of the teardown."""
         test = item.stash.get(TEST, None)
         if test is not None and test.judged is not None:
-            self.task.called.write_bytes(dump_bytes(test.handed_over()))
+            self._told = test.handed_over()
+            self.task.called.write_bytes(dump_bytes(self._told))
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Pass on ``pytest.exit()``, which ends the whole session."""
@@ -166,9 +175,9 @@ class Child:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, exitstatus: int) -> None:
-        """Say what a child needs of this package, and that nothing is missing."""
-        ours = [name for name in sys.modules if name.startswith("pytest_npudump.")]
-        self._post("modules", [name for name in ours if not name.startswith(_EMULATOR)])
+        """Say what a child needs, and that nothing is missing."""
+        known = [name for name in sys.modules if name.startswith(_NEEDED) or name in _OTHERS]
+        self._post("modules", [name for name in known if not name.startswith(_DEVICE)])
         self._post("end", int(exitstatus))
 
 

@@ -2,7 +2,7 @@
 
 The fork server has imported what every child needs, and forks one for each task.
 
-It has imported pytest and what the first child had of this package in the end, and neither a client
+It has imported what the first child had of this package, of pytest and onnx in the end, and neither a client
 (``acl``, ``torch``, ``mindspore``, onnxruntime) nor anything of the tests, so that no child inherits a
 device. Nor does one inherit a thread, or a lock that a thread holds: there is one thread at each fork, which
 is looked at before it. OpenBLAS, whose threads begin with numpy's import, ends them before a fork and begins
