@@ -12,6 +12,7 @@ import numpy as np
 from pytest_npudump.dump.columns import FIELDS, TensorColumns, TensorTable
 from pytest_npudump.dump.dtypes import UNKNOWN, is_exact
 from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.stats.compact_projections import SUMS
 from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ class StatsTable:
         wide: integers of 2**53 and beyond by (row, column), exact; ``values`` holds them rounded. Only
             cells that are integers by :func:`is_integral`.
         digests: hashes as :attr:`TensorRecord.digest` has them, n of them, or none where there is no hash.
-        projections: float64 (n, 8), a row of NaN where a tensor has none; None where no tensor has any.
+        projections: float64 (n, 8), or (n, 6) of those that a golden keeps in few characters, a row of NaN
+            where a tensor has none; None where no tensor has any.
         projected: bool (n,), which tensors have projections; None as well.
         noise: cells of a golden's column of that name, n of them, or none where the golden has no such
             column; a dump has none.
@@ -85,6 +87,11 @@ class StatsTable:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    @property
+    def summed(self) -> bool:
+        """Whether the projections are those of :mod:`pytest_npudump.dump.stats.compact_projections`."""
+        return self.projections is not None and self.projections.shape[1] == SUMS
 
     def value(self, row: int, column: int) -> float | int | None:
         """One statistic as Python has it: exact int where it is one, None where it is unknown."""

@@ -375,12 +375,12 @@ def relative_differences(comparison: Comparison) -> NDArray[np.float64]:
 def _distances(pairs: Pairs) -> NDArray[np.float64]:
     """Return the l2norm of the difference as projections estimate it, (m,); NaN where a side has none."""
     found = np.full(len(pairs.here), np.nan)
-    one, other = pairs.golden.projections, pairs.actual.projections
-    if one is None or other is None:
-        return found
     both = np.logical_and(*pairs.projected())
+    if not both.any():
+        return found
+    golden, actual = pairs.sums()
     with np.errstate(invalid="ignore"):
-        away = other[pairs.there[both]] - one[pairs.here[both]]
+        away = actual[both] - golden[both]
     found[both] = root_mean_square(np.where(np.isfinite(away), away, 0.0))
     return found
 

@@ -125,6 +125,9 @@ def rows_of(tables: tuple[StatsTable, StatsTable], rows: Sequence[tuple[int, int
                 if (row, column) in both[which]
             }
         elif isinstance(both[0], np.ndarray) or isinstance(both[1], np.ndarray):
+            if one.name == "projections":
+                width = min(side.shape[1] for side in both if side is not None)
+                both = [side if side is None else side[:, :width] for side in both]
             columns[one.name] = np.array([_cells(both, which, row) for which, row in rows])
         elif None in both:
             columns[one.name] = None
