@@ -12,7 +12,7 @@ import numpy as np
 from pytest_npudump.dump.columns import FIELDS, TensorColumns, TensorTable
 from pytest_npudump.dump.dtypes import UNKNOWN, is_exact
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.dump.stats.compact_projections import SUMS
+from pytest_npudump.dump.stats.compact_projections import CompactSums
 from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ class StatsTable:
         wide: integers of 2**53 and beyond by (row, column), exact; ``values`` holds them rounded. Only
             cells that are integers by :func:`is_integral`.
         digests: hashes as :attr:`TensorRecord.digest` has them, n of them, or none where there is no hash.
-        projections: float64 (n, 8), or (n, 6) of those that a golden keeps in few characters, a row of NaN
-            where a tensor has none; None where no tensor has any.
+        projections: float64 (n, 8), a row of NaN where a tensor has none; None where no tensor has any.
         projected: bool (n,), which tensors have projections; None as well.
+        summed: whether projections are rounded, as :mod:`pytest_npudump.dump.stats.compact_projections` does.
         noise: cells of a golden's column of that name, n of them, or none where the golden has no such
             column; a dump has none.
     """
@@ -83,15 +83,11 @@ class StatsTable:
     digests: tuple[str, ...] = ()
     projections: NDArray[np.float64] | None = None
     projected: NDArray[np.bool_] | None = None
+    summed: bool = False
     noise: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.keys)
-
-    @property
-    def summed(self) -> bool:
-        """Whether the projections are those of :mod:`pytest_npudump.dump.stats.compact_projections`."""
-        return self.projections is not None and self.projections.shape[1] == SUMS
 
     def value(self, row: int, column: int) -> float | int | None:
         """One statistic as Python has it: exact int where it is one, None where it is unknown."""
@@ -195,13 +191,14 @@ def is_count(statistic: str) -> bool:
 
 def _projection_columns(sums: Mapping[int, Sequence[float]], count: int) -> dict[str, Any]:
     if not sums:
-        return {"projections": None, "projected": None}
+        return {"projections": None, "projected": None, "summed": False}
     rows = np.fromiter(sums, np.intp, len(sums))
     found = np.full((count, len(next(iter(sums.values())))), np.nan)
     found[rows] = list(sums.values())
     projected = np.zeros(count, np.bool_)
     projected[rows] = True
-    return {"projections": found, "projected": projected}
+    summed = all(isinstance(one, CompactSums) for one in sums.values())
+    return {"projections": found, "projected": projected, "summed": summed}
 
 
 def is_integral(dtype: str, column: int) -> bool:

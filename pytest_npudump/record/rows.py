@@ -152,9 +152,9 @@ def _read_sums(cells: list[str]) -> dict[str, Any]:
         return {}
     _check(_SUMS, cells, "sum, expected 26 characters of base64")
     known = _known(cells)
-    found = np.full((len(cells), compact.SUMS), np.nan)
+    found = np.full((len(cells), PROJECTIONS), np.nan)
     found[known] = compact.sums_of([cell for cell in cells if cell != _ABSENT])
-    return {"projections": found, "projected": known}
+    return {"projections": found, "projected": known, "summed": True}
 
 
 def _number(value: float) -> str:
@@ -390,6 +390,7 @@ def _joined(parts: Sequence[StatsTable]) -> StatsTable:
             for name in ("projections", "projected")
             if parts[0].summed
         },
+        summed=parts[0].summed,
     )
 
 

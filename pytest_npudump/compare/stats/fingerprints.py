@@ -18,7 +18,7 @@ import numpy as np
 from pytest_npudump.compare.stats.numbers import LARGEST, ROUNDING, half_unit
 from pytest_npudump.compare.stats.verdict import Reason
 from pytest_npudump.dump.dtypes import is_exact
-from pytest_npudump.dump.stats.compact_projections import steps
+from pytest_npudump.dump.stats.compact_projections import FINE, steps
 from pytest_npudump.dump.stats.signs import DIGITS
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
 from pytest_npudump.errors import said
@@ -177,7 +177,8 @@ class _Differences:
 
 
 def _differences(pairs: Pairs, judged: NDArray[np.bool_]) -> _Differences:
-    golden, actual = (np.where(judged[:, np.newaxis], side, 0.0) for side in pairs.sums())
+    sides = (pairs.golden, pairs.here), (pairs.actual, pairs.there)
+    golden, actual = (np.where(judged[:, np.newaxis], _sums(*side), 0.0) for side in sides)
     scale = norms(pairs.golden)[pairs.here]
     dtypes = [pairs.dtype(row) for row in range(len(judged))]
     printed = _printed_half(golden, dtypes, summed=pairs.golden.summed)
@@ -191,8 +192,34 @@ def _differences(pairs: Pairs, judged: NDArray[np.bool_]) -> _Differences:
         away = np.where(same, 0.0, np.abs(actual - golden))
         away[np.isnan(away)] = np.inf
         close = away <= (0.0 if alike else printed) + rounding[:, np.newaxis]
-        slack = root_mean_square(printed) + rounding
-        return _Differences(root_mean_square(away), scale, root, slack, judged & ~close.all(axis=1))
+        summed = pairs.golden.summed or pairs.actual.summed
+        fine = slice(FINE if summed else None)
+        slack = root_mean_square(printed[:, fine]) + rounding
+        distance = apart(away, printed, summed=summed)
+        return _Differences(distance, scale, root, slack, judged & ~close.all(axis=1))
+
+
+def apart(
+    away: NDArray[np.float64], printed: NDArray[np.float64] | float, *, summed: bool
+) -> NDArray[np.float64]:
+    """The distances, (m,), that differences of projections, (m, 8), estimate.
+
+    Args:
+        away: the differences, not negative.
+        printed: what they are rounded to.
+        summed: whether some of them are rounded so much that they only tell that places were changed.
+    """
+    if not summed:
+        return root_mean_square(away)
+    coarse = np.maximum(away - printed, 0.0)[:, FINE:]
+    every = np.hstack([away[:, :FINE], np.where(np.isnan(coarse), np.inf, coarse)])
+    return np.maximum(root_mean_square(away[:, :FINE]), root_mean_square(every))
+
+
+def _sums(table: StatsTable, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    if table.projections is None:
+        return np.zeros((len(rows), 1))
+    return table.projections[rows]
 
 
 def printed_distance(table: StatsTable) -> NDArray[np.float64]:
@@ -200,15 +227,16 @@ def printed_distance(table: StatsTable) -> NDArray[np.float64]:
     if table.projections is None:
         return np.zeros(len(table))
     sums = np.where(table.tells(PROJECTIONS)[:, np.newaxis], table.projections, 0.0)
-    return root_mean_square(_printed_half(sums, list(table.dtypes), summed=table.summed))
+    half = _printed_half(sums, list(table.dtypes), summed=table.summed)
+    return root_mean_square(half[:, :FINE] if table.summed else half)
 
 
 def _printed_half(sums: NDArray[np.float64], dtypes: list[str], *, summed: bool) -> NDArray[np.float64]:
     """Half a unit of the last digit that a table prints of projections, (m, 8); 0 for integers."""
     if summed:
         step = steps(sums)
-        whole = np.array([is_exact(dtype) for dtype in dtypes], np.bool_) & (step <= 1)
-        return np.broadcast_to(np.where(whole, 0.0, 0.5 * step)[:, np.newaxis], sums.shape)
+        whole = np.array([is_exact(dtype) for dtype in dtypes], np.bool_)[:, np.newaxis] & (step <= 1)
+        return np.where(whole, 0.0, 0.5 * step)
     digits = np.array([0 if is_exact(dtype) else DIGITS for dtype in dtypes])[:, np.newaxis]
     return half_unit(sums, np.broadcast_to(digits, sums.shape))
 

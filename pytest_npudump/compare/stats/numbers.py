@@ -56,13 +56,6 @@ class Pairs:
         """Which pairs either side has projections of, (m,) each."""
         return self.golden.tells(PROJECTIONS)[self.here], self.actual.tells(PROJECTIONS)[self.there]
 
-    def sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The projections of either side, (m, 8), or as many as both have; NaN where a side has none."""
-        sides = ((self.golden.projections, self.here), (self.actual.projections, self.there))
-        found = [np.full((len(rows), 1), np.nan) if sums is None else sums[rows] for sums, rows in sides]
-        width = min(sums.shape[1] for sums in found)
-        return found[0][:, :width], found[1][:, :width]
-
     def key(self, row: int) -> str:
         """The golden's key of the pair at position ``row``."""
         return self.golden.keys[int(self.here[row])]
