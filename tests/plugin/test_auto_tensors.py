@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from pytest_npudump.golden.store import read_golden
+from pytest_npudump.record.text import render
 from tests.plugin.conftest import onnx_model
 
 if TYPE_CHECKING:
@@ -105,3 +106,40 @@ def test_statistics_where_tensors_take_too_long(small: Project, monkeypatch: pyt
     golden = read_golden(small.golden)
     assert "dump_data" not in golden.facts
     assert golden.extra["repeats"] == {"runs": 2}
+
+
+def scaled(project: Project, size: float, *, name: str = "w") -> None:
+    """Scale a weight of the model."""
+    path = str(project.path / "net.onnx")
+    model = onnx.load(path)
+    for tensor in model.graph.initializer:
+        if tensor.name == name:
+            array = numpy_helper.to_array(tensor)
+            tensor.CopyFrom(numpy_helper.from_array((array * np.float32(1 + size)).astype(np.float32), name))
+    onnx.save(model, path)
+
+
+@pytest.mark.parametrize("size", [1e-5, 3e-6])
+def test_weights_that_changed_by_more_than_rounding_fail_though_all_tensors_are_within_tolerance(
+    small: Project, size: float
+) -> None:
+    small.run("--npudump-update-golden", passed=1)
+    scaled(small, size)
+    shows = "npudump: the weights of first changed *first mismatch: first:output.0 *"
+    small.run(failed=1, shows=(shows, "*preset same: its inputs are the golden's*"))
+    small.run("-o", "npudump_preset=same", passed=1)  # which is what was asked for
+
+
+def test_weights_that_were_rounded_anew_pass(small: Project) -> None:
+    small.run("--npudump-update-golden", passed=1)
+    scaled(small, 1e-7)
+    small.run(passed=1)
+
+
+def test_a_table_with_short_projections_is_merged_line_by_line(small: Project) -> None:
+    small.run("--npudump-update-golden", passed=1)
+    rows = [line.split() for line in small.golden.read_text().splitlines() if ":output.0 float32" in line]
+    assert [len(row[-1]) for row in rows] == [26] * 4
+    golden = read_golden(small.golden)
+    assert golden.table.summed
+    assert render(golden) == small.golden.read_text()
