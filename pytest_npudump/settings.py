@@ -256,9 +256,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "auto-tensors",
-        default="0",
-        help="most bytes of a run's tensors for which a recording takes these, with projections, in place of "
-        "a device's statistics, where the marker leaves dump_data at auto and a run is at most twice as long",
+        default="64MiB",
+        help="maximum size of a run's tensors up to which a new golden is recorded of them, where the marker "
+        "leaves dump_data at auto; 0: of statistics",
         metavar="SIZE",
         parse=parse_size,
     ),

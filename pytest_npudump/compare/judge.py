@@ -18,15 +18,25 @@ from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.stats.verdict import FAIL, Comparison
 from pytest_npudump.compare.tensors.element_verdict import with_elements, without_ties
 from pytest_npudump.compare.tolerances.presets import AUTO, Numerics, numerics_of
-from pytest_npudump.compare.tolerances.tolerance import Tolerances
+from pytest_npudump.compare.tolerances.tolerance import DEFAULT, Tolerances
 from pytest_npudump.compare.tolerances.upstream import WIDENED, Upstream
 from pytest_npudump.dump.columns import TensorTable
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
-from pytest_npudump.dump.table import STATISTICS, StatsTable, layer_of, sanitised_key, shape_of
+from pytest_npudump.dump.table import PROJECTIONS, STATISTICS, StatsTable, layer_of, sanitised_key, shape_of
 from pytest_npudump.errors import said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.edges import edges_of_lines
-from pytest_npudump.record.record import EDGES, LEFT_OUT, UNWRITTEN, Record, entries_of, left_out_of, rows_of
+from pytest_npudump.record.model_lines import ALL, change_of_models
+from pytest_npudump.record.record import (
+    EDGES,
+    LEFT_OUT,
+    MODELS,
+    UNWRITTEN,
+    Record,
+    entries_of,
+    left_out_of,
+    rows_of,
+)
 from pytest_npudump.request import KnownNames
 
 if TYPE_CHECKING:
@@ -142,6 +152,9 @@ def judge(
         tolerances = with_upstream(golden, numbered.table, tolerances)
         if tolerances.upstream.found:
             comparison = compare_tables(*tables, tolerances, approved=terms.against != RUN)
+    if numerics == Numerics() and (alone := _changed_alone(golden, run, terms, comparison)):
+        tolerances = replace(tolerances, alone=alone)
+        comparison = compare_tables(*tables, tolerances)
     comparison = with_elements(comparison, found, tolerances)
     if pairs and tolerances.upstream.indexed:
         comparison = without_ties(comparison, pairs, tolerances)
@@ -155,6 +168,35 @@ def judge(
         alone={at: one for at, one in examined.items() if at not in compared},
         pairs=pairs,
     )
+
+
+def _changed_alone(golden: Record, run: Record, terms: Terms, comparison: Comparison) -> frozenset[str]:
+    """Return the golden's keys of tensors that changed while all that they were computed from did not.
+
+    They are of a golden with projections of every tensor, that repeats bit for bit, in its own numerics and
+    its own graph, whose weights may be others: there a difference is one operator's, and not that of many.
+    """
+    one, other = comparison.golden, comparison.actual
+    own = terms.against == GOLDEN and terms.tolerances.preset == DEFAULT and not terms.layers
+    told = one.summed and other.summed and comparison.repeats and EDGES in golden.blocks
+    if not (own and told and comparison.differing):
+        return frozenset()
+    change = change_of_models(golden.blocks.get(MODELS, ""), run.blocks.get(MODELS, ""))
+    if change is None or change.read != ALL or change.attributes or change.operators or change.graph:
+        return frozenset()
+    alignment, projected = comparison.alignment, (one.tells(PROJECTIONS), other.tells(PROJECTIONS))
+    as_before, changed = set[int](), set[int]()
+    for at, (here, there) in enumerate(
+        zip(alignment.golden.tolist(), alignment.actual.tolist(), strict=True)
+    ):
+        if at in comparison.differing:
+            changed |= {here} if at not in comparison.unsteady else set()
+        elif ABSENT not in (here, there) and projected[0][here] and projected[1][there]:
+            as_before.add(here)
+    edges = edges_of_lines(golden.blocks[EDGES], golden.path.name)
+    parents = edges.parents_of([TensorKey.parse(key) for key in one.keys])
+    fed = {row: parents[row][0] for row in changed if parents[row][1]}
+    return frozenset(one.keys[row] for row, read in fed.items() if read and as_before.issuperset(read))
 
 
 def with_upstream(golden: Record, run: StatsTable, tolerances: Tolerances) -> Tolerances:

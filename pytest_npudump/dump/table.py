@@ -12,6 +12,7 @@ import numpy as np
 from pytest_npudump.dump.columns import FIELDS, Column, TensorColumns, TensorTable
 from pytest_npudump.dump.dtypes import UNKNOWN, is_exact
 from pytest_npudump.dump.records import TensorKey, TensorRecord
+from pytest_npudump.dump.stats.compact_projections import CompactSums
 from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class StatsTable:
         digests: hashes as :attr:`TensorRecord.digest` has them, n of them, or none where there is no hash.
         projections: float64 (n, 8), a row of NaN where a tensor has none; None where no tensor has any.
         projected: bool (n,), which tensors have projections; None as well.
+        summed: whether projections are rounded, as :mod:`pytest_npudump.dump.stats.compact_projections` does.
         noise: cells of a golden's column of that name, n of them, or none where the golden has no such
             column; a dump has none.
     """
@@ -79,6 +81,7 @@ class StatsTable:
     digests: tuple[str, ...] = ()
     projections: NDArray[np.float64] | None = None
     projected: NDArray[np.bool_] | None = None
+    summed: bool = False
     noise: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -186,13 +189,14 @@ def is_count(statistic: str) -> bool:
 
 def _projection_columns(sums: Mapping[int, Sequence[float]], count: int) -> dict[str, Any]:
     if not sums:
-        return {"projections": None, "projected": None}
+        return {"projections": None, "projected": None, "summed": False}
     rows = np.fromiter(sums, np.intp, len(sums))
     found = np.full((count, len(next(iter(sums.values())))), np.nan)
     found[rows] = list(sums.values())
     projected = np.zeros(count, np.bool_)
     projected[rows] = True
-    return {"projections": found, "projected": projected}
+    summed = all(isinstance(one, CompactSums) for one in sums.values())
+    return {"projections": found, "projected": projected, "summed": summed}
 
 
 def is_integral(dtype: str, column: int) -> bool:

@@ -28,8 +28,8 @@ from pytest_npudump.explain.operator_alone import (
     FED,
     HEALTHY,
     MARGIN,
+    MOST_UPSTREAM,
     NO_OPERATOR,
-    UPSTREAM,
     Alone,
     Healthy,
     JudgedOperator,
@@ -543,7 +543,7 @@ class ModelBench:
             records,
             suspects,
             others=others,
-            upstream=UPSTREAM,
+            upstream=MOST_UPSTREAM,
             edges=self.edges,
             plain=self.plain,
         )

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.compare.stats.alignment import ABSENT
-from pytest_npudump.compare.stats.fingerprints import norms, root_mean_square
+from pytest_npudump.compare.stats.fingerprints import apart, norms
 from pytest_npudump.compare.stats.numbers import Pairs, half_unit, scales
 from pytest_npudump.compare.stats.verdict import FAIL, GRAPH_INPUT, Comparison, aligned_keys
 from pytest_npudump.dump.dtypes import is_exact
+from pytest_npudump.dump.stats.compact_projections import steps
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
 
 if TYPE_CHECKING:
@@ -374,13 +375,16 @@ def relative_differences(comparison: Comparison) -> NDArray[np.float64]:
 def _distances(pairs: Pairs) -> NDArray[np.float64]:
     """Return the l2norm of the difference as projections estimate it, (m,); NaN where a side has none."""
     found = np.full(len(pairs.here), np.nan)
-    one, other = pairs.golden.projections, pairs.actual.projections
-    if one is None or other is None:
+    one, other = pairs.golden, pairs.actual
+    if one.projections is None or other.projections is None:
         return found
     both = np.logical_and(*pairs.projected())
+    golden, actual = one.projections[pairs.here[both]], other.projections[pairs.there[both]]
     with np.errstate(invalid="ignore"):
-        away = other[pairs.there[both]] - one[pairs.here[both]]
-    found[both] = root_mean_square(np.where(np.isfinite(away), away, 0.0))
+        away = np.abs(actual - golden)
+    summed = one.summed or other.summed
+    printed = 2 * steps(golden) if summed else 0.0
+    found[both] = apart(np.where(np.isfinite(away), away, 0.0), printed, summed=summed)
     return found
 
 

@@ -121,6 +121,10 @@ def rows_of(tables: tuple[StatsTable, StatsTable], rows: Sequence[tuple[int, int
                 for column in range(tables[which].values.shape[1])
                 if (row, column) in both[which]
             }
+        elif one.name == "summed":
+            columns[one.name] = any(both) and all(
+                table.summed for table in tables if table.projections is not None
+            )
         elif isinstance(both[0], np.ndarray) or isinstance(both[1], np.ndarray):
             columns[one.name] = np.array([_cells(both, which, row) for which, row in rows])
         elif None in both:

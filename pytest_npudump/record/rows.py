@@ -1,10 +1,11 @@
 """The lines of a golden file's table: one tensor each, cells parted by one space.
 
 ``-`` is unknown. Floats are in the shortest form that round-trips, without ``.0``; whether a number is an
-integer follows from the tensor's dtype. Four columns stand at the end only where they say something:
+integer follows from the tensor's dtype. Five columns stand at the end only where they say something:
 ``count`` where an element count is not the shape's product, ``digits`` where rows differ in precision,
-``digest`` where the producer computed hashes, such as ``md5:5d41...`` or ``md5:5d41...,sha1:aaf4...``, and
-``noise``, see :mod:`pytest_npudump.record.noise`.
+``digest`` where the producer computed hashes, such as ``md5:5d41...`` or ``md5:5d41...,sha1:aaf4...``,
+``noise``, see :mod:`pytest_npudump.record.noise`, and ``sums``, see
+:mod:`pytest_npudump.dump.stats.compact_projections`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.dump.dtypes import is_exact
+from pytest_npudump.dump.stats import compact_projections as compact
 from pytest_npudump.dump.stats.signs import DIGITS, PROJECTIONS
 from pytest_npudump.dump.table import (
     EXACT_LIMIT,
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
 
 COLUMNS = ("tensor", "dtype", "shape", "max", "min", "avg", "l2norm", "nan", "-inf", "+inf")
-_OPTIONAL = ("count", "digits", "digest", "noise")
+_OPTIONAL = ("count", "digits", "digest", "noise", "sums")
 LAYOUTS = frozenset(
     (*COLUMNS, *chosen) for length in range(len(_OPTIONAL) + 1) for chosen in combinations(_OPTIONAL, length)
 )
@@ -60,6 +62,7 @@ _PRODUCT = re.compile(r"-|[0-9]{1,1280}")
 _TAIL = re.compile(r"[a-z_]+\.[0-9]{1,9}")
 _DIGEST = re.compile(r"-|[a-z0-9]+:[A-Za-z0-9]+(?:,[a-z0-9]+:[A-Za-z0-9]+)*")
 _INTEGER = re.compile(r"-?[0-9]+")
+_SUMS = re.compile(rf"-|{compact.TEXT}")
 
 
 class RowError(ValueError):
@@ -97,7 +100,8 @@ def columns_for(table: StatsTable) -> tuple[str, ...]:
     implied = _counts_of(table.shapes)
     count = () if implied == table.counts else ("count",)
     digits = ("digits",) if common_digits(table) is None else ()
-    told = [name for name, cells in (("digest", table.digests), ("noise", table.noise)) if cells]
+    optional = (("digest", table.digests), ("noise", table.noise), ("sums", table.summed))
+    told = [name for name, cells in optional if cells]
     return (*COLUMNS, *count, *digits, *told)
 
 
@@ -119,6 +123,7 @@ def render_rows(table: StatsTable, columns: Sequence[str]) -> Iterable[str]:
     for (row, column), exact in table.wide.items():
         values[row][column] = exact
     with_count, with_digits = "count" in columns, "digits" in columns
+    summed = _sums_text(table) if "sums" in columns else []
     for row, head in enumerate(zip(table.keys, table.dtypes, table.shapes, strict=True)):
         cells = [_number(v) if k else _ABSENT for v, k in zip(values[row], known[row], strict=True)]
         if with_count:
@@ -129,7 +134,27 @@ def render_rows(table: StatsTable, columns: Sequence[str]) -> Iterable[str]:
             cells.append(hashes[row])
         if table.noise:
             cells.append(table.noise[row])
+        if summed:
+            cells.append(summed[row])
         yield " ".join((*head, *cells))
+
+
+def _sums_text(table: StatsTable) -> list[str]:
+    """Return the cells of the column of sums; none of projections that are told in full."""
+    if not table.summed or table.projections is None or table.projected is None:
+        return [_ABSENT] * len(table)
+    cells = zip(table.projected.tolist(), compact.texts(table.projections), strict=True)
+    return [text if projected else _ABSENT for projected, text in cells]
+
+
+def _read_sums(cells: list[str]) -> dict[str, Any]:
+    if not cells:
+        return {}
+    _check(_SUMS, cells, "sum, expected 26 characters of base64")
+    known = _known(cells)
+    found = np.full((len(cells), PROJECTIONS), np.nan)
+    found[known] = compact.sums_of([cell for cell in cells if cell != _ABSENT])
+    return {"projections": found, "projected": known, "summed": True}
 
 
 def _number(value: float) -> str:
@@ -170,6 +195,7 @@ def parse_rows(block: str, columns: Sequence[str], digits: int) -> StatsTable:
         wide=_wide(values, dtypes, [cells[name] for name in COLUMNS[_NUMBERS:]]),
         digests=_read_digests(cells.get("digest", [])),
         noise=noise,
+        **_read_sums(cells.get("sums", [])),
     )
 
 
@@ -359,6 +385,12 @@ def _joined(parts: Sequence[StatsTable]) -> StatsTable:
         },
         digests=tuple(column("digests")),
         noise=tuple(column("noise")),
+        **{
+            name: np.concatenate([getattr(part, name) for part in parts])
+            for name in ("projections", "projected")
+            if parts[0].summed
+        },
+        summed=parts[0].summed,
     )
 
 
@@ -461,7 +493,7 @@ def stamped_lines(lines: Iterable[str], keys: Sequence[str], stamps: Mapping[str
 
 def render_projections(table: StatsTable) -> str:
     """The block's lines, each ending in a newline; "" where no tensor has projections."""
-    if table.projections is None or table.projected is None:
+    if table.projections is None or table.projected is None or table.summed:
         return ""
     rows = zip(table.keys, table.dtypes, table.projected.tolist(), table.projections.tolist(), strict=True)
     return "".join(
@@ -486,6 +518,8 @@ def with_projections(table: StatsTable, block: str) -> StatsTable:
     """
     if not block:
         return table
+    if table.summed:
+        raise RowError(0, "projections stand in the column 'sums' already, remove this block or that column")
     rows = {key: row for row, key in enumerate(table.keys)}
     found: dict[int, list[float]] = {}
     for number, line in enumerate(block.splitlines()):

@@ -277,7 +277,8 @@ def _findings(
     numerics, tolerances = first.numerics, for_layers(context.tolerances, first)
     tolerances = tolerances.under(numerics.bounds) if numerics is not None else tolerances
     if first.comparison is not None:
-        tolerances = replace(tolerances, upstream=first.comparison.tolerances.upstream)
+        own = first.comparison.tolerances
+        tolerances = replace(tolerances, upstream=own.upstream, alone=own.alone)
     found = []
     for number, key in enumerate(failing, 1):
         found.append(_finding(tolerances, key, records.get(str(key.sanitised)), differing, tensors))

@@ -387,15 +387,21 @@ def feeders_of(edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> tup
     return tuple(dict.fromkeys(dumped[layer] for layer in layers if layer in dumped))
 
 
+_SMALL = 16 << 20
+"""Bytes that layers may have together that are dumped beyond a number of them."""
+
+
 def upstream_of(edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> tuple[str, ...]:
-    """Return the layers that the suspects depend on, nearest first: what feeds them, and a number beyond.
+    """Return the layers that the suspects depend on, nearest first: what feeds them, and others beyond.
+
+    These are a number of whatever size, and more while all are small.
 
     Args:
         edges: of the first run.
         dump: that run's; what it has not dumped is looked through, and left out.
         suspects: the outputs under suspicion.
     """
-    from pytest_npudump.explain.operator_alone import UPSTREAM, nearest_first  # noqa: PLC0415 - not in a pass
+    from pytest_npudump.explain.operator_alone import MOST_UPSTREAM, UPSTREAM, nearest_first  # noqa: PLC0415 - not in a pass
 
     dumped = {sanitise(record.key.layer): record.key.layer for record in dump.records}
     starts = list(dict.fromkeys(sanitise(key.layer) for key in suspects))
@@ -406,8 +412,15 @@ def upstream_of(edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> tu
 
     direct = {layer for start in starts for layer in feeding(start)}.intersection(dumped) - {*starts}
     every = nearest_first("", lambda layer: feeding(layer) if layer else starts)
-    found = (dumped[layer] for layer in every if layer in dumped and layer not in starts)
-    return tuple(islice(found, len(direct) + UPSTREAM))
+    sizes, total, found = sizes_of(dump), 0, list[str]()
+    for layer in islice(
+        (one for one in every if one in dumped and one not in starts), len(direct) + MOST_UPSTREAM
+    ):
+        total += sizes[layer]
+        if len(found) >= len(direct) + UPSTREAM and total > _SMALL:
+            break
+        found.append(dumped[layer])
+    return tuple(found)
 
 
 def needs_inputs(case: Case, edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> bool:

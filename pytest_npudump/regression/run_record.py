@@ -27,6 +27,7 @@ from pytest_npudump.dump.selection import (
     suggest,
     with_raw_names,
 )
+from pytest_npudump.dump.stats.compact_projections import as_printed
 from pytest_npudump.dump.table import StatsTable, layer_of, shape_text
 from pytest_npudump.errors import DumpError, EmptyDumpError, said
 from pytest_npudump.language.text import first_of
@@ -76,6 +77,8 @@ def collect(case: Case, attempt: Attempt, golden: Record | None) -> Dump:
     default = default_statistics(case.runtime.producer().get("soc", ""))
     selected = asked_statistics(select_layers(dump, case.request), case.request.dump_stats or default)
     selected = attempt.copies.completed(selected)
+    if case.request.chosen:
+        selected = replace(selected, records=as_printed(selected.records))
     if not selected.records and not dump.problems:
         names = ", ".join(map(repr, case.request.layers))
         hint = suggest(case.request.layers[0], (record.key.layer for record in dump.records))

@@ -228,6 +228,8 @@ def _convicted(one: JudgedOperator) -> str:
         wrong = _("a kernel of this call")
     if one.converted:
         wrong = _("{wrong} or the conversion").format(wrong=wrong)
+    if one.alone.near:
+        wrong = _("another order or a fusion explains it, or {wrong}").format(wrong=wrong)
     if one.inputs == FED:
         words = _(
             "recomputed: {key} differs from {by} on what feeds it ({off}): {wrong} must be wrong, or "
@@ -259,6 +261,8 @@ def conviction(isolated: Sequence[JudgedOperator]) -> str:
         kind = _("kernel or conversion error")
     if first.inputs == FED:
         kind = _("{kind} or overwritten tensor").format(kind=kind)
+    if first.alone.near:
+        kind = _("fusion, other order or {kind}").format(kind=kind)
     words = _("{kind} in {key}: {off}").format(kind=kind, key=first.key, off=_off(first))
     return words + (
         _("; and in {named}").format(named=first_of((one.key for one in others), 2)) if others else ""

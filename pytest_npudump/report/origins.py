@@ -50,7 +50,7 @@ def origin_lines(
     if comparison.count(FAIL) and comparison.compared >= _SEVERAL:
         lines.append(
             _(
-                "sources:    unknown, as no graph is known "
+                "sources:    unknown, as nothing tells the inputs of the mismatches "
                 '(graph= or acl_json={"dump_mode": "all"} in the marker)'
             )
         )

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from pytest_npudump.golden.store import read_golden
+from pytest_npudump.record.text import render
 from tests.plugin.conftest import onnx_model
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def small(project: Project) -> Project:
 
 
 def test_what_was_chosen_stands_in_the_golden_and_is_kept_to(small: Project) -> None:
-    note = "npudump: note: *recorded of tensors: * MiB a run, * times as long as statistics"
+    note = "npudump: note: *recorded of tensors; for statistics only: *"
     small.run("--npudump-update-golden", *BUDGET, passed=1, shows=note)
     golden = read_golden(small.golden)
     assert golden.facts["dump_data"] == "tensor"
@@ -73,9 +74,11 @@ def test_what_was_chosen_stands_in_the_golden_and_is_kept_to(small: Project) -> 
 
 
 def test_a_golden_of_statistics_is_compared_with_statistics(small: Project) -> None:
-    small.record()
-    small.run(*BUDGET, passed=1, hides="*note:*")
-    assert "dump_data" not in read_golden(small.golden).facts
+    small.run("--npudump-update-golden", "-o", "npudump_auto_tensors=0", passed=1)
+    text = small.golden.read_bytes()
+    small.run(passed=1, hides="*note:*")
+    small.run("--npudump-update-golden", passed=1, shows="*1 unchanged*")
+    assert small.golden.read_bytes() == text
 
 
 @pytest.mark.parametrize(
@@ -98,8 +101,45 @@ def test_statistics_where_tensors_do_not_fit_or_cannot_be_tried(
 def test_statistics_where_tensors_take_too_long(small: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.accumulate(range(100))  # each run takes longer than the one before
     monkeypatch.setattr("pytest_npudump.regression.session.monotonic", lambda: next(clock))
-    note = "npudump: note: *recorded of statistics: tensors (* MiB a run) take 3.0 times as long"
+    note = "npudump: note: *recorded of statistics: tensors take 3.0 times as long"
     small.run("--npudump-update-golden", *BUDGET, passed=1, shows=note)
     golden = read_golden(small.golden)
     assert "dump_data" not in golden.facts
     assert golden.extra["repeats"] == {"runs": 2}
+
+
+def scaled(project: Project, size: float, *, name: str = "w") -> None:
+    """Scale a weight of the model."""
+    path = str(project.path / "net.onnx")
+    model = onnx.load(path)
+    for tensor in model.graph.initializer:
+        if tensor.name == name:
+            array = numpy_helper.to_array(tensor)
+            tensor.CopyFrom(numpy_helper.from_array((array * np.float32(1 + size)).astype(np.float32), name))
+    onnx.save(model, path)
+
+
+@pytest.mark.parametrize("size", [1e-5, 3e-6])
+def test_weights_that_changed_by_more_than_rounding_fail_though_all_tensors_are_within_tolerance(
+    small: Project, size: float
+) -> None:
+    small.run("--npudump-update-golden", passed=1)
+    scaled(small, size)
+    shows = "npudump: the weights of first changed *first mismatch: first:output.0 *"
+    small.run(failed=1, shows=(shows, "*preset same: its inputs are the golden's*"))
+    small.run("-o", "npudump_preset=same", passed=1)  # which is what was asked for
+
+
+def test_weights_that_were_rounded_anew_pass(small: Project) -> None:
+    small.run("--npudump-update-golden", passed=1)
+    scaled(small, 1e-7)
+    small.run(passed=1)
+
+
+def test_a_table_with_short_projections_is_merged_line_by_line(small: Project) -> None:
+    small.run("--npudump-update-golden", passed=1)
+    rows = [line.split() for line in small.golden.read_text().splitlines() if ":output.0 float32" in line]
+    assert [len(row[-1]) for row in rows] == [26] * 4
+    golden = read_golden(small.golden)
+    assert golden.table.summed
+    assert render(golden) == small.golden.read_text()

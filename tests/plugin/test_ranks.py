@@ -35,6 +35,15 @@ import os
 def pytest_runtest_logfinish():
     open(f"finished-{os.environ['RANK']}", "w").close()
 """
+
+
+@pytest.fixture(autouse=True)
+def statistics(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Record statistics only: files of these are edited here."""
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-o npudump_auto_tensors=0")
+    assert project.path.is_dir()
+
+
 ISOLATION = ["isolation='none'", "isolation='process'"]
 
 

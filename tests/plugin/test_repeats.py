@@ -13,6 +13,13 @@ from onnx import helper
 from tests.plugin.conftest import Project, onnx_model
 
 
+@pytest.fixture(autouse=True)
+def statistics(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Record statistics only: runs are counted here, and files of statistics edited."""
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-o npudump_auto_tensors=0")
+    assert project.path.is_dir()
+
+
 def head(project: Project) -> dict[str, Any]:
     document: dict[str, Any] = yaml.safe_load(project.golden.read_text("utf-8"))
     return document

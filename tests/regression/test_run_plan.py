@@ -150,19 +150,20 @@ def test_a_golden_that_keeps_edges_tells_what_is_upstream(flow: Flow) -> None:
     assert (plan.inputs, plan.layers) == (False, ("net/Softmax@0", "net/MatMul@0", "net/Conv@19"))
 
 
-def test_layers_upstream_are_nearest_first_and_no_more_than_can_be_of_use() -> None:
+@pytest.mark.parametrize(("size", "least"), [(1 << 20, UPSTREAM), (1 << 10, 115)])
+def test_layers_upstream_are_nearest_first_and_no_more_than_can_be_of_use(size: int, least: int) -> None:
     chain = [Node("0", "Conv", (None,))]
     chain += [Node(str(at), "Conv", (Port(str(at - 1)), Port(f"side{at - 1}"))) for at in range(1, 60)]
     nodes = [*chain, *(Node(f"side{at}", "Relu", (Port(str(at)),)) for at in range(59))]
     records = [
-        TensorRecord(TensorKey(node.name, "output", 0), node.op_type, "float32", (1,), Path("x"))
+        TensorRecord(TensorKey(node.name, "output", 0), node.op_type, "float32", (1,), Path("x"), size=size)
         for node in nodes
         if node.name != "57"
     ]
     dump = Dump(Path("x"), tuple(records))
     found = upstream_of(Edges.of(nodes, "test"), dump, (TensorKey("59", "output", 0),))
     assert found[:5] == ("58", "side58", "side57", "56", "side56")
-    assert len(found) == 2 + UPSTREAM
+    assert len(found) == 2 + least
 
 
 def test_a_marker_that_has_the_raw_names_tells_them(flow: Flow) -> None:

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.regression.result import Result
 
+
 FIRST, BEFORE = TensorKey("net/layer_0", "output", 0), TensorKey("net/before", "output", 0)
 RIGHT, WRONG = Alone("acquitted", 0.0, 4.8e-6), Alone("convicted", 0.02, 4.8e-6)
+NEAR = Alone("convicted", 3.4e-5, 4.8e-6)
 UNDECIDED = Alone("unknown", why="Loop computes with graphs inside of it")
 
 
@@ -47,6 +49,10 @@ SENTENCES = [
      "kernel must be wrong, or something wrote to its input or output", "npudump: kernel error in"),
     ("its output was overwritten", {"isolated": [operator(WRONG)]},
      "kernel must be wrong, or something wrote to its output", "on what feeds it"),
+    ("an optimised graph gave it", {"isolated": [operator(NEAR)]},
+     "npudump: fusion, other order or kernel error in", "npudump: kernel error in"),
+    ("a graph is known, of other tensors", {},
+     "nothing tells the inputs of the mismatches", "no graph is known"),
     ("the reference has other weights", {"isolated": [operator(WRONG, own=False)]},
      "npudump: operator error in", "kernel error in"),
     ("the om was made of another model", {"isolated": [operator(WRONG, converted=True)]},

@@ -61,7 +61,7 @@ def test_small_failure_is_told_in_full(failed: Callable[..., Result]) -> None:
     lines = text_of(failed(2))
     assert lines[0] == "npudump: net/layer_0:output.0 max 1.5, expected 1 (16700x tolerance)"
     assert lines[1] == "first:      net/layer_0:output.0; no tensor was compared before it; its own"
-    assert lines[3].startswith("sources:    unknown, as no graph is known")
+    assert lines[3].startswith("sources:    unknown, as nothing tells the inputs of the mismatches ")
     assert lines[5] == "golden:     golden/test_a/test_b.yaml; mismatches: 2 of 2 tensors"
     assert lines[6].split() == [
         "layer",

@@ -18,6 +18,7 @@ import numpy as np
 from pytest_npudump.compare.stats.numbers import LARGEST, ROUNDING, Pairs, half_unit
 from pytest_npudump.compare.stats.verdict import Reason
 from pytest_npudump.dump.dtypes import is_exact
+from pytest_npudump.dump.stats.compact_projections import FINE, steps
 from pytest_npudump.dump.stats.signs import DIGITS
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS, StatsTable
 from pytest_npudump.errors import said
@@ -82,7 +83,7 @@ def compare_projections(pairs: Pairs, tolerances: Tolerances) -> ProjectionFindi
         elif not found.distance[row] <= allowed:
             reasons[row] = Reason(PROJECTIONS, 0.0, float(found.distance[row]), allowed, rule.describe())
     some, lost = bool(pairs.actual.tells(PROJECTIONS).any()), here & ~there
-    computed = some & (pairs.actual.digits[pairs.there] == 0)
+    computed = some & ((pairs.actual.digits[pairs.there] == 0) | pairs.actual.summed)
     reasons |= {
         row: Reason(PROJECTIONS, "known", None, None, _LOST)
         for row in np.flatnonzero(lost & computed).tolist()
@@ -174,19 +175,43 @@ class _Differences:
 
 
 def _differences(pairs: Pairs, judged: NDArray[np.bool_]) -> _Differences:
-    sides = [_sums(pairs.golden, pairs.here), _sums(pairs.actual, pairs.there)]
-    golden, actual = (np.where(judged[:, np.newaxis], side, 0.0) for side in sides)
+    sides = (pairs.golden, pairs.here), (pairs.actual, pairs.there)
+    golden, actual = (np.where(judged[:, np.newaxis], _sums(*side), 0.0) for side in sides)
     scale = norms(pairs.golden)[pairs.here]
-    printed = _printed_half(golden, [pairs.dtype(row) for row in range(len(judged))])
+    dtypes = [pairs.dtype(row) for row in range(len(judged))]
+    printed = _printed_half(golden, dtypes, summed=pairs.golden.summed)
+    alike = pairs.golden.summed and pairs.actual.summed
+    if pairs.actual.summed:
+        printed = printed + _printed_half(actual, dtypes, summed=True)
     root = np.sqrt([float(pairs.golden.counts[row] or 0) for row in pairs.here.tolist()])
     with np.errstate(all="ignore"):
         rounding = ROUNDING * scale
         same = (golden == actual) | (np.isnan(golden) & np.isnan(actual))
         away = np.where(same, 0.0, np.abs(actual - golden))
         away[np.isnan(away)] = np.inf
-        close = away <= printed + rounding[:, np.newaxis]
-        slack = root_mean_square(printed) + rounding
-        return _Differences(root_mean_square(away), scale, root, slack, judged & ~close.all(axis=1))
+        close = away <= (0.0 if alike else printed) + rounding[:, np.newaxis]
+        summed = pairs.golden.summed or pairs.actual.summed
+        fine = slice(FINE if summed else None)
+        slack = root_mean_square(printed[:, fine]) + rounding
+        distance = apart(away, printed, summed=summed)
+        return _Differences(distance, scale, root, slack, judged & ~close.all(axis=1))
+
+
+def apart(
+    away: NDArray[np.float64], printed: NDArray[np.float64] | float, *, summed: bool
+) -> NDArray[np.float64]:
+    """The distances, (m,), that differences of projections, (m, 8), estimate.
+
+    Args:
+        away: the differences, not negative.
+        printed: what they are rounded to.
+        summed: whether some of them are rounded so much that they only tell that places were changed.
+    """
+    if not summed:
+        return root_mean_square(away)
+    coarse = np.maximum(away - printed, 0.0)[:, FINE:]
+    every = np.hstack([away[:, :FINE], np.where(np.isnan(coarse), np.inf, coarse)])
+    return np.maximum(root_mean_square(away[:, :FINE]), root_mean_square(every))
 
 
 def _sums(table: StatsTable, rows: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -200,11 +225,16 @@ def printed_distance(table: StatsTable) -> NDArray[np.float64]:
     if table.projections is None:
         return np.zeros(len(table))
     sums = np.where(table.tells(PROJECTIONS)[:, np.newaxis], table.projections, 0.0)
-    return root_mean_square(_printed_half(sums, list(table.dtypes)))
+    half = _printed_half(sums, list(table.dtypes), summed=table.summed)
+    return root_mean_square(half[:, :FINE] if table.summed else half)
 
 
-def _printed_half(sums: NDArray[np.float64], dtypes: list[str]) -> NDArray[np.float64]:
-    """Half a unit of the last digit that a golden prints of projections, (m, 8); 0 for integers."""
+def _printed_half(sums: NDArray[np.float64], dtypes: list[str], *, summed: bool) -> NDArray[np.float64]:
+    """Half a unit of the last digit that a table prints of projections, (m, 8); 0 for integers."""
+    if summed:
+        step = steps(sums)
+        whole = np.array([is_exact(dtype) for dtype in dtypes], np.bool_)[:, np.newaxis] & (step <= 1)
+        return np.where(whole, 0.0, 0.5 * step)
     digits = np.array([0 if is_exact(dtype) else DIGITS for dtype in dtypes])[:, np.newaxis]
     return half_unit(sums, np.broadcast_to(digits, sums.shape))
 

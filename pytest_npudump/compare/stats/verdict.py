@@ -414,11 +414,19 @@ def _explained(comparison: Comparison, first: Verdict, *, feeds_seen: bool) -> s
     if comparison.origin == STRUCTURE:
         return _("the model changed there, or what ran or was dumped of it")
     moved = comparison.differing | comparison.within_noise
+    sides = zip(comparison.alignment.golden.tolist(), comparison.alignment.actual.tolist(), strict=True)
+    unseen = {at for at, pair in enumerate(sides) if ABSENT in pair}
+    unseen |= frozenset[int]().union(*(doubt.unjudged for doubt in comparison.doubts))
     if comparison.origin == LAYER:
         fed, rows = execution(key.sanitised), enumerate(_keys(comparison))
-        if any(at in moved for at, one in rows if one.io == "input" and execution(one.sanitised) == fed):
-            return _("the statistics of its inputs are within tolerance")
-        return _("the statistics of its inputs match")
+        own = {at for at, one in rows if one.io == "input" and execution(one.sanitised) == fed}
+        if not own & (moved | unseen):
+            return _("the statistics of its inputs match")
+        return (
+            _("what was compared of its inputs is within tolerance")
+            if own & unseen
+            else _("the statistics of its inputs are within tolerance")
+        )
     if first.op_type == GRAPH_INPUT:
         return _("an input of the graph: other values are fed, or something wrote to them")
     if comparison.origin == BEFORE and feeds_seen:
@@ -431,6 +439,8 @@ def _explained(comparison: Comparison, first: Verdict, *, feeds_seen: bool) -> s
     words = _("all statistics before it match") if before else _("no tensor was compared before it")
     if any(at in moved for at, _key in before):
         words = _("all statistics before it are within tolerance")
+    if any(at in unseen for at, _key in before):
+        words = _("what was compared before it is within tolerance")
     if feeds_seen:
         return _("{words}, including those of its inputs").format(words=words)
     return (

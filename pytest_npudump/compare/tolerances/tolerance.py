@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.compare.tolerances.presets import PRESETS, bound
+from pytest_npudump.compare.tolerances.presets import PRESETS, ROUNDED_ALONE, bound
 from pytest_npudump.compare.tolerances.upstream import Upstream
 from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.records import sanitise
@@ -137,6 +137,8 @@ class Tolerances:
         measured: bounds of the golden's tensors that replace the preset's where they are wider.
         names: what rules have for a layer and is a layer's own name, wildcards and all.
         upstream: what the preset's bounds are widened by, of tensors by what they were computed from.
+        alone: the golden's keys of tensors that changed while all that they were computed from did not, see
+            :data:`.presets.ROUNDED_ALONE`.
     """
 
     preset: str = DEFAULT
@@ -144,6 +146,7 @@ class Tolerances:
     measured: Calibrated | None = None
     names: frozenset[str] = frozenset()
     upstream: Upstream = field(default_factory=Upstream)
+    alone: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         """Refuse a preset that does not exist."""
@@ -255,6 +258,11 @@ class Tolerances:
 
     def _of_preset(self, dtype: str, statistic: str, key: str) -> Rule:
         """The preset's rule for a statistic, as wide as what the tensor was computed from makes it."""
+        if key in self.alone and statistic == PROJECTIONS and dtype in ROUNDED_ALONE:
+            source = f"preset {self.preset}: " + said("its inputs are the golden's")
+            return replace(
+                _preset_rule(self.preset, dtype, statistic), rtol=ROUNDED_ALONE[dtype], source=source
+            )
         rule, found = _preset_rule(self.preset, dtype, statistic), self.upstream.found.get(key)
         if found is None or is_count(statistic):
             return rule

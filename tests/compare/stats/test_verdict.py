@@ -126,7 +126,16 @@ BEFORE = "all statistics before it match"
         ([(B, 1)], [(B, 1)], ""),
         ([(A, 1), (B, 1), (C, 1)], [(A, 1), (B, 2), (C, 2)], f"{BEFORE}; {NOT_DUMPED}"),
         ([(A, 1), (B, 1), ("b:input.0", 1)], [(A, 1), (B, 2)], BEFORE),
-        ([(IN_A, 1), (A, 1), (B, 1)], [(A, 1), (B, 2)], f"{BEFORE}; {NOT_DUMPED}"),
+        (
+            [(IN_A, 1), (A, 1), (B, 1)],
+            [(A, 1), (B, 2)],
+            f"what was compared before it is within tolerance; {NOT_DUMPED}",
+        ),
+        (
+            [(IN_A, 1), ("a:input.1", math.nan), (A, 1)],
+            [(IN_A, 1), ("a:input.1", math.nan), (A, 2)],
+            "what was compared of its inputs is within tolerance",
+        ),
     ],
 )  # fmt: skip
 def test_the_first_divergence_in_words(
