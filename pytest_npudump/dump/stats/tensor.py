@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -365,9 +365,9 @@ def payload_stats(
     if file is not None and dtype in _SMALL and 0 < needed <= _SMALL_BYTES and pieces.isnative:
         units = file.map(payload.offset, needed, "the tensor").view(pieces)
         with np.errstate(all="ignore"):
-            found = _small_stats(units, _SMALL[dtype], projections=projections)
-        if found is not None:
-            return found
+            small = _small_stats(units, _SMALL[dtype], projections=projections)
+        if small is not None:
+            return small
     running = Projected(raw_accumulator(dtype, count), raw_projector(dtype, count) if projections else None)
     return _file_stats(payload.path, payload.offset, needed, pieces, running, acl=acl)
 
