@@ -197,10 +197,26 @@ class GoldenMissingError(GoldenError):
 
 def hint(value: str, choices: Iterable[str]) -> str:
     """Return how a sentence ends that refuses what is no choice: with the one meant, else with all."""
+    known = [*choices]
+    if near := nearest(value, known):
+        return said(": did you mean {near}?", near=near)
+    return said(", expected one of {known}", known=", ".join(known))
+
+
+def nearest(value: str, names: Iterable[str], least: float = 0.6) -> str:
+    """Return the name that a misspelt or abbreviated one is likely meant for; "" where none is near.
+
+    Args:
+        value: as it was written.
+        names: those that there are; of several that begin with it the last one counts.
+        least: how alike the two are at least, from 0 to 1.
+    """
     from difflib import get_close_matches  # noqa: PLC0415 - for errors
 
-    known = [*choices]
-    begun = [choice for choice in known if value and choice.startswith(value)]
-    if near := get_close_matches(value, known, 1) or begun[len(begun) - 1 :]:
-        return said(": did you mean {near}?", near=near[0])
-    return said(", expected one of {known}", known=", ".join(known))
+    known = [*names]
+    begun = [name for name in known if value[1:] and name.startswith(value)]
+    return (get_close_matches(value[:_LONGEST], known, 1, least) or begun[-1:] or [""])[0]
+
+
+_LONGEST = 80
+"""Characters of a name that are looked at: the time grows with the square."""

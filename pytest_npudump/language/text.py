@@ -130,7 +130,7 @@ def terminal_columns() -> int:
     return max(_NARROWEST, shutil.get_terminal_size().columns)
 
 
-_LABEL = re.compile(r" *(?:-> |[^\W\d][\w ]{0,12}: +)?")
+_LABEL = re.compile(r" *(?:-> |[^\W\d][\w ]{0,12}(?:: +|： *))?")
 _WHOLE = re.compile(r"(?:pytest|npudump|git|pip|python|cd|cp) \S|.*\S  +\S")
 """Commands, which are to be copied, and rows of tables."""
 
@@ -149,8 +149,8 @@ def hung(line: str, columns: int | None) -> list[str]:
     text = line[len(label) :]
     if _WHOLE.match(text):
         return [line]
-    hang = len(label) if label.strip() else len(label) + 2
-    first, *rest = wrapped(text, columns - len(label))
+    hang = width(label) if label.strip() else len(label) + 2
+    first, *rest = wrapped(text, columns - width(label))
     return [label + first, *(" " * hang + one for one in wrapped(" ".join(rest), columns - hang) if one)]
 
 

@@ -10,13 +10,12 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from numbers import Real
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.errors import ConfigError, RequestError, joined, said
+from pytest_npudump.errors import ConfigError, RequestError, joined, nearest, said
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin._compat import may_be_skipped
 from pytest_npudump.plugin.marks import marks_of, misspelling, unknown_fixture
@@ -349,10 +348,10 @@ def _check(name: str, value: object, checks: Mapping[str, Callable[[object], Any
     if name in CHECKS:
         raise ValueError(said("{name}: an argument of the marker, and no key of acl.json", name=name))
     allowed = ", ".join(checks)
-    close = get_close_matches(str(name)[:80], [*CHECKS, *ACL_JSON], n=1, cutoff=0.7)
+    close = nearest(str(name), [*CHECKS, *ACL_JSON], 0.7)
     if not close:
         raise ValueError(said("{name}: unknown argument; allowed are {allowed}", name=name, allowed=allowed))
-    meant = close[0] if close[0] in checks or checks is ACL_JSON else f"acl_json={{{close[0]!r}: ...}}"
+    meant = close if close in checks or checks is ACL_JSON else f"acl_json={{{close!r}: ...}}"
     raise ValueError(
         said(
             "{name}: unknown argument; did you mean {meant}? Allowed are {allowed}",

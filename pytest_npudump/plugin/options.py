@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.errors import RequestError, hint, said
+from pytest_npudump.errors import RequestError, hint, nearest, said
 from pytest_npudump.language import AUTO, LANGUAGES
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.features import feature_options
@@ -126,13 +126,9 @@ def _misspelt(word: str) -> str:
             return said("{name} takes no {value!r}{hint}", name=name, value=value, hint=modes)
     if not name.startswith(_OURS) or name.removeprefix(_OURS) in names:
         return ""
-    from difflib import get_close_matches  # noqa: PLC0415 - for errors
-
-    near = get_close_matches(name.removeprefix(_OURS), names, 1, 0.8)
+    near = nearest(name.removeprefix(_OURS), names, 0.8)
     return (
-        said("there is no option {name}: did you mean {near}?", name=name, near=_OURS + near[0])
-        if near
-        else ""
+        said("there is no option {name}: did you mean {near}?", name=name, near=_OURS + near) if near else ""
     )
 
 
@@ -320,13 +316,10 @@ def _refuse_gone(config: pytest.Config) -> None:
 def _refuse_unknown(config: pytest.Config) -> None:
     """Refuse a key that is nobody's: what it was to check would go unchecked."""
     for key in _compat.unknown_keys(config, "npudump_"):
-        from difflib import get_close_matches  # noqa: PLC0415 - for errors
-
         names = [option.field for option in all_options() if option.standing or not option.typed]
-        near = get_close_matches(key[len(_key("")) :].replace("-", "_").strip().lower(), names, 1)
-        if near:
+        if near := nearest(key[len(_key("")) :].replace("-", "_").strip().lower(), names):
             raise RequestError(
-                said("there is no ini key {key}: did you mean {near}?", key=key, near=_key(near[0]))
+                said("there is no ini key {key}: did you mean {near}?", key=key, near=_key(near))
             )
         raise RequestError(said("there is no ini key {key}: see {page}", key=key, page=_HELP))
 

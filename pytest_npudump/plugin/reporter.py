@@ -136,7 +136,7 @@ class Reporter:
         item: str = told.get(ITEM_OF_REPORT, report.nodeid)
         if report.failed and item in self.tests:
             self.tests[item] = self.tests[item]._replace(failed=True)
-        if result is None or report.when == "setup":
+        if result is None or report.when == "setup" or "spoken" not in result:
             self._keep_plain(report)
         if result is None:
             phase: str = report.when
@@ -162,7 +162,7 @@ class Reporter:
         self._keep_plain(report)
 
     def _keep_plain(self, report: pytest.CollectReport | pytest.TestReport) -> None:
-        """Keep a report of a failure that is ours and comes without a result."""
+        """Keep a report of a failure that is ours and not spoken yet."""
         if report.failed:
             crash = getattr(report.longrepr, "reprcrash", None)
             text = str(report.longrepr if crash is None else crash.message).removeprefix("Failed: ")
@@ -215,8 +215,9 @@ class Reporter:
 
             for report, spoken, short in self._spoken:
                 speak(report, spoken, short=short)
+            terminal = self.config.pluginmanager.get_plugin("terminalreporter")
             for plain_report in self._plain:
-                speak_plainly(plain_report)
+                speak_plainly(plain_report, terminal)
 
     def _ended(self) -> str:
         """Return that the session was ended in a test, which was not compared."""

@@ -45,7 +45,7 @@ def progress_of(config: pytest.Config) -> Progress | None:
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or reporter.verbosity < -1 or hasattr(config, "workerinput"):
         return None
-    return Progress(reporter)
+    return Progress(reporter, str(config.getini("npudump_lang")))
 
 
 def announce_run(item: pytest.Item, number: int, before: Sequence[pytest.TestReport]) -> None:
@@ -57,7 +57,8 @@ def announce_run(item: pytest.Item, number: int, before: Sequence[pytest.TestRep
         before: the reports of the run before, which took as long as this one will.
     """
     if (shown := progress_of(item.config)) is not None:
-        shown.announce(f"run {number} of {item.nodeid}", sum(report.duration for report in before))
+        what = said("run {number} of {test}", number=number, test=item.nodeid)
+        shown.announce(what, sum(report.duration for report in before))
 
 
 class Progress:
@@ -65,10 +66,12 @@ class Progress:
 
     Args:
         reporter: pytest's own, which prints.
+        language: one of :data:`~pytest_npudump.language.LANGUAGES`.
     """
 
-    def __init__(self, reporter: Any) -> None:
+    def __init__(self, reporter: Any, language: str) -> None:
         self._reporter = reporter
+        self._language = language
         self._what = ""
         self._next = 0.0
         self._shown = False
@@ -80,7 +83,7 @@ class Progress:
             self._what = what
             self._next = now + (PATIENCE if self._reporter.isatty else SILENCE)
         if now >= self._next:
-            self._show(f"npudump: {what}, {done} of {total}")
+            self._show(said("npudump: {what}, {done} of {total}", what=what, done=done, total=total))
             self._next = now if self._reporter.isatty else now + SILENCE
         if done == total:
             self.end()
@@ -98,6 +101,8 @@ class Progress:
         self._what, self._shown = "", False
 
     def _show(self, text: str) -> None:
+        with speaking(self._language):
+            text = spoken(text)
         if not self._reporter.isatty:
             self._reporter.ensure_newline()
             self._reporter.write_line(text)
@@ -202,11 +207,12 @@ class Speaker:
         return report
 
 
-def speak_plainly(report: pytest.CollectReport | pytest.TestReport) -> None:
-    """Replace a failure that has no result by what is attached to it in another language."""
-    lines: list[str] = vars(report).get(_PLAIN, [])
-    if lines:
-        _replace(report, lines)
+def speak_plainly(report: pytest.CollectReport | pytest.TestReport, reporter: Any) -> None:
+    """Show a failure of ours as the terminal is wide, and in the language that is attached to it."""
+    lines: list[str] = vars(report).get(_PLAIN, []) or report.longreprtext.splitlines()
+    fit = [one for line in lines for one in fitted(reporter, line)]
+    if fit != report.longreprtext.splitlines():
+        _replace(report, fit)
 
 
 def _replace(report: pytest.CollectReport | pytest.TestReport, lines: list[str]) -> None:

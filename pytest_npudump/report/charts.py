@@ -55,8 +55,8 @@ COLOURS = {
 """By state of a tensor, for media without a style sheet."""
 
 WORDS = {
-    SOURCE: mark("source: outside its tolerance, and traced back to no other that is"),
-    OUTSIDE: mark("outside its tolerance"),
+    SOURCE: mark("source: out of tolerance, not traced to another mismatch"),
+    OUTSIDE: mark("out of tolerance"),
     UNPAIRED: mark("only in the golden, or only in the run"),
     CHANGED: mark("changed, within its tolerance"),
     UNJUDGED: mark("not compared"),

@@ -225,7 +225,7 @@ def _convicted(one: JudgedOperator) -> str:
         wrong = _("{wrong} or the conversion").format(wrong=wrong)
     if one.inputs == FED:
         words = _(
-            "recomputed: {key} differs from {by} on what feeds it ({off}): {wrong} must be wrong, or "
+            "recomputed: {key} differs from {by} on the upstream outputs ({off}): {wrong} must be wrong, or "
             "something wrote to its input or output"
         )
     else:

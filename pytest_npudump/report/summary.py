@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-PAGE = "docs/reference/failures.md"
-"""The page that says what a failure and this line mean."""
+PAGE = "npudump --explain"
+"""The command that shows what a failure and this line mean."""
 _SEVERAL = {
     MISSING_GOLDEN: mark("goldens missing"),
     ERROR: mark("errors"),

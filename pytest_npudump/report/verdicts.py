@@ -251,7 +251,7 @@ def folded(line: str, columns: int | None, prefix: str = "") -> list[str]:
     text = re.sub(
         r"[!-~]+?(?=:(?:input|output)\.|[,;:)]*(?:[^!-~]|$))", lambda found: shortened(found[0], room), text
     )
-    found = re.match(r"[^:]*: *", text)
+    found = re.match(r"[^:：]*[:：] *", text)
     label = found[0] if found and width(found[0]) == _INDENT else ""
     first, *rest = wrapped(text[len(label) :], columns - width(label))
     if rest:

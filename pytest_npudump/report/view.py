@@ -320,7 +320,7 @@ _MEASURES = {
     "relative_l2": mark("relative L2 distance"),
     "cosine": mark("cosine similarity"),
     "max_ulp": mark("largest difference in units of the last place"),
-    "outside": mark("elements outside"),
+    "outside": mark("elements out of tolerance"),
     "count": mark("elements"),
     "rtol": mark("relative tolerance"),
     "atol": mark("absolute tolerance"),

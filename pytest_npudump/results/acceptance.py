@@ -243,7 +243,13 @@ def refuse_idle(runs: Sequence[Pending], layers: Sequence[str]) -> None:
     ]
     names = dict.fromkeys(name for _, found in differing for name in found)
     if names and idle:
-        raise ResultsError(f"{', '.join(idle)} names no layer that differs; these do: {first_of(names)}")
+        raise ResultsError(
+            said(
+                "{names} names no layer that differs; these do: {known}",
+                names=", ".join(idle),
+                known=first_of(names),
+            )
+        )
 
 
 def reject(pending: Pending) -> Entry:

@@ -46,7 +46,7 @@ SENTENCES = [
     ("its input was overwritten", {"isolated": [operator(WRONG, inputs="upstream")]},
      "kernel must be wrong, or something wrote to its input or output", "npudump: kernel error in"),
     ("its output was overwritten", {"isolated": [operator(WRONG)]},
-     "kernel must be wrong, or something wrote to its output", "on what feeds it"),
+     "kernel must be wrong, or something wrote to its output", "on the upstream outputs"),
     ("the reference has other weights", {"isolated": [operator(WRONG, own=False)]},
      "npudump: operator error in", "kernel error in"),
     ("the om was made of another model", {"isolated": [operator(WRONG, converted=True)]},

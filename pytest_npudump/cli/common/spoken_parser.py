@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_npudump.cli.common.output import encodable, screen
-from pytest_npudump.errors import hint, said
+from pytest_npudump.errors import hint, nearest, said
 from pytest_npudump.language import AUTO, LANGUAGES
 from pytest_npudump.language.text import hung
 from pytest_npudump.language.translation import gettext, is_english, ngettext, spoken
@@ -53,7 +53,7 @@ class SpokenParser(argparse.ArgumentParser):
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"formatter_class": SpokenFormatter, **kwargs})
+        super().__init__(*args, **{"formatter_class": SpokenFormatter, "allow_abbrev": False, **kwargs})
         self.renamed: Mapping[str, str] = {}
         self.lang = self.add_argument(
             _OPTION, type=_language, default=argparse.SUPPRESS, metavar="LANG", help=argparse.SUPPRESS
@@ -76,10 +76,8 @@ class SpokenParser(argparse.ArgumentParser):
 
     def _near(self, word: str) -> str:
         """Return how a sentence ends that refuses a word that is nearly an option, else ""."""
-        from difflib import get_close_matches  # noqa: PLC0415 - for errors
-
-        near = get_close_matches(word.partition("=")[0], self._option_string_actions, 1, 0.8)
-        return spoken(said(": did you mean {near}?", near=near[0])) if near and word.startswith("--") else ""
+        near = nearest(word.partition("=")[0], self._option_string_actions, 0.8)
+        return spoken(said(": did you mean {near}?", near=near)) if near and word[:2] == "--" else ""
 
     def error(self, message: str) -> NoReturn:
         """End with what is wrong with a call; Python 3.10 begins in English, whatever the rest is in."""
@@ -106,7 +104,7 @@ class SpokenParser(argparse.ArgumentParser):
 def asked_language(words: Iterable[str]) -> str:
     """Return what ``--lang`` says among the words of a command line, before that is parsed.
 
-    An abbreviation of the option, and a language that there is not, count as none: the parser knows better.
+    A language that there is not counts as none: the parser knows better.
     """
     language, before = AUTO, ""
     for word in words:

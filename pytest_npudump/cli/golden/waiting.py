@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.common.output import columns, complain, emit, end_output, present, to_stderr
+from pytest_npudump.cli.common.output import columns, complain, emit, end_output, present, screen, to_stderr
 from pytest_npudump.cli.common.project import last_results
 from pytest_npudump.cli.compare_report import verdict_table
 from pytest_npudump.compare.stats.tables import describe_not_finite
@@ -164,7 +164,7 @@ def diff(arguments: argparse.Namespace) -> int:
         ],
         chain(
             waiting_lines(waiting.chosen),
-            *(("", *difference(one, arguments.layers)) for one in waiting.chosen),
+            *(("", *difference(one, arguments.layers, screen())) for one in waiting.chosen),
         ),
     )
     return _code(waiting)
@@ -326,8 +326,7 @@ def _review(waiting: WaitingRuns, reason: str) -> list[tuple[str, str, str]]:
     asks = not reason and _has_keys()
     for number, pending in enumerate(waiting.chosen, 1):
         if not standing:
-            emit(["", _("{number} of {count}: ").format(number=number, count=len(waiting.chosen))])
-            emit(_shown(pending))
+            emit(["", *_shown(pending, number, len(waiting.chosen))])
         decision, layers = "", tuple[str, ...]()
         while not decision:  # until layers are named that there are
             word, layers = (standing, ()) if standing else _answer(pending, len(waiting.chosen) - number + 1)
@@ -348,11 +347,6 @@ def _carry_out(word: str, waiting: WaitingRuns, pending: Pending, layers: Sequen
         return _REJECTED
     if word not in {"a", "A", "l"}:
         return _SKIPPED
-    try:
-        refuse_idle([pending], layers)
-    except ResultsError as error:
-        complain([spoken(str(error))])
-        return ""
     if accept(waiting.folder, pending, layers, reason):
         return _ACCEPTED
     return "" if layers else _REFUSED
@@ -372,12 +366,22 @@ def _answer(pending: Pending, left: int) -> tuple[str, tuple[str, ...]]:
             emit(_why(pending))
         elif words[:1] == ["l"]:
             layers = words[1:] or _line(_("layers to accept (names or globs): ")).split()
-            if layers:
+            if layers and _differ_in(pending, layers):
                 return "l", tuple(layers)
         elif len(words) != 1 or words[0] not in _DECISIONS:
             emit([_("unknown answer; enter a, r, s, l, w, q, A, R or S")])
         elif not (keys and words[0] in "ARS") or _line(_("all {left}? y: ").format(left=left)) == "y":
             return words[0], ()
+
+
+def _differ_in(pending: Pending, layers: Sequence[str]) -> bool:
+    """Whether a run differs in the layers that are named; says so where it does not."""
+    try:
+        refuse_idle([pending], layers)
+    except ResultsError as error:
+        complain([spoken(str(error))])
+        return False
+    return True
 
 
 def _has_keys() -> bool:
@@ -422,8 +426,9 @@ def _key(question: str) -> str:
     return key if len(key) == 1 else "?"
 
 
-def _shown(pending: Pending) -> Iterator[str]:
-    lines = list(difference(pending, most=terminal_columns()))
+def _shown(pending: Pending, number: int, count: int) -> Iterator[str]:
+    run, *lines = difference(pending, most=terminal_columns())
+    yield _("{number} of {count}: {run}").format(number=number, count=count, run=run)
     yield from lines[:_LINES]
     if len(lines) > _LINES:
         yield "  " + _("... and {left} more lines (w shows all)").format(left=len(lines) - _LINES)

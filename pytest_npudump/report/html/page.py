@@ -110,6 +110,7 @@ _GRAPHS = 3
 _LINES = 400
 """Lines of a failure's text."""
 _LABEL = 12
+_COLON = re.compile("[:：] *")
 """Signs of a line's label, its colon among them."""
 _OPEN = 3
 """Failing tests that are unfolded when the page opens."""
@@ -232,16 +233,16 @@ def _parts(name: str) -> Any:
 
 def _way_out(line: str) -> tuple[str, str, bool]:
     """Return what a way out is for, what is to be done, and whether that is a command."""
-    label, _sign, rest = line.partition(":")
-    if label == _("to accept:  {command}").partition(":")[0]:
+    label, rest = _COLON.split(line, maxsplit=1)
+    if label == _COLON.split(_("to accept:  {command}"))[0]:
         label = _("If the change is meant, accept it")
-    return label, rest.strip(), rest.strip().startswith("pytest ")
+    return label, rest, rest.startswith("pytest ")
 
 
 def _labelled(sentence: str) -> tuple[str, str]:
     """Return the label that a line of a terminal begins with, "" for none, and the rest."""
-    label, sign, rest = sentence.partition(":")
-    return (label, rest.strip()) if sign and len(label) < _LABEL else ("", sentence)
+    label, *rest = _COLON.split(sentence, maxsplit=1)
+    return (label, rest[0]) if rest and len(label) < _LABEL else ("", sentence)
 
 
 def _worst(test: TestView) -> TensorView | None:
