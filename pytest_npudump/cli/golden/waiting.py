@@ -22,7 +22,7 @@ from pytest_npudump.language.text import first_of, terminal_columns
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.origins import source_lines
-from pytest_npudump.report.terminal import verdict_lines
+from pytest_npudump.report.terminal import headline
 from pytest_npudump.report.verdicts import folded, prefix_of_model, shown, tail, times
 from pytest_npudump.request import KnownNames
 from pytest_npudump.results.acceptance import Pending, approve, pending_of, refuse_idle, reject
@@ -370,7 +370,10 @@ def _answer(pending: Pending, left: int) -> tuple[str, tuple[str, ...]]:
                 return "l", tuple(layers)
         elif len(words) != 1 or words[0] not in _DECISIONS:
             emit([_("unknown answer; enter a, r, s, l, w, q, A, R or S")])
-        elif not (keys and words[0] in "ARS") or _line(_("all {left}? y: ").format(left=left)) == "y":
+        elif (
+            not (keys and words[0] in "ARS" and left > 1)
+            or _line(_("all {left}? y: ").format(left=left)) == "y"
+        ):
             return words[0], ()
 
 
@@ -389,11 +392,14 @@ def _has_keys() -> bool:
 
 
 def _why(pending: Pending) -> Iterator[str]:
-    """Yield all that differs, and what the run came to besides, where it says more."""
-    yield from difference(pending)
+    """Yield the cause that the run found, then all that differs."""
+    failure = pending.entry.data.get("failure") or {}  # earlier results lack it
     result = pending.judged.result
-    if result is not None and not result.good:
-        yield from (f"  {line}" for line in verdict_lines(result, verbose=False, margin=2))
+    judged = "" if result is None or result.good else headline(result).removeprefix("npudump: ")
+    prefix = prefix_of_model(pending.comparison) if pending.comparison is not None else ""
+    for line in filter(None, (failure.get("headline") or judged, *failure.get("why", ()))):
+        yield from folded(spoken(line), screen(), prefix)
+    yield from difference(pending)
     if details := pending.entry.data["details"]:
         yield "  " + _("report: {path}").format(path=shown(Path(str(details))))
 

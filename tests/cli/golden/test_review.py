@@ -100,15 +100,28 @@ def test_rows_fit_the_terminal_and_why_shows_whole_names(
     assert any(line.startswith(f"  {names[0]} ") for line in review("w", "q").out.splitlines())
 
 
-@pytest.mark.usefixtures("waiting")
-def test_lines_that_explain_a_run_are_broken_once(review: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    whole = review("w", "q").out.splitlines()
-    monkeypatch.setattr("pytest_npudump.cli.common.output.screen", lambda _stream=None: 80)
-    on_screen = review("w", "q").out.splitlines()
-    first = next(index for index, line in enumerate(whole) if line.startswith("  npudump: "))
-    assert max(map(len, whole[first:-3])) <= 80
-    assert [line for line in whole[first:] if line not in on_screen] == []
+def test_why_is_the_cause_that_the_run_found(
+    repository: Repository, review: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.approve("test_a", {"conv": 1.0})
+    repository.keep("test_a", {"conv": 2.0})
+    assert " 2, expected 1 (" in review("w", "q").out
+    why = "recomputed: " + "conv:output.0 does not match its model " * 4
+    repository.keep("test_a", {"conv": 2.0}, failure={"headline": "kernel error in conv", "why": [why]})
+    for module in ("common.output", "golden.waiting"):
+        monkeypatch.setattr(f"pytest_npudump.cli.{module}.screen", lambda _stream=None: 80)
+    shown = review("w", "q").out.replace("left: ", "left:\n")
+    assert "kernel error in conv\nrecomputed: conv:output.0 does not" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_layers_may_be_named_as_a_table_shows_them(repository: Repository, review: Run) -> None:
+    names = [f"network/stage_1/{name}" for name in ("conv", "conv_2", "fc")]
+    repository.approve("test_a", dict.fromkeys(names, 1.0))
+    repository.keep("test_a", dict.fromkeys(names, 2.0))
+    review("l conv", "q")
+    review("l .../fc", "q")
+    assert repository.values("test_a") == dict(zip(names, (2.0, 1.0, 2.0), strict=True))
 
 
 def test_layers_that_are_misspelt_are_asked_for_again(waiting: Repository, review: Run) -> None:
