@@ -14,18 +14,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def first_of(names: Iterable[object], most: int | None = 5, separator: str = ", ") -> str:
+def first_of(names: Iterable[object], most: int | None = 5, separator: str = "") -> str:
     """Return ``a, b and 3 more``: the first names, and how many there are beside them.
 
     Args:
         names: what is named, in the order in which it is shown.
         most: how many are named; None for all of them.
-        separator: what stands between two.
+        separator: what stands between two; "" for a comma.
     """
     every = [*names]
     shown = every[:most]
     left = len(every) - len(shown)
-    return separator.join(map(str, shown)) + (_(" and {left} more").format(left=left) if left else "")
+    told = (separator or _(", ")).join(map(str, shown))
+    return told + (_(" and {left} more").format(left=left) if left else "")
 
 
 def cut(text: str, width: int) -> str:

@@ -14,7 +14,7 @@ from pytest_npudump.language.text import inert, padded, width, wrapped
 from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from pytest_npudump.compare.stats.verdict import Comparison, Reason, Verdict
 
@@ -196,7 +196,11 @@ def common_prefix(names: Iterable[str]) -> str:
 
 def prefix_of_model(comparison: Comparison) -> str:
     """Return what names of a model begin with, but for those of its inputs and outputs."""
-    keys = comparison.golden.keys
+    return prefix_of_keys(comparison.golden.keys)
+
+
+def prefix_of_keys(keys: Sequence[str]) -> str:
+    """Return what the names of tensors begin with, but for those of inputs and outputs."""
     return common_prefix([key for key in keys if key.count("/") > 1] or keys)
 
 

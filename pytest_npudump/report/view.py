@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pytest_npudump.record.edges import Edges
 
 
-SOURCE, OUTSIDE, UNPAIRED = mark("source"), mark("outside"), mark("unpaired")
+SOURCE, OUTSIDE, UNPAIRED = mark("source"), mark("mismatching"), mark("unpaired")
 CHANGED, UNJUDGED, IDENTICAL = mark("changed"), mark("unjudged"), mark("identical")
 STATES = (SOURCE, OUTSIDE, UNPAIRED, CHANGED, UNJUDGED, IDENTICAL)
 """How a tensor came out, the worst first: outside its tolerance with no other that explains it, outside, on

@@ -56,7 +56,7 @@ def session_view(
         problems: what of the results could not be read.
     """
     tests = [_test(folder, entry, terms) for entry in entries]
-    ordered = sorted(tests, key=lambda test: _ORDER.index(test.word))
+    ordered = sorted(tests, key=lambda test: (_ORDER.index(test.word), not test.tensors))
     return SessionView(tuple(ordered), tuple(problems), version("pytest-npudump"))
 
 

@@ -29,7 +29,7 @@ from pytest_npudump.report.charts import (
     strip_svg,
     values_svg,
 )
-from pytest_npudump.report.verdicts import number, numbers, plain, times
+from pytest_npudump.report.verdicts import number, numbers, plain, prefix_of_keys, times
 from pytest_npudump.report.view import BAD, GOOD, IDENTICAL, LEFT_OUT, OPEN, OUTSIDE, SOURCE, STATES, UNPAIRED
 from pytest_npudump.storage.atomic import write_whole
 
@@ -64,10 +64,12 @@ def payload(tensors: Sequence[TensorView], most_statistics: int) -> str:
         most_statistics: tensors with statistics; the worst come first, and the others are in report.json.
     """
     words = _PageWords()
+    keys = [plain(str(one.key)) for one in tensors]
     data = {
+        "prefix": prefix_of_keys(keys),
         "names": STATISTICS,
         "states": STATES,
-        "key": [plain(str(one.key)) for one in tensors],
+        "key": keys,
         "state": [STATES.index(one.state) for one in tensors],
         "share": [_share(one.share) for one in tensors],
         "type": [words.number(one.op_type) for one in tensors],
@@ -197,7 +199,7 @@ def _jinja2() -> Any:
 
 def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str, Any]:
     """Return what the template shows of a test, its charts drawn."""
-    worst = _worst(test)
+    worst, prefix = _worst(test), prefix_of_keys([plain(str(one.key)) for one in test.tensors])
     states = [(state, sum(one.state == state for one in test.tensors)) for state in STATES]
     label = ", ".join(f"{count} {_(state)}" for state, count in states if count)
     return {
@@ -218,12 +220,19 @@ def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str,
         "elements_left": max(0, len(test.elements) - pictures),
         "data": payload(test.tensors, statistics) if test.tensors else "",
         "worst": worst,
-        "why": [_labelled(plain(spoken(sentence))) for sentence in test.why],
+        "headline": _dotted(plain(spoken(test.headline)), prefix),
+        "why": [_labelled(_dotted(plain(spoken(sentence)), prefix)) for sentence in test.why],
+        "differs": any(golden not in {None, actual} for _name, golden, actual in test.producers),
         "off": times(worst.share) if worst is not None and math.isfinite(worst.share) else "",
         "commands": [_way_out(line) for line in test.ways_out],
         "text": "\n".join(map(plain, test.text[:_LINES])),
         "lines_left": max(0, len(test.text) - _LINES),
     }
+
+
+def _dotted(text: str, prefix: str) -> str:
+    """Return a sentence whose names lack what all names of the model begin with, which the table tells."""
+    return re.sub(rf"(?<![\w./-]){re.escape(prefix)}", ".../", text) if prefix else text
 
 
 def _parts(name: str) -> Any:
