@@ -90,7 +90,8 @@ def _lines(judged: Sequence[Rejudged], *, verbose: bool) -> Iterator[str]:
             continue
         result = None if one.is_doubtful else one.result
         word = one.word if result is None else result.status
-        yield f"{one.entry.test}: {_(NOT_COMPARED if word == UNJUDGED else word)}"
+        text = _(NOT_COMPARED if word == UNJUDGED else word)
+        yield _("{value}: {text}").format(value=one.entry.test, text=text)
         if one.why:
             yield f"  {spoken(one.why)}"
         if result is not None and one.word != LEFT_OUT:

@@ -56,7 +56,7 @@ def finding_lines(finding: Finding, *, brief: bool) -> list[str]:
     """
     lines = []
     if finding.differences:
-        pairs = ", ".join(_disagreement(name, *pair) for name, pair in finding.differences.items())
+        pairs = _(", ").join(_disagreement(name, *pair) for name, pair in finding.differences.items())
         lines.append(_("first and second run differ: {pairs}").format(pairs=pairs))
     for difference, pattern, side in (
         (finding.difference, finding.pattern, mark("golden")),
@@ -122,7 +122,7 @@ def tensor_words(tensor: TensorDescription) -> str:
                 inf=tensor.pos_inf + tensor.neg_inf, first_inf=list(tensor.first_inf)
             )
         )
-    return ", ".join(parts)
+    return _(", ").join(parts)
 
 
 _SHOWN = 2
