@@ -220,9 +220,24 @@ def shortened(text: str, room: int, head: int | None = None) -> str:
             begin = left // 3 + (parts[0] in {"", "..."} and left > _PARTS)
             found = "/".join((*parts[:begin], "...", *parts[len(parts) - left + begin :]))
             if room // 2 < len(found) <= room:
-                return found
+                return _numbered(parts, room, found) or found
+        if found := _numbered(parts, room):
+            return found
     head = (room - 3) // 2 if head is None else head
     return f"{text[:head]}...{text[head + 3 - room :]}"
+
+
+def _numbered(parts: list[str], room: int, found: str = "") -> str:
+    """Return a name with its last numbered scope, such as ``layers.2``, in it; "" where ``found`` has it."""
+    last = max((at for at, part in enumerate(parts[:-1]) if any(map(str.isdigit, part))), default=-1)
+    if last < 0 or parts[last] in found.split("/"):
+        return ""
+    names = (
+        "/".join((*parts[:begin], "...", *parts[end:]))
+        for begin in range(last + 1, len(parts) - 1)
+        for end in range(begin + 1, len(parts))
+    )
+    return max((name for name in names if len(name) <= room), key=len, default="")
 
 
 def _told_apart(names: list[str], room: int) -> list[str]:
@@ -235,9 +250,10 @@ def _told_apart(names: list[str], room: int) -> list[str]:
 
 def tail(name: str, room: int) -> str:
     """Return the last parts of a name that take so many characters, with three dots for the others."""
+    parts = name.split("/")
     while len(name) > room and "/" in name.removeprefix(".../"):
         name = f".../{name.removeprefix('.../').partition('/')[2]}"
-    return shortened(name, room)
+    return _numbered(parts, room, name) or shortened(name, room)
 
 
 def folded(line: str, columns: int | None, prefix: str = "") -> list[str]:
