@@ -101,7 +101,8 @@ def _lines(judged: Sequence[Rejudged], *, verbose: bool) -> Iterator[str]:
 def _summary(judged: Sequence[Rejudged]) -> list[str]:
     counted = [one for one in judged if one.word != LEFT_OUT]
     left = len(judged) - len(counted)
-    told = [one.told() for one in counted]
+    results = [one.told() for one in counted]
+    told = [one | ({"status": NOT_COMPARED} if one["status"] == UNJUDGED else {}) for one in results]
     line = summary_line(told, page=PAGE) + (_("; {left} left out").format(left=left) if left else "")
     return [*(f"npudump: {words}" for words in remarks(told)), line]
 

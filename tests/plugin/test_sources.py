@@ -270,7 +270,7 @@ def test_two_faults_in_series_are_not_said_to_be_one(project: Project) -> None:
     write(project, left_a=0.1, left_b=0.1)
     shown = failed(project, "-v").stdout
     shown.fnmatch_lines(["source:     left/a:output.0; *; 3 mismatches downstream"])
-    for words in ("*explain*", "*begins*", "*look there*", "*tensor dumped before it agrees*"):
+    for words in ("*explains*", "*begins*", "*look there*", "*tensor dumped before it agrees*"):
         shown.no_fnmatch_line(words)
 
 
