@@ -188,17 +188,28 @@ class GoldenMissingError(GoldenError):
     """The test has no golden file yet."""
 
 
-def nearest(word: str, names: Iterable[str], likeness: float = 0.6) -> str:
-    """Return the name that is meant by a word that is none; "" where none is as much alike."""
-    from difflib import get_close_matches  # noqa: PLC0415 - for errors
-
-    return next(iter(get_close_matches(word, [*names], 1, likeness)), "")
-
-
 def hint(value: str, choices: Iterable[str]) -> str:
     """Return how a sentence ends that refuses what is no choice: with the one meant, else with all."""
     known = [*choices]
-    begun = [choice for choice in known if value and choice.startswith(value)]
-    if near := nearest(value, known) or "".join(begun[-1:]):
+    if near := nearest(value, known):
         return said(": did you mean {near}?", near=near)
     return said(", expected one of {known}", known=", ".join(known))
+
+
+def nearest(value: str, names: Iterable[str], least: float = 0.6) -> str:
+    """Return the name that a misspelt or abbreviated one is likely meant for; "" where none is near.
+
+    Args:
+        value: as it was written.
+        names: those that there are; of several that begin with it the last one counts.
+        least: how alike the two are at least, from 0 to 1.
+    """
+    from difflib import get_close_matches  # noqa: PLC0415 - for errors
+
+    known = [*names]
+    begun = [name for name in known if value[1:] and name.startswith(value)]
+    return (get_close_matches(value[:_LONGEST], known, 1, least) or begun[-1:] or [""])[0]
+
+
+_LONGEST = 80
+"""Characters of a name that are looked at: the time grows with the square."""

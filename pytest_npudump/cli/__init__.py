@@ -11,12 +11,15 @@ import argparse
 import gc
 import importlib
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 from pytest_npudump import __version__
-from pytest_npudump.cli.common.output import INTERRUPTED, exit_code, leave_threads_behind
+from pytest_npudump.cli.common.output import INTERRUPTED, emit, exit_code, leave_threads_behind, screen
 from pytest_npudump.cli.common.spoken_parser import SpokenParser, asked_language, parse
 from pytest_npudump.language.translation import speaking
 
@@ -51,6 +54,29 @@ _READING = frozenset(("ls", "compare", "convert", "check", "report", "golden"))
 """Commands that read dumps and start no other program."""
 
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
+
+
+_FAILURES = Path(__file__).parents[1] / "report" / "failures.md"
+_WIDTH = 100
+
+
+class _Explain(argparse.Action):
+    """Shows the page of failures, and ends."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        """Print it without links to other pages, and without the classes of errors."""
+        from io import StringIO  # noqa: PLC0415 - only for this option
+
+        from rich.console import Console  # noqa: PLC0415 - the same
+        from rich.markdown import Markdown  # noqa: PLC0415 - the same
+
+        page = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", _FAILURES.read_text("utf-8")).partition("\n## Errors")[
+            0
+        ]
+        shown = StringIO()
+        Console(file=shown, width=screen() or _WIDTH).print(Markdown(page))
+        emit((line.rstrip() for line in shown.getvalue().splitlines()), whole=True)
+        parser.exit()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -101,6 +127,9 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser = SpokenParser(prog="npudump", description=_DESCRIPTION)
     parser.lang.help = _LANG
     parser.add_argument("--version", action="version", version=f"npudump {__version__}")
+    parser.add_argument(
+        "--explain", action=_Explain, nargs=0, help="explain what a failure says, line by line"
+    )
     parser.renamed = _RENAMED
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, summary in COMMANDS.items():

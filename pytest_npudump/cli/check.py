@@ -80,7 +80,8 @@ def _lines(judged: Sequence[Rejudged], *, verbose: bool) -> Iterator[str]:
             continue
         result = None if one.is_doubtful else one.result
         word = one.word if result is None else result.status
-        yield f"{one.entry.test}: {_(NOT_COMPARED if word == UNJUDGED else word)}"
+        text = _(NOT_COMPARED if word == UNJUDGED else word)
+        yield _("{value}: {text}").format(value=one.entry.test, text=text)
         if one.why:
             yield f"  {spoken(one.why)}"
         if result is not None and one.word != LEFT_OUT:
@@ -90,7 +91,8 @@ def _lines(judged: Sequence[Rejudged], *, verbose: bool) -> Iterator[str]:
 def _summary(judged: Sequence[Rejudged]) -> list[str]:
     counted = [one for one in judged if one.word != LEFT_OUT]
     left = len(judged) - len(counted)
-    told = [one.told() for one in counted]
+    results = [one.told() for one in counted]
+    told = [one | ({"status": NOT_COMPARED} if one["status"] == UNJUDGED else {}) for one in results]
     line = summary_line(told, page=PAGE) + (_("; {left} left out").format(left=left) if left else "")
     return [*(f"npudump: {words}" for words in remarks(told)), line]
 

@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     result = reference.judge(dump.records, DumpRequest())
     present(arguments, result.to_json, _lines(result, None if arguments.verbose else _ROWS))
     if result.comparison is None and not arguments.inputs:
-        to_stderr(_("npudump: --inputs FILE.npz says what the model was given"))
+        to_stderr(_("npudump: give the inputs of the model with --inputs FILE.npz"))
     report_problems(dump.problems)
     if dump.problems or result.problems:
         return 2

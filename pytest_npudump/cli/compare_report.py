@@ -277,7 +277,9 @@ def _distance(reason: Reason, difference: TensorDifference) -> str:
 
 
 def _outside(difference: TensorDifference) -> str:
-    return _("{outside} of {count} outside").format(outside=difference.outside, count=difference.count)
+    return _("{outside} of {count} out of tolerance").format(
+        outside=difference.outside, count=difference.count
+    )
 
 
 def _times(reason: Reason) -> str:

@@ -25,7 +25,7 @@ _GOLDEN_LINES = 10
 _LEGEND = (
     'In its table "tolerance" is the greatest difference that passes, "x tol" how',
     "many times that difference it is: hundreds of times is a fault, not noise.",
-    '"(+2 more)" behind a statistic: two more of the same tensor are outside.',
+    '"(+2 more)" behind a statistic: two more are out of tolerance.',
     "The second run dumps whole tensors, up to {limit} here, to show where.",
 )
 

@@ -271,7 +271,7 @@ def first_test(found: Survey) -> tuple[str, tuple[str, ...]]:
     if onnx and "onnx" in found.packages:
         return _of_model(found, onnx[0])
     unknown: tuple[str, ...] = (
-        (f"{onnx[0]}: which inputs it has: pip install onnx, and run this again",) if onnx else ()
+        (f"{onnx[0]}: which inputs it has: install the emulator first",) if onnx else ()
     )
     if offline:
         unknown += (f"{offline[0]}: which inputs it has: write its test with npu_dump.load_model",)
@@ -281,10 +281,9 @@ def first_test(found: Survey) -> tuple[str, tuple[str, ...]]:
         return _MINDSPORE, (*unknown, "which of your cells to run: the test runs two operators")
     if {"onnx", "onnxruntime"} <= found.packages:
         return _OWN, (*unknown, "which model to run: the test makes one of two operators")
-    none = (
-        'what to run: no model, torch_npu, MindSpore or onnxruntime: pip install "pytest-npudump[emulator]"'
-    )
-    return "", (*unknown, none)
+    if not onnx:
+        unknown += ("what to run: no model, torch_npu or MindSpore: install the emulator first",)
+    return "", unknown
 
 
 def _of_model(found: Survey, model: Path) -> tuple[str, tuple[str, ...]]:

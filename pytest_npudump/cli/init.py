@@ -63,6 +63,11 @@ def _lines(found: Survey, planned: Sequence[Addition], *, dry: bool) -> Iterator
     yield "next:"
     if not found.root.samefile(Path.cwd()):
         yield f"  {typed('cd', found.root)}"
+    if (
+        any(one.path.name == FILE and not one.after for one in planned)
+        and "onnxruntime" not in found.packages
+    ):
+        yield '  pip install "pytest-npudump[emulator]" && npudump init  # writes a test'
     if any(one.path.name == FILE and one.after for one in planned):
         test = next(one.path.relative_to(found.root) for one in planned if one.path.name == FILE)
         yield f"  {typed('pytest', '--npudump-update-golden', test)}"

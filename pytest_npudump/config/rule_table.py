@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from pytest_npudump.errors import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -146,8 +147,7 @@ def one_of(options: Iterable[str], value: object = None) -> str:
     meant = None
     if isinstance(value, str) and len(value) <= _SHOWN:
         folded = {name.lower(): name for name in names}
-        close = get_close_matches(value.strip().lower(), folded, n=1, cutoff=0.75)
-        meant = folded[close[0]] if close else None
+        meant = folded.get(nearest(value.strip().lower(), folded, 0.75))
     return f'write "{meant}"' if meant else "write one of " + ", ".join(f'"{name}"' for name in names)
 
 
@@ -203,8 +203,8 @@ def unknown_keys(held: Mapping[str, Any], known: Iterable[str], prefix: str) -> 
     """Yield warnings of the keys of an object that nothing reads, with the known one that was meant."""
     unknown = [key for key in held if key not in known]
     for key in unknown[:_MOST_UNKNOWN]:
-        close = get_close_matches(key[:_LONGEST_KEY].strip().lower(), known, n=1, cutoff=0.8)
-        hint = f", {close[0]} was meant?" if close else ""
+        close = nearest(key[:_LONGEST_KEY].strip().lower(), known, 0.8)
+        hint = f", {close} was meant?" if close else ""
         yield f"{prefix}{key[:_LONGEST_KEY]}: unknown key, ignored{hint}"
     if len(unknown) > _MOST_UNKNOWN:
         rest = len(unknown) - _MOST_UNKNOWN

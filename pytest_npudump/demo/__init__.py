@@ -46,6 +46,7 @@ _INI = """\
 [pytest]
 addopts = --strict-markers
 npudump_runtime = emulator
+required_plugins = pytest-npudump
 """
 
 

@@ -318,7 +318,7 @@ def _cann(examination: _Examination) -> Iterator[_Line]:
         remedy = "check a configuration on the device before relying on it"
         yield "CANN", WARNING, f"{text}; {warning}", remedy
         return
-    yield "CANN", OK, f"{text}; acl.json is judged by the rules of {profile}"
+    yield "CANN", OK, f"{text}; acl.json is checked by the rules of {profile}"
 
 
 def _frameworks(examination: _Examination) -> Iterator[_Line]:

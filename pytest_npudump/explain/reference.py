@@ -207,7 +207,7 @@ class Reference:
             compared, blames, notes = three_ways(compared, self._model, self._twin, default, same)
         except ModelError as error:
             note = (
-                f"reference {self.path.name}: judged by the preset {flat.preset}, as it cannot be run "
+                f"reference {self.path.name}: compared by the preset {flat.preset}, as it cannot be run "
                 f"rounded to {default}: {error}"
             )
             return self._compared(records, flat), flat, (), (note,)
@@ -298,8 +298,8 @@ _MARKS: Mapping[str, str] = MappingProxyType(
     {
         OVERFLOW: "have values beyond the type's range: infinities, or its largest value, were expected",
         PADDED: (
-            "have padding in their statistics: the extremes were judged from one side, mean and norm not at "
-            "all; acl_json={'dump_data': 'tensor'} compares them in full"
+            "have padding in their statistics: the extremes were compared from one side, mean and norm not "
+            "at all; acl_json={'dump_data': 'tensor'} compares them in full"
         ),
         LAYOUT: "are in a layout that cannot be converted: their statistics were compared",
     }
@@ -377,7 +377,7 @@ def remarks_of(
     if model.raised:
         remarks.append(f"{model.path.name} holds 16-bit floats, which the reference computed in float32")
     if own:
-        remarks.append(f"{', '.join(rule.dtype for rule in own)} was judged by {own[0].source}")
+        remarks.append(f"{', '.join(rule.dtype for rule in own)} was compared by {own[0].source}")
     remarks += [f"{layer} was taken for the output of {node}" for layer, node in matching.fused.items()]
     if matching.lonely:
         remarks.append(f"layers without a counterpart: {', '.join(matching.lonely)}")

@@ -11,18 +11,19 @@ from pytest_npudump.errors import Said
 from pytest_npudump.language.translation import gettext as _
 
 
-def first_of(names: Iterable[object], most: int | None = 5, separator: str = ", ") -> str:
+def first_of(names: Iterable[object], most: int | None = 5, separator: str = "") -> str:
     """Return ``a, b and 3 more``: the first names, and how many there are beside them.
 
     Args:
         names: what is named, in the order in which it is shown.
         most: how many are named; None for all of them.
-        separator: what stands between two.
+        separator: what stands between two; "" for a comma.
     """
     every = [*names]
     shown = every[:most]
     left = len(every) - len(shown)
-    return separator.join(map(str, shown)) + (_(" and {left} more").format(left=left) if left else "")
+    told = (separator or _(", ")).join(map(str, shown))
+    return told + (_(" and {left} more").format(left=left) if left else "")
 
 
 def cut(text: str, width: int) -> str:
@@ -124,7 +125,7 @@ def terminal_columns() -> int:
     return max(_NARROWEST, shutil.get_terminal_size().columns)
 
 
-_LABEL = re.compile(r" *(?:-> |[^\W\d][\w ]{0,12}: +)?")
+_LABEL = re.compile(r" *(?:-> |[^\W\d][\w ]{0,12}(?:: +|： *))?")
 _WHOLE = re.compile(r"(?:pytest|npudump|git|pip|python|cd|cp) \S|.*\S  +\S")
 """Commands, which are to be copied, and rows of tables."""
 
@@ -143,8 +144,8 @@ def hung(line: str, columns: int | None) -> list[str]:
     text = line[len(label) :]
     if _WHOLE.match(text):
         return [line]
-    hang = len(label) if label.strip() else len(label) + 2
-    first, *rest = wrapped(text, columns - len(label))
+    hang = width(label) if label.strip() else len(label) + 2
+    first, *rest = wrapped(text, columns - width(label))
     return [label + first, *(" " * hang + one for one in wrapped(" ".join(rest), columns - hang) if one)]
 
 

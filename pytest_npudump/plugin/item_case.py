@@ -160,7 +160,7 @@ def runtime_as_given(config: pytest.Config, settings: Settings) -> str:
         return f"--npudump-runtime={name}"
     if key in _compat.overrides(config):
         return f"-o {key}={name}"
-    return name if name == "auto" else f"ini key {key} = {name}"
+    return name if name == "auto" else said("ini key {key} = {name}", key=key, name=name)
 
 
 class SessionRuntime:

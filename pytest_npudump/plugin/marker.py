@@ -338,7 +338,7 @@ def _check(name: str, value: object, checks: Mapping[str, Callable[[object], Any
     if name in CHECKS:
         raise ValueError(said("{name}: an argument of the marker, and no key of acl.json", name=name))
     allowed = ", ".join(checks)
-    close = nearest(str(name)[:80], [*CHECKS, *ACL_JSON], 0.7)
+    close = nearest(str(name), [*CHECKS, *ACL_JSON], 0.7)
     if not close:
         raise ValueError(said("{name}: unknown argument; allowed are {allowed}", name=name, allowed=allowed))
     meant = close if close in checks or checks is ACL_JSON else f"acl_json={{{close!r}: ...}}"

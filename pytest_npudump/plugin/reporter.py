@@ -131,7 +131,7 @@ class Reporter:
         item: str = told.get(ITEM_OF_REPORT, report.nodeid)
         if report.failed and item in self.tests:
             self.tests[item] = self.tests[item]._replace(failed=True)
-        if result is None or report.when == "setup":
+        if result is None or report.when == "setup" or "spoken" not in result:
             self._keep_plain(report)
         if result is None:
             phase: str = report.when
@@ -158,16 +158,13 @@ class Reporter:
         self._keep_plain(report)
 
     def _keep_plain(self, report: pytest.CollectReport | pytest.TestReport) -> None:
-        """Keep a report of a failure that is ours and comes without a result."""
+        """Keep a report of a failure that is ours and not spoken yet."""
         if report.failed:
             crash = getattr(report.longrepr, "reprcrash", None)
             text = str(report.longrepr if crash is None else crash.message).removeprefix("Failed: ")
             if text.startswith(_OURS):
-                from pytest_npudump.plugin.terminal import SPOKEN  # noqa: PLC0415 - for failures
-
                 self._refused = True
-                if lines := vars(report).get(SPOKEN):
-                    self._spoken.append((report, lines))
+                self._spoken.append((report, []))
 
     def _shortened(self, report: pytest.TestReport, result: Mapping[str, Any]) -> bool:
         """Cut a failure for which there is no room, and return whether it is one."""
@@ -213,8 +210,9 @@ class Reporter:
         if self._spoken:
             from pytest_npudump.plugin.terminal import speak  # noqa: PLC0415 - for failures
 
+            terminal = self.config.pluginmanager.get_plugin("terminalreporter")
             for report, lines in self._spoken:
-                speak(report, lines)
+                speak(report, lines, terminal)
 
     def _ended(self) -> str:
         """Return that the session was ended in a test, which was not compared."""

@@ -50,7 +50,7 @@ from pytest_npudump.plugin.item_case import (
 from pytest_npudump.plugin.marker import Identity, request_of
 from pytest_npudump.plugin.marks import is_marked
 from pytest_npudump.plugin.paths import Paths, shared_goldens
-from pytest_npudump.plugin.terminal import announce_run
+from pytest_npudump.plugin.terminal import announce_run, fitted
 from pytest_npudump.regression.result import NOT_COMPARED
 from pytest_npudump.regression.session import CaseSession
 from pytest_npudump.request import is_glob
@@ -111,7 +111,9 @@ class Runner:
             tests=tests,
         )
         with speaking(self._settings.lang):
-            return [*map(spoken, (self.runtime.announcement(), *([slow] if globs else [])))]
+            lines = [*map(spoken, (self.runtime.announcement(), *([slow] if globs else [])))]
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        return [one for line in lines for one in fitted(reporter, line)]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:

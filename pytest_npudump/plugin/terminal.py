@@ -40,7 +40,7 @@ def progress_of(config: pytest.Config) -> Progress | None:
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or reporter.verbosity < -1 or hasattr(config, "workerinput"):
         return None
-    return Progress(reporter)
+    return Progress(reporter, str(config.getini("npudump_lang")))
 
 
 def announce_run(item: pytest.Item, number: int, before: Sequence[pytest.TestReport]) -> None:
@@ -52,14 +52,16 @@ def announce_run(item: pytest.Item, number: int, before: Sequence[pytest.TestRep
         before: the reports of the run before, which took as long as this one will.
     """
     if (shown := progress_of(item.config)) is not None:
-        shown.announce(f"run {number} of {item.nodeid}", sum(report.duration for report in before))
+        what = said("run {number} of {test}", number=number, test=item.nodeid)
+        shown.announce(what, sum(report.duration for report in before))
 
 
 class Progress:
     """Shows what is being done for one test, once it has taken long."""
 
-    def __init__(self, reporter: Any) -> None:
+    def __init__(self, reporter: Any, language: str) -> None:
         self._reporter = reporter
+        self._language = language
         self._what = ""
         self._next = 0.0
         self._shown = False
@@ -71,7 +73,7 @@ class Progress:
             self._what = what
             self._next = now + (PATIENCE if self._reporter.isatty else SILENCE)
         if now >= self._next:
-            self._show(f"npudump: {what}, {done} of {total}")
+            self._show(said("npudump: {what}, {done} of {total}", what=what, done=done, total=total))
             self._next = now if self._reporter.isatty else now + SILENCE
         if done == total:
             self.end()
@@ -89,6 +91,8 @@ class Progress:
         self._what, self._shown = "", False
 
     def _show(self, text: str) -> None:
+        with speaking(self._language):
+            text = spoken(text)
         if not self._reporter.isatty:
             self._reporter.ensure_newline()
             self._reporter.write_line(text)
@@ -177,8 +181,20 @@ class Speaker:
         return report
 
 
-def speak(report: pytest.CollectReport | pytest.TestReport, lines: list[str]) -> None:
-    """Replace the failure of a report, once every other reader of the report has had it."""
+def speak(report: pytest.CollectReport | pytest.TestReport, lines: list[str], reporter: Any) -> None:
+    """Replace the failure of a report, once every other reader of the report has had it.
+
+    Args:
+        report: of a failure.
+        lines: what is shown; none for the report's own, or what is attached to it in another language, as
+            wide as the terminal is.
+        reporter: pytest's own.
+    """
+    known = report.longreprtext.splitlines()
+    plain_lines = vars(report).get(SPOKEN) or known
+    lines = lines or [one for line in plain_lines for one in fitted(reporter, line)]
+    if lines == known:
+        return
     crash = getattr(report.longrepr, "reprcrash", None)
     failure: Any = "\n".join(lines) if crash is None else _Failure(lines, crash)
     report.longrepr = failure

@@ -220,12 +220,10 @@ def _nearest(layers: Sequence[str], models: Iterable[Path]) -> list[str]:
 
             with suppress(NpudumpError):
                 known |= dict.fromkeys(operator.name for operator in prepare(file).operators)
-    strangers = [layer for layer in layers if layer not in known][:_NAMED]
-    return [
-        said("{layer}: {hint}", layer=layer, hint=suggest(layer, known, "the model"))
-        for layer in strangers
-        if known
-    ]
+    named: dict[str, list[str]] = {}
+    for layer in [layer for layer in layers if known and layer not in known][:_NAMED]:
+        named.setdefault(suggest(layer, known, "the model"), []).append(layer)
+    return [said("{layer}: {hint}", layer=", ".join(names), hint=hint) for hint, names in named.items()]
 
 
 def _filtered(request: DumpRequest, activity: Activity) -> str:

@@ -224,7 +224,7 @@ def _explained(context: RunContext, run: Path, progress: Progress | None) -> Esc
     records = second.records
     golden = context.golden
     tensors = read_tensors(golden, context.store) if golden is not None else {}
-    told = steps("comparing the tensors of the second run")
+    told = steps(said("comparing the tensors of the second run"))
     findings = _findings(context, records, tensors, told)
     findings = with_patterns(findings, records, tensors)
     findings, notes = _against_reference(context, findings, records)
@@ -445,7 +445,7 @@ def _against_reference(
     return tuple(added), compared.notes
 
 
-_ADVICE = said("reference= names the ONNX model by which an operator can be judged alone")
+_ADVICE = said("reference= names the ONNX model to recompute an operator with")
 _MOST = 8
 """Outputs that are judged by their calls, at most: each call is computed several times."""
 

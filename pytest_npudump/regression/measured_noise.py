@@ -255,7 +255,7 @@ class Unwritten:
             notes.append(
                 f"{len(self.left_out)} tensors are left out of the golden, as no kernel writes them, or not "
                 f"all of them, and they hold what was left over in memory: {first_of(self.left_out)}; to "
-                f"have one judged all the same, write {JUDGED!r} behind it under {UNWRITTEN!r} in the "
+                f"have one compared all the same, write {JUDGED!r} behind it under {UNWRITTEN!r} in the "
                 f"golden, and accept anew"
             )
         if self.varying:

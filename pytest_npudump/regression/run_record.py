@@ -57,7 +57,7 @@ def read_run(case: Case, attempt: Attempt) -> Dump:
     """
     activity = case.runtime.activity
     try:
-        dump = attempt.read(case.steps_of("reading the dump"))
+        dump = attempt.read(case.steps_of(said("reading the dump")))
     except DumpError as error:
         # Files that are no dump, such as MindSpore's own lists, say less than a runtime that knows the cause.
         seen = "" if isinstance(error, EmptyDumpError) and activity.likely_cause else str(error)

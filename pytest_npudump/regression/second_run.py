@@ -158,7 +158,7 @@ def for_layers(tolerances: Tolerances, first: Result) -> Tolerances:
 def unusable(run: Path, plan: Plan, cause: Exception | Sequence[str]) -> Escalation:
     """Return what becomes of a second run whose dump lacks what is named, or raises an error."""
     problem = (
-        f"what the second run dumped cannot be judged: {cause}"
+        f"what the second run dumped cannot be compared: {cause}"
         if isinstance(cause, Exception)
         else f"not all that the second run ran is in its dump: {'; '.join(cause)}"
     )
@@ -175,7 +175,7 @@ def record_both(case: Case, first: Result, plan: Plan, attempt: Attempt) -> tupl
         return first, unusable(attempt.directory, plan, undumped)
     given = first
     try:
-        report = case.steps_of("reading the second dump")
+        report = case.steps_of(said("reading the second dump"))
         first, dump = _without_unwritten(case, first, read_again(attempt, first, report))
         measured = _measured(case, first, dump)
         second = SecondRun.of(attempt.directory, dump, plan, first)

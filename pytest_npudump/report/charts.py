@@ -51,8 +51,8 @@ COLOURS = {
 """By state of a tensor, for media without a style sheet."""
 
 WORDS = {
-    SOURCE: mark("source: outside its tolerance, and traced back to no other that is"),
-    OUTSIDE: mark("outside its tolerance"),
+    SOURCE: mark("source: out of tolerance, not traced to another mismatch"),
+    OUTSIDE: mark("out of tolerance"),
     UNPAIRED: mark("only in the golden, or only in the run"),
     CHANGED: mark("changed, within its tolerance"),
     UNJUDGED: mark("not compared"),
@@ -309,9 +309,13 @@ def _box(one: ViewedOperator, x: float, y: float) -> str:
         f'<g class="operator {one.state}" data-at="{one.at}" transform="translate({x:g} {y:g})">'
         f"<title>{escape(f'{name} ({kind}): {_(one.state)}')}</title>"
         f'<rect width="{_BOX}" height="{_TALL}" rx="5"/>'
-        f'<text x="10" y="17">{escape(_short(name, _NAME))}</text>'
+        f'<text x="10" y="17">{escape(_tail(name, _NAME))}</text>'
         f'<text class="type" x="10" y="32">{escape(words)}</text></g>'
     )
+
+
+def _tail(text: str, letters: int) -> str:
+    return text if len(text) <= letters else f"…{text[1 - letters :]}"
 
 
 def _short(text: str, letters: int) -> str:

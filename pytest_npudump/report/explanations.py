@@ -61,7 +61,7 @@ def finding_lines(finding: Finding, *, brief: bool) -> list[str]:
     """
     lines = []
     if finding.differences:
-        pairs = ", ".join(_disagreement(name, *pair) for name, pair in finding.differences.items())
+        pairs = _(", ").join(_disagreement(name, *pair) for name, pair in finding.differences.items())
         lines.append(_("first and second run differ: {pairs}").format(pairs=pairs))
     for difference, pattern, side in (
         (finding.difference, finding.pattern, mark("golden")),
@@ -127,7 +127,7 @@ def tensor_words(tensor: TensorDescription) -> str:
                 inf=tensor.pos_inf + tensor.neg_inf, first_inf=list(tensor.first_inf)
             )
         )
-    return ", ".join(parts)
+    return _(", ").join(parts)
 
 
 _SHOWN = 2
@@ -232,7 +232,7 @@ def _convicted(one: JudgedOperator) -> str:
         wrong = _("another order or a fusion explains it, or {wrong}").format(wrong=wrong)
     if one.inputs == FED:
         words = _(
-            "recomputed: {key} differs from {by} on what feeds it ({off}): {wrong} must be wrong, or "
+            "recomputed: {key} differs from {by} on the upstream outputs ({off}): {wrong} must be wrong, or "
             "something wrote to its input or output"
         )
     else:

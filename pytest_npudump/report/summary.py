@@ -11,8 +11,8 @@ from pytest_npudump.language.translation import counted, gettext as _
 from pytest_npudump.regression.result import DIED, ERROR, GOOD, MISSING_GOLDEN, PASSED, not_dumped_inside
 from pytest_npudump.report.verdicts import tail
 
-PAGE = "docs/reference/failures.md"
-"""The page that says what a failure and this line mean."""
+PAGE = "npudump --explain"
+"""The command that shows what a failure and this line mean."""
 _SEVERAL = {MISSING_GOLDEN: mark("goldens missing"), ERROR: mark("errors"), DIED: mark("processes died")}
 """Statuses as they are called of more tests than one."""
 _NAME = 60

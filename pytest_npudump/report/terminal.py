@@ -285,7 +285,7 @@ def _scene_lines(findings: Sequence[SceneFinding], limit: int | None) -> list[st
 
 def _listed(label: str, items: Sequence[str], limit: int | None) -> list[str]:
     label = _(label)
-    lines = [f"{label}: {spoken(item)}" for item in items[:limit]]
+    lines = [_("{value}: {text}").format(value=label, text=spoken(item)) for item in items[:limit]]
     if limit and len(items) > limit:
         lines.append(_("{label}: ... and {left} more").format(label=label, left=len(items) - limit))
     return lines
@@ -362,7 +362,7 @@ def _reproduction(result: Result, escalation: Escalation) -> str:
         golden = joined(_(", "), [_("{number} {how}").format(number=now[how], how=_(how)) for how in known])
         return _("{words}: {golden}").format(words=words, golden=golden) if golden else words
     if escalation.reproduced is None:
-        return _("it has none of the mismatching tensors, and says nothing of them")
+        return _("it has none of the mismatching tensors")
     rest = ""
     if unseen:
         rest = ngettext(

@@ -14,9 +14,10 @@ from pytest_npudump.language.text import inert, padded, width, wrapped
 from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from pytest_npudump.compare.stats.verdict import Comparison, Reason, Verdict
+
 
 PROJECTIONS = "projections"
 COLUMNS = (
@@ -191,7 +192,11 @@ def common_prefix(names: Iterable[str]) -> str:
 
 def prefix_of_model(comparison: Comparison) -> str:
     """Return what names of a model begin with, but for those of its inputs and outputs."""
-    keys = comparison.golden.keys
+    return prefix_of_keys(comparison.golden.keys)
+
+
+def prefix_of_keys(keys: Sequence[str]) -> str:
+    """Return what the names of tensors begin with, but for those of inputs and outputs."""
     return common_prefix([key for key in keys if key.count("/") > 1] or keys)
 
 
@@ -211,9 +216,24 @@ def shortened(text: str, room: int, head: int | None = None) -> str:
             begin = left // 3 + (parts[0] in {"", "..."} and left > _PARTS)
             found = "/".join((*parts[:begin], "...", *parts[len(parts) - left + begin :]))
             if room // 2 < len(found) <= room:
-                return found
+                return _numbered(parts, room, found) or found
+        if found := _numbered(parts, room):
+            return found
     head = (room - 3) // 2 if head is None else head
     return f"{text[:head]}...{text[head + 3 - room :]}"
+
+
+def _numbered(parts: list[str], room: int, found: str = "") -> str:
+    """Return a name with its last numbered scope, such as ``layers.2``, in it; "" where ``found`` has it."""
+    last = max((at for at, part in enumerate(parts[:-1]) if any(map(str.isdigit, part))), default=-1)
+    if last < 0 or parts[last] in found.split("/"):
+        return ""
+    names = (
+        "/".join((*parts[:begin], "...", *parts[end:]))
+        for begin in range(last + 1, len(parts) - 1)
+        for end in range(begin + 1, len(parts))
+    )
+    return max((name for name in names if len(name) <= room), key=len, default="")
 
 
 def _told_apart(names: list[str], room: int) -> list[str]:
@@ -226,9 +246,10 @@ def _told_apart(names: list[str], room: int) -> list[str]:
 
 def tail(name: str, room: int) -> str:
     """Return the last parts of a name that take so many characters, with three dots for the others."""
+    parts = name.split("/")
     while len(name) > room and "/" in name.removeprefix(".../"):
         name = f".../{name.removeprefix('.../').partition('/')[2]}"
-    return shortened(name, room)
+    return _numbered(parts, room, name) or shortened(name, room)
 
 
 def folded(line: str, columns: int | None, prefix: str = "") -> list[str]:
@@ -246,7 +267,7 @@ def folded(line: str, columns: int | None, prefix: str = "") -> list[str]:
     text = re.sub(
         r"[!-~]+?(?=:(?:input|output)\.|[,;:)]*(?:[^!-~]|$))", lambda found: shortened(found[0], room), text
     )
-    found = re.match(r"[^:]*: *", text)
+    found = re.match(r"[^:：]*[:：] *", text)
     label = found[0] if found and width(found[0]) == _INDENT else ""
     first, *rest = wrapped(text[len(label) :], columns - width(label))
     if rest:

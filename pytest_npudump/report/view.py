@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pytest_npudump.record.edges import Edges
 
 
-SOURCE, OUTSIDE, UNPAIRED = mark("source"), mark("outside"), mark("unpaired")
+SOURCE, OUTSIDE, UNPAIRED = mark("source"), mark("mismatching"), mark("unpaired")
 CHANGED, UNJUDGED, IDENTICAL = mark("changed"), mark("unjudged"), mark("identical")
 STATES = (SOURCE, OUTSIDE, UNPAIRED, CHANGED, UNJUDGED, IDENTICAL)
 """How a tensor came out, the worst first: outside its tolerance with no other that explains it, outside, on
@@ -301,7 +301,7 @@ _MEASURES = {
     "relative_l2": mark("relative L2 distance"),
     "cosine": mark("cosine similarity"),
     "max_ulp": mark("largest difference in units of the last place"),
-    "outside": mark("elements outside"),
+    "outside": mark("elements out of tolerance"),
     "count": mark("elements"),
     "rtol": mark("relative tolerance"),
     "atol": mark("absolute tolerance"),

@@ -44,7 +44,7 @@ from pytest_npudump.record.record import (
 from pytest_npudump.record.rows import differing_keys
 from pytest_npudump.regression.dataflow import same_layers
 from pytest_npudump.regression.measured_noise import by_layer, new_entries, same_values
-from pytest_npudump.report.verdicts import excess, worst
+from pytest_npudump.report.verdicts import common_prefix, excess, prefix_of_model, worst
 from pytest_npudump.results.entry import ACCEPTED, REJECTED, Entry, ResultsError, file_digest
 from pytest_npudump.results.rejudge import GOOD, Overrides, Rejudged, read_record, rejudge, run_of
 from pytest_npudump.settings import default_settings
@@ -90,9 +90,25 @@ class Pending:
         return self.judged.result.comparison if self.judged.result is not None else None
 
     def layers_named(self, patterns: Sequence[str]) -> set[str]:
-        """Return the layers of golden and run that names and globs mean; without any of these all layers."""
+        """Return the layers of golden and run that names and globs mean; without any of these all layers.
+
+        One that means none may lack what the names begin with that differ, as a table shows them.
+        """
         tables = [one.table for one in (self.golden, self.record) if one is not None]
-        return layers_meant(patterns or ["*"], (layer_of(key) for table in tables for key in table.keys))
+        layers = [layer_of(key) for table in tables for key in table.keys]
+        if self.comparison is None or not patterns:
+            return layers_meant(patterns or ["*"], layers)
+        shown = common_prefix(verdict.key.layer for verdict in self.comparison.failing)
+        begun = ("", shown, prefix_of_model(self.comparison))
+        tries = (
+            [f"{one}{pattern.removeprefix('.../') if one else pattern}" for one in begun]
+            for pattern in patterns
+        )
+        found = (
+            next(filter(None, (layers_meant([name], layers) for name in names)), set[str]())
+            for names in tries
+        )
+        return set[str]().union(*found)
 
     @property
     def largest(self) -> float:
@@ -227,7 +243,13 @@ def refuse_idle(runs: Sequence[Pending], layers: Sequence[str]) -> None:
     ]
     names = dict.fromkeys(name for _, found in differing for name in found)
     if names and idle:
-        raise ResultsError(f"{', '.join(idle)} names no layer that differs; these do: {first_of(names)}")
+        raise ResultsError(
+            said(
+                "{names} names no layer that differs; these do: {known}",
+                names=", ".join(idle),
+                known=first_of(names),
+            )
+        )
 
 
 def reject(pending: Pending) -> Entry:
@@ -367,7 +389,7 @@ def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple
         anew=_ANEW,
     )
     of_before = said(
-        "{count} of {total} tensors changed and keep the golden's noise, measured before the change; {anew}",
+        "{count} of {total} tensors changed; the golden's noise, measured before the change, is kept; {anew}",
         count=len(changed_rows - anew),
         total=len(table),
         anew=_ANEW,

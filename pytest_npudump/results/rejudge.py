@@ -325,8 +325,8 @@ def _off_reference(reference: Mapping[str, Any]) -> tuple[str, ...]:
     if reference["good"] or not reference["failed"]:
         return ()
     words = said(
-        "the run differed from the reference {model} in {failed} tensors, first {first}: "
-        "that stands, as it takes the tensors to judge it again",
+        "the run differed from the reference {model} in {failed} tensors, first {first}; "
+        "this is kept, as comparing again needs the tensors",
         model=reference["model"],
         failed=reference["failed"],
         first=reference["first"],

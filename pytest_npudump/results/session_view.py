@@ -46,7 +46,7 @@ def session_view(
 ) -> SessionView:
     """Return what a page shows of kept results; those that failed come first."""
     tests = [_test(folder, entry, terms) for entry in entries]
-    ordered = sorted(tests, key=lambda test: _ORDER.index(test.word))
+    ordered = sorted(tests, key=lambda test: (_ORDER.index(test.word), not test.tensors))
     return SessionView(tuple(ordered), tuple(problems), version("pytest-npudump"))
 
 

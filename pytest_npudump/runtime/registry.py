@@ -19,7 +19,7 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
 
-from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.errors import RuntimeUnavailableError, joined, mapped
 from pytest_npudump.settings import NPU, NPU_OR_SKIP
 
 if TYPE_CHECKING:
@@ -168,10 +168,10 @@ def choose(option: str, given: str = "") -> Choice:
     if option in {"auto", NPU, NPU_OR_SKIP}:
         name, why = _first_that_works(asked if option == NPU else "")
         if name == "emulator":
-            why = why.replace(cast("Any", provider_of("acl")).SOURCED, "")
+            why = mapped(why, lambda one: one.replace(cast("Any", provider_of("acl")).SOURCED, ""))
     else:
         name, why = option, provider_of(option).find(asked)
-    return Choice(name, ", ".join(filter(None, (asked, why))))
+    return Choice(name, joined(", ", [*filter(None, (asked, why))]))
 
 
 def _first_that_works(requiring: str = "") -> tuple[str, str]:

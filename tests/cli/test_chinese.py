@@ -14,7 +14,7 @@ import pytest
 Run = Callable[..., Any]
 TWO_WORDS = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z]{2,}")
 FACTS = re.compile(
-    r"Type output|\(preset \w+\)|环境: .*|规律：.*|npudump: |npudump golden diff TEST"
+    r"Type output|\(preset \w+\)|环境：.*|规律：.*|npudump: |npudump golden diff TEST"
     r"|pytest --npudump-\S+ \S+"
 )
 """Rules, facts of producers, patterns and commands, which are English everywhere."""

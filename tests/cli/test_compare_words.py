@@ -110,7 +110,10 @@ def test_the_farthest_element_is_told_with_how_many_are_outside(compared: Run) -
     actual[7, :37] = GOLDEN[7, :37] + np.float32(0.25)
     done = compared(GOLDEN, actual, "--rtol", "1e-2")
     # 1e-2 of the greatest magnitude, 5, is allowed: 0.25 is 5 times that.
-    assert _first(done.out) == "elements: max abs 0.25, 5 times the allowed difference, 37 of 4096 outside"
+    assert (
+        _first(done.out)
+        == "elements: max abs 0.25, 5 times the allowed difference, 37 of 4096 out of tolerance"
+    )
     cells = _cells(done.out)
     assert cells["statistic"].startswith("elements: max abs")
     assert (cells["golden"], cells["actual"], cells["x tol"]) == ("-", "0.25", "5")
@@ -137,4 +140,4 @@ def test_types_without_values_count_bytes(compared: Run) -> None:
 def test_a_statistic_that_differs_is_told_with_what_the_elements_say(compared: Run) -> None:
     words = _first(compared(GOLDEN, _changed(at_4095=6)).out)
     assert words.startswith("max 6, expected 5 (")
-    assert words.endswith("; elements: max abs 1, 1 of 4096 outside")
+    assert words.endswith("; elements: max abs 1, 1 of 4096 out of tolerance")

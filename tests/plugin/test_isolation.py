@@ -214,7 +214,7 @@ def test_death_in_the_body_fails_the_test_and_says_so(project: Project) -> None:
         "Fatal Python error: Aborted",
         '  File "*", line * in test_crash',
         "npudump: the test's process did not end within 3 seconds and was ended, during the test's body; *",
-        "npudump: 0 of 7 tests passed, 7 processes died (emulator); see docs/reference/failures.md",
+        "npudump: 0 of 7 tests passed, 7 processes died (emulator); see npudump --explain",
     ]
     project.run("--npudump-output=.", failed=6, xfailed=1, shows=shows)
     reports = [json.loads(path.read_text()) for path in project.path.rglob("dumps/*/report.json")]

@@ -16,11 +16,11 @@ terminal.PATIENCE = terminal.SILENCE = 0.0
 """
 
 
-def on_a_terminal(project: Project, *options: str) -> str:
+def on_a_terminal(project: Project, *options: str, columns: str = "120") -> str:
     """Run pytest in a project, where its output is a terminal; what was drawn there."""
     here, there = os.openpty()
     words = ["-p", "no:cacheprovider", "--npudump-runtime=emulator", "--npudump-output=.", *options]
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "PYTEST_ADDOPTS": ""}
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": columns, "PYTEST_ADDOPTS": ""}
     child = subprocess.Popen(
         [*project.pytester._getpytestargs(), *words],
         cwd=project.path,
@@ -67,6 +67,17 @@ def test_a_terminal_shows_each_step_of_a_failing_test_in_one_line(
         assert "\rnpudump: reading the dump, " in drawn
         assert "\rnpudump: comparing the tensors of the second run, " in drawn
     assert "1 failed" in drawn
+
+
+@pytest.mark.e2e
+@pytest.mark.skipif(os.name != "posix", reason="no pseudo terminals here")
+def test_what_ended_a_test_fits_a_terminal_but_for_paths_and_commands(project: Project) -> None:
+    project.marked("layers=['block*']")
+    project.model()
+    drawn = on_a_terminal(project, "--color=no", columns="80")
+    own = [line for line in drawn.partition("collected 1 item")[2].splitlines() if "pytest " not in line]
+    assert any(line.startswith("npudump: no golden file") for line in own)
+    assert [line for line in own if len(line) > 80 and len(line.split()) > 1] == []
 
 
 @pytest.mark.usefixtures("_impatient")

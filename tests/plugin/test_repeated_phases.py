@@ -256,6 +256,6 @@ def test_a_body_that_fails_however_often_it_is_repeated_ends_no_session(project:
     project.run(
         "--npudump-output=.",
         failed=1,
-        shows="npudump: 0 of 1 tests passed, 1 not compared (emulator); see docs/reference/failures.md",
+        shows="npudump: 0 of 1 tests passed, 1 not compared (emulator); see npudump --explain",
     )
     assert '"status":"not compared"' in project.path.joinpath("results/results.jsonl").read_text("utf-8")

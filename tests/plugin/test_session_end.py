@@ -34,7 +34,7 @@ def test_a_test_whose_setup_fails_is_counted(project: Project, options: list[str
     project.test_file(BROKEN, "test_broken.py")
     shows = [
         "*RuntimeError: no device",
-        "npudump: 1 of 2 tests passed, 1 not compared; * (emulator); see docs/reference/failures.md",
+        "npudump: 1 of 2 tests passed, 1 not compared; * (emulator); see npudump --explain",
     ]
     project.run(*options, passed=1, errors=1, shows=shows)
 
@@ -45,7 +45,7 @@ def test_a_test_whose_setup_fails_is_told_once_elsewhere_and_is_no_comparison(
     project.test_file(BROKEN, "test_broken.py")
     options = ("--junitxml=junit.xml", "--npudump-output=.")
     shows = [
-        "npudump: 0 of 1 tests passed, 1 not compared (emulator); see docs/reference/failures.md",
+        "npudump: 0 of 1 tests passed, 1 not compared (emulator); see npudump --explain",
         "*0 marked tests were compared*",
     ]
     project.run(*options, "-onpudump_expect=1", errors=1, shows=shows, hides="*pending review*")
@@ -55,7 +55,7 @@ def test_a_test_whose_setup_fails_is_told_once_elsewhere_and_is_no_comparison(
     project.run("--npudump-output=.", failed=1, errors=1)
     capsys.readouterr()
     main(["check", "results"])
-    assert capsys.readouterr().out.splitlines()[-1].endswith("(emulator); see docs/reference/failures.md")
+    assert capsys.readouterr().out.splitlines()[-1].endswith("(emulator); see npudump --explain")
     project.path.joinpath("test_small.py").unlink()
     project.test_file(BROKEN.replace("raise RuntimeError", "pytest.skip"), "test_broken.py")
     project.run(skipped=1, hides="npudump: * tests passed*")

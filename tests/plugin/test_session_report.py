@@ -114,6 +114,6 @@ def test_the_page_is_chinese_from_the_session_and_from_the_command(changed: Proj
     for page in (folder / "report/index.html", folder / "zh/index.html"):
         text = page.read_text("utf-8")
         assert '<html lang="zh-CN">' in text
-        assert "若变更符合预期，则接受: <code>pytest --npudump-update-golden" in text
-        assert "源头:       block/conv.2:output.0" in text
+        assert "若变更符合预期，则接受：<code>pytest --npudump-update-golden" in text
+        assert "源头：      block/conv.2:output.0" in text
         assert not any(words in text for words in ("to accept", "If the change is meant", "What next"))

@@ -131,7 +131,7 @@ def test_operators_of_several_models_are_judged_by_their_own(project: Project) -
         [
             "sources:    2: right/b#model=small:output.0 *, other/right/b#model=other:output.0 *",
             "recomputed: right/b#model=small:output.0 differs from small.onnx *: the kernel must be wrong, *",
-            "recomputed: other/right/b#model=other:output.0 differs from other.onnx on what feeds it (*",
+            "recomputed: other/right/b#model=other:output.0 differs from other.onnx on the upstream *(*",
         ]
     )
 
@@ -153,7 +153,7 @@ def test_a_file_that_was_written_again_as_it_was_is_still_the_model_that_ran(pro
         if fault == "pass":
             project.record()
     failed(project).stdout.fnmatch_lines(
-        ["recomputed: right/b:output.0 differs from small.onnx on what feeds it (*"]
+        ["recomputed: right/b:output.0 differs from small.onnx on the upstream outputs (*"]
     )
 
 
@@ -270,7 +270,7 @@ def test_two_faults_in_series_are_not_said_to_be_one(project: Project) -> None:
     write(project, left_a=0.1, left_b=0.1)
     shown = failed(project, "-v").stdout
     shown.fnmatch_lines(["source:     left/a:output.0; *; 3 mismatches downstream"])
-    for words in ("*explain*", "*begins*", "*look there*", "*tensor dumped before it agrees*"):
+    for words in ("*explains*", "*begins*", "*look there*", "*tensor dumped before it agrees*"):
         shown.no_fnmatch_line(words)
 
 

@@ -14,6 +14,7 @@ from pytest_npudump.regression import diagnose
 from pytest_npudump.regression.diagnose import explain_empty, full_words, what_ran
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.runtime.base import Evidence
+from tests.plugin.conftest import small_model
 
 MODEL = Path("models/net.om")
 
@@ -172,3 +173,14 @@ def test_full_file_system_is_the_first_cause(tmp_path: Path, monkeypatch: pytest
 )
 def test_what_ran_is_told_as_far_as_the_runtime_knows(activity: Activity, words: str) -> None:
     assert what_ran(activity) == words
+
+
+def test_layers_that_no_model_has_share_the_list_of_those_that_it_has(tmp_path: Path) -> None:
+    path = tmp_path / "small.onnx"
+    path.write_bytes(small_model())
+    dump = tmp_path / "dump"
+    dump.mkdir()
+    text = explain(dump, Activity(models=(path,)), layers=("conv1", "fc", "head/softmx"))
+    assert text.count("the model has ") == 1
+    assert "; conv1, fc: the model has " in text
+    assert "; head/softmx: did you mean head/softmax" in text

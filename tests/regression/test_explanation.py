@@ -115,7 +115,7 @@ def test_a_tensor_that_the_second_run_lacks_is_named(flow: Flow) -> None:
 def test_a_second_dump_that_is_damaged_explains_nothing(flow: Flow) -> None:
     flow.record()
     _, escalation = _both(flow, REGRESSED, _cut)
-    assert escalation.problem.startswith("what the second run dumped cannot be judged: ")
+    assert escalation.problem.startswith("what the second run dumped cannot be compared: ")
     assert "net_Softmax@0" in escalation.problem
     assert escalation.findings == ()
 

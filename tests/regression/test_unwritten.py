@@ -70,7 +70,7 @@ def test_what_varies_by_itself_is_kept_and_named() -> None:
     assert found(first, probe, again) == (["Default/bn:output.1"], ["Default/drop:output.0"])
     result = find_unwritten(first, table(probe), again, Tolerances())
     left_out, varying = result.notes
-    assert "Default/bn:output.1; to have one judged all the same, write 'judged'" in left_out
+    assert "Default/bn:output.1; to have one compared all the same, write 'judged'" in left_out
     assert "Default/drop:output.0; make the test deterministic" in varying
 
 

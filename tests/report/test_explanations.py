@@ -35,12 +35,12 @@ OFF = "relative L2 error 0.001, limit 4.8e-06"
         (
             {"own": True, "inputs": "upstream"},
             "kernel error or overwritten tensor",
-            "on what feeds it ({off}): the kernel must be",
+            "on the upstream outputs ({off}): the kernel must be",
         ),
         (
             {"own": True, "converted": True, "inputs": "upstream"},
             "kernel or conversion error or overwritten tensor",
-            "on what feeds it ({off}): the kernel or the conversion must be",
+            "on the upstream outputs ({off}): the kernel or the conversion must be",
         ),
         (
             {"inputs": "dumped"},

@@ -48,7 +48,7 @@ SENTENCES = [
     ("its input was overwritten", {"isolated": [operator(WRONG, inputs="upstream")]},
      "kernel must be wrong, or something wrote to its input or output", "npudump: kernel error in"),
     ("its output was overwritten", {"isolated": [operator(WRONG)]},
-     "kernel must be wrong, or something wrote to its output", "on what feeds it"),
+     "kernel must be wrong, or something wrote to its output", "on the upstream outputs"),
     ("an optimised graph gave it", {"isolated": [operator(NEAR)]},
      "npudump: fusion, other order or kernel error in", "npudump: kernel error in"),
     ("a graph is known, of other tensors", {},

@@ -24,6 +24,7 @@ from pytest_npudump.report.verdicts import (
     plain,
     row,
     sentence,
+    shortened,
     table,
     tail,
     worst,
@@ -288,6 +289,14 @@ def test_a_line_is_folded_behind_its_label_and_names_lose_what_a_model_shares() 
     assert cells(first) == cells(second) == 60
     assert second.startswith(" " * 12 + "统")
     assert max(map(len, folded(f"npudump: kernel error in {'n' * 200}: wrong", 80))) <= 80
+
+
+def test_a_name_that_loses_its_middle_keeps_its_last_numbered_scope() -> None:
+    name = "/model/decoder/layers.2/self_attn/attention_core_with_rotary_embedding/MatMul"
+    assert shortened(name, 58) == "/model/decoder/layers.2/self_attn/.../MatMul"
+    assert tail(name, 58) == "/model/decoder/layers.2/self_attn/.../MatMul"
+    assert shortened(name.removeprefix("/model/"), 40) == "decoder/layers.2/self_attn/.../MatMul"
+    assert tail(name.replace("layers.2", "layers"), 50) == ".../attention_core_with_rotary_embedding/MatMul"
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ class SpokenParser(argparse.ArgumentParser):
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"formatter_class": SpokenFormatter, **kwargs})
+        super().__init__(*args, **{"formatter_class": SpokenFormatter, "allow_abbrev": False, **kwargs})
         self.renamed: Mapping[str, str] = {}
         self.lang = self.add_argument(
             _OPTION, type=_language, default=argparse.SUPPRESS, metavar="LANG", help=argparse.SUPPRESS
@@ -101,7 +101,7 @@ class SpokenParser(argparse.ArgumentParser):
 def asked_language(words: Iterable[str]) -> str:
     """Return what ``--lang`` says among the words of a command line, before that is parsed.
 
-    An abbreviation of the option, and a language that there is not, count as none: the parser knows better.
+    A language that there is not counts as none: the parser knows better.
     """
     language, before = AUTO, ""
     for word in words:

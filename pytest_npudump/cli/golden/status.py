@@ -265,7 +265,7 @@ def _summary(found: _Status) -> str:
         told.append(words.format(count=absent))
     if found.unknown:
         told.append(_("the rest is unknown"))
-    return "; ".join(told)
+    return _("; ").join(told)
 
 
 def _prune(arguments: argparse.Namespace) -> int:

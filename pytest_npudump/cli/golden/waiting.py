@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.common.output import columns, complain, emit, end_output, present, to_stderr
+from pytest_npudump.cli.common.output import columns, complain, emit, end_output, present, screen, to_stderr
 from pytest_npudump.cli.common.project import last_results
 from pytest_npudump.cli.compare_report import verdict_table
 from pytest_npudump.compare.stats.tables import describe_not_finite
@@ -21,7 +21,7 @@ from pytest_npudump.language import mark
 from pytest_npudump.language.text import first_of, terminal_columns
 from pytest_npudump.language.translation import gettext as _, spoken
 from pytest_npudump.report.origins import source_lines
-from pytest_npudump.report.terminal import verdict_lines
+from pytest_npudump.report.terminal import headline
 from pytest_npudump.report.verdicts import folded, prefix_of_model, shown, tail, times
 from pytest_npudump.request import KnownNames
 from pytest_npudump.results.acceptance import Pending, approve, pending_of, refuse_idle, reject
@@ -157,7 +157,7 @@ def diff(arguments: argparse.Namespace) -> int:
         ],
         chain(
             waiting_lines(waiting.chosen),
-            *(("", *difference(one, arguments.layers)) for one in waiting.chosen),
+            *(("", *difference(one, arguments.layers, screen())) for one in waiting.chosen),
         ),
     )
     if not waiting.is_readable:
@@ -321,8 +321,7 @@ def _review(waiting: WaitingRuns, reason: str) -> list[tuple[str, str, str]]:
     asks = not reason and _has_keys()
     for number, pending in enumerate(waiting.chosen, 1):
         if not standing:
-            emit(["", _("{number} of {count}: ").format(number=number, count=len(waiting.chosen))])
-            emit(_shown(pending))
+            emit(["", *_shown(pending, number, len(waiting.chosen))])
         decision, layers = "", tuple[str, ...]()
         while not decision:  # until layers are named that there are
             word, layers = (standing, ()) if standing else _answer(pending, len(waiting.chosen) - number + 1)
@@ -343,11 +342,6 @@ def _carry_out(word: str, waiting: WaitingRuns, pending: Pending, layers: Sequen
         return _REJECTED
     if word not in {"a", "A", "l"}:
         return _SKIPPED
-    try:
-        refuse_idle([pending], layers)
-    except ResultsError as error:
-        complain([spoken(str(error))])
-        return ""
     if accept(waiting.folder, pending, layers, reason):
         return _ACCEPTED
     return "" if layers else _REFUSED
@@ -362,12 +356,25 @@ def _answer(pending: Pending, left: int) -> tuple[str, tuple[str, ...]]:
             emit(_why(pending))
         elif words[:1] == ["l"]:
             layers = words[1:] or _line(_("layers to accept (names or globs): ")).split()
-            if layers:
+            if layers and _differ_in(pending, layers):
                 return "l", tuple(layers)
         elif len(words) != 1 or words[0] not in _DECISIONS:
             emit([_("unknown answer; enter a, r, s, l, w, q, A, R or S")])
-        elif not (keys and words[0] in "ARS") or _line(_("all {left}? y: ").format(left=left)) == "y":
+        elif (
+            not (keys and words[0] in "ARS" and left > 1)
+            or _line(_("all {left}? y: ").format(left=left)) == "y"
+        ):
             return words[0], ()
+
+
+def _differ_in(pending: Pending, layers: Sequence[str]) -> bool:
+    """Whether a run differs in the layers that are named; says so where it does not."""
+    try:
+        refuse_idle([pending], layers)
+    except ResultsError as error:
+        complain([spoken(str(error))])
+        return False
+    return True
 
 
 def _has_keys() -> bool:
@@ -375,11 +382,14 @@ def _has_keys() -> bool:
 
 
 def _why(pending: Pending) -> Iterator[str]:
-    """Yield all that differs, and what the run came to besides, where it says more."""
-    yield from difference(pending)
+    """Yield the cause that the run found, then all that differs."""
+    failure = pending.entry.data.get("failure") or {}  # earlier results lack it
     result = pending.judged.result
-    if result is not None and not result.good:
-        yield from (f"  {line}" for line in verdict_lines(result, verbose=False, margin=2))
+    judged = "" if result is None or result.good else headline(result).removeprefix("npudump: ")
+    prefix = prefix_of_model(pending.comparison) if pending.comparison is not None else ""
+    for line in filter(None, (failure.get("headline") or judged, *failure.get("why", ()))):
+        yield from folded(spoken(line), screen(), prefix)
+    yield from difference(pending)
     if details := pending.entry.data["details"]:
         yield "  " + _("report: {path}").format(path=shown(Path(str(details))))
 
@@ -412,8 +422,9 @@ def _key(question: str) -> str:
     return key if len(key) == 1 else "?"
 
 
-def _shown(pending: Pending) -> Iterator[str]:
-    lines = list(difference(pending, most=terminal_columns()))
+def _shown(pending: Pending, number: int, count: int) -> Iterator[str]:
+    run, *lines = difference(pending, most=terminal_columns())
+    yield _("{number} of {count}: {run}").format(number=number, count=count, run=run)
     yield from lines[:_LINES]
     if len(lines) > _LINES:
         yield "  " + _("... and {left} more lines (w shows all)").format(left=len(lines) - _LINES)

@@ -109,7 +109,7 @@ def float32_note(table: TensorTable) -> list[str]:
     return [
         (
             "MindSpore's CPU kernels computed some float16 or float64 operators in float32 and dumped that "
-            "under the name of the network's type: these tensors are read, recorded and judged as float32"
+            "under the name of the network's type: these tensors are read, recorded and compared as float32"
         )
     ]
 

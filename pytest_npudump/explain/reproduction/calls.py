@@ -187,7 +187,9 @@ def _drawn(made: CallReproduction) -> CallReproduction:
         expected = operator.expected()
         allowed = None if expected.dtype.kind in "iub" else operator.healthy(expected).most
     except NotRecomputedError as error:
-        raise RequestError(f"--synthetic: {made.key} cannot be judged on drawn inputs: {error}") from error
+        raise RequestError(
+            f"--synthetic: {made.key} cannot be recomputed on drawn inputs: {error}"
+        ) from error
     told = {**made.call["judged"], "allowed": allowed, "apart": None}
     outputs = {call_files.CPU: expected}
     return replace(made, call={**made.call, "judged": told}, inputs=inputs, outputs=outputs, drawn=True)

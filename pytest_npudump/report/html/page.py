@@ -28,7 +28,7 @@ from pytest_npudump.report.charts import (
     strip_svg,
     values_svg,
 )
-from pytest_npudump.report.verdicts import number, numbers, plain, times
+from pytest_npudump.report.verdicts import number, numbers, plain, prefix_of_keys, times
 from pytest_npudump.report.view import (
     BAD,
     GOOD,
@@ -65,10 +65,12 @@ def payload(tensors: Sequence[TensorView], most_statistics: int) -> str:
     def number_of(word: str) -> int:  # of words that recur, each written once
         return words.setdefault(plain(word), len(words))
 
+    keys = [plain(str(one.key)) for one in tensors]
     data = {
+        "prefix": prefix_of_keys(keys),
         "names": STATISTICS,
         "states": STATES,
-        "key": [plain(str(one.key)) for one in tensors],
+        "key": keys,
         "state": [STATES.index(one.state) for one in tensors],
         "share": [_share(one.share) for one in tensors],
         "type": [number_of(one.op_type) for one in tensors],
@@ -111,6 +113,7 @@ _GRAPHS = 3
 _LINES = 400
 """Lines of a failure's text."""
 _LABEL = 12
+_COLON = re.compile("[:：] *")
 """Signs of a line's label, its colon among them."""
 _OPEN = 3
 """Failing tests that are unfolded when the page opens."""
@@ -197,7 +200,7 @@ def _jinja2() -> Any:
 
 def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str, Any]:
     """Return what the template shows of a test, its charts drawn."""
-    worst = _worst(test)
+    worst, prefix = _worst(test), prefix_of_keys([plain(str(one.key)) for one in test.tensors])
     states = [(state, sum(one.state == state for one in test.tensors)) for state in STATES]
     label = ", ".join(f"{count} {_(state)}" for state, count in states if count)
     return {
@@ -218,7 +221,9 @@ def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str,
         "elements_left": max(0, len(test.elements) - pictures),
         "data": payload(test.tensors, statistics) if test.tensors else "",
         "worst": worst,
-        "why": [_labelled(plain(spoken(sentence))) for sentence in test.why],
+        "headline": _dotted(plain(spoken(test.headline)), prefix),
+        "why": [_labelled(_dotted(plain(spoken(sentence)), prefix)) for sentence in test.why],
+        "differs": any(golden not in {None, actual} for _name, golden, actual in test.producers),
         "off": times(worst.share) if worst is not None and math.isfinite(worst.share) else "",
         "commands": [_way_out(line) for line in test.ways_out],
         "text": "\n".join(map(plain, test.text[:_LINES])),
@@ -226,18 +231,23 @@ def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str,
     }
 
 
+def _dotted(text: str, prefix: str) -> str:
+    """Return a sentence whose names lack what all names of the model begin with, which the table tells."""
+    return re.sub(rf"(?<![\w./-]){re.escape(prefix)}", ".../", text) if prefix else text
+
+
 def _way_out(line: str) -> tuple[str, str, bool]:
     """Return what a way out is for, what is to be done, and whether that is a command."""
-    label, _sign, rest = line.partition(":")
-    if label == _("to accept:  {command}").partition(":")[0]:
+    label, rest = _COLON.split(line, maxsplit=1)
+    if label == _COLON.split(_("to accept:  {command}"))[0]:
         label = _("If the change is meant, accept it")
-    return label, rest.strip(), rest.strip().startswith("pytest ")
+    return label, rest, rest.startswith("pytest ")
 
 
 def _labelled(sentence: str) -> tuple[str, str]:
     """Return the label that a line of a terminal begins with, "" for none, and the rest."""
-    label, sign, rest = sentence.partition(":")
-    return (label, rest.strip()) if sign and len(label) < _LABEL else ("", sentence)
+    label, *rest = _COLON.split(sentence, maxsplit=1)
+    return (label, rest[0]) if rest and len(label) < _LABEL else ("", sentence)
 
 
 def _worst(test: TestView) -> TensorView | None:

@@ -9,7 +9,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.errors import RuntimeUnavailableError, said
 from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def probe_acl() -> tuple[Any | None, str]:
     try:
         acl = importlib.import_module("acl")
     except ModuleNotFoundError:
-        return None, f"no module 'acl' (CANN's pyACL) can be imported{SOURCED}"
+        return None, said("no module 'acl' (CANN's pyACL) can be imported") + SOURCED
     except ImportError as error:
         return None, f"the module 'acl' (CANN's pyACL) cannot be imported: {error}"
     if acl.__name__ == _EMULATOR:

@@ -72,9 +72,28 @@ def test_a_language_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[s
     assert "argument --lang: expected auto, en, zh" in capsys.readouterr().err
 
 
-def test_an_abbreviated_option_has_the_work_speak(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_work_speaks_as_asked_and_an_abbreviated_option_is_refused_with_the_right_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(ls, "run", lambda _: 0 if is_english() else 1)
-    assert [main(words) for words in (["ls", "."], ["--lan", "zh", "ls", "."])] == [0, 1]
+    assert [main(words) for words in (["ls", "."], ["--lang", "zh", "ls", "."])] == [0, 1]
+    for words, option in (
+        (["ls", "--sta", "."], "--stats"),
+        (["golden", "accept", "--al"], "--allow-in-ci"),
+        (["golden", "status", "--prun", "--yes"], "--prune"),
+    ):
+        with pytest.raises(SystemExit, match=r"^2$"):
+            main(words)
+        assert f"did you mean {option}?" in capsys.readouterr().err
+
+
+def test_the_page_of_failures_is_shown_without_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main(["--explain"])
+    shown = capsys.readouterr().out
+    assert "What fails a test" in shown
+    assert "second-run.md" not in shown
+    assert "pytest_npudump.errors" not in shown
 
 
 def test_argparse_has_its_own_words_back() -> None:

@@ -77,9 +77,8 @@ def test_layers_are_accepted_by_pattern_and_the_rest_waits(waiting: Repository, 
 def test_what_is_asked_about_is_shown_before_it(waiting: Repository, review: Run) -> None:
     done = review("S", words=("test_a.py::test_b",))
     lines = done.out.splitlines()
-    assert lines[1] == "1 of 1: "
-    assert lines[2].startswith("test_a.py::test_b (")
-    assert "2 of 2 tensors differ" in lines[3]
+    assert lines[1].startswith("1 of 1: test_a.py::test_b (")
+    assert "2 of 2 tensors differ" in lines[2]
     assert waiting.decisions()["test_b"] is None
 
 
@@ -101,15 +100,28 @@ def test_rows_fit_the_terminal_and_why_shows_whole_names(
     assert any(line.startswith(f"  {names[0]} ") for line in review("w", "q").out.splitlines())
 
 
-@pytest.mark.usefixtures("waiting")
-def test_lines_that_explain_a_run_are_broken_once(review: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    whole = review("w", "q").out.splitlines()
-    monkeypatch.setattr("pytest_npudump.cli.common.output.screen", lambda _stream=None: 80)
-    on_screen = review("w", "q").out.splitlines()
-    first = next(index for index, line in enumerate(whole) if line.startswith("  npudump: "))
-    assert max(map(len, whole[first:-3])) <= 80
-    assert [line for line in whole[first:] if line not in on_screen] == []
+def test_why_is_the_cause_that_the_run_found(
+    repository: Repository, review: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.approve("test_a", {"conv": 1.0})
+    repository.keep("test_a", {"conv": 2.0})
+    assert " 2, expected 1 (" in review("w", "q").out
+    why = "recomputed: " + "conv:output.0 does not match its model " * 4
+    repository.keep("test_a", {"conv": 2.0}, failure={"headline": "kernel error in conv", "why": [why]})
+    for module in ("common.output", "golden.waiting"):
+        monkeypatch.setattr(f"pytest_npudump.cli.{module}.screen", lambda _stream=None: 80)
+    shown = review("w", "q").out.replace("left: ", "left:\n")
+    assert "kernel error in conv\nrecomputed: conv:output.0 does not" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_layers_may_be_named_as_a_table_shows_them(repository: Repository, review: Run) -> None:
+    names = [f"network/stage_1/{name}" for name in ("conv", "conv_2", "fc")]
+    repository.approve("test_a", dict.fromkeys(names, 1.0))
+    repository.keep("test_a", dict.fromkeys(names, 2.0))
+    review("l conv", "q")
+    review("l .../fc", "q")
+    assert repository.values("test_a") == dict(zip(names, (2.0, 1.0, 2.0), strict=True))
 
 
 def test_layers_that_are_misspelt_are_asked_for_again(waiting: Repository, review: Run) -> None:
@@ -170,7 +182,7 @@ PRESSED = [
     (("r", "q"), 1, ["rejected", None, None]),
     (("r", "\x04"), 1, ["rejected", None, None]),
     (("aa", "\x1b[A", "A", "n\n", "R", "y\n"), 0, ["rejected", "rejected", "rejected"]),
-    (("x", "\n", "w", "l", "fc conv\n", "\n", "A", "y\n"), 0, [None, "accepted", "accepted"]),
+    (("x", "\n", "w", "l", "fcx\n", "l", "fc conv\n", "\n", "A", "y\n"), 0, [None, "accepted", "accepted"]),
 ]
 
 

@@ -119,7 +119,7 @@ def test_float32_under_the_header_of_another_float_is_read_as_what_it_is_and_not
     assert payload_stats(record.payload, record.dtype, 3) == record.stats
     assert record.note == f"computed and stored as float32, called {name.lower()} in the file's header"
     (note,) = dump.notes
-    assert "read, recorded and judged as float32" in note
+    assert "read, recorded and compared as float32" in note
 
 
 @pytest.mark.each(

@@ -165,7 +165,7 @@ def test_a_test_that_passed_in_part_counts_as_no_good_one(
             shown = text(capsys)
             assert shown.startswith("test_small.py::test_small: not compared\n")
             assert (
-                "npudump: 0 of 1 tests passed, 1 unjudged; 5 of 5 tensors compared (emulator); see docs"
+                "npudump: 0 of 1 tests passed, 1 not compared; 5 of 5 tensors compared (emulator); see"
                 in shown
             )
             assert "  npudump: " not in shown
@@ -406,7 +406,7 @@ def test_what_a_reference_said_stands(project: Project, capsys: pytest.CaptureFi
     project.marked("reference='fixed.onnx'")
     project.run(KEEP)
     assert re.search(
-        r"npudump: the run differed from the reference .* in \d+ tensors, first \S+: that stands",
+        r"npudump: the run differed from the reference .* in \d+ tensors, first \S+; this is kept",
         text(capsys),
     )
     project.recorded()

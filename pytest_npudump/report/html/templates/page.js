@@ -87,6 +87,7 @@
       this.more.addEventListener("click", () => { this.most += 2 * STEP; this.draw(); });
       this.search.addEventListener("input", () => { this.most = STEP; this.draw(); });
       this.filter.addEventListener("change", () => { this.most = STEP; this.draw(); });
+      if (data.prefix) host.append(make("p", { className: "aside" }, t("  .../ at the start of a name: {prefix}", { prefix: data.prefix })));
       host.append(
         make("div", { className: "tools" }, this.search, this.filter, this.shown),
         make("div", { className: "rows", tabIndex: 0 }, make("table", { className: "list" }, make("thead", {}, row), this.body)),
@@ -136,9 +137,14 @@
       });
     }
 
+    name(at) {
+      const { key, prefix } = this.data;
+      return prefix && key[at].startsWith(prefix) ? `.../${key[at].slice(prefix.length)}` : key[at];
+    }
+
     row(at) {
       const { data } = this, state = data.states[data.state[at]];
-      const key = make("button", { type: "button", className: "key", textContent: data.key[at] });
+      const key = make("button", { type: "button", className: "key", textContent: this.name(at), title: data.key[at] });
       key.setAttribute("aria-expanded", String(this.opened.has(at)));
       key.addEventListener("click", () => {
         if (!this.opened.delete(at)) this.opened.add(at);
