@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from pytest_npudump.compare.stats.alignment import ABSENT, longest_common
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.table import MEASURED, layer_of, shape_of, squeezed
-
-if TYPE_CHECKING:
-    from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.dump.table import MEASURED, StatsTable, layer_of, shape_of, squeezed
 
 _CLOSE = 1e-2
 _NUMBER = re.compile(r"\d+")

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 from pytest_npudump.emulator.process import reset
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 __all__ = ["install", "reset", "uninstall"]
 

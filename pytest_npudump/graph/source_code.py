@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from pathlib import Path
 
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.storage.regular_file import read_small
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
 
 IR = "rank_[0-9]*/graphs/ms_output_trace_code_graph_*.ir"
 """Where MindSpore leaves its graphs in a dump path."""

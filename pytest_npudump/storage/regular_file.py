@@ -5,14 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING, BinaryIO
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
 
 from pytest_npudump.errors import FormatError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
 
 LIMIT = 1 << 28
 """No statistics or names file of a dump is larger; 20,000 rows take 2 MiB."""

@@ -8,18 +8,15 @@ from __future__ import annotations
 import math
 import re
 from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import yaml
 
 from pytest_npudump.storage.regular_file import open_regular
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
-
 
 Scalar = str | int | float | bool | None
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Event, Lock, Thread
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from pytest_npudump.language.translation import gettext as _
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
 
 PATIENCE = 1.0
 """Seconds of a command before a bar is shown, whatever it did in them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, dataclass as mutable, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,10 +12,6 @@ import numpy as np
 from pytest_npudump.dump.stats.kernels import square_exponent
 from pytest_npudump.dump.stats.sums import ScaledSum, Totals, block_dot, block_sum, row_counts, row_dots
 from pytest_npudump.dump.stats.tensor import dtype_name
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

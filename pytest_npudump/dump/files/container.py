@@ -23,11 +23,11 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
@@ -37,15 +37,9 @@ from pytest_npudump.dump.dtypes import BY_GE, BY_NAME, BY_PROTO, format_name, su
 from pytest_npudump.dump.filebytes import RawFile, open_raw
 from pytest_npudump.dump.files.formats import TLV_MAGIC, Job
 from pytest_npudump.dump.names import alias, nameless
-from pytest_npudump.dump.records import Payload
+from pytest_npudump.dump.records import Payload, Stats
 from pytest_npudump.dump.stats.tensor import file_stats, with_stats
 from pytest_npudump.errors import FormatError, joined
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_npudump.dump.records import Stats
-
 
 _WRITE_LIMIT = 1 << 32
 _DIM_LIMIT = 1 << 63

@@ -25,7 +25,7 @@ from pytest_npudump.dump.columns import Execution, TensorPart, with_projections_
 from pytest_npudump.dump.dtypes import dtype_name, is_exact
 from pytest_npudump.dump.files.pt import read_pt
 from pytest_npudump.dump.names import MSPROBE, MSPROBE_TENSORS
-from pytest_npudump.dump.records import Payload, Stats
+from pytest_npudump.dump.records import Payload, Stats, TensorKey
 from pytest_npudump.dump.stats.tensor import file_stats, with_stats
 from pytest_npudump.errors import FormatError
 from pytest_npudump.storage.regular_file import read_small
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.files.formats import Job
-    from pytest_npudump.dump.records import TensorKey
 
     _Told = tuple[str, str, int, Mapping[str, Any]]
     """Layer, direction, slot and description of a tensor."""

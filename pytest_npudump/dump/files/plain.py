@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_npudump.dump.arrays.decode import npy_header
 from pytest_npudump.dump.columns import IO_ORDER, Execution, TensorPart
 from pytest_npudump.dump.dtypes import BY_GE, BY_NAME, dtype_name
-from pytest_npudump.dump.filebytes import open_raw
+from pytest_npudump.dump.filebytes import RawFile, open_raw
 from pytest_npudump.dump.files.pt import Stored, members, read_pt, strided
-from pytest_npudump.dump.names import Place
+from pytest_npudump.dump.names import DumpFile, Place
 from pytest_npudump.dump.records import Payload, TensorKey
 from pytest_npudump.dump.stats.tensor import file_stats, with_stats
 from pytest_npudump.errors import FormatError, RequestError
@@ -35,9 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.dump.filebytes import RawFile
     from pytest_npudump.dump.files.formats import Job
-    from pytest_npudump.dump.names import DumpFile
 
 _HOOKS = re.compile(r"TP\d+_PP\d+_Rank(\d+)_pid\d+", re.ASCII)
 _PASS = re.compile(r"Pass(\d+)", re.ASCII)

@@ -16,14 +16,13 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_npudump.dump.dtypes import BY_NAME, dtype_name
-from pytest_npudump.dump.filebytes import open_raw
+from pytest_npudump.dump.filebytes import RawFile, open_raw
 from pytest_npudump.dump.records import Payload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.dump.filebytes import RawFile
     from pytest_npudump.errors import FormatError
 
 

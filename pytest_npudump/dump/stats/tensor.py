@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from pytest_npudump.dump.arrays.decode import (
 )
 from pytest_npudump.dump.columns import TensorPart, with_projections_of
 from pytest_npudump.dump.dtypes import BY_NAME
-from pytest_npudump.dump.filebytes import CHUNK_BYTES, chunks, file_pieces, open_raw, scratch_buffers
+from pytest_npudump.dump.filebytes import CHUNK_BYTES, RawFile, chunks, file_pieces, open_raw, scratch_buffers
 from pytest_npudump.dump.records import Payload, Stats
 from pytest_npudump.dump.stats.kernels import (
     BFLOAT16,
@@ -52,6 +52,7 @@ from pytest_npudump.dump.stats.kernels import (
     Float32,
     Float64,
     Half,
+    HalfType,
     Integer,
     Kernel,
     add_histogram,
@@ -67,11 +68,6 @@ from pytest_npudump.dump.stats.projections import (
 from pytest_npudump.dump.stats.sums import ScaledSum, Totals, block_dot, block_sum
 from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import FormatError
-
-if TYPE_CHECKING:
-    from pytest_npudump.dump.filebytes import RawFile
-    from pytest_npudump.dump.stats.kernels import HalfType
-
 
 _NO_NUMBERS = {np.bytes_, np.str_, np.void}
 _HALVES = {"float16": FLOAT16, "bfloat16": BFLOAT16}
