@@ -1,0 +1,1 @@
+"""Torch modules as layers: hooks in place of a dump of operators."""
