@@ -180,6 +180,7 @@ class CaseSession:
             NpudumpError: the runtime cannot end it.
         """
         self._others.stop()
+        self.attempt.end_captures(self.case.runtime)
         try:
             self.case.runtime.stop()
         finally:

@@ -173,7 +173,7 @@ def _row(cells: list[str], header: _Header, path: Path, place: Place) -> Executi
         path,
         op_type,
         op_name,
-        False,  # noqa: FBT003 - positional for speed: one for each of 20,000 rows
+        header.digits >= 0,  # our own files have raw names
         stamp,
         parse_count(task),
         parse_count(stream),

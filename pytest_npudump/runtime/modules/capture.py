@@ -50,7 +50,7 @@ from pytest_npudump.request import KnownNames
 from pytest_npudump.runtime.replaced import Replaced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from typing_extensions import Self
@@ -108,7 +108,10 @@ class Capture:
     """The modules of one model, watched from :meth:`start` to :meth:`stop`; a context manager of both.
 
     Attributes:
+        folder: where the files go.
         name: of the model.
+        number: of the captures of this model there.
+        tensors: whether it records elements.
         steps: the tensors of each execution, with statistics; None for these with ``tensors``.
         problems: why what was recorded cannot be trusted, in words; with any nothing more is recorded.
     """
@@ -121,6 +124,7 @@ class Capture:
         layers: Sequence[str] = (),
         inputs: bool = False,
         tensors: bool = False,
+        only: Collection[str] | None = None,
         number: int = 0,
         name: str = "",
         rank: int | None = None,
@@ -135,6 +139,7 @@ class Capture:
             layers: paths of modules, or globs; none for every module that can be called.
             inputs: whether tensors among arguments and keywords are recorded, too.
             tensors: record elements in place of statistics.
+            only: of these, those that are of interest; None for all.
             number: of the captures of this model in ``folder``.
             name: what the model is called; "" for its class.
             rank: of the process, where several leave files in ``folder``.
@@ -171,10 +176,11 @@ class Capture:
         self._wanted = {
             at
             for at, path in enumerate(self._paths)
-            if path in meant and (path in layers or type(self._modules[at]).forward is not none)
+            if path in (meant if only is None else meant.intersection(only))
+            and (path in layers or type(self._modules[at]).forward is not none)
         }
-        self._folder, self._inputs, self._tensors = folder, inputs, tensors
-        self._number, self._rank, self._limit, self._on_host = number, rank, limit, on_host
+        self.folder, self._inputs, self.tensors = folder, inputs, tensors
+        self.number, self._rank, self._limit, self._on_host = number, rank, limit, on_host
         of_model = next(chain(self._model.parameters(), self._model.buffers()), None)
         self._anchor = torch.zeros(1, dtype=torch.int32, device=None if of_model is None else of_model.device)
         self.steps: list[list[tuple[Value, Stats | None]]] = []
@@ -195,6 +201,16 @@ class Capture:
         self._graphs: WeakKeyDictionary[Any, _Graph] = WeakKeyDictionary()
 
     @property
+    def model(self) -> Any:
+        """The model, without what ``torch.compile`` made of it."""
+        return self._model
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it has not started, or has ended."""
+        return id(self) not in _CAPTURES
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What was not seen, or does not count, in words; complete behind :meth:`stop`."""
         return tuple(self._notes)
@@ -211,9 +227,9 @@ class Capture:
     def path(self) -> Path:
         """The folder of its steps."""
         name = "".join(c if c.isalnum() or c in "-_" else "_" for c in self.name)
-        top = self._folder if self._rank is None else self._folder / f"rank_{self._rank}" / self._began
+        top = self.folder if self._rank is None else self.folder / f"rank_{self._rank}" / self._began
         return (
-            top / str(self._anchor.device.index or 0) / f"{'_' * name.isdecimal()}{name}" / str(self._number)
+            top / str(self._anchor.device.index or 0) / f"{'_' * name.isdecimal()}{name}" / str(self.number)
         )
 
     def __enter__(self) -> Self:
@@ -226,7 +242,9 @@ class Capture:
         self.stop()
 
     def start(self) -> None:
-        """Put the hooks in; what was compiled of this model is compiled again, with them."""
+        """Put the hooks in, once; what was compiled of this model is compiled again, with them."""
+        if not self.stopped:
+            return
         torch = self._torch
         _CAPTURES[id(self)] = self
         _define(torch)
@@ -277,7 +295,7 @@ class Capture:
                     some=first_of(self._paths[at] for at in unseen),
                 )
             )
-        for number, step in enumerate(self.steps if not self._tensors else ()):
+        for number, step in enumerate(self.steps if not self.tensors else ()):
             self._write_rows(self.path / str(number), step)
 
     def _forget_compiled(self) -> None:
@@ -401,7 +419,7 @@ class Capture:
         else:
             if not self._rooted and any(one.value[:3] == alike for one in self._step):
                 self._close()
-            if self._tensors:
+            if self.tensors:
                 self._refuse_more_than(value.size + sum(one.value.size for one in self._step))
                 found = tensor.to("cpu", copy=True)
             elif self._on_host and tensor.device.type == "cpu":
@@ -428,7 +446,7 @@ class Capture:
         if warming:
             return
         rows = None
-        if self._tensors:
+        if self.tensors:
             self._write_tensors(self.path / str(self._closed), step)
             step = self._last
         elif waiting := [
@@ -555,7 +573,7 @@ class _Graph:
         torch, device = capture._torch, capture._anchor.device  # noqa: SLF001 - one module
         self._capture, self.seen = capture, list[_Seen]()
         self._buffers: dict[tuple[int, int, int], list[Any]] = {}
-        if not capture._tensors:  # noqa: SLF001
+        if not capture.tensors:
             most = 4 * max(len(last), len(capture._wanted)) + _ROW  # noqa: SLF001
             self._rows = torch.zeros((most, _ROW), dtype=torch.int64, device=device)
             return
@@ -576,7 +594,7 @@ class _Graph:
             name=self._capture.name,
             layer=self._capture._paths[value.module],  # noqa: SLF001
         )
-        if self._capture._tensors:  # noqa: SLF001
+        if self._capture.tensors:
             buffers = self._buffers.get(value[:3], [])
             if not buffers or buffers[0].shape != tensor.shape or buffers[0].dtype != tensor.dtype:
                 problems.append(words)
@@ -596,7 +614,7 @@ class _Graph:
 
     def read(self) -> list[_Seen]:
         """Return what the replay that was the last to be started gives."""
-        if self._capture._tensors:  # noqa: SLF001
+        if self._capture.tensors:
             return [one._replace(found=one.found.to("cpu", copy=True)) for one in self.seen]
         rows = self._rows[: len(self.seen)].clone().unbind()
         return [one._replace(found=row) for one, row in zip(self.seen, rows, strict=True)]

@@ -31,7 +31,7 @@ SPECIAL = {"nan": [math.nan], "inf": [math.inf, -math.inf, math.inf], "both": [m
 
 
 def records(capture: Any) -> dict[str, Any]:
-    return {str(record.key): record for record in read_dump(capture._folder).records}
+    return {str(record.key): record for record in read_dump(capture.folder).records}
 
 
 def contents() -> Any:
