@@ -44,7 +44,7 @@ class ModuleRatio:
         ratio: distance of the device in units of that of the type.
         device: relative L2 distance of the device.
         rounding: that of the type.
-        whose: ``device`` where it is at fault, ``dtype`` where the type leaves nothing to hold it to, else "".
+        whose: ``device`` where it is at fault, ``dtype`` where the type leaves nothing to judge, else "".
     """
 
     key: TensorKey

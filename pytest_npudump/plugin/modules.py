@@ -41,7 +41,7 @@ def watch(test: CaseSession, model: object, *, golden: bool, **asked: Any) -> Ca
             )
         )
     for capture in [*attempt.captures]:
-        if golden and capture.model is getattr(model, "_orig_mod", model) and not capture.stopped:
+        if capture.model is getattr(model, "_orig_mod", model) and not capture.stopped:
             capture.stop()
             if not capture.steps:
                 attempt.captures.remove(capture)
@@ -112,7 +112,7 @@ def judged_ratios(
     first = wrong[0]
     words = said(
         "npu_dump.ratio(): rounding does not explain it: {key} ({kind}): relative_l2 is off by {device}, "
-        "{ratio}x what rounding does on the CPU; {wrong} of {every} tensors, {lost} more are lost to rounding",
+        "{ratio}x what rounding does on the CPU; {wrong} of {every} tensors, {lost} more lost to rounding",
         key=first.key,
         kind=first.op_type,
         device=number(first.device),
