@@ -10,7 +10,7 @@ import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from pytest_npudump.errors import RuntimeUnavailableError, said
+from pytest_npudump.errors import RuntimeUnavailableError
 
 if TYPE_CHECKING:
     from pytest_npudump.runtime.base import Runtime
@@ -21,7 +21,7 @@ NAME = "modules"
 def find(option: str) -> str:
     """Look for torch."""
     if "torch" not in sys.modules and find_spec("torch") is None:
-        raise RuntimeUnavailableError(said("{option}: torch is not installed", option=option))
+        raise RuntimeUnavailableError(f"{option}: torch is not installed")
     return ""
 
 

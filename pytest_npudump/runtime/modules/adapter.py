@@ -68,9 +68,7 @@ class ModulesRuntime:
             RuntimeUnavailableError: always.
         """
         del models
-        raise RuntimeUnavailableError(
-            said("modules=True watches this process, not {program}", program=program)
-        )
+        raise RuntimeUnavailableError(f"modules=True watches this process, not {program}")
 
     def load_model(self, path: Path) -> NoReturn:
         """Refuse: models of torch are made by torch.
@@ -78,7 +76,7 @@ class ModulesRuntime:
         Raises:
             RuntimeUnavailableError: always.
         """
-        raise RuntimeUnavailableError(said("modules=True loads no model file: {path}", path=path.name))
+        raise RuntimeUnavailableError(f"modules=True loads no model file: {path.name}")
 
     def close(self) -> None:
         """Do nothing."""
@@ -93,5 +91,5 @@ def tell(capture: Capture, runtime: Runtime) -> None:
     evidence.undumped += capture.problems
     evidence.notes += [words for words in capture.notes if words not in evidence.notes]
     if capture.steps:
-        words = said("{count} executions of {name}", count=len(capture.steps), name=capture.name)
+        words = said("executions of {name}: {count}", name=capture.name, count=len(capture.steps))
         evidence.shown.append(words)

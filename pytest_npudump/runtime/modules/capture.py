@@ -68,7 +68,7 @@ _TITLES = (
     "Avg Value,L2Norm Value,Count,NaN Count,Negative Inf Count,Positive Inf Count,Zero Count,Digits"
 )
 _ON_TORCH = "_npudump_captures"
-"""Attribute of torch: the captures under way by number, and the operator's library. It outlives this module."""
+"""Attribute of torch, which outlives this module: the captures under way, and the operator's library."""
 
 
 class Value(NamedTuple):
@@ -150,9 +150,7 @@ class Capture:
         """
         torch = sys.modules.get("torch")
         if torch is None or not isinstance(model, torch.nn.Module):
-            raise RequestError(
-                said("npu_dump.modules() takes a torch.nn.Module, not {kind}", kind=type(model).__name__)
-            )
+            raise RequestError(f"npu_dump.modules() takes a torch.nn.Module, not {type(model).__name__}")
         self._torch, self._top = torch, model
         self._model: Any = getattr(model, "_orig_mod", model)
         self.name = name or type(self._model).__name__
@@ -163,12 +161,8 @@ class Capture:
         for pattern in layers:
             if not known.meant([pattern]):
                 raise RequestError(
-                    said(
-                        "npu_dump.modules(): {name} has no module {pattern!r}; it has {some}",
-                        name=self.name,
-                        pattern=pattern,
-                        some=first_of(self._paths[1:]),
-                    )
+                    f"npu_dump.modules(): {self.name} has no module {pattern!r}; it has "
+                    f"{first_of(self._paths[1:])}"
                 )
         meant = known.meant(layers) if layers else {*self._paths}
         none = torch.nn.Module.forward  # of containers that are never called, such as ModuleList
@@ -493,7 +487,9 @@ class Capture:
             rmtree(self.path, ignore_errors=True)
             if before:
                 self._note(
-                    said("{count} executions before a graph was captured are its warm-up", count=before)
+                    said(
+                        "executions before a graph was captured, taken for its warm-up: {count}", count=before
+                    )
                 )
         return original(graph, *arguments, **named)
 

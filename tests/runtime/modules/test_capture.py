@@ -304,7 +304,7 @@ def test_each_replay_of_a_graph_is_an_execution(tmp_path: Path, tensors: Any) ->
         for seed in (1, 2):
             model(models.words(seed))
     assert graphed.problems == []
-    assert graphed.notes == ("1 executions before a graph was captured are its warm-up",)
+    assert graphed.notes == ("executions before a graph was captured, taken for its warm-up: 1",)
     one, other = records(eager), records(graphed)
     assert [*one] == [*other]
     for key, record in one.items():
