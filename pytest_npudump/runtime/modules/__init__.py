@@ -15,8 +15,6 @@ from pytest_npudump.errors import RuntimeUnavailableError
 if TYPE_CHECKING:
     from pytest_npudump.runtime.base import Runtime
 
-NAME = "modules"
-
 
 def find(option: str) -> str:
     """Look for torch."""

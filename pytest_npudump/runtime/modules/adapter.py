@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NoReturn
 from pytest_npudump.errors import RuntimeUnavailableError, said
 from pytest_npudump.golden.origin import processor
 from pytest_npudump.runtime.base import RunActivity
-from pytest_npudump.runtime.modules import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +34,7 @@ class ModulesRuntime:
         facts: of what ran the models of the last run.
     """
 
-    name: str = NAME
+    name: str = "modules"
     config_name: str = "modules.json"
     facts: dict[str, str] = field(default_factory=dict)
     activity: RunActivity = field(default_factory=lambda: RunActivity(likely_cause=_IDLE))

@@ -190,8 +190,8 @@ class Capture:
         self._thread = self._closed = 0
         self._stamp = time.time_ns() // 1000
         self._began = time.strftime("%Y%m%d%H%M%S", time.gmtime(self._stamp // 1_000_000))
-        self._graph: _Graph | None = None
-        self._graphs: WeakKeyDictionary[Any, _Graph] = WeakKeyDictionary()
+        self._graph: _ModuleGraph | None = None
+        self._graphs: WeakKeyDictionary[Any, _ModuleGraph] = WeakKeyDictionary()
 
     @property
     def model(self) -> Any:
@@ -471,7 +471,7 @@ class Capture:
             )
 
     def _begin_graph(self, original: Callable[..., Any], graph: Any, *arguments: Any, **named: Any) -> Any:
-        found = _Graph(self, self._step or self._last)
+        found = _ModuleGraph(self, self._step or self._last)
         result = original(graph, *arguments, **named)
         self._graph = self._graphs[graph] = found
         return result
@@ -554,7 +554,7 @@ class Capture:
         return self._paths[value.module], type(self._modules[value.module]).__name__, io
 
 
-class _Graph:
+class _ModuleGraph:
     """What a graph that is captured has of a model: buffers that were made before, and read behind replays.
 
     Attributes:
