@@ -154,8 +154,10 @@ class Capture:
         self._torch, self._top = torch, model
         self._model: Any = getattr(model, "_orig_mod", model)
         self.name = name or type(self._model).__name__
-        found = [*self._model.named_modules(remove_duplicate=False)]
-        self._paths = [path or self.name for path, _ in found]
+        every = [*self._model.named_modules(remove_duplicate=False)]
+        found = [(path, module) for path, module in every if not hasattr(module, "_orig_mod")]
+        self._compiled = model is not self._model or len(found) < len(every)
+        self._paths = [path.replace("._orig_mod", "") or self.name for path, _ in found]
         self._modules = [module for _, module in found]
         known = KnownNames(self._paths)
         for pattern in layers:
@@ -295,7 +297,7 @@ class Capture:
     def _forget_compiled(self) -> None:
         """Have torch compile anew: what it compiled without hooks runs on without them, and the reverse."""
         dynamo = sys.modules.get("torch._dynamo")
-        compiled = self._top is not self._model or any(
+        compiled = self._compiled or any(
             getattr(one, "_compiled_call_impl", None) is not None for one in self._modules
         )
         if dynamo is not None and compiled:
