@@ -16,6 +16,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -68,6 +69,9 @@ def main() -> None:
 
 def of_msprobe(model: Any, given: Any) -> float:
     """Return what a step takes under msprobe's debugger, statistics of modules."""
+    sys.modules.setdefault(
+        "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=type("Writer", (), {}))
+    )  # of its monitor
     from msprobe.pytorch import PrecisionDebugger
 
     with TemporaryDirectory() as folder:

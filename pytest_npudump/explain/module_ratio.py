@@ -64,7 +64,7 @@ def ratio_of(key: TensorKey, op_type: str, device: Array, rounded: Array, exact:
     """Judge one tensor by the three that there are of it, all of one shape."""
     of_type, of_device = Rounding.of(exact, rounded), Rounding.of(exact, device)
     step = float(ml_dtypes.finfo(rounded.dtype).eps)  # type: ignore[no-untyped-call]
-    norm = max(of_type.norm, step / 4 * of_type.reference)
+    norm = max(of_type.norm, step / 8 * of_type.reference)
     largest = max(of_type.largest, step / 2 * of_type.magnitude)
     ratio = of_device.norm / norm if norm else math.inf if of_device.norm else 1.0
     beyond = (
