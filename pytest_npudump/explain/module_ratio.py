@@ -110,8 +110,14 @@ def ratios(
 
 
 def records_of(capture: Capture) -> list[TensorRecord]:
-    """Return what a capture left, once it has stopped, by keys that tell of no other."""
+    """Return what a capture left, once it has stopped, by keys that tell of no other.
+
+    Raises:
+        RequestError: it cannot be trusted.
+    """
     capture.stop()
+    if capture.problems:
+        raise RequestError(f"{capture.name}: {capture.problems[0]}")
     folder = capture.path
     return [
         replace(record, key=replace(record.key, model="", load=0, device=-1, rank=-1))
