@@ -279,6 +279,8 @@ class Capture:
         self._forget_compiled()
         self._close()
         self._fetch()
+        if any(graph.seen and not graph.replays for graph in self._graphs.values()):
+            self._note(said("a graph with {name} was captured, and never replayed", name=self.name))
         unseen = sorted(self._wanted - self._seen)
         if unseen:
             self._note(
@@ -506,6 +508,7 @@ class Capture:
                 )
             )
         elif found.seen and not self.problems:
+            found.replays += 1
             inside = self._active  # of a call of the model, of which the graph is a piece
             if not inside:
                 self._close()
@@ -561,6 +564,7 @@ class _ModuleGraph:
 
     Attributes:
         seen: the tensors that are reduced, or copied, in it.
+        replays: how often it has been replayed.
     """
 
     def __init__(self, capture: Capture, last: list[_Seen]) -> None:
@@ -574,7 +578,7 @@ class _ModuleGraph:
             RequestError: the buffers do not fit.
         """
         torch, device = capture._torch, capture._anchor.device  # noqa: SLF001 - one module
-        self._capture, self.seen = capture, list[_Seen]()
+        self._capture, self.seen, self.replays = capture, list[_Seen](), 0
         self._buffers: dict[tuple[int, int, int], list[Any]] = {}
         if not capture.tensors:
             most = 4 * max(len(last), len(capture._wanted)) + _ROW  # noqa: SLF001

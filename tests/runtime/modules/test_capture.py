@@ -321,6 +321,10 @@ def test_graphs_that_are_out_of_sight_are_told(tmp_path: Path) -> None:
     assert capture.steps == []
     assert "captured before" in capture.notes[0]
     assert "11 of 11 modules of Transformer were not seen" in capture.notes[1]
+    with Capture(model, tmp_path / "never") as capture:
+        graph = models.captured(model, given)
+    assert capture.steps == []
+    assert capture.notes[-1] == "a graph with Transformer was captured, and never replayed"
     with Capture(model, tmp_path / "unknown", tensors=True) as capture:
         graph = models.Graph()
         graph.capture_begin()
