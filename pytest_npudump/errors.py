@@ -172,6 +172,10 @@ class OperatorMismatchError(NpudumpError, AssertionError):
     """An operator that does not give what its reference does, or was not dumped."""
 
 
+class ModuleMismatchError(NpudumpError, AssertionError):
+    """Modules that are not the same in two runs, or that a device computes wrongly."""
+
+
 class GoldenError(NpudumpError):
     """A golden file that cannot be read, written or trusted."""
 

@@ -48,6 +48,7 @@ class DumpRequest:
         data_dump: further keys of MindSpore's data_dump.json, under its own names; None for none.
         ranks: of a distributed run: ``each`` has a golden of its own, or all share the ``same``.
         devices: how many devices the test uses.
+        modules: whether its layers are modules of torch, and nothing else is dumped.
     """
 
     layers: tuple[str, ...] = ()
@@ -80,6 +81,7 @@ class DumpRequest:
     data_dump: Mapping[str, Any] | None = None
     ranks: str = "each"
     devices: int = 1
+    modules: bool = False
 
     @property
     def exact_layers(self) -> bool:

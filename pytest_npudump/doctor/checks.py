@@ -403,8 +403,10 @@ def _npu_smi(examination: _Examination) -> Iterator[_Line]:
 def _runtimes(examination: _Examination) -> Iterator[_Line]:
     system = examination.system
     for name in (*OURS, *sorted(system.offered())):
-        examination.probes[name] = probe = system.probe(name)
         provider = provider_of(name) if name in OURS else None
+        if provider is not None and not isinstance(provider, Examined):
+            continue  # what needs no device
+        examination.probes[name] = probe = system.probe(name)
         ours = provider if isinstance(provider, Examined) else None
         text = probe.why
         if (ours is not None and ours.NPU) or probe.soc:

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
 
     from pytest_npudump.dump.records import TensorRecord
+    from pytest_npudump.explain.module_ratio import ModuleRatio
     from pytest_npudump.regression.session import CaseSession
     from pytest_npudump.runtime.base import ModelSession
+    from pytest_npudump.runtime.modules.capture import Capture
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,93 @@ class NpuDump:
             return session
         return test.case.reference.inputs.watch(session, file, test.attempt.part)
 
+    def modules(
+        self,
+        model: Any,
+        layers: Sequence[str] | None = None,
+        *,
+        inputs: bool = False,
+        tensors: bool = False,
+        golden: bool = True,
+        name: str = "",
+    ) -> Capture:
+        """Watch the modules of a torch model as layers, on any device: calls, and replays of graphs.
+
+        With ``modules=True`` in the marker nothing else is dumped, and no NPU is needed; models that fixtures
+        give the test are watched by themselves. Call it before a graph is captured, and behind its warm-up or
+        not: executions before the capture do not count.
+
+        Args:
+            model: a ``torch.nn.Module``, or what ``torch.compile`` made of one.
+            layers: paths of modules, or globs; None for those of the marker, else all.
+            inputs: record what modules are given, too.
+            tensors: record elements, for :meth:`ratio`; else statistics.
+            golden: False for a reference, which is no part of the golden.
+            name: what the model is called where there are several; its class.
+
+        Returns:
+            What watches, to the end of the test or of a ``with`` block; for :meth:`same` and :meth:`ratio`.
+
+        Raises:
+            RequestError: it is no such model, has no module of a name, or the runtime runs no torch.
+        """
+        from pytest_npudump.plugin.modules import watch  # noqa: PLC0415 - where there is torch
+
+        asked: dict[str, Any] = {"inputs": True} if inputs else {}
+        if layers is not None:
+            asked["layers"] = (layers,) if isinstance(layers, str) else tuple(layers)
+        return watch(self._test, model, golden=golden, tensors=tensors, name=name, **asked)
+
+    def same(
+        self,
+        one: Capture,
+        other: Capture,
+        *,
+        rtol: float | None = None,
+        atol: float | None = None,
+        preset: str | None = None,
+    ) -> None:
+        """Hold two captures of :meth:`modules` against each other, as eager calls and replays of a graph.
+
+        Args:
+            one: ended here if it has not.
+            other: the same.
+            rtol: relative tolerance; None for that of the test.
+            atol: the absolute one.
+            preset: of tolerances.
+
+        Raises:
+            ModuleMismatchError: a tensor differs, is missing, or nothing can be compared.
+        """
+        __tracebackhide__ = True
+        from pytest_npudump.plugin.modules import same  # noqa: PLC0415 - as above
+
+        same(self._test, one, other, rtol=rtol, atol=atol, preset=preset)
+
+    def ratio(
+        self, device: Capture | str | Path, rounded: Capture | str | Path, reference: Capture | str | Path
+    ) -> tuple[ModuleRatio, ...]:
+        """Tell errors of a device from those of its type: the three-tensor ratio, module by module.
+
+        Each is a capture with ``tensors=True``, a folder of a dump or kept run, or a golden with tensors.
+
+        Args:
+            device: what is judged.
+            rounded: the model in the device's type, on a CPU.
+            reference: the model in float32.
+
+        Returns:
+            A ratio a tensor, 1 where the device rounds as the CPU does.
+
+        Raises:
+            ModuleMismatchError: the device is at fault; it names the first module.
+            RequestError: no tensor is in all three.
+        """
+        __tracebackhide__ = True
+        from pytest_npudump.plugin.modules import judged_ratios  # noqa: PLC0415 - as above
+
+        return judged_ratios(self._test, device, rounded, reference)
+
     def reference_inputs(self, inputs: Mapping[str, ArrayLike]) -> None:
         """Say what an execution of the model was given, for the ONNX model of the marker's ``reference``.
 
@@ -90,7 +179,7 @@ class NpuDump:
 
     @property
     def runtime(self) -> str:
-        """What runs the models: ``acl``, ``torch_npu``, ``mindspore`` or ``emulator``."""
+        """What runs the models: ``acl``, ``torch_npu``, ``mindspore``, ``emulator`` or ``modules``."""
         return self._test.case.runtime.name
 
     @property

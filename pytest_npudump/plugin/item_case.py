@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from pytest_npudump.plugin.terminal import progress_of
 from pytest_npudump.ranks.rank import own_device
 from pytest_npudump.regression.case import Case, arguments_of, names_of
 from pytest_npudump.request import AUTO_LAYERS, DumpRequest
-from pytest_npudump.runtime.registry import Choice, choose, load, why_no_npu
+from pytest_npudump.runtime.registry import Choice, choose, load, provider_of, why_no_npu
 from pytest_npudump.scene import SCENES
 from pytest_npudump.settings import NPU_OR_SKIP, Settings
 
@@ -170,6 +171,7 @@ class SessionRuntime:
         self._settings = settings
         self._given = runtime_as_given(config, settings)
         self._loaded: Runtime | None = None
+        self._modules: Runtime | None = None
 
     @cached_property
     def chosen(self) -> Choice:
@@ -180,12 +182,16 @@ class SessionRuntime:
         """
         return choose(self._settings.runtime, self._given)
 
-    def loaded(self, device: int) -> Runtime:
-        """Return the runtime on a device, which stays that of the first call.
+    def loaded(self, device: int, *, modules: bool = False) -> Runtime:
+        """Return the runtime on a device, which stays that of the first call, or that of modules.
 
         Raises:
             RuntimeUnavailableError: the one chosen cannot work here.
         """
+        if modules and self._modules is None:
+            self._modules = provider_of("modules").load("modules=True", device)
+        if modules and self._modules is not None:
+            return self._modules
         if self._loaded is None:
             self._loaded = load(self.chosen, device)
         return self._loaded
@@ -208,6 +214,26 @@ class SessionRuntime:
         """Give the device back."""
         if self._loaded is not None:
             self._loaded.close()
+
+
+def is_of_modules(item: pytest.Item) -> bool:
+    """Whether a test's layers are torch modules by its marker, whatever runtime the session has."""
+    try:
+        return request_of(item).modules
+    except NpudumpError:  # which the test fails with
+        return False
+
+
+def watch_models(item: pytest.Item, test: CaseSession) -> None:
+    """Watch the torch models that fixtures of a test gave it, where its layers are modules."""
+    torch = sys.modules.get("torch")
+    if torch is None or test.case.runtime.name != "modules":
+        return
+    given: dict[str, object] = getattr(item, "funcargs", {})
+    models = {name: value for name, value in given.items() if isinstance(value, torch.nn.Module)}
+    for name, model in models.items():
+        named = name if len(models) > 1 else ""
+        test.attempt.watch_modules(model, test.case.settings.dump_limit, name=named).start()
 
 
 def number_of_devices(item: pytest.Item) -> int:

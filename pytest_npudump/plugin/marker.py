@@ -246,12 +246,19 @@ CHECKS: Mapping[str, Callable[[object], Any]] = MappingProxyType(
         "graph": _text,
         "ranks": _one_of("each", "same"),
         "devices": _number_of("devices"),
+        "modules": _takes(lambda value: isinstance(value, bool), "True or False"),
     }
 )
 """Every argument of the marker, and what turns its value into that of :class:`DumpRequest`."""
 
 _NAMES: Mapping[str, str] = MappingProxyType({"reference_map": "map"})
 """The arguments whose attribute of a request has another name, by that."""
+
+_OF_MODULES = frozenset(
+    {"layers", "dump_mode", "dump_data", "chosen", "golden_tensors", "rtol", "atol", "preset", "tolerances"}
+    | {"escalate", "isolation", "timeout", "repeats", "ranks", "modules"}
+)
+"""Attributes of a request that modules of torch take."""
 
 _SET_BY_US: Mapping[str, str] = MappingProxyType(
     {
@@ -414,6 +421,15 @@ def _run_problems(request: DumpRequest) -> list[str]:
     if request.graph and PurePath(request.graph).suffix not in GRAPH_SUFFIXES:
         expected = ", ".join(GRAPH_SUFFIXES)
         problems.append(f"graph: {request.graph!r} is no graph by its name, expected one of {expected}")
+    if request.modules:
+        default, takes = DumpRequest(), _OF_MODULES
+        given = (one.name for one in fields(request))
+        excess = [n for n in given if getattr(request, n) != getattr(default, n) and n not in takes]
+        if excess:
+            names = ", ".join(_NAMES.get(name, name) for name in excess)
+            problems.append(
+                said("{names}: not with modules=True, which has hooks in place of a dump", names=names)
+            )
     return problems
 
 
@@ -470,6 +486,8 @@ def check_item(item: pytest.Item, settings: Settings) -> str:
 
 def _check_config(request: DumpRequest, runtime: str) -> None:
     """Have the rules of what will read the configuration judge it, as far as they are known at collection."""
+    if request.modules or runtime == "modules":
+        return
     if runtime == "mindspore":
         from pytest_npudump.config import data_dump  # noqa: PLC0415 - only where chosen
 

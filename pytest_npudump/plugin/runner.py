@@ -42,9 +42,11 @@ from pytest_npudump.plugin.item_case import (
     SessionRuntime,
     case_of,
     devices_of,
+    is_of_modules,
     may_run_again,
     only_setup,
     tell_item,
+    watch_models,
     will_run_again,
 )
 from pytest_npudump.plugin.marker import Identity, request_of
@@ -100,7 +102,7 @@ class Runner:
 
     def pytest_report_collectionfinish(self, items: list[pytest.Item]) -> list[str]:
         """Say which runtime the marked tests use and why, and what will take longer than it seems."""
-        marked = [item for item in items if is_marked(item)]
+        marked = [item for item in items if is_marked(item) and not is_of_modules(item)]
         if not marked:
             return []
         selects = self._settings.runtime == "mindspore"  # by expressions, where CANN takes names
@@ -184,7 +186,7 @@ class Runner:
         item.stash[ENDED], item.stash[PARTS], item.stash[REPORTS] = False, [], {}
         try:
             if TEST not in item.stash:
-                runtime = self.runtime.loaded(devices_of(item)[0])
+                runtime = self.runtime.loaded(devices_of(item)[0], modules=is_of_modules(item))
                 item.stash[TEST] = item.ihook.pytest_npudump_session(
                     runner=self, item=item, runtime=runtime, settings=self.settings_for(item)
                 )
@@ -208,6 +210,7 @@ class Runner:
             return (yield)
         try:
             try:
+                watch_models(item, test)
                 result = yield
             finally:
                 item.stash[ENDED] = True

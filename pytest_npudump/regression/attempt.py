@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.ulps import OutputFault
     from pytest_npudump.runtime.base import ModelSession, Runtime
+    from pytest_npudump.runtime.modules.capture import Capture
 
     Progress = Callable[[int, int], None]
 
@@ -118,6 +119,8 @@ class OperatorChecks:
 
 
 _AFTER = "after-"
+_BESIDE = "references"
+"""Folder of what a test captures beside its dump."""
 _CAPTURE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
@@ -134,6 +137,7 @@ class Attempt:
         parts: of the test that have a dump each: "", captures, and the times behind these.
         checks: the operators that were checked in it.
         copies: what passed through the models that it loaded.
+        captures: of torch modules, in the part under way.
     """
 
     number: int
@@ -145,6 +149,7 @@ class Attempt:
     _configs: dict[str, Path] = field(default_factory=dict)
     checks: OperatorChecks = field(default_factory=OperatorChecks)
     copies: HostCopies = field(default_factory=HostCopies)
+    captures: list[Capture] = field(default_factory=list)
     _capture: str = ""
     _one_run: bool = False
 
@@ -227,7 +232,47 @@ class Attempt:
             runtime.stop()
             config.unlink(missing_ok=True)
 
+    def watch_modules(
+        self, model: Any, limit: int, *, golden: bool = True, tensors: bool = False, **asked: Any
+    ) -> Capture:
+        """Watch the modules of a torch model, in the part under way; the capture is to be started.
+
+        Args:
+            model: the model.
+            limit: most bytes of the tensors of one execution.
+            golden: whether it is a part of the dump; else of a folder beside.
+            tensors: whether elements are wanted, where the request leaves it.
+            asked: further arguments of a :class:`Capture`; those that the request has where it has none.
+
+        Raises:
+            RequestError: it is no such model, or has no module of a name.
+        """
+        from pytest_npudump.runtime.modules.capture import Capture  # noqa: PLC0415 - where there is torch
+
+        request, data = self.request, self.dump_data or self.request.dump_data
+        asked = {"layers": request.layers, "inputs": request.dump_mode != "output", **asked}
+        folder, only = dump_folder(self.directory, self.part), self.layers or None
+        if golden:
+            tensors = data == "tensor" if data is not None else tensors
+        else:
+            folder, only = self.directory / _BESIDE, None
+        capture = Capture(model, folder, limit=limit, only=only, tensors=tensors, **asked)
+        capture.number = sum(one.folder == folder and one.name == capture.name for one in self.captures)
+        self.captures.append(capture)
+        return capture
+
+    def end_captures(self, runtime: Runtime) -> None:
+        """End what still watches modules, and note what became of all."""
+        captures, self.captures = self.captures, []
+        for capture in captures:
+            from pytest_npudump.runtime.modules.adapter import tell  # noqa: PLC0415 - where there is one
+
+            capture.stop()
+            if capture.folder.name != _BESIDE:
+                tell(capture, runtime)
+
     def _switch(self, runtime: Runtime, part: str) -> Path:
+        self.end_captures(runtime)
         runtime.stop()
         directory = dump_folder(self.directory, part)
         config = self._configure(runtime, part, directory)

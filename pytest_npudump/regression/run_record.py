@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
-from pytest_npudump.config.cann import default_statistics
+from pytest_npudump.config.cann import STATISTICS, default_statistics
 from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.selection import (
     absent_layers,
@@ -75,6 +75,7 @@ def collect(case: Case, attempt: Attempt, golden: Record | None) -> Dump:
     """
     dump = read_run(case, attempt)
     default = default_statistics(case.runtime.producer().get("soc", ""))
+    default = STATISTICS if case.runtime.name == "modules" else default
     selected = asked_statistics(select_layers(dump, case.request), case.request.dump_stats or default)
     selected = attempt.copies.completed(selected)
     if case.request.chosen:

@@ -179,6 +179,8 @@ class CaseSession:
             NpudumpError: the runtime cannot end it.
         """
         self._others.stop()
+        for attempt in self.attempts[-1:]:
+            attempt.end_captures(self.case.runtime)
         try:
             self.case.runtime.stop()
         finally:

@@ -36,6 +36,7 @@ OURS: Mapping[str, str] = MappingProxyType(
         "torch_npu": "pytest_npudump.runtime.torch_npu",
         "mindspore": "pytest_npudump.runtime.mindspore",
         "emulator": "pytest_npudump.runtime.emulator",
+        "modules": "pytest_npudump.runtime.modules",
     }
 )
 

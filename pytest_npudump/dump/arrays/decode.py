@@ -7,7 +7,7 @@ that have to be unpacked are read a piece at a time: memory does not grow with t
 npy files are read as CANN's, MindSpore's and torch's tools write them, and never with pickle.
 MindSpore saves bf16 under the descr ``<E2`` (2.10.0) or ``<T2`` (older), which numpy refuses to load. Its CPU
 kernels compute some operators of float16 and float64 in float32: their files hold float32, and header and
-name still say the network's type.
+name still say the network's type. Floats of 8 bits go by their names, in our own files.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ _LENGTHS = {1: struct.Struct("<H"), 2: struct.Struct("<I"), 3: struct.Struct("<I
 _HEADER_LIMIT = 1 << 20
 _DIM_LIMIT = 1 << 63
 _BFLOAT16 = {"<E2", "<T2", "bfloat16"}
+_NARROW = ("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "float8_e4m3fnuz", "float8_e5m2fnuz")
 _PLAIN: dict[str, np.dtype] = {
     **{
         dtype.str: dtype
@@ -49,6 +50,7 @@ _PLAIN: dict[str, np.dtype] = {
         for dtype in (np.dtype(f"<{code}"), np.dtype(f">{code}"))
     },
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    **{name: np.dtype(getattr(ml_dtypes, name)) for name in _NARROW},
 }
 
 

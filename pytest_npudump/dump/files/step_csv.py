@@ -1,6 +1,7 @@
 """``statistic.csv``: the statistics of a whole step in one file, by MindSpore (all versions) and msprobe.
 
-The columns from ``Max Value`` on are what was chosen, under names that changed from version to version.
+The columns from ``Max Value`` on are what was chosen, under names that changed from version to version. Those
+of torch modules end with ``Digits``, which the statistics of a row have: 0 for full precision.
 MindSpore from 2.3 on ends each row, but not the header, with a comma.
 """
 
@@ -27,6 +28,7 @@ from pytest_npudump.dump.files.operator_csv import (
     repaired,
     unread,
 )
+from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import FormatError
 from pytest_npudump.storage.regular_file import read_small
 
@@ -37,8 +39,10 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.files.formats import Job
     from pytest_npudump.dump.names import Place
 
+
 _REQUIRED = ("op_type", "op_name", "task", "stream", "time", "io", "slot", "size", "dtype", "shape")
 _FORMAT = "format"
+_DIGITS = "Digits"
 _HEADER_START = "Op Type"
 _EXPECTED = "expected an operator's name, a time stamp, input or output, and a slot"
 _IO = frozenset({"input", "output"})
@@ -53,6 +57,7 @@ class _Header:
             to which an empty cell was added for columns that the file has not.
         hashed: whether the file has any of ``DIGESTS``.
         layout: index of the layout's cell in such a row.
+        digits: index of the cell with the digits of the row's statistics, which our own files have.
         by_host: the file was merged from CANN's own, which the host converter may have garbled.
         note: names the columns that are not read.
     """
@@ -62,6 +67,7 @@ class _Header:
     digests: Callable[[Sequence[str]], tuple[str, ...]]
     hashed: bool
     layout: int
+    digits: int
     by_host: bool
     note: str
 
@@ -118,7 +124,7 @@ def read_step_csv(path: Path, place: Place) -> list[Execution]:
 
 @lru_cache(maxsize=64)
 def _header(titles: tuple[str, ...]) -> _Header:
-    names = [column(title) for title in titles]
+    names = [column(title) for title in titles if title != _DIGITS]
     missing = [name for name in _REQUIRED if name not in names]
     known = [name for name in names if name not in {None, "ignored"}]
     if missing or len(set(known)) < len(known):
@@ -131,8 +137,9 @@ def _header(titles: tuple[str, ...]) -> _Header:
         itemgetter(*(names.index(name) if name in names else -1 for name in DIGESTS)),
         any(name in names for name in DIGESTS),
         names.index(_FORMAT) if _FORMAT in names else -1,
+        titles.index(_DIGITS) if titles[-1] == _DIGITS else -1,
         "Input/Output" in titles,
-        unread(titles),
+        unread([title for title in titles if title != _DIGITS]),
     )
 
 
@@ -145,6 +152,8 @@ def _row(cells: list[str], header: _Header, path: Path, place: Place) -> Executi
     stats = parse_stats(header.values(cells), dtype)
     digest = parse_digest(header.digests(cells)) if header.hashed else ""
     why = ""
+    if stats is not None and header.digits >= 0:
+        stats = replace(stats, digits=parse_count(cells[header.digits]) or None)
     if stats is None and not digest:
         why = "the producer gave no statistics for this tensor"
     elif stats is not None and header.by_host and doubtful(dtype):
@@ -164,7 +173,7 @@ def _row(cells: list[str], header: _Header, path: Path, place: Place) -> Executi
         path,
         op_type,
         op_name,
-        False,  # noqa: FBT003 - positional for speed: one for each of 20,000 rows
+        header.digits >= 0,  # our own files have raw names
         stamp,
         parse_count(task),
         parse_count(stream),

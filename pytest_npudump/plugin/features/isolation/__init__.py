@@ -56,7 +56,8 @@ class Isolation:
         except NpudumpError:  # the test's setup will say it
             return False
         request = request_of(item)
-        return self.is_asked(request) or (request.isolation is None and choice.isolates(request.scene))
+        needs = request.isolation is None and not request.modules and choice.isolates(request.scene)
+        return self.is_asked(request) or needs
 
     def is_asked(self, request: DumpRequest) -> bool:
         """Whether a test is isolated whatever the runtime is."""

@@ -1,0 +1,150 @@
+"""Is it the device or the type? The three-tensor ratio of modules, which needs no tolerance of a person.
+
+Of each module there are a reference in float32, the same in the type of the device, on a CPU, and what the
+device gives. The ratio is how far the device is off float32, in units of how far the type is: about 1 where
+the device rounds as the CPU does. Bounds are those of :mod:`pytest_npudump.explain.rounding`: the device is
+at fault beyond 3 as a vector, beyond 5 at one element, more for tensors of few elements. What the type rounds
+to begin with is the least that is taken for its error.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+
+from pytest_npudump.dump.arrays.decode import load
+from pytest_npudump.dump.dtypes import is_exact
+from pytest_npudump.dump.reader import read_dump
+from pytest_npudump.dump.table import sanitised_key
+from pytest_npudump.errors import RequestError
+from pytest_npudump.explain.rounding import DEVICE, DTYPE, USELESS, Blame, Rounding
+from pytest_npudump.golden.store import read_golden
+from pytest_npudump.golden.stored_tensors import read_tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pytest_npudump.dump.records import TensorKey, TensorRecord
+    from pytest_npudump.runtime.modules.capture import Capture
+
+    Array = Any
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleRatio:
+    """How far a tensor of a module is off float32.
+
+    Attributes:
+        key: which tensor.
+        op_type: class of the module.
+        ratio: distance of the device in units of that of the type.
+        device: relative L2 distance of the device.
+        rounding: that of the type.
+        whose: ``device`` where it is at fault, ``dtype`` where the type leaves nothing to judge, else "".
+    """
+
+    key: TensorKey
+    op_type: str
+    ratio: float
+    device: float
+    rounding: float
+    whose: str = ""
+
+    @property
+    def blame(self) -> Blame:
+        """It as reports say whose error a difference is."""
+        return Blame(self.key, self.whose, "relative_l2", self.device, self.rounding, self.rounding)
+
+
+def ratio_of(key: TensorKey, op_type: str, device: Array, rounded: Array, exact: Array) -> ModuleRatio:
+    """Judge one tensor by the three that there are of it, all of one shape."""
+    of_type, of_device = Rounding.of(exact, rounded), Rounding.of(exact, device)
+    step = float(ml_dtypes.finfo(rounded.dtype).eps)  # type: ignore[no-untyped-call]
+    norm = max(of_type.norm, step / 8 * of_type.reference)
+    largest = max(of_type.largest, step / 2 * of_type.magnitude)
+    ratio = of_device.norm / norm if norm else math.inf if of_device.norm else 1.0
+    beyond = (
+        of_device.norm > of_type.factor("l2norm") * norm
+        or of_device.largest > of_type.factor("max") * largest
+        or (of_device.special > 0 and not of_type.special)
+    )
+    whose = DTYPE if of_type.relative >= USELESS else DEVICE if beyond else ""
+    scale = of_type.reference or 1.0
+    return ModuleRatio(key, op_type, ratio, of_device.relative, norm / scale, whose)
+
+
+def ratios(
+    device: Capture | str | Path, rounded: Capture | str | Path, exact: Capture | str | Path
+) -> tuple[ModuleRatio, ...]:
+    """Judge each tensor of floats that all three have, in the order of execution.
+
+    Args:
+        device: what the device gave: a capture with tensors, a folder of a dump or of a test's runs, or a
+            golden with tensors.
+        rounded: the same in the type of the device, on a CPU.
+        exact: in float32.
+
+    Raises:
+        RequestError: one has no tensors, or no tensor is in all three; a shape is another one.
+        NpudumpError: a dump or golden cannot be read.
+    """
+    found: list[ModuleRatio] = []
+    others = [_arrays(one) for one in (rounded, exact)]
+    for key, (tensor, op_type, array) in _arrays(device).items():
+        if not all(key in other for other in others):
+            continue
+        three = (array(), *(other[key][2]() for other in others))
+        if is_exact(three[0].dtype.name) or is_exact(three[1].dtype.name):
+            continue
+        shapes = {one.shape for one in three}
+        if len(shapes) > 1:
+            raise RequestError(f"{tensor} has other shapes in the reference: {shapes}")
+        found.append(ratio_of(tensor, op_type, *three))
+    if not found:
+        raise RequestError("no tensor of floats is in all three: name the same modules, with tensors=True")
+    return tuple(found)
+
+
+def records_of(capture: Capture) -> list[TensorRecord]:
+    """Return what a capture left, once it has stopped, by keys that tell of no other.
+
+    Raises:
+        RequestError: it cannot be trusted.
+    """
+    capture.stop()
+    if capture.problems:
+        raise RequestError(f"{capture.name}: {capture.problems[0]}")
+    folder = capture.path
+    return [
+        replace(record, key=replace(record.key, model="", load=0, device=-1, rank=-1))
+        for record in read_dump(capture.folder).records
+        if folder in record.path.parents
+    ]
+
+
+def _arrays(source: Capture | str | Path) -> Mapping[str, tuple[TensorKey, str, Any]]:
+    """Return key, type and what loads the array of each tensor, by its name in files."""
+    from pytest_npudump.dump.records import TensorKey  # noqa: PLC0415 - for goldens
+
+    if isinstance(source, (str, Path)):
+        path = Path(source)
+        if path.is_file():
+            tensors = read_tensors(read_golden(path)).items()
+            return {key: (TensorKey.parse(key), "", lambda array=array: array) for key, array in tensors}
+        runs = sorted(path.glob("run*/dump"))
+        records: Iterable[TensorRecord] = read_dump(runs[-1] if runs else path, stats=False).records
+    else:
+        records = records_of(source)
+    return {
+        sanitised_key(str(one.key)): (
+            one.key,
+            one.op_type,
+            lambda payload=one.payload, dtype=one.dtype, shape=one.shape: load(payload, dtype, shape),
+        )
+        for one in records
+        if one.payload is not None
+    }

@@ -1,0 +1,123 @@
+"""What a test says of torch modules: that two runs of them are the same, and that a device computes well."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.compare.judge import RUN, Terms, judge
+from pytest_npudump.compare.tolerances.rules import tolerances_for
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.errors import ModuleMismatchError, RequestError
+from pytest_npudump.explain.module_ratio import ratios, records_of
+from pytest_npudump.explain.rounding import DEVICE, DTYPE
+from pytest_npudump.record.record import Record
+from pytest_npudump.report.verdicts import number, row as row_of, sentence, table, times
+
+if TYPE_CHECKING:
+    from pytest_npudump.explain.module_ratio import ModuleRatio
+    from pytest_npudump.regression.session import CaseSession
+    from pytest_npudump.runtime.modules.capture import Capture
+
+_ROWS = 20
+_COLUMNS = ("layer", "type", "tensor", "statistic", "first", "second", "tolerance", "x tol")
+
+
+def watch(test: CaseSession, model: object, *, golden: bool, **asked: Any) -> Capture:
+    """Watch the modules of a model; a capture of the same one that a fixture has begun ends.
+
+    Raises:
+        RequestError: it is no such model, has no module of a name, or nothing here dumps torch.
+    """
+    case, attempt = test.case, test.attempt
+    if golden and case.runtime.name in {"emulator", "mindspore"}:
+        raise RequestError(
+            f"npu_dump.modules(): the runtime {case.runtime.name} runs no torch: add modules=True to the "
+            f"marker"
+        )
+    for capture in [*attempt.captures]:
+        if capture.model is getattr(model, "_orig_mod", model) and not capture.stopped:
+            capture.stop()
+            if not capture.steps:
+                attempt.captures.remove(capture)
+    capture = attempt.watch_modules(model, case.settings.dump_limit, golden=golden, **asked)
+    capture.start()
+    return capture
+
+
+def same(test: CaseSession, one: Capture, other: Capture, **bounds: Any) -> None:
+    """Hold two captures against each other, execution by execution.
+
+    Raises:
+        ModuleMismatchError: a tensor is not the same; it names the first, and up to 20.
+        RequestError: the bounds are none.
+    """
+    if test.attempt.layers:  # of a second run, which dumps a part
+        return
+    for capture in (one, other):
+        capture.stop()
+        if not capture.steps:
+            why = next(iter((*capture.problems, *capture.notes)), "")
+            raise ModuleMismatchError(f"npu_dump.same(): nothing to compare of {capture.name}: {why}")
+    case, records = test.case, [records_of(capture) for capture in (one, other)]
+    request = replace(case.request, **{name: value for name, value in bounds.items() if value is not None})
+    tolerances = tolerances_for(request, case.settings, case.goldens.root or Path())
+    elements = all(capture.tensors for capture in (one, other))
+    sides = [
+        replace(Record.of(StatsTable.from_records(some)), tensors=some if elements else ())
+        for some in records
+    ]
+    comparison = judge(sides[0], sides[1], Terms(tolerances, case.settings.bounds, RUN))
+    failing = comparison.failing
+    if failing:
+        words = (
+            f"npu_dump.same(): {len(failing)} of {comparison.expected} tensors differ; first: "
+            f"{sentence(failing[0], against='the first')}"
+        )
+        rows = table([row_of(verdict) for verdict in failing[:_ROWS]], _COLUMNS)
+        raise ModuleMismatchError("\n".join([words, *rows]))
+    if comparison.nothing_judged:
+        raise ModuleMismatchError("npu_dump.same(): the two share no finite statistic")
+
+
+def judged_ratios(
+    test: CaseSession,
+    device: Capture | str | Path,
+    rounded: Capture | str | Path,
+    exact: Capture | str | Path,
+) -> tuple[ModuleRatio, ...]:
+    """Return the three-tensor ratio of each module.
+
+    Raises:
+        ModuleMismatchError: the device computes a module wrongly, the first in the order of execution.
+        RequestError: there are no tensors of all three.
+    """
+    if test.attempt.layers:
+        return ()
+    folder = test.case.directory.parent
+    found = ratios(*(folder / one if isinstance(one, str) else one for one in (device, rounded, exact)))
+    wrong = [one for one in found if one.whose == DEVICE]
+    if not wrong:
+        return found
+    counts = Counter(one.whose for one in found)
+    first = wrong[0]
+    words = (
+        f"npu_dump.ratio(): rounding does not explain it: {first.key} ({first.op_type}): relative_l2 is off "
+        f"by {number(first.device)}, {times(first.ratio)}x what rounding does on the CPU; {len(wrong)} of "
+        f"{len(found)} tensors, {counts[DTYPE]} more lost to rounding"
+    )
+    rows = [
+        (
+            one.key.layer,
+            one.op_type,
+            str(one.key).rpartition(":")[2],
+            number(one.rounding),
+            number(one.device),
+            times(one.ratio),
+        )
+        for one in wrong[:_ROWS]
+    ]
+    columns = ("layer", "type", "tensor", "rounding", "device", "ratio")
+    raise ModuleMismatchError("\n".join([words, *table(rows, columns)]))

@@ -1,0 +1,94 @@
+"""The runtime of tests whose layers are torch modules: nothing is dumped but what captures leave."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NoReturn
+
+from pytest_npudump.errors import RuntimeUnavailableError, said
+from pytest_npudump.golden.origin import processor
+from pytest_npudump.runtime.base import RunActivity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pytest_npudump.request import RunRequest
+    from pytest_npudump.runtime.base import Runtime
+    from pytest_npudump.runtime.modules.capture import Capture
+
+_IDLE = said(
+    "no torch module was called while it was watched: have a fixture of the test return the model, or call "
+    "npu_dump.modules(model) before the model"
+)
+
+
+@dataclass(slots=True)
+class ModulesRuntime:
+    """Leaves the dump to captures of modules.
+
+    Attributes:
+        name: ``modules``.
+        config_name: name of the file that says where they go.
+        facts: of what ran the models of the last run.
+    """
+
+    name: str = "modules"
+    config_name: str = "modules.json"
+    facts: dict[str, str] = field(default_factory=dict)
+    activity: RunActivity = field(default_factory=lambda: RunActivity(likely_cause=_IDLE))
+
+    def producer(self) -> Mapping[str, str]:
+        """Return what ran the models: torch, the device, and the processor where that is the device."""
+        host = processor() if self.facts.get("device") == "cpu" else {}
+        return {"runtime": self.name, **self.facts, **host}
+
+    def write_config(self, path: Path, request: RunRequest) -> None:
+        """Write where the dump goes."""
+        path.write_text(json.dumps({"dump_path": str(request.dump_path)}) + "\n", encoding="utf-8")
+
+    def start(self, config: Path, *, resumed: bool = False) -> None:
+        """Begin a run."""
+        del config
+        if not resumed:
+            self.activity = RunActivity(likely_cause=_IDLE)
+
+    def stop(self) -> None:
+        """Do nothing: captures end by themselves."""
+
+    def release(self) -> None:
+        """Do nothing: there is no dump that a test could switch on."""
+
+    def hand_over(self, program: str, models: tuple[Path, ...] = ()) -> NoReturn:
+        """Refuse: hooks are in this process.
+
+        Raises:
+            RuntimeUnavailableError: always.
+        """
+        del models
+        raise RuntimeUnavailableError(f"modules=True watches this process, not {program}")
+
+    def load_model(self, path: Path) -> NoReturn:
+        """Refuse: models of torch are made by torch.
+
+        Raises:
+            RuntimeUnavailableError: always.
+        """
+        raise RuntimeUnavailableError(f"modules=True loads no model file: {path.name}")
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def tell(capture: Capture, runtime: Runtime) -> None:
+    """Note what became of a capture that has ended, for whatever runtime it was beside."""
+    evidence = runtime.activity.evidence
+    if isinstance(runtime, ModulesRuntime):
+        runtime.facts = capture.facts
+        runtime.activity.initialised = True
+    evidence.undumped += capture.problems
+    evidence.notes += [words for words in capture.notes if words not in evidence.notes]
+    if capture.steps:
+        words = said("executions of {name}: {count}", name=capture.name, count=len(capture.steps))
+        evidence.shown.append(words)

@@ -1,0 +1,396 @@
+"""Modules of the real torch in one process: statistics, files, graphs, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from pytest_npudump.dump.arrays.decode import load_npy
+from pytest_npudump.dump.reader import read_dump
+from pytest_npudump.dump.stats.tensor import tensor_stats
+from pytest_npudump.errors import RequestError
+from pytest_npudump.runtime.modules.capture import Capture, Value, decoded, reduced, tensors_in
+
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+torch: Any = pytest.importorskip("torch")
+sys.path.insert(0, str(Path(__file__).parents[2] / "data" / "modules"))
+models: Any = pytest.importorskip("models")
+
+nn = torch.nn
+FLOATS = ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
+WHOLE = ["int8", "uint8", "int16", "int32", "int64", "uint16", "uint32", "uint64"]
+SPECIAL = {"nan": [math.nan], "inf": [math.inf, -math.inf, math.inf], "both": [math.nan, -math.inf]}
+
+
+def records(capture: Any) -> dict[str, Any]:
+    return {str(record.key): record for record in read_dump(capture.folder).records}
+
+
+def contents() -> Any:
+    torch.manual_seed(0)
+    image = torch.randn(3, 5, 7, dtype=torch.float64) * 3
+    for name in FLOATS:
+        dtype = getattr(torch, name)
+        yield name, image.to(dtype)
+        yield f"{name} strided", image.to(dtype)[:, ::2].transpose(0, 2)
+        yield f"{name} empty", torch.zeros(0, 4, dtype=dtype)
+        yield f"{name} scalar", torch.tensor(-0.0, dtype=dtype)
+        for kind, values in SPECIAL.items():
+            if name != "float8_e4m3fn" or "inf" not in kind:
+                yield f"{name} {kind}", torch.tensor([1.5, 0, *values, -2], dtype=torch.float64).to(dtype)
+        yield f"{name} all nan", torch.full((3,), math.nan).to(dtype)
+    for name in WHOLE:
+        kind = np.dtype(name)
+        limits = np.iinfo(kind)
+        array = np.array([limits.min, limits.max, 0, 1, 77, limits.max - 1], kind)
+        yield name, torch.from_numpy(array)
+        yield f"{name} empty", torch.from_numpy(array[:0])
+    yield "bool", torch.tensor([True, False, True])
+    for name in ("complex64", "complex128"):
+        yield name, torch.tensor([1 + 2j, 0, complex(math.nan, 1), 3j], dtype=getattr(torch, name))
+        yield f"{name} finite", torch.randn(9, dtype=getattr(torch, name)).conj()
+
+
+def array(tensor: Any) -> Any:
+    name = str(tensor.dtype).removeprefix("torch.")
+    if hasattr(ml_dtypes, name):
+        return tensor.to(torch.float64).numpy().astype(getattr(ml_dtypes, name))
+    return tensor.resolve_conj().numpy()
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_statistics_of_a_device_are_those_of_the_values(wide: Any) -> None:
+    """Sums may round otherwise: in float64 by less than one can see, in float32 in the sixth digit."""
+    for name, tensor in contents():
+        count = tensor.numel()
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        value = Value(0, 3, 0, dtype, tuple(tensor.shape), count * tensor.element_size(), count, wide)
+        found = decoded(reduced(tensor, wide=wide).tolist(), value)
+        truth = tensor_stats(array(tensor))
+        exact = ("count", "nan", "neg_inf", "pos_inf", "zero") + (
+            ("max", "min") if wide or "64" not in dtype else ()
+        )
+        for field in exact:
+            assert str(getattr(found, field)) == str(getattr(truth, field)), (name, field)
+        scale = (truth.l2norm or 0.0) / math.sqrt(max(count, 1))
+        for field in ("max", "min", "avg", "l2norm"):
+            told, want = getattr(found, field), getattr(truth, field)
+            if field == "l2norm" and not wide and scale > 1e18:
+                continue  # the squares leave float32
+            close = told == want or (math.isnan(told) and math.isnan(want))
+            if not close:
+                assert math.isclose(
+                    told, want, rel_tol=1e-12 if wide else 2e-6, abs_tol=(1e-12 if wide else 1e-6) * scale
+                ), (name, field)
+        assert found.digits == (None if wide else 6)
+
+
+def test_a_transformer_is_seen_by_path_the_same_on_the_host_and_on_a_device(tmp_path: Path) -> None:
+    model = models.transformer(2)
+    found = []
+    for on_host in (True, False):
+        with Capture(model, tmp_path / str(on_host), on_host=on_host) as capture:
+            model(models.words(0))
+            model(models.words(1))
+        assert (capture.problems, capture.notes, len(capture.steps)) == ([], (), 2)
+        found.append(records(capture))
+    host, device = found
+    assert [*host] == [*device]
+    first = [key for key in host if "#" not in key]
+    assert first[:4] == [
+        "embed:output.0",
+        "blocks.0.norm:output.0",
+        "blocks.0.qkv:output.0",
+        "blocks.0.out:output.0",
+    ]
+    assert first[-2:] == ["head:output.0", "Transformer:output.0"]
+    assert len(host) == 2 * len(first)
+    assert host["head#step=1:output.0"].op_type == "Linear"
+    for key, record in host.items():
+        one, other = record.stats, device[key].stats
+        assert (record.shape, one.max, one.min, one.digits) == (device[key].shape, other.max, other.min, None)
+        assert math.isclose(one.l2norm, other.l2norm, rel_tol=1e-12), key
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, "bool", "int64", "complex64"])
+def test_tensors_are_files_with_their_values(tmp_path: Path, dtype: str) -> None:
+    class Cast(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.to(getattr(torch, dtype)), (torch.zeros(0, 3), {"more": x[0, 0]})
+
+    image = torch.linspace(0, 4, 12).reshape(3, 4)
+    model = nn.ModuleDict({"a/b, c": nn.Identity(), "cast": Cast()})
+    model.forward = lambda x: model["cast"](model["a/b, c"](x))
+    with Capture(model, tmp_path, tensors=True) as capture:
+        model(image)
+    found = records(capture)
+    record = found["cast:output.0"]
+    assert record.dtype == dtype
+    assert load_npy(record.payload.path).tolist() == array(image.to(getattr(torch, dtype))).tolist()
+    assert (found["cast:output.1"].shape, found["cast:output.2"].shape) == ((0, 3), ())
+    assert found["a_b,%20c:output.0"].stats.max == 4
+
+
+class Shared(nn.Module):
+    """One layer in two places, a part that holds it, and one that returns no tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.left, self.right = nn.Sequential(self.layer), nn.Sequential(self.layer, nn.ReLU())
+        self.mute = Mute()
+
+    def forward(self, x: Any) -> Any:
+        self.mute(x)
+        return self.right(self.left(self.layer(self.layer(x))))
+
+
+class Mute(nn.Module):
+    def forward(self, x: Any) -> str:
+        return f"{len(x)} rows"
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_shared_layer_is_told_apart_by_who_calls_it(tmp_path: Path, compiled: Any) -> None:
+    model: Any = Shared()
+    if compiled:
+        model = torch.compile(model, backend="eager")
+    with Capture(model, tmp_path, layers=["layer", "left.0", "right.0", "mute"]) as capture:
+        model(torch.ones(2, 4))
+    assert [*records(capture)] == [
+        "layer:output.0",
+        "layer#turn=1:output.0",
+        "left.0:output.0",
+        "right.0:output.0",
+    ]
+    (words,) = capture.notes
+    assert ("mute (Mute) returned str, which holds no tensor" in words) is not compiled
+
+
+def test_a_copy_of_a_model_that_is_watched_is_another_model(tmp_path: Path) -> None:
+    model = models.transformer(1)
+    with Capture(model, tmp_path) as capture:
+        copied = copy.deepcopy(model)
+        copied(models.words())
+        model(models.words())
+    assert [len(step) for step in capture.steps] == [11]
+
+
+def test_inputs_are_those_before_the_call(tmp_path: Path) -> None:
+    class Adds(nn.Module):
+        def forward(self, x: Any, *, more: Any) -> Any:
+            return x.add_(more)
+
+    model = nn.ModuleDict({"adds": Adds()})
+    model.forward = lambda x: model["adds"](x, more=torch.ones(3))
+    with Capture(model, tmp_path, layers=["adds"], inputs=True) as capture:
+        model(torch.zeros(3))
+        model(torch.zeros(3))
+    found = {key: record.stats.max for key, record in records(capture).items()}
+    assert found == {
+        "adds:input.0": 0,
+        "adds:input.1": 1,
+        "adds:output.0": 1,
+        "adds#step=1:input.0": 0,
+        "adds#step=1:input.1": 1,
+        "adds#step=1:output.0": 1,
+    }
+
+
+def test_parts_that_are_called_by_themselves_make_steps_too(tmp_path: Path) -> None:
+    """Behind a call of the model they belong to that; without one each comes again in the next step."""
+    model = models.transformer(1)
+    with Capture(model, tmp_path / "behind", layers=["head", "embed"]) as capture:
+        for seed in range(2):
+            model(models.words(seed))
+            model.head(torch.ones(1, models.DIM))
+    assert [len(step) for step in capture.steps] == [3, 3]
+    with Capture(model, tmp_path / "alone", layers=["head", "embed"]) as capture:
+        for seed in range(3):
+            model.head(model.embed(models.words(seed)))
+    assert [len(step) for step in capture.steps] == [2, 2, 2]
+
+
+def test_checkpoints_are_not_recorded_twice(tmp_path: Path) -> None:
+    model = models.transformer(1).requires_grad_()
+    block = model.blocks[0]
+    inner = block.mlp.forward
+    block.mlp.forward = lambda x: torch.utils.checkpoint.checkpoint(inner, x, use_reentrant=False)
+    with Capture(model, tmp_path) as capture:
+        model(models.words()).sum().backward()
+    assert len(set(records(capture))) == 11
+    assert any("backward pass" in words for words in capture.notes)
+
+
+def test_what_cannot_be_trusted_is_one_clear_problem(tmp_path: Path) -> None:
+    model, given = models.transformer(1), models.words()
+
+    def in_threads() -> None:
+        model(given)
+        thread = threading.Thread(target=model, args=(given,))
+        thread.start()
+        thread.join()
+
+    class Again(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return self(x[1:]) if len(x) else x
+
+    again = Again()
+    cases: list[tuple[Any, Any, dict[str, Any], str]] = [
+        (model, in_threads, {}, "called in another thread"),
+        (again, lambda: again(torch.ones(3)), {}, "Again was called while it ran"),
+        (
+            model,
+            lambda: model(given),
+            {"tensors": True, "limit": 5000},
+            "need 5120 bytes, and there is room for 5000",
+        ),
+    ]
+    for number, (watched, call, arguments, words) in enumerate(cases):
+        with Capture(watched, tmp_path / str(number), **arguments) as capture:
+            call()
+        assert len(capture.problems) == 1
+        assert words in capture.problems[0]
+    for watched, layers, words in (
+        (given, [], "takes a torch.nn.Module, not Tensor"),
+        (model, ["heads"], "Transformer has no module 'heads'; it has embed"),
+    ):
+        with pytest.raises(RequestError, match=words):
+            Capture(watched, tmp_path, layers=layers)
+
+
+def test_nothing_of_it_is_left_behind(tmp_path: Path, device_graph: Any) -> None:
+    model = models.transformer(1)
+    before = [vars(device_graph)[name] for name in ("capture_begin", "capture_end", "replay")]
+    with Capture(model, tmp_path) as capture:
+        model(models.words())
+    capture.stop()
+    assert [vars(device_graph)[name] for name in ("capture_begin", "capture_end", "replay")] == before
+    assert not any(one._forward_hooks or one._forward_pre_hooks for one in model.modules())
+
+
+@pytest.fixture
+def device_graph(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A device whose graphs this process can capture: the CPU's, under the name of torch_npu's class."""
+    kind = type(
+        "NPUGraph",
+        (models.Graph,),
+        {name: vars(models.Graph)[name] for name in ("capture_begin", "capture_end", "replay")},
+    )
+    monkeypatch.setattr(torch, "npu", type("npu", (), {"NPUGraph": kind}), raising=False)
+    monkeypatch.setattr(models, "Graph", kind)
+    return kind
+
+
+@pytest.mark.usefixtures("device_graph")
+@pytest.mark.parametrize("tensors", [False, True])
+def test_each_replay_of_a_graph_is_an_execution(tmp_path: Path, tensors: Any) -> None:
+    model, given = models.transformer(2), models.words()
+    with Capture(model, tmp_path / "graph", tensors=tensors) as graphed:
+        graph = models.captured(model, given)
+        for seed in (1, 2):
+            given.copy_(models.words(seed))
+            graph.replay()
+    with Capture(model, tmp_path / "eager", tensors=tensors) as eager:
+        for seed in (1, 2):
+            model(models.words(seed))
+    assert graphed.problems == []
+    assert graphed.notes == ("executions before a graph was captured, taken for its warm-up: 1",)
+    one, other = records(eager), records(graphed)
+    assert [*one] == [*other]
+    for key, record in one.items():
+        assert (record.stats.max, record.stats.nan) == (other[key].stats.max, 0), key
+        assert math.isclose(record.stats.l2norm, other[key].stats.l2norm, rel_tol=1e-12), key
+
+
+@pytest.mark.usefixtures("device_graph")
+def test_graphs_that_are_out_of_sight_are_told(tmp_path: Path) -> None:
+    model, given = models.transformer(1), models.words()
+    graph = models.captured(model, given)
+    with Capture(model, tmp_path / "before") as capture:
+        graph.replay()
+    assert capture.steps == []
+    assert "captured before" in capture.notes[0]
+    assert "11 of 11 modules of Transformer were not seen" in capture.notes[1]
+    with Capture(model, tmp_path / "never") as capture:
+        graph = models.captured(model, given)
+    assert capture.steps == []
+    assert capture.notes[-1] == "a graph with Transformer was captured, and never replayed"
+    with Capture(model, tmp_path / "unknown", tensors=True) as capture:
+        graph = models.Graph()
+        graph.capture_begin()
+        model(given)
+        graph.capture_end()
+    assert "no buffer left for embed: call the model once" in capture.problems[0]
+    with Capture(model, tmp_path / "large", tensors=True, limit=30_000) as capture:
+        model(given)
+        capture._limit = 1000
+        with pytest.raises(RequestError, match=r"need \d+ bytes, and there is room for 1000"):
+            models.Graph().capture_begin()
+
+
+@pytest.mark.usefixtures("device_graph")
+def test_pieces_of_a_graph_belong_to_the_call_that_replays_them(tmp_path: Path) -> None:
+    model, given = models.transformer(1), torch.ones(2, 8, models.DIM)
+    block = model.blocks[0]
+
+    def piecewise(x: Any) -> Any:
+        model.embed(x)
+        graph.replay()
+        return model.head(given)
+
+    with Capture(model, tmp_path) as capture:
+        graph = models.captured(block, given)
+        model.forward = piecewise
+        model(models.words())
+        model(models.words(1))
+    assert [*records(capture)][:3] == ["embed:output.0", "blocks.0.norm:output.0", "blocks.0.qkv:output.0"]
+    assert [len(step) for step in capture.steps] == [11, 11]
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch, within itself
+@pytest.mark.parametrize("way", ["wrapper", "method", "before", "part"])
+def test_a_compiled_model_is_seen_with_its_layers(tmp_path: Path, way: str) -> None:
+    """In one graph, for real by inductor the first way; what was compiled before is made again with hooks."""
+    model, given = models.transformer(1), models.words()
+    with Capture(model, tmp_path / "eager", inputs=True) as eager:
+        model(given)
+    if way == "part":
+        model.blocks[0] = torch.compile(model.blocks[0], backend="eager")
+        run = model
+    elif way == "method":
+        model.compile(fullgraph=True, backend="aot_eager")
+        run = model
+    else:
+        backend = "inductor" if way == "wrapper" else "aot_eager"
+        run = torch.compile(model, fullgraph=True, backend=backend)
+    if way == "before":
+        run(given)
+    with Capture(run, tmp_path / "compiled", inputs=True) as compiled:
+        run(given)
+    assert (compiled.problems, compiled.notes) == ([], ())
+    one, other = records(eager), records(compiled)
+    assert [*one] == [*other]
+    for key, record in one.items():
+        assert math.isclose(record.stats.l2norm, other[key].stats.l2norm, rel_tol=1e-5), key
+    run(given)
+
+
+def test_tensors_are_found_in_what_models_return() -> None:
+    from dataclasses import make_dataclass
+
+    a, b, c = (torch.zeros(at) for at in range(3))
+    kind = make_dataclass("kind", ["a", "more"])
+    found = tensors_in(
+        {"x": torch.return_types.max((a, None)), "y": kind([b], ("text", 1, c)), "z": object()}
+    )
+    assert [id(one) for one in found] == [id(a), id(b), id(c)]
