@@ -83,11 +83,15 @@ def _is_number(value: object) -> bool:
 
 
 def worst(verdict: Verdict) -> Reason | None:
-    """Return the reason that says most: a changed dtype or shape, else the largest excess."""
+    """Return the reason that says most: a changed dtype or shape, else the largest excess.
+
+    Projections, which estimate, count where nothing that people read is out of tolerance.
+    """
     for reason in verdict.reasons:
         if reason.statistic in _STRUCTURE:
             return reason
-    return max(verdict.reasons, key=excess, default=None)
+    read = [reason for reason in verdict.reasons if reason.statistic != PROJECTIONS]
+    return max(read or verdict.reasons, key=excess, default=None)
 
 
 def deciding_rule(verdict: Verdict | None) -> str:
