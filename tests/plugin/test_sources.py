@@ -245,8 +245,10 @@ def test_a_change_that_passes_is_followed_to_where_it_begins(project: Project) -
     write(project, left_a=0.1)
     failed(project).stdout.fnmatch_lines(
         [
-            "npudump: the change is traced to left/a:output.0 (within tolerance, 0.546 of it); "
-            "first mismatch: both:*",
+            (
+                "npudump: the change is traced to left/a:output.0 (within tolerance, 0.546 of it); "
+                "first mismatch: both:*"
+            ),
             "source:     both:output.0; *; no other mismatch",
         ]
     )
