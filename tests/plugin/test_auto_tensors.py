@@ -101,6 +101,7 @@ def test_statistics_where_tensors_do_not_fit_or_cannot_be_tried(
 def test_statistics_where_tensors_take_too_long(small: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.accumulate(range(100))  # each run takes longer than the one before
     monkeypatch.setattr("pytest_npudump.regression.session.monotonic", lambda: next(clock))
+    monkeypatch.setattr("pytest_npudump.regression.auto_tensors._SECONDS", 1.0)
     note = "npudump: note: *recorded of statistics: tensors take 3.0 times as long"
     small.run("--npudump-update-golden", *BUDGET, passed=1, shows=note)
     golden = read_golden(small.golden)

@@ -66,7 +66,7 @@ def test_a_changed_model_that_passes_is_counted_and_another_file_is_not(project:
     written(project, WEIGHT)
     project.marked(body=BODY)
     project.record()
-    written(project, WEIGHT * np.float32(1 + 1e-6))
+    written(project, WEIGHT * np.float32(1 + 2e-7))
     project.run(passed=1, shows="*1 test passed with a changed model: test_small.py::test_small (fc)")
     layout = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0}
     for changes in ({"doc": "for people"}, layout):

@@ -82,7 +82,9 @@ def test_each_medium_has_a_command_that_a_shell_understands(
             unescape(line).strip("`-").removesuffix("</code>")
             for line in commands(unescape(root.joinpath("summary.md").read_text()))
         ],
-        "page": [unescape(one) for one in re.findall(r"<li>[^<]*: <code>(.*)</code>", page.read_text())],
+        "page": [
+            unescape(one) for one in re.findall(r"<li>[^<]*(?:: |：)<code>(.*)</code>", page.read_text())
+        ],
     }
     tests = {f"test_small.py::test_small[{name}]" for name in IDS}
     for medium, told in found.items():

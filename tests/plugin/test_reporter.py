@@ -169,14 +169,14 @@ def test_the_locale_decides_where_no_option_does(
     chinese: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
-    chinese.runpytest_inprocess("-k", "0").stdout.fnmatch_lines(["首个差异:*"])
+    chinese.runpytest_inprocess("-k", "0").stdout.fnmatch_lines(["首个差异：*"])
     chinese.runpytest_inprocess("-k", "0", "-onpudump_lang=en").stdout.fnmatch_lines(["first: *"])
 
 
 @pytest.mark.e2e
 def test_workers_of_xdist_tell_the_controller(chinese: pytest.Pytester) -> None:
     result = chinese.runpytest_inprocess("-onpudump_lang=zh", "-n1", "-k", "0")
-    result.stdout.fnmatch_lines(["首个差异:*", "npudump: *"])
+    result.stdout.fnmatch_lines(["首个差异：*", "npudump: *"])
 
 
 def test_what_programs_read_is_the_same_in_every_language(chinese: pytest.Pytester) -> None:

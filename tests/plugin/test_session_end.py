@@ -163,9 +163,9 @@ PROJECTIONS = "- {layer: 'block/conv.1', statistic: projections, rtol: 0, atol: 
 
 @pytest.fixture
 def two(project: Project) -> Project:
-    """A project with two tests and their goldens."""
+    """A project with two tests and their goldens of statistics."""
     project.test_file(TWO.format(body=project.body))
-    project.record()
+    project.record("-onpudump_auto_tensors=0")
     return project
 
 

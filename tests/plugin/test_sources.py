@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -244,7 +245,10 @@ def test_a_change_that_passes_is_followed_to_where_it_begins(project: Project) -
     write(project, left_a=0.1)
     failed(project).stdout.fnmatch_lines(
         [
-            "npudump: the change is traced to left/a:output.0 (within tolerance, 0.5 of it); first *: both:*",
+            (
+                "npudump: the change is traced to left/a:output.0 (within tolerance, 0.546 of it); "
+                "first mismatch: both:*"
+            ),
             "source:     both:output.0; *; no other mismatch",
         ]
     )
@@ -260,6 +264,11 @@ def test_an_input_with_two_readers_is_not_several_operators_of_one_name(project:
     for node in model.graph.node:
         node.name = {"left/b": "left.a"}.get(node.name, node.name)
     onnx.save(model, project.path / "small.onnx")
+    project.run("--npudump-update-golden", hides="*several operators*")  # tensors have the raw names
+    assert {"  left/a:output.0", "  left.a:output.0"} <= {
+        *re.findall(r"^ .*:output.0", project.golden.read_text(), re.MULTILINE)
+    }
+    project.marked('acl_json={"dump_data": "stats"}')
     project.run("--npudump-update-golden", shows="*several operators have one file name*: left_a (*")
 
 

@@ -55,7 +55,7 @@ def feature(config: pytest.Config, settings: Settings) -> DumpsInMemory | None:
 
 
 class DumpsInMemory:
-    """Has tests on the emulator dump in memory, where that is little: some lines an operator."""
+    """Has tests on the emulator dump in memory what is little: statistics, or a small golden's tensors."""
 
     def __init__(self) -> None:
         self._opened = False
@@ -67,7 +67,7 @@ class DumpsInMemory:
         if request is None:
             return None
         statistics = request.dump_data in {None, "stats"} and SCENES[request.scene].statistics
-        if statistics and not request.golden_tensors:
+        if (statistics or request.chosen) and not request.golden_tensors:
             if not self._opened:
                 self._opened, self._folder = True, MemoryFolder.open(base)
             if self._folder is None or _has_room():
