@@ -15,12 +15,13 @@ import numpy as np
 
 from pytest_npudump.compare.stats.alignment import ABSENT, align, number_calls
 from pytest_npudump.compare.stats.tables import compare_tables
-from pytest_npudump.compare.stats.verdict import FAIL, Comparison
+from pytest_npudump.compare.stats.verdict import FAIL, Comparison, type_at
 from pytest_npudump.compare.tensors.element_verdict import with_elements, without_ties
 from pytest_npudump.compare.tolerances.presets import AUTO, Numerics, numerics_of
 from pytest_npudump.compare.tolerances.tolerance import DEFAULT, Tolerances
 from pytest_npudump.compare.tolerances.upstream import WIDENED, Upstream
 from pytest_npudump.dump.columns import TensorTable
+from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.table import PROJECTIONS, STATISTICS, StatsTable, layer_of, sanitised_key, shape_of
 from pytest_npudump.errors import said
@@ -174,7 +175,8 @@ def _changed_alone(golden: Record, run: Record, terms: Terms, comparison: Compar
     """Return the golden's keys of tensors that changed while all that they were computed from did not.
 
     They are of a golden with projections of every tensor, that repeats bit for bit, in its own numerics and
-    its own graph, whose weights may be others: there a difference is one operator's, and not that of many.
+    its own graph: there a difference is one operator's, and not that of many. Where weights are others, only
+    operators with such weights count: what others make of them may have changed by less than is told.
     """
     one, other = comparison.golden, comparison.actual
     own = terms.against == GOLDEN and terms.tolerances.preset == DEFAULT and not terms.layers
@@ -185,18 +187,52 @@ def _changed_alone(golden: Record, run: Record, terms: Terms, comparison: Compar
     if change is None or change.read != ALL or change.attributes or change.operators or change.graph:
         return frozenset()
     alignment, projected = comparison.alignment, (one.tells(PROJECTIONS), other.tells(PROJECTIONS))
-    as_before, changed = set[int](), set[int]()
+    as_before, changed, op_types = set[int](), set[int](), dict[int, str]()
     for at, (here, there) in enumerate(
         zip(alignment.golden.tolist(), alignment.actual.tolist(), strict=True)
     ):
         if at in comparison.differing:
             changed |= {here} if at not in comparison.unsteady else set()
+            op_types[here] = type_at(one, other, here, there)
         elif ABSENT not in (here, there) and projected[0][here] and projected[1][there]:
             as_before.add(here)
     edges = edges_of_lines(golden.blocks[EDGES], golden.path.name)
-    parents = edges.parents_of([TensorKey.parse(key) for key in one.keys])
+    keys = [TensorKey.parse(key) for key in one.keys]
+    parents = edges.parents_of(keys)
     fed = {row: parents[row][0] for row in changed if parents[row][1]}
-    return frozenset(one.keys[row] for row, read in fed.items() if read and as_before.issuperset(read))
+    return frozenset(
+        one.keys[row]
+        for row, read in fed.items()
+        if read
+        and as_before.issuperset(read)
+        and (not change.weights or change.names(keys[row].name_text))
+        and not _may_enlarge(one, read, row, op_types.get(row, ""))
+    )
+
+
+_CURVED = frozenset({"Exp", "Log", "LogSoftmax", "Pow", "Softmax", "SoftmaxV2"})
+_ADDING = frozenset({"Add", "Sub", "Sum"})
+_REST = 0.25
+
+
+def _may_enlarge(table: StatsTable, read: Sequence[int], row: int, op_type: str) -> bool:
+    """Whether an operator may make a difference that is told out of one that rounding hides.
+
+    So it is where the greater part of what it read goes away: of values far from 0, or of ones added up.
+
+    Args:
+        table: with l2norms, as all with projections in short.
+        read: rows of what the operator read.
+        row: of what it made of that.
+        op_type: of the operator.
+    """
+    rounded = [at for at in read if not is_exact(table.dtypes[at])]
+    norms, means = (table.values[rounded, STATISTICS.index(name)] for name in ("l2norm", "avg"))
+    counts = np.array([table.counts[at] or 0 for at in rounded], np.float64)
+    spread = np.square(norms) - counts * np.square(means)
+    far = not (spread >= np.square(_REST * norms)).all()
+    gone = not table.values[row, STATISTICS.index("l2norm")] >= _REST * norms.max(initial=0.0)
+    return far or (gone and op_type in _ADDING) or op_type in _CURVED
 
 
 def with_upstream(golden: Record, run: StatsTable, tolerances: Tolerances) -> Tolerances:

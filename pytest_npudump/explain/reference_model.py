@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -212,6 +213,9 @@ class ReferenceModel:
 def _last_read(path: Path, digest: str) -> ReferenceModel:
     del digest  # of the content that is read
     return ReferenceModel.read(path)
+
+
+os.register_at_fork(after_in_child=_last_read.cache_clear)  # which holds sessions
 
 
 def _captured(node: Any) -> Iterator[str]:

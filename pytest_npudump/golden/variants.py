@@ -506,7 +506,8 @@ class Goldens:
 
 
 _HEAD = 1 << 13
-_CHOSEN = re.compile(rb"^producer: \{.*\bdump_data: tensor\b.*\}$", re.MULTILINE)
+_PRODUCER = re.compile(rb"^producer:(?: *\{[^}]*\}|(?:\r?\n +.*)+)", re.MULTILINE)
+_CHOSEN = re.compile(rb"\bdump_data['\"]?: *['\"]?tensor\b")
 
 
 def as_recorded(request: DumpRequest, golden: Path) -> DumpRequest:
@@ -520,7 +521,8 @@ def as_recorded(request: DumpRequest, golden: Path) -> DumpRequest:
         return request
     try:
         with open_regular(golden) as file:
-            chosen = _CHOSEN.search(file.read(_HEAD))
+            producer = _PRODUCER.search(file.read(_HEAD))
+            chosen = producer is not None and _CHOSEN.search(producer[0]) is not None
     except (OSError, NpudumpError):  # whoever reads all of it says what is wrong
         return request
     return replace(request, dump_data="tensor", chosen=True) if chosen else request

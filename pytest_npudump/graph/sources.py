@@ -148,19 +148,22 @@ def find_sources(
     origins = explained(failing, graph, lambda position: back(position, graph.parents.__getitem__))
     upstream = sources_upstream(origins.sources, graph, comparison.differing | set(failing))
     reached = numbers_of_bits([upstream[at] for at in failing], len(origins.sources))
-    found = []
-    for number, at in enumerate(origins.sources):
-        begins = back(at)[-1]
+    found, behind = [], list[int | None]()
+    starts = [back(at)[-1] for at in origins.sources]
+    for number, (at, begins) in enumerate(zip(origins.sources, starts, strict=True)):
         before = (upstream[at] | (upstream[begins] if begins < at else 0)) & ~(1 << number)
-        begins = at if begins in ends else begins
+        behind.append((before & -before).bit_length() - 1 if before else None)
+    for number, (at, begins) in enumerate(zip(origins.sources, starts, strict=True)):
+        earlier = behind[number] = _without_cycle(number, behind)
+        passing = None if begins == at or begins in ends else begins
         found.append(
             Source(
                 key=graph.keys[at],
                 op_type=graph.op_types[at],
                 explains=reached[number],
-                begins=None if begins == at else graph.keys[begins],
-                share=0.0 if begins == at else share_of_allowed(comparison, begins, tolerances),
-                behind=graph.keys[origins.sources[(before & -before).bit_length() - 1]] if before else None,
+                begins=None if passing is None else graph.keys[passing],
+                share=0.0 if passing is None else share_of_allowed(comparison, passing, tolerances),
+                behind=None if earlier is None else graph.keys[origins.sources[earlier]],
                 known=at not in origins.doubtful,
                 cycle=at in origins.cycles,
                 fed=bool(graph.parents[at]),
@@ -168,6 +171,15 @@ def find_sources(
         )
     unplaced = tuple(graph.keys[at] for at in origins.unplaced)
     return Sources(tuple(found), len(failing), unplaced, edges.told_by)
+
+
+def _without_cycle(number: int, behind: Sequence[int | None]) -> int | None:
+    """Return what a source is behind; None where that is behind the source itself in the end."""
+    at, seen = behind[number], set[int]()
+    while at is not None and at != number and at not in seen:
+        seen.add(at)
+        at = behind[at]
+    return None if at == number else behind[number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +191,7 @@ class Origins:
         doubtful: those of them of which it is not known what feeds them.
         cycles: those of them that are fed by what they feed.
         unplaced: failing tensors of which it is not known what feeds them, behind another one that fails.
+            The first of them is a source where there is no other: of a dump in another order than its edges.
     """
 
     sources: tuple[int, ...]
@@ -208,8 +221,9 @@ def explained(failing: Sequence[int], graph: TensorGraph, back: Callable[[int], 
             effects[cause].append(at)
         if not causes:
             free.append(at)
-    unplaced = tuple(at for at in free if not graph.known[at] and at != failing[0])
-    sources = [at for at in free if at not in unplaced]
+    known = [at for at in free if graph.known[at] or at == failing[0]]
+    sources = known or free[:1]
+    unplaced = tuple(at for at in free if at not in sources)
     seen = _reached(free, effects)
     cycles = []
     for at in failing:

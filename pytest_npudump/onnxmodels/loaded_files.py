@@ -47,10 +47,9 @@ class FileState:
     def holds(self, path: Path) -> bool:
         """Whether the file has the content that it had."""
         now = _marks(path)
-        fresh = bool(self.digest) and self.at - self.marks[-1] < _TICK  # its marks may be the next one's too
-        if now == self.marks and not fresh:
+        if now == self.marks and not (self.digest and _is_fresh(self.marks, self.at)):
             return True
-        return bool(self.digest and now) and self.digest == (_read if fresh else _digest)(path, now)
+        return bool(self.digest and now) and self.digest == _digest(path, now)
 
     def holds_weights(self, path: Path) -> bool:
         """Whether an ONNX model has, and all files have that hold weights of it."""
@@ -140,7 +139,16 @@ def _read(path: Path, marks: tuple[int, ...]) -> str:
     return digest.hexdigest()
 
 
-_digest = lru_cache(maxsize=256)(_read)
+_kept_digest = lru_cache(maxsize=256)(_read)
+
+
+def _digest(path: Path, marks: tuple[int, ...]) -> str:
+    return (_read if _is_fresh(marks, time.time_ns()) else _kept_digest)(path, marks)
+
+
+def _is_fresh(marks: tuple[int, ...], now: int) -> bool:
+    """Whether a file was changed so lately that the next change may leave it the same marks."""
+    return bool(marks) and now - marks[-1] < _TICK
 
 
 @lru_cache(maxsize=256)

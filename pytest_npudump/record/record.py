@@ -122,9 +122,7 @@ def rows_of(tables: tuple[StatsTable, StatsTable], rows: Sequence[tuple[int, int
                 if (row, column) in both[which]
             }
         elif one.name == "summed":
-            columns[one.name] = any(both) and all(
-                table.summed for table in tables if table.projections is not None
-            )
+            columns[one.name] = any(both)  # what is rounded once is not to be taken for exact
         elif isinstance(both[0], np.ndarray) or isinstance(both[1], np.ndarray):
             columns[one.name] = np.array([_cells(both, which, row) for which, row in rows])
         elif None in both:

@@ -2,8 +2,8 @@
 
 A recording runs the test with statistics. If its tensors fit a budget it runs with these too, and that run is
 the one that is recorded, unless it took much longer. Its statistics are kept in as many digits as a device
-prints, with six projections in a short column. What was chosen stands in the golden, for all runs to come; an
-update does not choose anew.
+prints, with rounded projections in a short column. What was chosen stands in the golden, for all runs to
+come; an update does not choose anew.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def may_take_tensors(case: Case, first: Result) -> bool:
     elsewhere = activity.released or activity.programs or case.isolated or case.exchange is not None
     if not (plain and own) or elsewhere or case.settings.calibrate or dump is None:
         return False
-    if case.goldens.path.exists():  # it is of statistics, and stays so
+    if case.goldens.path.exists() or case.goldens.common.exists():  # of statistics, and stays so
         return False
     if sum(record.size or 0 for record in dump.records) > case.settings.auto_tensors:
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from pytest_npudump.demo import MODEL
 from pytest_npudump.graph.model_digests import model_lines
+from pytest_npudump.onnxmodels import loaded_files
 from pytest_npudump.record.model_lines import ModelChange, change_of_models, check_model_lines
 
 
@@ -316,3 +318,15 @@ def test_a_cut_om_is_known_by_its_bytes_only(tmp_path: Path) -> None:
     for at in (200, 320, 380, len(content) - 20):
         path.write_bytes(content[:at])
         assert model_lines([path]).split()[2:] == ["-"]
+
+
+def test_a_file_that_is_written_again_within_the_tick_of_a_clock_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, now = tmp_path / "a.om", time.time_ns()
+    monkeypatch.setattr(loaded_files, "_marks", lambda path: (1, 1, path.stat().st_size, now, now))
+    digests = []
+    for content in (b"one", b"two"):
+        path.write_bytes(content)
+        digests.append(loaded_files.model_digest(path))
+    assert digests[0] != digests[1]

@@ -281,6 +281,22 @@ def test_every_failing_tensor_follows_from_a_source_whatever_the_graph(
     assert all(upstream[at] for at in failing)
 
 
+def test_of_sources_that_reach_each_other_the_first_is_behind_none(make_table: Make) -> None:
+    fed = {"a": "", "p": "a w", "u": "p", "q": "u", "w": "q"}  # through u and w, which changed and pass
+    found = sources(make_table, {"p": 30, "u": 0.9, "q": 30, "w": 0.9}, fed)
+    assert [(source.key.layer, source.behind is None) for source in found.found] == [
+        ("p", True),
+        ("q", False),
+    ]
+
+
+def test_what_an_unknown_tensor_behind_it_feeds_has_that_for_its_source(make_table: Make) -> None:
+    known = Edges({"b": (Port("d"),), "d": (Port("a"), UNKNOWN)}, "msprobe")  # the dump has b before d
+    found = sources(make_table, {"b": 30, "d": 30}, known=known)
+    assert layers(found) == ["d"]
+    assert not found.unplaced
+
+
 @given(st.lists(st.integers(0, 2**19 - 1)), st.integers(19, 30))
 def test_bits_are_counted_by_their_numbers(words: list[int], width: int) -> None:
     assert numbers_of_bits(words, width) == [sum(word >> bit & 1 for word in words) for bit in range(width)]

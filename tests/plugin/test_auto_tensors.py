@@ -1,21 +1,23 @@
 """Goldens of tensors where the marker leaves it open: chosen when they are recorded, and kept to."""
 
 from __future__ import annotations
-
 import itertools
-from typing import TYPE_CHECKING
-
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
-
+from onnx import helper
+from onnx import numpy_helper
+from pytest_npudump.cli import main
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.record.text import render
 from tests.plugin.conftest import onnx_model
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from conftest import Project
+
+
 
 BUDGET = ("-o", "npudump_auto_tensors=1KiB")
 """The model's tensors have 464 bytes."""
@@ -98,6 +100,42 @@ def test_statistics_where_tensors_do_not_fit_or_cannot_be_tried(
     assert "dump_data" not in read_golden(small.golden).facts
 
 
+def test_a_variant_is_of_statistics_as_the_common_golden_is(small: Project) -> None:
+    small.run("--npudump-update-golden", "-o", "npudump_auto_tensors=0", passed=1)
+    small.run("--npudump-update-golden", "-o", "npudump_golden_variant=other", passed=1)
+    goldens = sorted(small.path.joinpath("golden").rglob("*.yaml"))
+    assert [read_golden(path).table.summed for path in goldens] == [False, False]
+
+
+def _in_lines(text: str) -> str:
+    """Return a golden as a person may have it: each fact of its producer in a line."""
+    line = next(line for line in text.splitlines() if line.startswith("producer: {"))
+    facts = line[line.index("{") + 1 : -1].split(", ")
+    return text.replace(line, "\n  ".join(["producer:", *facts]))
+
+
+@pytest.mark.parametrize("edited", [lambda text: text.replace("\n", "\r\n"), _in_lines])
+def test_what_was_chosen_is_read_however_the_file_is_written(
+    small: Project, edited: Callable[[str], str]
+) -> None:
+    small.run("--npudump-update-golden", passed=1)
+    small.golden.write_bytes(edited(small.golden.read_text()).encode())
+    small.run(passed=1, hides="*note:*")
+
+
+def test_rows_of_statistics_do_not_make_rounded_projections_of_others_exact(small: Project) -> None:
+    small.run("--npudump-update-golden", passed=1)
+    small.marked('acl_json={"dump_data": "stats"}', BODY)
+    scaled(small, 0.1)
+    small.run("--npudump-output=out", failed=1)
+    assert main(["golden", "accept", "--results", "out", "--layers", "first", "--layers", "act"]) == 0
+    table = read_golden(small.golden).table
+    assert table.summed
+    assert table.projected is not None
+    assert table.projected.tolist() == [True, False, False, True]
+    small.run(failed=1, shows="golden: * mismatches: 1 of 4 tensors")  # the last one, and not its input
+
+
 def test_statistics_where_tensors_take_too_long(small: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.accumulate(range(100))  # each run takes longer than the one before
     monkeypatch.setattr("pytest_npudump.regression.session.monotonic", lambda: next(clock))
@@ -135,6 +173,27 @@ def test_weights_that_were_rounded_anew_pass(small: Project) -> None:
     small.run("--npudump-update-golden", passed=1)
     scaled(small, 1e-7)
     small.run(passed=1)
+
+
+@pytest.mark.parametrize("op_type", ["Sub", "Softmax"])
+def test_a_step_of_rounding_in_an_input_passes_where_an_operator_makes_more_of_it(
+    project: Project, op_type: str
+) -> None:
+    others = {"Sub": ["b"]}.get(op_type, [])
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"], name="act"),
+        helper.make_node(op_type, ["r", *others], ["y"], name="last"),
+    ]
+    model = onnx_model(nodes, {"x": [16, 64]}, {"y": [16, 64]}, {"b": np.full(64, 1000, np.float32)})
+    onnx.save(model, str(project.path / "net.onnx"))
+    rng = np.random.default_rng(6)
+    given = (1000 + rng.standard_normal((16, 64))).astype(np.float32)
+    np.save(project.path / "x.npy", given)
+    project.marked(body=BODY[: BODY.index("model.run")] + 'model.run(np.load("x.npy"))\n')
+    project.run("--npudump-update-golden", passed=1)
+    given.flat[::97] = np.nextafter(given.flat[::97], np.float32(0))  # which rounding of projections hides
+    np.save(project.path / "x.npy", given)
+    project.run(passed=1, shows="*tensors changed within tolerance, first *")
 
 
 def test_a_table_with_short_projections_is_merged_line_by_line(small: Project) -> None:
