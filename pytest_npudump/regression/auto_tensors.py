@@ -62,10 +62,10 @@ def decided(times: tuple[float, float], first: Result, tried: Result) -> tuple[b
     """
     takes = times[1] <= _SLOWER * times[0] + _SECONDS and tried.run.to_measure > 0
     words = (
-        said("recorded of tensors; for statistics only: acl_json={{'dump_data': 'stats'}}")
+        said("recorded with tensors; for statistics only: acl_json={{'dump_data': 'stats'}}")
         if takes
         else said(
-            "recorded of statistics: tensors take {ratio} times as long",
+            "recorded with statistics; tensors take {ratio} times as long",
             ratio=f"{times[1] / max(times[0], 1e-6):.1f}",
         )
     )

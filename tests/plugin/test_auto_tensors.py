@@ -46,7 +46,7 @@ def small(project: Project) -> Project:
 
 
 def test_what_was_chosen_stands_in_the_golden_and_is_kept_to(small: Project) -> None:
-    note = "npudump: note: *recorded of tensors; for statistics only: *"
+    note = "npudump: note: *recorded with tensors; for statistics only: *"
     small.run("--npudump-update-golden", *BUDGET, passed=1, shows=note)
     golden = read_golden(small.golden)
     assert golden.facts["dump_data"] == "tensor"
@@ -94,14 +94,14 @@ def test_statistics_where_tensors_do_not_fit_or_cannot_be_tried(
     small: Project, marker: str, options: tuple[str, ...]
 ) -> None:
     small.marked(marker, BODY)
-    small.run("--npudump-update-golden", *options, passed=1, hides="*recorded of *")
+    small.run("--npudump-update-golden", *options, passed=1, hides="*recorded with *")
     assert "dump_data" not in read_golden(small.golden).facts
 
 
 def test_statistics_where_tensors_take_too_long(small: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.accumulate(range(100))  # each run takes longer than the one before
     monkeypatch.setattr("pytest_npudump.regression.session.monotonic", lambda: next(clock))
-    note = "npudump: note: *recorded of statistics: tensors take 3.0 times as long"
+    note = "npudump: note: *recorded with statistics; tensors take 3.0 times as long"
     small.run("--npudump-update-golden", *BUDGET, passed=1, shows=note)
     golden = read_golden(small.golden)
     assert "dump_data" not in golden.facts
