@@ -121,7 +121,7 @@ def _write_names(path: Path, suggestions: Sequence[Suggestion]) -> None:
         RequestError: it is there, or cannot be written.
     """
     text = "".join(
-        f"# values agree in {one.alike} of {one.layers}\n{json.dumps(one.run)}: {json.dumps(one.golden)}\n"
+        f"# values match in {one.alike} of {one.layers}\n{json.dumps(one.run)}: {json.dumps(one.golden)}\n"
         for one in suggestions
     )
     try:

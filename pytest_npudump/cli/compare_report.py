@@ -158,9 +158,9 @@ def _suggested(suggestions: Sequence[Suggestion], *, verbose: bool) -> Iterator[
     sure = [one for one in suggestions if verbose or 2 * one.alike > one.layers]
     if not sure:
         return
-    yield _("these may be one layer, by order and shapes (--suggest FILE writes lines for --map):")
+    yield _("layers that may match, by order and shapes (--suggest FILE writes them for --map):")
     for one in sure if verbose else sure[:_NOTES]:
-        yield _("  {run}: {golden} (values agree in {alike} of {layers})").format(**one._asdict())
+        yield _("  {run}: {golden} (values match in {alike} of {layers})").format(**one._asdict())
 
 
 def _changed_within(comparison: Comparison) -> Iterator[str]:

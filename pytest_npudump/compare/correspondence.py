@@ -151,10 +151,12 @@ class Correspondence:
         names, layouts, groups = [], list[RankLayout](), dict[str, int]()
         for key, value in document.data.items():
             place = f"{path}, line {document.lines[key]}"
-            if key == LAYOUTS and isinstance(value, dict):
+            if key == LAYOUTS:
+                if not isinstance(value, dict):
+                    raise RequestError(f"{place}: layouts is {value!r}, expected layers and their layouts")
                 layouts = [_layout(str(layers), text, place) for layers, text in value.items()]
-            elif key == RANKS and isinstance(value, str):
-                groups = _groups(value, place)
+            elif key == RANKS:
+                groups = _groups(str(value), place)
             elif isinstance(value, str) and value and key:
                 names.append(_name_rule(key, value, document.lines[key], place))
             else:
@@ -186,7 +188,7 @@ class Correspondence:
             _joined_rows(run, {}, joined[1]),
         )
         idle = (
-            said("{path}, line {line}: no layers of both sides have these names", path=self.path, line=line)
+            said("{path}, line {line}: no layer pair has these names", path=self.path, line=line)
             for line in sorted({rule.line for rule in self.names} - joined[2])
         )
         places = [{_rank_of(row.key) for row in rows} for rows in sides]
@@ -260,7 +262,7 @@ class Correspondence:
             rows.sort(key=lambda row: row.first)
         notes = [
             said(
-                "by their shapes, ranks hold parts of {layers}; layouts in {path} can tell",
+                "joined by shape: ranks hold parts of {layers}; state the layout in {path}",
                 layers=first_of(dict.fromkeys(guessed)),
                 path=self.path.name or "a file of --map",
             )
@@ -290,7 +292,7 @@ def _name_rule(key: str, value: str, line: int, place: str) -> NameRule:
     for name in (*run[1:], *golden):
         numbers = [int(number) for number in re.findall(r"\{(\d+)\}", name)]
         if name.count("*") > run[0].count("*") or any(not 0 < one <= run[0].count("*") for one in numbers):
-            raise RequestError(f"{place}: {name!r} takes more asterisks than {run[0]!r} has")
+            raise RequestError(f"{place}: {name!r} has more asterisks than {run[0]!r} has")
     return NameRule(run, golden, line)
 
 
@@ -307,7 +309,7 @@ def _layout(layers: str, text: object, place: str) -> RankLayout:
                 splits.append(Split(group, axis, how))
     if not words:
         raise RequestError(
-            f"{place}: the layout {text!r} of {layers!r}: expected a word an axis, such as 't h[tp]', "
+            f"{place}: the layout {text!r} of {layers!r}: expected one word per axis, such as 't h[tp]', "
             f"'b s[cp:zigzag] h' or 't h[tp:partial]'"
         )
     return RankLayout(layers, len(words), tuple(splits))

@@ -428,7 +428,7 @@ def _run_problems(request: DumpRequest) -> list[str]:
         if excess:
             names = ", ".join(_NAMES.get(name, name) for name in excess)
             problems.append(
-                said("{names}: not with modules=True, which has hooks in place of a dump", names=names)
+                said("{names}: not with modules=True, which uses hooks instead of a dump", names=names)
             )
     return problems
 

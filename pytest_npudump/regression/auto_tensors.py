@@ -7,19 +7,19 @@ come; an update does not choose anew.
 """
 
 from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
-
 from pytest_npudump.config.acl_json import check_request
 from pytest_npudump.config.cann import rules_version
-from pytest_npudump.errors import ConfigError, said
+from pytest_npudump.errors import ConfigError
+from pytest_npudump.errors import said
 from pytest_npudump.runtime.acl import AclJson
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.result import Result
+
 
 
 _SLOWER, _SECONDS = 1.3, 1.0
@@ -62,10 +62,10 @@ def decided(times: tuple[float, float], first: Result, tried: Result) -> tuple[b
     """
     takes = times[1] <= _SLOWER * times[0] + _SECONDS and tried.run.to_measure > 0
     words = (
-        said("recorded of tensors; for statistics only: acl_json={{'dump_data': 'stats'}}")
+        said("recorded with tensors; for statistics only: acl_json={{'dump_data': 'stats'}}")
         if takes
         else said(
-            "recorded of statistics: tensors take {ratio} times as long",
+            "recorded with statistics; tensors take {ratio} times as long",
             ratio=f"{times[1] / max(times[0], 1e-6):.1f}",
         )
     )

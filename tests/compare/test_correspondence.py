@@ -78,7 +78,7 @@ def test_layers_of_other_names_are_compared_under_those_of_the_run(compared: Any
     assert comparison.compared == 6
     assert failing(comparison) == [("lm_head:output.0", "fail"), ("same:output.0", "fail")]
     assert [str(note) for note in comparison.remarks] == [
-        f"{comparison.remarks[0].partition(',')[0]}, line 3: no layers of both sides have these names"
+        f"{comparison.remarks[0].partition(',')[0]}, line 3: no layer pair has these names"
     ]
     assert len(values) == 6
 
@@ -119,7 +119,7 @@ def test_by_their_shapes_ranks_hold_parts_or_copies_and_a_wrong_part_or_copy_is_
         comparison = compared(golden, run)
         assert failing(comparison) == []
         assert comparison.compared == 5  # both copies of down and of norm
-        assert "ranks hold parts of up; layouts in names.yaml can tell" in comparison.remarks[0]
+        assert "ranks hold parts of up; state the layout in names.yaml" in comparison.remarks[0]
     two[1]["norm"][2, 1] += 40
     assert failing(compared(one, side(*two))) == [("norm#rank=1:output.0", "fail")]
     two[1]["up"] = two[1]["up"] * 3
@@ -178,12 +178,14 @@ def test_elements_of_parts_are_those_of_the_whole(tmp_path: Path, capsys: Any) -
 
 
 WRONG = [
-    ("a.*: b.*.*", "'b.*.*' takes more asterisks than 'a.*' has"),
-    ("a.*: 'b.{2}'", "'b.{2}' takes more asterisks than 'a.*' has"),
+    ("a.*: b.*.*", "'b.*.*' has more asterisks than 'a.*' has"),
+    ("a.*: 'b.{2}'", "'b.{2}' has more asterisks than 'a.*' has"),
     ("a + b: c + d", "only one side may have several names"),
     ("a: 3", "'a' is mapped to 3, expected names of layers of the golden"),
-    ("layouts: {a: 'h[tp:up]'}", "the layout 'h[tp:up]' of 'a': expected a word an axis"),
-    ("layouts: {a: ''}", "expected a word an axis"),
+    ("layouts: {a: 'h[tp:up]'}", "the layout 'h[tp:up]' of 'a': expected one word per axis"),
+    ("layouts: 3", "layouts is 3, expected layers and their layouts"),
+    ("layouts: {a: ''}", "expected one word per axis"),
+    ("ranks: 8", "ranks is '8', expected sizes of groups such as 'cp=2 tp=4'"),
     ("ranks: tp2", "ranks is 'tp2', expected sizes of groups such as 'cp=2 tp=4'"),
     ("layouts: {a: 'h[ep]'}\nranks: tp=2", "layouts name the group 'ep', which ranks gives no size"),
     ("a: [b", "not YAML"),
@@ -221,12 +223,12 @@ def test_names_are_suggested_by_order_shapes_and_values_and_never_taken(tmp_path
     found = tmp_path / "names.yaml"
     assert main(["compare", str(golden), str(run), "--suggest", str(found), "--preset", "other"]) == 1
     out = capsys.readouterr().out
-    assert "  layers_*_attn_q: h_*_q (values agree in 2 of 2)\n" in out
+    assert "  layers_*_attn_q: h_*_q (values match in 2 of 2)\n" in out
     assert "final: norm" not in out
     assert found.read_text() == (
-        '# values agree in 2 of 2\n"layers_*_attn_q": "h_*_q"\n'
-        '# values agree in 2 of 2\n"layers_*_attn_up": "h_*_up"\n'
-        '# values agree in 0 of 1\n"final": "norm"\n'
+        '# values match in 2 of 2\n"layers_*_attn_q": "h_*_q"\n'
+        '# values match in 2 of 2\n"layers_*_attn_up": "h_*_up"\n'
+        '# values match in 0 of 1\n"final": "norm"\n'
     )
     assert main(["compare", str(golden), str(run), "--map", str(found), "--rtol", "1e-3"]) == 1
     assert "5 of 5 tensors compared, 5 of them element by element: 1 differ" in capsys.readouterr().out

@@ -1,24 +1,22 @@
 """Goldens of tensors where the marker leaves it open: chosen when they are recorded, and kept to."""
 
 from __future__ import annotations
-
 import itertools
-from typing import TYPE_CHECKING
-
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
-
+from onnx import helper
+from onnx import numpy_helper
 from pytest_npudump.cli import main
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.record.text import render
 from tests.plugin.conftest import onnx_model
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
     from conftest import Project
+
 
 
 BUDGET = ("-o", "npudump_auto_tensors=1KiB")
@@ -50,7 +48,7 @@ def small(project: Project) -> Project:
 
 
 def test_what_was_chosen_stands_in_the_golden_and_is_kept_to(small: Project) -> None:
-    note = "npudump: note: *recorded of tensors; for statistics only: *"
+    note = "npudump: note: *recorded with tensors; for statistics only: *"
     small.run("--npudump-update-golden", *BUDGET, passed=1, shows=note)
     golden = read_golden(small.golden)
     assert golden.facts["dump_data"] == "tensor"
@@ -98,7 +96,7 @@ def test_statistics_where_tensors_do_not_fit_or_cannot_be_tried(
     small: Project, marker: str, options: tuple[str, ...]
 ) -> None:
     small.marked(marker, BODY)
-    small.run("--npudump-update-golden", *options, passed=1, hides="*recorded of *")
+    small.run("--npudump-update-golden", *options, passed=1, hides="*recorded with *")
     assert "dump_data" not in read_golden(small.golden).facts
 
 
@@ -142,7 +140,7 @@ def test_statistics_where_tensors_take_too_long(small: Project, monkeypatch: pyt
     clock = itertools.accumulate(range(100))  # each run takes longer than the one before
     monkeypatch.setattr("pytest_npudump.regression.session.monotonic", lambda: next(clock))
     monkeypatch.setattr("pytest_npudump.regression.auto_tensors._SECONDS", 1.0)
-    note = "npudump: note: *recorded of statistics: tensors take 3.0 times as long"
+    note = "npudump: note: *recorded with statistics; tensors take 3.0 times as long"
     small.run("--npudump-update-golden", *BUDGET, passed=1, shows=note)
     golden = read_golden(small.golden)
     assert "dump_data" not in golden.facts

@@ -285,8 +285,8 @@ class Capture:
         if unseen:
             self._note(
                 said(
-                    "{count} of {every} modules of {name} were not seen, never called or out of sight in a "
-                    "compiled or captured graph: {some}",
+                    "modules of {name} not recorded: {count} of {every} (not called, or inside a compiled or "
+                    "captured graph): {some}",
                     count=len(unseen),
                     every=len(self._wanted),
                     name=self.name,
@@ -379,15 +379,11 @@ class Capture:
         torch, layer = self._torch, self._paths[module]
         if torch._C._current_graph_task_id() != -1:  # noqa: SLF001 - nothing public tells a backward pass
             self._note(
-                said(
-                    "calls in a backward pass, as of checkpoints, are not recorded: {layer}", layer=self.name
-                )
+                said("{layer}: calls in a backward pass (checkpoints) are not recorded", layer=self.name)
             )
             return
         if self._thread not in {0, threading.get_ident()}:
-            words = said(
-                "{layer} was called in another thread: which call came first is not known", layer=layer
-            )
+            words = said("{layer} was called in another thread: the order of calls is unknown", layer=layer)
             self.problems.append(words)
             return
         self._thread = threading.get_ident()
@@ -416,9 +412,7 @@ class Capture:
         elif self._graph is not None:
             self._graph.record(value, tensor)
         elif getattr(getattr(torch, tensor.device.type, None), "is_current_stream_capturing", bool)():
-            self.problems.append(
-                said("{layer} is captured into a graph in a way that is not known", layer=layer)
-            )
+            self.problems.append(said("{layer} is captured into a graph in an unknown way", layer=layer))
         else:
             if not self._rooted and any(one.value[:3] == alike for one in self._step):
                 self._close()
@@ -433,7 +427,7 @@ class Capture:
             if not words and not self.problems:
                 self._step.append(_Seen(value, found, tensor.device))
         if words:
-            self._note(said("{layer} gives a tensor that is not recorded: {words}", layer=layer, words=words))
+            self._note(said("a tensor of {layer} is not recorded: {words}", layer=layer, words=words))
 
     def _refuse_more_than(self, needed: int) -> None:
         if needed > self._limit:
@@ -503,7 +497,7 @@ class Capture:
         if found is None:
             self._note(
                 said(
-                    "a graph was replayed that was captured before: what {name} does in it is not seen",
+                    "a replayed graph was captured earlier: its calls of {name} are not recorded",
                     name=self.name,
                 )
             )

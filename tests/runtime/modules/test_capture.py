@@ -319,8 +319,8 @@ def test_graphs_that_are_out_of_sight_are_told(tmp_path: Path) -> None:
     with Capture(model, tmp_path / "before") as capture:
         graph.replay()
     assert capture.steps == []
-    assert "captured before" in capture.notes[0]
-    assert "11 of 11 modules of Transformer were not seen" in capture.notes[1]
+    assert "captured earlier" in capture.notes[0]
+    assert "modules of Transformer not recorded: 11 of 11" in capture.notes[1]
     with Capture(model, tmp_path / "never") as capture:
         graph = models.captured(model, given)
     assert capture.steps == []
