@@ -54,7 +54,7 @@ def test_an_application_s_layers_are_those_of_the_same_model_in_the_test(applica
     assert (producer["runtime"], "onnxruntime" in producer) == ("external", False)
     assert (application.path / "acl.json").read_bytes() == ACL_JSON
     application.golden.unlink()
-    application.recorded()
+    application.recorded('acl_json={"dump_data": "stats"}')
     assert outside == rows(application)
     assert len(outside) == 5
 
