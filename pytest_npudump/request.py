@@ -1,15 +1,18 @@
 """What a marker asks for."""
 
 from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from fnmatch import filter as filter_names
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable
+    from collections.abc import Iterable
+    from collections.abc import Mapping
     from pathlib import Path
+
 
 
 AUTO_LAYERS = "auto"
@@ -45,7 +48,8 @@ class DumpRequest:
         timeout: seconds an isolated run may take; None for the run's. The marker gives it as ``isolation``.
         repeats: how often the test runs where it is recorded; None for the run's.
         reference: an ONNX model to compare the layers with; relative to the test file's folder.
-        reference_map: the marker's ``map``, a YAML file of layers named otherwise than in it; the same.
+        reference_map: the marker's ``map``, a YAML file of layers named otherwise than in it, or without
+            reference than in the golden; the same.
         graph: file that tells which tensor feeds which, with one of :data:`GRAPH_SUFFIXES`; the same.
         data_dump: further keys of MindSpore's data_dump.json, under its own names; None for none.
         ranks: of a distributed run: ``each`` has a golden of its own, or all share the ``same``.

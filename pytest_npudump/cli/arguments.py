@@ -427,7 +427,14 @@ VERBS: Mapping[str, Verb] = {
                 "inputs of the ONNX model, one array per input; once per execution in the dump",
                 action="append",
             ),
-            _path("--map", "FILE", "YAML file of layers that have other names in the ONNX model"),
+            _path(
+                "--map", "FILE", "YAML file of layers that have other names in GOLDEN, and of what ranks hold"
+            ),
+            _path(
+                "--suggest",
+                "FILE",
+                "write lines for --map: layers of one side that may be those of the other",
+            ),
             _path(
                 "--plots",
                 "DIR",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -25,7 +26,7 @@ from pytest_npudump.cli.compare_report import SidesComparison, as_json, lines
 from pytest_npudump.compare.judge import AS_GIVEN, GOLDEN, RUN, Terms, judge
 from pytest_npudump.compare.stats.alignment import ABSENT
 from pytest_npudump.compare.stats.allowances import told_by_both
-from pytest_npudump.compare.stats.verdict import aligned_keys
+from pytest_npudump.compare.stats.verdict import EXTRA, MISSING, aligned_keys
 from pytest_npudump.dump.arrays.layouts import has_axes
 from pytest_npudump.dump.columns import TensorTable
 from pytest_npudump.dump.files.operator_csv import NOT_READ
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.cli.common.executors import Workers
+    from pytest_npudump.compare.name_suggestions import Suggestion
     from pytest_npudump.compare.patterns.pattern_search import Pattern
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tensors.picture import Picture
@@ -59,8 +61,8 @@ _DRAWN = 6
 def run(arguments: argparse.Namespace) -> int:
     """Compare, print the verdict, and return 0, 1 or 2."""
     if arguments.golden.suffix == ".onnx":
-        for flag, given in (("--what-if", arguments.what_if), ("--plots", arguments.plots)):
-            if given:
+        for flag in ("--what-if", "--plots", "--suggest"):
+            if getattr(arguments, flag.removeprefix("--").replace("-", "_")):
                 raise RequestError(_("{flag}: not with an ONNX model in place of GOLDEN").format(flag=flag))
         from pytest_npudump.cli import compare_onnx  # noqa: PLC0415 - only for ONNX models
 
@@ -69,8 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
         from pytest_npudump.cli import compare_results  # noqa: PLC0415 - only for kept results
 
         return compare_results.run(arguments)
-    if arguments.inputs or arguments.map:
-        raise RequestError(_("--inputs and --map: only with an ONNX model in place of GOLDEN"))
+    if arguments.inputs:
+        raise RequestError(_("--inputs: only with an ONNX model in place of GOLDEN"))
     tolerances = chosen_tolerances(arguments).extended(typed_rules(arguments))
     facts = told_facts(arguments)
     others = {
@@ -81,11 +83,15 @@ def run(arguments: argparse.Namespace) -> int:
         golden = read_golden_side(arguments.golden, workers, latest=arguments.latest)
         actual = read_dump_side(arguments.actual, workers, latest=arguments.latest)
         terms = terms_of(golden, tolerances, arguments.layout)
+        if arguments.map:
+            from pytest_npudump.compare.correspondence import Correspondence  # noqa: PLC0415 - only where asked for
+
+            terms = replace(terms, names=Correspondence.read(arguments.map))
         result = compare_sides(golden, actual, terms, workers, drawn=_DRAWN if arguments.plots else 0)
         idle = [*_idle_lines(tolerances, result.comparison)]
         alternatives = []
         for name, other in others.items():
-            tried = compare_sides(golden, actual, terms_of(golden, other, arguments.layout), workers)
+            tried = compare_sides(golden, actual, replace(terms, tolerances=other), workers)
             alternatives.append(Alternative.of(name, result.comparison, tried.comparison))
             idle += [f"--what-if {name}: {line}" for line in _idle_lines(other, tried.comparison)]
     told = {"what_if": [one.to_json() for one in alternatives]} if alternatives else {}
@@ -94,6 +100,8 @@ def run(arguments: argparse.Namespace) -> int:
         lambda: as_json(result) | told,
         chain(lines(result, verbose=arguments.verbose), map(str, alternatives)),
     )
+    if arguments.suggest:
+        _write_names(arguments.suggest, result.suggestions)
     if arguments.plots:
         written = _draw(arguments, result)
         if arguments.json != "-":
@@ -103,6 +111,25 @@ def run(arguments: argparse.Namespace) -> int:
     if result.problems or result.comparison.nothing_judged:
         return 2
     return 1 if result.comparison.failing else 0
+
+
+def _write_names(path: Path, suggestions: Sequence[Suggestion]) -> None:
+    """Write a file for ``--map``, surest lines first.
+
+    Raises:
+        RequestError: it is there, or cannot be written.
+    """
+    text = "".join(
+        f"# values agree in {one.alike} of {one.layers}\n{json.dumps(one.run)}: {json.dumps(one.golden)}\n"
+        for one in suggestions
+    )
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text or "{}\n")
+    except OSError as error:
+        raise RequestError(
+            _("--suggest: {path} cannot be written: {error}").format(path=path, error=error.strerror)
+        ) from error
 
 
 def _draw(arguments: argparse.Namespace, result: SidesComparison) -> list[str]:
@@ -248,6 +275,10 @@ def compare_sides(
         workers: what computes.
         drawn: failing tensors to draw, at most.
     """
+    paired: tuple[str, ...] = ()
+    if terms.names is not None:
+        golden, actual, paired = terms.names.matched(golden, actual)
+        terms = replace(terms, names=None)
     with progress(_("comparing statistics")):
         comparison = judge(golden, actual, terms, compute=partial(_compute, workers))
     layouts = _other_layouts(comparison, golden.tensors, actual.tensors)
@@ -261,10 +292,20 @@ def compare_sides(
     return SidesComparison(
         comparison,
         (*golden.problems, *actual.problems, *unreadable),
-        (*golden.notes, *actual.notes, *layouts),
+        (*golden.notes, *actual.notes, *paired, *layouts),
         patterns,
         _pictures(comparison, rows, drawn),
+        _suggestions(comparison),
     )
+
+
+def _suggestions(comparison: Comparison) -> tuple[Suggestion, ...]:
+    """Return names that may be the other side's; none unless both have layers of their own."""
+    if not (comparison.count(MISSING) and comparison.count(EXTRA)):
+        return ()
+    from pytest_npudump.compare.name_suggestions import suggested_names  # noqa: PLC0415 - where names differ
+
+    return tuple(suggested_names(comparison.golden, comparison.actual))
 
 
 def terms_of(golden: Record, tolerances: Tolerances, layout: str) -> Terms:

@@ -25,6 +25,7 @@ from pytest_npudump.report.verdicts import COLUMNS, excess, number, row, table, 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from pytest_npudump.compare.name_suggestions import Suggestion
     from pytest_npudump.compare.patterns.pattern_search import Pattern
     from pytest_npudump.compare.stats.verdict import Comparison, Reason, Verdict
     from pytest_npudump.compare.tensors.difference import TensorDifference
@@ -52,6 +53,7 @@ class SidesComparison:
         notes: what the reader decided.
         patterns: where inside of them the first tensors that fail differ, by position.
         pictures: what can be drawn of the first tensors that fail, by position; none unless asked for.
+        suggestions: names of layers that may be those of the other side.
     """
 
     comparison: Comparison
@@ -59,6 +61,7 @@ class SidesComparison:
     notes: tuple[str, ...]
     patterns: Mapping[int, Pattern] = field(default_factory=dict)
     pictures: Mapping[int, Picture] = field(default_factory=dict)
+    suggestions: tuple[Suggestion, ...] = ()
 
     @property
     def compared(self) -> int:
@@ -82,6 +85,8 @@ def as_json(result: SidesComparison) -> dict[str, Any]:
     data = result.comparison.to_json()
     data["summary"]["elements_compared"] = result.compared
     data["summary"]["notes"] += [*result.notes, *_element_notes(result, None)]
+    if result.suggestions:
+        data["summary"]["suggestions"] = [one._asdict() for one in result.suggestions]
     data["summary"]["problems"] = [str(problem) for problem in result.problems]
     for position, verdict in enumerate(data["verdicts"]):
         found = result.comparison.elements.get(position)
@@ -142,11 +147,22 @@ def lines(result: SidesComparison, *, verbose: bool) -> Iterator[str]:
     yield from _table(shown, elements)
     if len(failing) > len(shown):
         yield _("... and {left} more (-v lists all)").format(left=len(failing) - len(shown))
+    yield from _suggested(result.suggestions, verbose=verbose)
     yield from (
         _("pattern of {key}: {pattern}").format(key=key, pattern=spoken(str(patterns[key])))
         for key in patterns
         if key != first
     )
+
+
+def _suggested(suggestions: Sequence[Suggestion], *, verbose: bool) -> Iterator[str]:
+    """Yield names that may be the other side's: where values agree, and with ``verbose`` the rest."""
+    sure = [one for one in suggestions if verbose or 2 * one.alike > one.layers]
+    if not sure:
+        return
+    yield _("these may be one layer, by order and shapes (--suggest FILE writes lines for --map):")
+    for one in sure if verbose else sure[:_NOTES]:
+        yield _("  {run}: {golden} (values agree in {alike} of {layers})").format(**one._asdict())
 
 
 def _changed_within(comparison: Comparison) -> Iterator[str]:

@@ -110,6 +110,7 @@ def _refuse_others(arguments: argparse.Namespace) -> None:
         "--what-if": arguments.what_if,
         "--inputs": arguments.inputs,
         "--map": arguments.map,
+        "--suggest": arguments.suggest,
         "--plots": arguments.plots,
         "--latest": arguments.latest,
         "--producer": arguments.producer,

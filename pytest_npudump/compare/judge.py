@@ -32,6 +32,7 @@ from pytest_npudump.request import KnownNames
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from pytest_npudump.compare.correspondence import Correspondence
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tensors.tensor_pair import Pair, PairElements
 
@@ -62,6 +63,7 @@ class Terms:
         unasked: statistics that the test does not ask for by their names, and that CANN prints on some chips:
             they are judged where the golden has any of them.
         why: why this golden counts.
+        names: which layers are which, and what ranks hold; None where both sides call all alike.
     """
 
     tolerances: Tolerances = field(default_factory=Tolerances)
@@ -74,6 +76,7 @@ class Terms:
     fail_on: str = ""
     unasked: tuple[str, ...] = ()
     why: str = ""
+    names: Correspondence | None = None
 
     def numerics(self, golden: Record, run: Record) -> Numerics | None:
         """Decide by what produced the two; the preset, then the option, may have decided."""
@@ -114,6 +117,9 @@ def judge(
         from pytest_npudump.record.noise import calibrated_of  # noqa: PLC0415 - of goldens only
 
         tolerances = tolerances.with_measured(calibrated_of(golden) or tolerances.measured)
+    paired: tuple[str, ...] = ()
+    if terms.names is not None:
+        golden, run, paired = terms.names.matched(golden, run)
     run, left_out = seen_by(golden, run, terms)
     numbered = number_calls(golden.table, run.table)
     tables = golden.table, numbered.table
@@ -144,7 +150,7 @@ def judge(
         comparison = without_ties(comparison, pairs, tolerances)
     return replace(
         comparison,
-        remarks=(*left_out, *numbered.notes, *comparison.remarks),
+        remarks=(*paired, *left_out, *numbered.notes, *comparison.remarks),
         own_keys=numbered.own,
         numerics=numerics,
         tolerances=tolerances,

@@ -39,6 +39,8 @@ _WITH_REGEX = (2, 3)
 _PLAIN = re.compile(r"[A-Za-z0-9_./-]*/[A-Za-z0-9_./-]*")
 _NOT_LITERAL = re.compile(r"[^A-Za-z0-9-]")
 _NET_NAME = "net"
+_OF_CELLS = 2
+"""``dump_mode`` for the operators of the cells that ``mindspore.set_dump`` names; ``kernels`` is not read."""
 _DEVICES = 16
 _COMMON = "common_dump_settings"
 _E2E = "e2e_dump_settings"
@@ -57,7 +59,7 @@ _CATEGORIES = MappingProxyType(
 _SET_BY_US = MappingProxyType(
     {
         "path": "the plugin chooses it; --npudump-output says where failing tests' dumps go",
-        "dump_mode": "use layers",
+        "dump_mode": "use layers, or 2 on Ascend for the cells that mindspore.set_dump() names",
         "kernels": "use layers",
         "iteration": "use dump_step",
         "input_output": "use dump_mode",
@@ -85,6 +87,7 @@ _NOT_IN_MINDSPORE = MappingProxyType(
         "opname_blacklist": "it knows no exceptions; select with layers",
         "opname_range": "it knows no ranges; select with layers",
         "watcher_nodes": NO_WATCHER,
+        "dump_scene": "it has one kind of exception dump; leave it out",
     }
 )
 
@@ -117,7 +120,8 @@ def data_dump_settings(run: RunRequest, *, version: tuple[int, int] = NEWEST) ->
     own = dict(request.data_dump or {})
     if dump_data is not None:
         own = {key: value for key, value in own.items() if key not in {"saved_data", "statistic_category"}}
-    kernels = kernels_of(request.layers if run.layers is None else run.layers, version=version)
+    layers = request.layers if run.layers is None else run.layers
+    kernels = [] if own.get("dump_mode") == _OF_CELLS else kernels_of(layers, version=version)
     saved = "statistic" if (dump_data or request.dump_data) == "stats" else "tensor"
     common = {
         "dump_mode": 1 if kernels else 0,
@@ -231,6 +235,8 @@ def _impossible(request: DumpRequest) -> Iterator[str]:
 def _own_keys(request: DumpRequest, version: tuple[int, int]) -> Iterator[str]:
     known = [key for key in (*COMMON_KEYS, *E2E_KEYS) if key not in _SET_BY_US]
     for key, value in (request.data_dump or {}).items():
+        if key == "dump_mode" and value == _OF_CELLS:
+            continue
         if key in _SET_BY_US:
             yield f"data_dump[{key!r}]: not here: {_SET_BY_US[key]}"
         elif key not in known:

@@ -6,10 +6,11 @@ reports) knows only these.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import FormatError, RequestError
 
@@ -173,6 +174,29 @@ class Stats:
     zero: int | None = None
     digits: int | None = None
     projections: tuple[float, ...] | None = None
+
+    @classmethod
+    def of_parts(cls, parts: Sequence[Stats]) -> Stats:
+        """Return the statistics of a tensor by those of its parts; what a part does not tell is not known."""
+
+        def column(name: str) -> list[Any] | None:
+            cells = [getattr(one, name) for one in parts]
+            return None if None in cells else cells
+
+        found: dict[str, Any] = {}
+        for name in ("count", "nan", "neg_inf", "pos_inf", "zero"):
+            found[name] = None if (cells := column(name)) is None else sum(cells)
+        for name, best in (("max", max), ("min", min)):
+            cells = column(name)
+            numbers = [cell for cell in cells or () if cell == cell]  # noqa: PLR0124 - NaN
+            found[name] = None if cells is None else best(numbers) if numbers else math.nan
+        if (norms := column("l2norm")) is not None:
+            found["l2norm"] = math.sqrt(sum(norm * norm for norm in norms))
+        if (means := column("avg")) is not None and (counts := column("count")) is not None:
+            weighed = [mean * count for mean, count in zip(means, counts, strict=True) if count]
+            found["avg"] = sum(weighed) / sum(counts) if weighed else math.nan
+        digits = [one.digits for one in parts if one.digits]
+        return cls(**found, digits=min(digits) if digits else None)
 
 
 @dataclass(frozen=True, slots=True)

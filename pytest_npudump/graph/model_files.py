@@ -26,6 +26,7 @@ from pytest_npudump.config.torchair import GRAPHS, OPTIMISED
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import FormatError, NpudumpError
+from pytest_npudump.graph.source_code import IR
 from pytest_npudump.onnxmodels.sessions import prepare
 from pytest_npudump.record.edges import UNKNOWN, Edges, GraphNode, Port, same_values
 from pytest_npudump.storage.regular_file import open_regular, read_regular, read_small
@@ -166,7 +167,7 @@ def read_mindspore(root: Path) -> Edges:
         FormatError: a graph cannot be read.
     """
     edges = Edges()
-    for path in sorted(root.glob("rank_[0-9]*/graphs/ms_output_trace_code_graph_*.ir")):
+    for path in sorted(root.glob(IR)):
         edges = edges.joined(read_ir(path))
     return edges
 

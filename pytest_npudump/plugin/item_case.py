@@ -1,34 +1,40 @@
 """What is known of a pytest item while its test runs: what was kept of it, its case, runtime and devices."""
 
 from __future__ import annotations
-
+import pytest
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
-
-import pytest
-
 from pytest_npudump.compare.tolerances.rules import tolerances_for
-from pytest_npudump.errors import NpudumpError, said
+from pytest_npudump.errors import NpudumpError
+from pytest_npudump.errors import said
 from pytest_npudump.golden.stored_tensors import store_of
-from pytest_npudump.golden.variants import Goldens, as_recorded
+from pytest_npudump.golden.variants import Goldens
+from pytest_npudump.golden.variants import as_recorded
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.marker import Identity, request_of
+from pytest_npudump.plugin.marker import Identity
+from pytest_npudump.plugin.marker import request_of
 from pytest_npudump.plugin.marks import is_marked
 from pytest_npudump.plugin.paths import started_with
 from pytest_npudump.plugin.reporter import ITEM_OF_REPORT
 from pytest_npudump.plugin.terminal import progress_of
 from pytest_npudump.ranks.rank import own_device
-from pytest_npudump.regression.case import Case, arguments_of
+from pytest_npudump.regression.case import Case
+from pytest_npudump.regression.case import arguments_of
+from pytest_npudump.regression.case import names_of
 from pytest_npudump.request import AUTO_LAYERS
-from pytest_npudump.runtime.registry import Choice, choose, load, provider_of, why_no_npu
+from pytest_npudump.runtime.registry import Choice
+from pytest_npudump.runtime.registry import choose
+from pytest_npudump.runtime.registry import load
+from pytest_npudump.runtime.registry import provider_of
+from pytest_npudump.runtime.registry import why_no_npu
 from pytest_npudump.scene import SCENES
 from pytest_npudump.settings import NPU_OR_SKIP
+from typing import Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
-
     from pytest_npudump.explain.reference import Reference
     from pytest_npudump.plugin.paths import Paths
     from pytest_npudump.ranks.exchange import Exchange
@@ -37,6 +43,7 @@ if TYPE_CHECKING:
     from pytest_npudump.results.kept import Kept
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.settings import Settings
+
 
 
 EXCHANGE: pytest.StashKey[Exchange] = pytest.StashKey()
@@ -134,6 +141,7 @@ def case_of(
         graph=item.path.parent / request.graph if request.graph else None,
         exchange=config.stash.get(EXCHANGE, None),
         past_sources=past or (),
+        names=names_of(request.reference_map if request.reference is None else None, item.path.parent),
         # Last: what was refused before leaves no folder behind.
         directory=directory or name_folder(identity, request if runtime.name == "emulator" else None),
     )

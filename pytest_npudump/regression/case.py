@@ -21,6 +21,7 @@ from pytest_npudump.request import AUTO_LAYERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pytest_npudump.compare.correspondence import Correspondence
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.explain.reference import Reference
@@ -56,6 +57,7 @@ class Case:
         isolated: whether each run has a process of its own.
         probing: whether this process is for a run in other memory, for the recording of one that is not.
         past_sources: layers in which the last failure of the test began, where that is known.
+        names: what layers are called in the golden, and what ranks hold; None where both call all alike.
     """
 
     nodeid: str
@@ -75,6 +77,7 @@ class Case:
     isolated: bool = False
     probing: bool = False
     past_sources: tuple[str, ...] = ()
+    names: Correspondence | None = None
 
     @property
     def folder(self) -> RunFolder:
@@ -117,6 +120,23 @@ def _relative(path: Path, here: Path) -> str:
     return f"./{found}" if found[0] in "-@" else found
 
 
+def names_of(name: str | None, folder: Path) -> Correspondence | None:
+    """Return what a file of names and layouts says; None without one.
+
+    Args:
+        name: of the file, relative to the test's folder.
+        folder: of the test.
+
+    Raises:
+        RequestError: it cannot be read, or makes no sense.
+    """
+    if name is None:
+        return None
+    from pytest_npudump.compare.correspondence import Correspondence  # noqa: PLC0415 - for tests that have one
+
+    return Correspondence.read(folder / name)
+
+
 def terms_of(case: Case) -> Terms:
     """Return what a test is judged by."""
     request, settings = case.request, case.settings
@@ -129,6 +149,7 @@ def terms_of(case: Case) -> Terms:
         fail_on=settings.fail_on,
         unasked=() if request.dump_stats else BY_DEFAULT,
         why=case.goldens.why,
+        names=case.names,
     )
 
 

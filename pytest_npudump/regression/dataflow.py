@@ -215,6 +215,20 @@ def edges_of_run(case: Case, first: Result) -> Edges:
     return edges
 
 
+def code_of_run(first: Result) -> Mapping[str, str]:
+    """Return the lines of source of what fails in the first run, and of where that begins, by layer."""
+    sources = first.sources.independent if first.sources is not None else ()
+    layers = {source.begins.layer for source in sources if source.begins is not None}
+    layers.update(key.layer for key in first.failing_keys)
+    if first.run.dump is None or not layers:
+        return {}
+    from pytest_npudump.graph.source_code import code_of  # noqa: PLC0415 - where a test fails
+
+    with suppress(NpudumpError):  # the reader of its edges has told
+        return code_of(first.run.dump.root, layers)
+    return {}
+
+
 def _table_of(first: Result) -> StatsTable:
     comparison = first.comparison
     return StatsTable.from_records(first.run.records) if comparison is None else comparison.actual

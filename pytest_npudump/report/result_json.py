@@ -123,6 +123,7 @@ def full_json(result: Result) -> dict[str, Any]:
         "changes": [verdict.to_json() for verdict in result.changes],
         "sources": result.sources.to_json() if result.sources else None,
         "model": result.models.to_json() if result.models else None,
+        "code": dict(result.code),
         "reference": result.reference.to_json() if result.reference else None,
         "escalation": result.escalation.to_json() if result.escalation else None,
         "runs": [*map(str, result.runs)],

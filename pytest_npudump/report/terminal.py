@@ -223,6 +223,7 @@ def _body(result: Result, rows: int, columns: int | None, *, brief: bool, rest: 
     lines = folded(first, columns, prefix) if by_verdict else [first]
     lines += _listed(mark("also"), problems, limit if rows else _LISTED)
     lines += _scene_lines(result.findings, _DETAILS if brief else None)
+    lines += _code_lines(result, brief=brief)
     words = _comparison_lines(result, rows, columns, rest, brief=brief) if compared else []
     lines += [
         one for line in words for one in ([line] if line.startswith("  ") else folded(line, columns, prefix))
@@ -245,6 +246,21 @@ def _body(result: Result, rows: int, columns: int | None, *, brief: bool, rest: 
         words = _escalation_lines(result, result.escalation, brief=brief, notes=limit)
         lines += [one for line in words for one in folded(line, columns, prefix)]
     return lines + _listed(mark("note"), result.notes, limit)
+
+
+def _code_lines(result: Result, *, brief: bool) -> list[str]:
+    """Return the source lines of the layers that the headline names: the cause first, the mismatch last."""
+    if not result.code:
+        return []
+    isolated = result.escalation.isolated if result.escalation is not None else ()
+    sources = result.sources.independent if result.sources is not None else ()
+    first = result.comparison.first if result.comparison is not None else None
+    keys = [one.key for one in isolated if one.alone.verdict == CONVICTED]
+    keys += [source.begins or source.key for source in sources]
+    keys += [first.key] if first is not None else []
+    layers = [layer for layer in dict.fromkeys(key.sanitised.layer for key in keys) if layer in result.code]
+    line = _("code:       {layer}: {code}")
+    return [line.format(layer=layer, code=result.code[layer]) for layer in layers[: 1 if brief else None]]
 
 
 def _rows(

@@ -17,7 +17,7 @@ from pytest_npudump.language import mark
 from pytest_npudump.record.record import OP_TYPES, Record
 from pytest_npudump.record.text import parse
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.case import STARTED, arguments_of
+from pytest_npudump.regression.case import STARTED, arguments_of, names_of
 from pytest_npudump.regression.judgement import judge_run, without_golden
 from pytest_npudump.regression.result import Origin, Result
 from pytest_npudump.report.result_json import result_json
@@ -88,6 +88,10 @@ class Overrides:
                 kept=kept,
                 fail_on=str(options.get("fail_on", "")),
                 unasked=() if request.get("dump_stats") else BY_DEFAULT,
+                names=names_of(
+                    request.get("reference_map") if request.get("reference") is None else None,
+                    (self.root / entry.test.partition("::")[0]).parent,
+                ),
             )
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise _senseless(entry, error) from error

@@ -67,4 +67,4 @@ def test_inputs_of_another_kind_are_2(run: Callable[..., Done], classifier: Path
 def test_inputs_without_a_model_are_2(run: Callable[..., Done], classifier: Path) -> None:
     done = run("compare", DATA / "golden", DATA / "golden", "--inputs", classifier.with_suffix(".npz"))
     assert done.code == 2
-    assert "--inputs and --map: only with an ONNX model in place of GOLDEN" in done.err
+    assert "--inputs: only with an ONNX model in place of GOLDEN" in done.err

@@ -140,7 +140,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"dump_level": "op", "optype_blacklist": [{"name": "a", "pos": ["input0"]}]},
         "*optype_blacklist: not with MindSpore*",
     ),
-    ({"scene": "exception"}, "scene='exception': not with MindSpore: an operator that fails raises*"),
+    (
+        {"scene": "exception", "dump_scene": "aic_err_norm_dump"},
+        "dump_scene: not with MindSpore: it has one kind of exception dump*",
+    ),
     (
         {"scene": "watcher", "layers": ["a"], "watcher_nodes": ["b"]},
         "watcher_nodes: not with MindSpore: it has no watcher; run the model's .om *",
@@ -158,7 +161,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"data_dump": {"path": "/x"}}, "data_dump['path']: not here: the plugin chooses it; --npudump-output*"),
     ({"data_dump": {"kernels": []}}, "data_dump['kernels']: not here: use layers"),
     ({"data_dump": {"iteration": "0"}}, "data_dump['iteration']: not here: use dump_step"),
-    ({"data_dump": {"dump_mode": 0}}, "data_dump['dump_mode']: not here: use layers"),
+    ({"data_dump": {"dump_mode": 0}}, "data_dump['dump_mode']: not here: use layers, or 2 *"),
     ({"data_dump": {"op_debug_mode": 3}}, "data_dump['op_debug_mode']: not here: use scene='overflow'*"),
     (
         {"data_dump": {"smaple_mode": 1}},
@@ -194,6 +197,8 @@ def test_what_mindspore_would_refuse_or_ignore_is_refused_with_the_way_out(
         ({"dump_data": "stats"}, "CPU", "dump_data='stats': MindSpore writes no statistics on CPU*"),
         ({"data_dump": {"saved_data": "full"}}, "CPU", "*MindSpore writes no statistics on CPU*saved_data*"),
         ({"scene": "op"}, "CPU", "scene='op': not with MindSpore on CPU: only aclop kernels*"),
+        ({"scene": "exception"}, "CPU", "scene='exception': not with MindSpore on CPU: op_debug_mode=4 *"),
+        ({"data_dump": {"dump_mode": 2}}, "CPU", "*2 (mindspore.set_dump) works on Ascend only, not on CPU*"),
         ({"scene": "overflow"}, "GPU", "scene='overflow': not with MindSpore on GPU: op_debug_mode=3 *"),
     ],
 )
@@ -225,6 +230,13 @@ def test_a_key_is_refused_by_versions_that_would_ignore_it(
     older = (since[0], since[1] - 1)
     with pytest.raises(ConfigError, match=rf"'{key}'\]: MindSpore 2\.{older[1]} ignores this key"):
         check_request(request, version=older)
+
+
+def test_cells_that_a_test_names_are_dumped_in_every_run_and_no_kernels_are_named() -> None:
+    request = request_of(layers=["Default/a-op0"], data_dump={"dump_mode": 2})
+    for run in (RunRequest(request, DUMP), RunRequest(request, DUMP, "tensor", ("Default/a-op0",))):
+        common = data_dump_settings(run)["common_dump_settings"]
+        assert (common["dump_mode"], common["kernels"]) == (2, [])
 
 
 def test_hashes_came_with_2_10() -> None:

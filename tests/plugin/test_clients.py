@@ -444,6 +444,30 @@ def test_steps_of_an_asynchronous_dump_on_ascend_are_judged_by_their_numbers(
     result.stdout.fnmatch_lines(["*net_0,step=1*missing*"])
 
 
+def test_a_failure_names_the_line_of_source_that_mindspores_graph_tells(
+    mindspore: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = (
+        "subgraph @g() {",
+        "  %0(x) = Mul()",
+        "      # Fullname with scope: (Default/d/Mul-op0)",
+        "      # In file /app/net.py:31, 8~20/        y = self.d(x)/",
+    )
+    write_net(
+        mindspore,
+        f"other(); (npu_dump.records[0].path.parents[3] / 'graphs' / "
+        f"'ms_output_trace_code_graph_0.ir').write_text({chr(10).join(lines)!r})",
+    )
+    assert run_net(mindspore, "--npudump-update-golden").ret == 0
+    monkeypatch.setenv("CHANGE", "0.5")
+    result = run_net(mindspore)
+    result.stdout.fnmatch_lines(["code:       Default_d_Mul-op0: /app/net.py:31: y = self.d(x)"])
+    assert (
+        '"Default_d_Mul-op0": "/app/net.py:31: y = self.d(x)"'
+        in next(mindspore.path.glob("dumps/*/report.json")).read_text()
+    )
+
+
 def test_names_that_nothing_resolves_are_dumped_with_everything_else(
     mindspore: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

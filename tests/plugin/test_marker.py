@@ -272,7 +272,6 @@ EXCLUDED: list[tuple[dict[str, Any], str]] = [
         {"scene": "op", "dump_level": "op", "optype_blacklist": [{"name": "Cast"}]},
         "optype_blacklist: not with scene='op'",
     ),
-    ({"map": "map.yaml"}, "map: needs reference"),
     ({"reference": "a.onnx", "scene": "op"}, "reference: not with scene='op'"),
     ({"reference": "a.onnx", "scene": "overflow"}, "reference: not with scene='overflow'"),
     ({"graph": "model.dot"}, "graph: 'model.dot' is no graph by its name, expected one of .om, .json"),

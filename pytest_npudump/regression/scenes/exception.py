@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.files.core import read_core
+from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.tree.find import Tree, find_files
 from pytest_npudump.errors import DumpError, FormatError, said
 from pytest_npudump.record.run_folder import dump_folders
@@ -81,7 +82,7 @@ def examine(case: Case, attempt: Attempt | None) -> Result:
                     f"exception dumps of device {devices} in {tree.root} are left to the ranks that use it"
                 )
             found = tree.without(foreign)
-            read, unreadable = _read(found)
+            read, unreadable = _read_mindspore(found) if found.is_mindspore else _read(found)
             failed += read
             problems += unreadable
             notes += () if found.outside else found.tree.notes
@@ -121,7 +122,24 @@ def _read(found: Found) -> tuple[list[FailedOperator], list[str]]:
     return failed, problems
 
 
+def _read_mindspore(found: Found) -> tuple[list[FailedOperator], list[str]]:
+    """Read what MindSpore saved: tensors of operators that failed, and parameters, which are none."""
+    dump = read_dump(found.root, stats=False, one_run=True)
+    failed: dict[object, FailedOperator] = {}
+    for record in dump.records:
+        if record.op_type == "Parameter" or record.payload is None:
+            continue
+        key, place = record.key, replace(record.key, io="", slot=0)
+        tensor = described((key.io, key.slot), record.payload, record.dtype, record.shape)
+        one = failed.get(place) or FailedOperator(
+            key.layer, record.op_type, "", MINDSPORE, None, None, None, record.path, capture=found.capture
+        )
+        failed[place] = replace(one, tensors=(*one.tensors, tensor))
+    return [*failed.values()], [f"unreadable exception dump: {problem}" for problem in dump.problems]
+
+
 NORM, BRIEF, CALLBACK, CUSTOM, DETAIL = "norm", "brief", "callback", "custom", "detail"
+MINDSPORE = "op_debug_mode 4"
 _NAMELESS = re.compile(r"(?:display|exception_info)(?:\.\w+\.\w+)?")
 _CORE_OF_CALLBACK = re.compile(r"\.\w+\.\w+\Z")
 _IDS = re.compile(r"stream_id:(\d+), task_id:(\d+)")
@@ -136,7 +154,7 @@ class FailedOperator:
         layer: its name, raw unless the file cannot be read; "" where the dump has none.
         op_type: its type; "" where the dump has none.
         kernel: the kernel that failed; "" where the dump has none.
-        kind: ``norm``, ``brief``, ``callback``, ``custom`` or ``detail``.
+        kind: ``norm``, ``brief``, ``callback``, ``custom``, ``detail`` or MindSpore's.
         task, stream, device: ids; None where neither the dump nor its name has them.
         dump: the file.
         tensors: its inputs and outputs in the first of its dumps.
@@ -289,6 +307,11 @@ class Found:
     tree: Tree
     capture: str = ""
     outside: str = ""
+
+    @property
+    def is_mindspore(self) -> bool:
+        """Whether MindSpore wrote it, in the layout of its other dumps."""
+        return any(file.place.mindspore for file in self.tree.files)
 
     @property
     def dumps(self) -> list[DumpFile]:

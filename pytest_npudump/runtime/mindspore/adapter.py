@@ -75,6 +75,7 @@ class MindSporeActivity:
         released: False: nobody but MindSpore can switch the dump on.
         programs: programs that inherited the configuration.
         operators: whether single operators are dumped, which leave none of these files.
+        cells: whether only what ``mindspore.set_dump`` names is dumped.
         evidence: what shows that programs ran under the dump.
     """
 
@@ -85,6 +86,7 @@ class MindSporeActivity:
     released: bool = False
     programs: tuple[str, ...] = ()
     operators: bool = False
+    cells: bool = False
     evidence: Evidence = field(default_factory=Evidence)
 
     @property
@@ -122,6 +124,8 @@ class MindSporeActivity:
             )
         if not self.executions:
             yield "MindSpore compiled a graph which then never ran"
+        if self.cells:
+            yield "dump_mode 2 dumps cells that mindspore.set_dump() named before their graph was compiled"
         if self.kernels:
             yield f"no operator that ran has a name that the marker's layers select; {self._known()}"
         yield (
@@ -285,6 +289,7 @@ class MindSporeRuntime(VariedRuntime):
             kernels=tuple(section.get("kernels", ())),
             iteration=section.get("iteration", "all"),
             operators=operators,
+            cells=section.get("dump_mode") == 2,  # noqa: PLR2004 - MindSpore's number for it
         )
         if self.device and not self._device_set and self.target != "CPU":
             try:

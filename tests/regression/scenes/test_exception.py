@@ -120,6 +120,29 @@ def test_a_dump_that_adump_wrote_names_its_operator_and_shows_its_tensors(run: A
     assert data["tensors"][0]["max"] == 6
 
 
+def test_what_mindspore_saves_of_a_failed_operator_is_shown_and_its_parameters_are_none(run: Any) -> None:
+    sample = Path(__file__).parents[2] / "data" / "trees" / "mindspore-op_fails_in_step_1"
+    shutil.copytree(sample, run.attempt.dump_path, dirs_exist_ok=True)
+    files = [*run.attempt.dump_path.rglob("*.npy")]
+    for path in files:
+        if not path.name.startswith("Parameter"):
+            path.unlink()
+    assert judge(run, run.attempt).status == status.PASSED
+    for path in files:
+        if path.name.startswith("Gather") and ".input." in path.name:
+            shutil.copy(sample / path.relative_to(run.attempt.dump_path), path)
+    (found,) = failed(judge(run, run.attempt))
+    assert finding_sentence(found) == "Default_Gather-op0 (Gather) failed on the NPU"
+    inputs = [tensor.to_json() for tensor in found.tensors]
+    assert [(one["tensor"], one["dtype"]) for one in inputs] == [
+        ("input.0", "float32"),
+        ("input.1", "int32"),
+        ("input.2", "int64"),
+        ("input.3", "int64"),
+    ]
+    assert inputs[0]["max"] == float(np.load(found.tensors[0].path).max())
+
+
 def test_the_stream_of_a_norm_dump_is_in_its_log(run: Any) -> None:
     values = ExceptionArgument(from_array(BY_NAME["float16"], np.array([np.nan, 1], np.float16)), 0)
 

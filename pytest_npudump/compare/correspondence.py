@@ -1,0 +1,578 @@
+"""Which layers of a run are which of a golden where names differ, and what ranks hold of a tensor.
+
+A file in YAML, for two sides of any kind: GPU and NPU, training and inference, HuggingFace and vLLM, one rank
+and several::
+
+    model.layers.*.self_attn.qkv_proj: layers.*.q_proj + layers.*.k_proj + layers.*.v_proj
+    model.layers.*.mlp: layers.{1}.ffn
+    layouts:
+      model.layers.*.mlp.down_proj: t h[tp:partial]
+      "*.attn": b s[cp:zigzag] h[tp]
+    ranks: cp=2 tp=4
+
+A key names layers of the run, its value those of the golden. An asterisk matches any text; the n-th one of
+the value stands for what the n-th one of the key matched, as ``{n}`` does. Names with `` + `` between them
+are tensors of one side which the other has joined along their last axis. A layer that no key names is called
+alike on both sides.
+
+A layout has a word an axis; brackets name the group of ranks that it is split over, after SGLang's ``dims``:
+``h[tp]`` in parts that follow each other, ``s[cp:zigzag]`` each rank two of 2n parts, the r-th and the r-th
+from the end, ``h[tp:partial]`` values that ranks have yet to add. Each rank has a copy of what its group does
+not split. ``ranks`` are the sizes of groups, the last one varying fastest, where there are several. Without a
+layout, shapes tell: equal ones are copies, and one axis in which the parts add up is split. Where nothing
+tells, each rank's tensor is compared as if it were a copy, and fails by its shape.
+
+Statistics of parts make those of the whole, whatever the axis; elements do where all parts have them. Each
+copy is compared with the other side. A layout cannot hide a change: what is joined is compared.
+"""
+
+from __future__ import annotations
+
+import atexit
+import math
+import re
+import shutil
+import tempfile
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from functools import cache, reduce
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pytest_npudump.dump.arrays.decode import load
+from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord, sanitise
+from pytest_npudump.dump.stats.tensor import payload_stats
+from pytest_npudump.dump.table import STATISTICS, StatsTable, layer_of, shape_of
+from pytest_npudump.errors import RequestError, said
+from pytest_npudump.language.text import first_of
+from pytest_npudump.record.record import Record, rows_of
+from pytest_npudump.storage import safeyaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    Shape = tuple[int, ...]
+
+LAYOUTS, RANKS = "layouts", "ranks"
+_JOINED = re.compile(r"\s\+\s")
+_AXIS = re.compile(r"(?P<name>[\w*]+)(?:\[(?P<split>[\w:,]+)\])?")
+_SPLITS = ("", "zigzag", "partial")
+_UNORDERED = "unordered"
+"""Of parts whose elements follow each other in an order that is not known: statistics tell."""
+_BYTE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class NameRule:
+    """One line of the file: names or patterns of layers of a run, and what the golden calls them."""
+
+    run: tuple[str, ...]
+    golden: tuple[str, ...]
+    line: int
+
+
+class Split(NamedTuple):
+    """How a group of ranks holds an axis: in parts in order (""), ``zigzag`` or ``partial``."""
+
+    group: str
+    axis: int
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class RankLayout:
+    """How ranks hold the tensors of some layers, by a pattern of names: number of axes, and what is split."""
+
+    layers: str
+    axes: int
+    splits: tuple[Split, ...]
+
+    def ordered(self, order: str) -> RankLayout:
+        """Return the same with another order for parts that follow each other."""
+        return replace(self, splits=tuple(one._replace(how=one.how or order) for one in self.splits))
+
+
+class _Parts(NamedTuple):
+    """A tensor in parts along an axis: rows of a table, or parts of parts."""
+
+    axis: int
+    how: str
+    parts: tuple[_Parts | int, ...]
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        return tuple(row for part in self.parts for row in _rows(part))
+
+
+class _Row(NamedTuple):
+    """A tensor to be compared: its key, and the row or the parts of it."""
+
+    key: TensorKey
+    made_of: _Parts | int
+
+    @property
+    def first(self) -> int:
+        return _rows(self.made_of)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Correspondence:
+    """A file of names and layouts.
+
+    Attributes:
+        path: the file.
+        names: which layers are which.
+        layouts: in the order of the file; the first one that names a layer counts.
+        groups: sizes of the groups of ranks, the last one varying fastest.
+    """
+
+    path: Path = Path()
+    names: tuple[NameRule, ...] = ()
+    layouts: tuple[RankLayout, ...] = ()
+    groups: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> Correspondence:
+        """Read a file.
+
+        Raises:
+            RequestError: it cannot be read, or something in it makes no sense: names the line.
+        """
+        try:
+            document = safeyaml.read_mapping(path)
+        except safeyaml.YamlError as error:
+            raise RequestError(f"{path}, line {error.line}: {error.reason}") from error
+        except OSError as error:
+            raise RequestError(f"map: {path} cannot be read: {error.strerror or error}") from error
+        names, layouts, groups = [], list[RankLayout](), dict[str, int]()
+        for key, value in document.data.items():
+            place = f"{path}, line {document.lines[key]}"
+            if key == LAYOUTS and isinstance(value, dict):
+                layouts = [_layout(str(layers), text, place) for layers, text in value.items()]
+            elif key == RANKS and isinstance(value, str):
+                groups = _groups(value, place)
+            elif isinstance(value, str) and value and key:
+                names.append(_name_rule(key, value, document.lines[key], place))
+            else:
+                raise RequestError(
+                    f"{place}: {key!r} is mapped to {value!r}, expected names of layers of the "
+                    f"golden (in quotes, if it is a number)"
+                )
+        unknown = {split.group for one in layouts for split in one.splits} - groups.keys()
+        if groups and unknown:
+            raise RequestError(f"{path}: layouts name the group {min(unknown)!r}, which ranks gives no size")
+        return cls(path, tuple(names), tuple(layouts), groups)
+
+    def matched(self, golden: Record, run: Record) -> tuple[Record, Record, tuple[str, ...]]:
+        """Return both records under the run's names, each tensor whole, and notes on what was done.
+
+        A tensor that the run has in parts has the golden's name. Copies that ranks have are compared one by
+        one, under keys that name the rank.
+
+        Args:
+            golden: what counts.
+            run: what is judged.
+
+        Raises:
+            RequestError: a layout does not fit a tensor, or the ranks.
+        """
+        renamed, joined = self._by_names(golden, run)
+        sides = (
+            _joined_rows(golden, renamed, joined[0]),
+            _joined_rows(run, {}, joined[1]),
+        )
+        idle = (
+            said("{path}, line {line}: no layers of both sides have these names", path=self.path, line=line)
+            for line in sorted({rule.line for rule in self.names} - joined[2])
+        )
+        places = [{_rank_of(row.key) for row in rows} for rows in sides]
+        notes: list[str] = []
+        if places[0] != places[1] or self.layouts:
+            rows, notes = self._whole(sides, (golden, run), [len(place) for place in places])
+            sides = rows[0], rows[1]
+        return _applied(golden, sides[0]), _applied(run, sides[1]), (*idle, *notes)
+
+    def _by_names(
+        self, golden: Record, run: Record
+    ) -> tuple[dict[str, str], tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]], set[int]]]:
+        """Return the golden's layers under other names, and what each side has in parts, by the new name."""
+        ours = {name: layer for layer in _layers(golden.table) for name in (sanitise(layer), layer)}
+        theirs = {name: layer for layer in _layers(run.table) for name in (sanitise(layer), layer)}
+        renamed: dict[str, str] = {}
+        parts: tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]] = ({}, {})
+        used, taken = set[int](), set[str]()
+        for rule in self.names:
+            for layer in _layers(run.table):
+                groups = _groups_of(rule.run[0], layer)
+                if groups is None or layer in taken:
+                    continue
+                here = [ours.get(_filled(name, groups)) for name in rule.golden]
+                there = [theirs.get(_filled(name, groups)) for name in rule.run]
+                found = [name for name in here if name], [name for name in there if name]
+                if len(found[0]) < len(here) or len(found[1]) < len(there):
+                    continue
+                used.add(rule.line)
+                taken.update(found[1])
+                if len(there) > 1:
+                    parts[1][found[0][0]] = tuple(found[1])
+                elif len(here) > 1:
+                    parts[0][layer] = tuple(found[0])
+                else:
+                    renamed[found[0][0]] = layer
+        return renamed, (*parts, used)
+
+    def _whole(
+        self, sides: Sequence[Sequence[_Row]], records: Sequence[Record], ranks: Sequence[int]
+    ) -> tuple[tuple[list[_Row], list[_Row]], list[str]]:
+        """Return the rows of both sides without ranks, and the copies of each."""
+        grouped = [_by_place(rows) for rows in sides]
+        out: tuple[list[_Row], list[_Row]] = ([], [])
+        guessed: list[str] = []
+        for place in {**grouped[0], **grouped[1]}:
+            held = [side.get(place, []) for side in grouped]
+            layout = next((one for one in self.layouts if _names(one.layers, place.layer)), None)
+            shapes = [
+                [_shape(record.table, row.made_of) for row in rows]
+                for record, rows in zip(records, held, strict=True)
+            ]
+            found: list[list[_Row]] = []
+            for side in (0, 1):
+                whole = set(shapes[1 - side]) if len(set(shapes[1 - side])) == 1 else {None}
+                rows, order = held[side], ""
+                if any(isinstance(row.made_of, _Parts) for row in held[1 - side]):
+                    order = _UNORDERED
+                one: list[_Row] | None = rows
+                if len(rows) > 1 and layout is not None:
+                    one = _by_layout(rows, shapes[side], layout.ordered(order), self._sizes(ranks[side]))
+                elif len(rows) > 1:
+                    one = _by_shapes(rows, shapes[side], next(iter(whole)), order)
+                if one is None:
+                    one = rows
+                elif layout is None and len(rows) > 1 and len(one) == 1:
+                    guessed.append(place.layer)
+                found.append(one)
+            _with_copies(place, found, out)
+        for rows in out:
+            rows.sort(key=lambda row: row.first)
+        notes = [
+            said(
+                "by their shapes, ranks hold parts of {layers}; layouts in {path} can tell",
+                layers=first_of(dict.fromkeys(guessed)),
+                path=self.path.name or "a file of --map",
+            )
+        ]
+        return out, notes if guessed else []
+
+    def _sizes(self, ranks: int) -> Mapping[str, int]:
+        """Return the sizes of the groups that a number of ranks makes."""
+        named = {split.group for one in self.layouts for split in one.splits}
+        if self.groups and math.prod(self.groups.values()) == ranks:
+            return self.groups
+        if ranks > 1 and len(named) == 1 and not self.groups:
+            return {next(iter(named)): ranks}
+        if ranks > 1 and (named or self.groups):
+            raise RequestError(
+                f"{self.path}: {ranks} ranks are not the product of 'ranks: "
+                f"{' '.join(f'{name}={size}' for name, size in self.groups.items())}'; name the size of each "
+                f"group of ranks, such as 'ranks: cp=2 tp={max(ranks // 2, 1)}'"
+            )
+        return {}
+
+
+def _name_rule(key: str, value: str, line: int, place: str) -> NameRule:
+    run, golden = tuple(_JOINED.split(key.strip())), tuple(_JOINED.split(value.strip()))
+    if len(run) > 1 and len(golden) > 1:
+        raise RequestError(f"{place}: only one side may have several names with ' + ' between them")
+    for name in (*run[1:], *golden):
+        numbers = [int(number) for number in re.findall(r"\{(\d+)\}", name)]
+        if name.count("*") > run[0].count("*") or any(not 0 < one <= run[0].count("*") for one in numbers):
+            raise RequestError(f"{place}: {name!r} takes more asterisks than {run[0]!r} has")
+    return NameRule(run, golden, line)
+
+
+def _layout(layers: str, text: object, place: str) -> RankLayout:
+    words = text.split() if isinstance(text, str) else []
+    splits = []
+    for axis, word in enumerate(words):
+        found = _AXIS.fullmatch(word)
+        for one in (found["split"] or "").split(",") if found else ["?:?"]:
+            group, _, how = one.partition(":")
+            if how not in _SPLITS:
+                words = []
+            elif group:
+                splits.append(Split(group, axis, how))
+    if not words:
+        raise RequestError(
+            f"{place}: the layout {text!r} of {layers!r}: expected a word an axis, such as 't h[tp]', "
+            f"'b s[cp:zigzag] h' or 't h[tp:partial]'"
+        )
+    return RankLayout(layers, len(words), tuple(splits))
+
+
+def _groups(text: str, place: str) -> dict[str, int]:
+    found = [re.fullmatch(r"(\w+)=([1-9]\d*)", word) for word in text.split()]
+    groups = {one[1]: int(one[2]) for one in found if one}
+    if len(groups) != len(found) or not groups:
+        raise RequestError(f"{place}: ranks is {text!r}, expected sizes of groups such as 'cp=2 tp=4'")
+    return groups
+
+
+@cache
+def _pattern(pattern: str) -> re.Pattern[str]:
+    return re.compile("(.*?)".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+
+
+def _groups_of(pattern: str, layer: str) -> tuple[str, ...] | None:
+    """Return what the asterisks of a pattern match in a name, raw or as in files; None for no match."""
+    found = _pattern(pattern).fullmatch(layer)
+    if found is None and sanitise(layer) == layer:
+        found = _pattern(sanitise(pattern.replace("*", "\0")).replace("\0", "*")).fullmatch(layer)
+    return found.groups() if found else None
+
+
+def _filled(pattern: str, groups: Sequence[str]) -> str:
+    following = iter(groups)
+    return re.sub(
+        r"\*|\{(\d+)\}", lambda found: groups[int(found[1]) - 1] if found[1] else next(following), pattern
+    )
+
+
+def _names(pattern: str, layer: str) -> bool:
+    return _groups_of(pattern, layer) is not None
+
+
+def _layers(table: StatsTable) -> dict[str, None]:
+    return dict.fromkeys(map(layer_of, table.keys))
+
+
+def _joined_rows(
+    record: Record, renamed: Mapping[str, str], parts: Mapping[str, tuple[str, ...]]
+) -> list[_Row]:
+    """Return the rows of a side under new names, parts of one tensor in one."""
+    named = {layer: name for name, layers in parts.items() for layer in layers}
+    gathered: defaultdict[TensorKey, dict[str, int]] = defaultdict(dict)
+    rows = []
+    for at, text in enumerate(record.table.keys):
+        key = TensorKey.parse(text)
+        if key.layer in named:
+            gathered[replace(key, layer=named[key.layer])][key.layer] = at
+        else:
+            rows.append(_Row(replace(key, layer=renamed.get(key.layer, key.layer)), at))
+    for key, held in gathered.items():
+        order = [held[layer] for layer in parts[key.layer] if layer in held]
+        if len(order) == len(parts[key.layer]):
+            rows.append(_Row(key, _Parts(-1, "", tuple(order))))
+        else:
+            rows += [_Row(TensorKey.parse(record.table.keys[at]), at) for at in order]
+    return sorted(rows, key=lambda row: row.first)
+
+
+def _rank_of(key: TensorKey) -> int:
+    return key.rank if key.rank >= 0 else key.device
+
+
+def _by_place(rows: Iterable[_Row]) -> dict[TensorKey, list[_Row]]:
+    found: defaultdict[TensorKey, list[_Row]] = defaultdict(list)
+    for row in rows:
+        found[replace(row.key, rank=-1, device=-1)].append(row)
+    return {place: sorted(held, key=lambda row: _rank_of(row.key)) for place, held in found.items()}
+
+
+def _rows(made_of: _Parts | int) -> tuple[int, ...]:
+    return (made_of,) if isinstance(made_of, int) else made_of.rows
+
+
+def _shape(table: StatsTable, made_of: _Parts | int) -> Shape | None:
+    """Return the shape of a tensor, of one in parts that of the whole."""
+    if isinstance(made_of, int):
+        return shape_of(table.shapes[made_of])
+    return _shape_of_parts([_shape(table, part) for part in made_of.parts], made_of.axis, made_of.how)
+
+
+def _shape_of_parts(shapes: Sequence[Shape | None], axis: int, how: str = "") -> Shape | None:
+    known = [shape for shape in shapes if shape is not None]
+    if len(known) < len(shapes) or not known:
+        return None
+    if how == "partial":
+        return known[0] if len(set(known)) == 1 else None
+    if not known[0]:
+        return None
+    at = axis % len(known[0])
+    others = {(*shape[:at], *shape[at + 1 :]) for shape in known}
+    if len(others) > 1 or {len(shape) for shape in known} != {len(known[0])}:
+        return None
+    return (*known[0][:at], sum(shape[at] for shape in known), *known[0][at + 1 :])
+
+
+def _by_shapes(
+    rows: Sequence[_Row], shapes: Sequence[Shape | None], whole: Shape | None, order: str
+) -> list[_Row] | None:
+    """Return the copies of a tensor that ranks have, or its parts in one; None where shapes tell neither.
+
+    Args:
+        rows: what the ranks have, by rank.
+        shapes: of these.
+        whole: shape on the other side; None where that has several, or none.
+        order: of the parts; :data:`_UNORDERED` where the other side has them in others.
+    """
+    if whole is None or None in shapes:
+        return None
+    if set(shapes) == {whole}:
+        return list(rows)
+    axes = [axis for axis in range(len(whole)) if _shape_of_parts(shapes, axis) == whole]
+    if len(axes) != 1:
+        return None
+    return [_Row(rows[0].key, _Parts(axes[0], order, tuple(row.made_of for row in rows)))]
+
+
+def _by_layout(
+    rows: Sequence[_Row], shapes: Sequence[Shape | None], layout: RankLayout, sizes: Mapping[str, int]
+) -> list[_Row]:
+    """Return the copies that a layout says: one for each place in the groups that split nothing."""
+    layer, ranks = rows[0].key.layer, math.prod(sizes.values())
+    bad = next((shape for shape in shapes if shape is not None and len(shape) != layout.axes), None)
+    if bad is not None:
+        raise RequestError(f"the layout of {layout.layers!r} has {layout.axes} axes, and {layer} {list(bad)}")
+    if len(rows) != ranks:
+        raise RequestError(f"the layout of {layout.layers!r} is for {ranks} ranks, {layer} is on {len(rows)}")
+
+    def number(at: Mapping[str, int]) -> int:
+        return reduce(lambda found, name: found * sizes[name] + at[name], sizes, 0)
+
+    def parts(splits: Sequence[Split], at: Mapping[str, int]) -> _Parts | int:
+        if not splits:
+            return rows[number(at)].made_of
+        (group, axis, how), *others = splits
+        held = tuple(parts(others, {**at, group: one}) for one in range(sizes[group]))
+        return _Parts(axis, how, held)
+
+    splits = [split for split in layout.splits if sizes.get(split.group, 1) > 1]
+    names = {split.group for split in splits}
+    copies = []
+    for place in product(*(range(1 if name in names else size) for name, size in sizes.items())):
+        at = dict(zip(sizes, place, strict=True))
+        copies.append(_Row(rows[number(at)].key, parts(splits, at)))
+    return copies
+
+
+def _with_copies(place: TensorKey, found: Sequence[list[_Row]], out: tuple[list[_Row], list[_Row]]) -> None:
+    """Add a tensor of both sides: the first copies under a key without a rank, others under their ranks'."""
+    ranks = [[_rank_of(row.key) for row in rows] for rows in found]
+    if ranks[0] == ranks[1]:
+        for side, rows in zip(out, found, strict=True):
+            side += [row._replace(key=place) if len(rows) == 1 else row for row in rows]
+        return
+    others = dict.fromkeys([*ranks[0][1:], *ranks[1][1:]])
+    for side, rows in zip(out, found, strict=True):
+        if not rows:
+            continue
+        side.append(rows[0]._replace(key=place))
+        by_rank = {_rank_of(row.key): row for row in rows}
+        side += [by_rank.get(rank, rows[0])._replace(key=replace(place, rank=rank)) for rank in others]
+
+
+def _applied(record: Record, rows: Sequence[_Row]) -> Record:
+    """Return a record of these tensors."""
+    table, tensors = record.table, record.tensors
+    if [(str(row.key), row.made_of) for row in rows] == [*zip(table.keys, range(len(table)), strict=True)]:
+        return record
+    made = {
+        at: _made(record, row.key, row.made_of)
+        for at, row in enumerate(rows)
+        if isinstance(row.made_of, _Parts)
+    }
+    computed = StatsTable.from_records(made.values())
+    place = {at: number for number, at in enumerate(made)}
+    order = [(1, place[at]) if at in made else (0, row.first) for at, row in enumerate(rows)]
+    found = rows_of((table, computed), order) if rows else table
+    found = replace(found, keys=tuple(str(row.key) for row in rows))
+    kept = (
+        [made.get(at) or _under(tensors[row.first], row.key) for at, row in enumerate(rows)]
+        if tensors
+        else ()
+    )
+    return replace(record, table=found, tensors=kept)
+
+
+def _under(tensor: Any, key: TensorKey) -> Any:
+    return replace(tensor, key=key) if isinstance(tensor, TensorRecord) else tensor
+
+
+def _made(record: Record, key: TensorKey, parts: _Parts) -> TensorRecord:
+    """Return the tensor that parts make: with elements where all have them, else with statistics alone."""
+    table, first = record.table, parts.rows[0]
+    found = TensorRecord(
+        key, table.op_types[first], table.dtypes[first], _shape(table, parts), path=record.path
+    )
+    elements = _elements(parts, record.tensors) if record.tensors else None
+    if elements is not None:
+        path = _folder() / f"{len([*_folder().iterdir()])}.bin"
+        path.write_bytes(np.ascontiguousarray(elements).tobytes())
+        payload = Payload(path, 0, elements.nbytes)
+        return replace(found, payload=payload, shape=elements.shape, path=path)
+    if _adds(parts):
+        raise RequestError(
+            f"{key.layer}: what ranks have yet to add needs their tensors, and a side has statistics alone; "
+            f"dump with acl_json={{'dump_data': 'tensor'}}"
+        )
+    held = [
+        _told(table, at) or _computed(record.tensors[at] if record.tensors else None) for at in parts.rows
+    ]
+    return found if None in held else replace(found, stats=Stats.of_parts([one for one in held if one]))
+
+
+def _told(table: StatsTable, row: int) -> Stats | None:
+    """Return the statistics that a table has of a tensor; None where it tells none."""
+    if not table.known[row].any():
+        return None
+    told = dict(zip(STATISTICS, table.statistics(row), strict=True))
+    return Stats(count=table.counts[row], **told, digits=int(table.digits[row]) or None)  # type: ignore[arg-type]
+
+
+def _computed(tensor: Any) -> Stats | None:
+    if not isinstance(tensor, TensorRecord) or tensor.payload is None or tensor.shape is None:
+        return None
+    return payload_stats(tensor.payload, tensor.dtype, math.prod(tensor.shape))
+
+
+def _adds(parts: _Parts | int) -> bool:
+    return isinstance(parts, _Parts) and (parts.how == "partial" or any(map(_adds, parts.parts)))
+
+
+def _elements(made_of: _Parts | int, tensors: Sequence[Any]) -> np.ndarray | None:
+    """Return the elements of a whole tensor; None where a part has none of a byte or more, or no order."""
+    if isinstance(made_of, int):
+        tensor = tensors[made_of]
+        if not isinstance(tensor, TensorRecord) or tensor.payload is None:
+            return None
+        if tensor.dtype not in BY_NAME or BY_NAME[tensor.dtype].bits < _BYTE:
+            return None
+        return np.asarray(load(tensor.payload, tensor.dtype, tensor.shape))
+    axis, how, parts = made_of
+    held = [one for part in parts if (one := _elements(part, tensors)) is not None]
+    if len(held) < len(parts) or how == _UNORDERED:
+        return None
+    if how == "partial":
+        return np.asarray(sum(one.astype(np.float64) for one in held)).astype(held[0].dtype)
+    shapes = ", ".join(str(list(one.shape)) for one in held)
+    try:
+        if how == "zigzag":
+            halves = [np.split(one, 2, axis) for one in held]
+            held = [one for one, _ in halves] + [other for _, other in reversed(halves)]
+        return np.asarray(np.concatenate(held, axis))
+    except ValueError as error:
+        raise RequestError(
+            f"parts of {shapes} make no whole along axis {axis}: {how or 'in order'}"
+        ) from error
+
+
+@cache
+def _folder() -> Path:
+    """Return a folder for whole tensors, which goes with this process."""
+    folder = tempfile.mkdtemp(prefix="npudump-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)

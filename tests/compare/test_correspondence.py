@@ -1,0 +1,233 @@
+"""Sides that call layers otherwise, or hold tensors on several ranks, against numpy's own split and sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_npudump.cli import main
+from pytest_npudump.compare.correspondence import Correspondence
+from pytest_npudump.compare.judge import AS_GIVEN, RUN, Terms, judge
+from pytest_npudump.compare.stats.verdict import Comparison
+from pytest_npudump.dump.records import TensorKey, TensorRecord
+from pytest_npudump.dump.stats.tensor import tensor_stats
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.errors import RequestError
+from pytest_npudump.record.record import Record
+
+Arrays = Mapping[str, np.ndarray]
+RANDOM = np.random.default_rng(7)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def side(*ranks: Arrays) -> Record:
+    """Return a record of statistics: of one process, or of ranks."""
+    records = [
+        TensorRecord(
+            TensorKey(layer, "output", 0, rank=number if len(ranks) > 1 else -1),
+            "",
+            array.dtype.name,
+            array.shape,
+            Path("x"),
+            stats=tensor_stats(array),
+        )
+        for number, arrays in enumerate(ranks)
+        for layer, array in arrays.items()
+    ]
+    return Record.of(StatsTable.from_records(records))
+
+
+@pytest.fixture
+def compared(tmp_path: Path) -> Callable[..., Comparison]:
+    """Judge two sides by the text of a file."""
+
+    def compare(golden: Record, run: Record, text: str = "{}") -> Comparison:
+        path = tmp_path / "names.yaml"
+        path.write_text(text)
+        return judge(golden, run, Terms(option=AS_GIVEN, against=RUN, names=Correspondence.read(path)))
+
+    return compare
+
+
+def failing(comparison: Comparison) -> list[tuple[str, str]]:
+    return [(str(verdict.key), verdict.status) for verdict in comparison.failing]
+
+
+NAMES = """
+model.layers.*.attn.*: h.*.self.{2}
+h.*.self.{1}: nobody
+lm_head: output
+"""
+
+
+def test_layers_of_other_names_are_compared_under_those_of_the_run(compared: Any) -> None:
+    layers = {f"h.{at}.self.{name}": normal(2, 3) for at in (0, 10) for name in ("q", "out")}
+    golden = side({**layers, "output": normal(4), "same": normal(3)})
+    values = dict(zip(golden.table.keys, golden.table.values, strict=True))
+    run_layers = {f"model.layers.{n.split('.')[1]}.attn.{n.split('.')[3]}": a for n, a in layers.items()}
+    run = side({**run_layers, "lm_head": normal(4), "same": normal(3)})
+    comparison = compared(golden, run, NAMES)
+    assert comparison.compared == 6
+    assert failing(comparison) == [("lm_head:output.0", "fail"), ("same:output.0", "fail")]
+    assert [str(note) for note in comparison.remarks] == [
+        f"{comparison.remarks[0].partition(',')[0]}, line 3: no layers of both sides have these names"
+    ]
+    assert len(values) == 6
+
+
+def test_what_one_side_has_joined_is_compared_with_the_parts_of_the_other(compared: Any) -> None:
+    q, k, v = normal(5, 8), normal(5, 4), normal(5, 4)
+    parts = side({"a.q": q, "a.k": k, "a.v": v})
+    whole = side({"b.qkv": np.concatenate([q, k, v], axis=-1)})
+    assert compared(parts, whole, "b.*: a.q + a.k + a.v").failing == ()
+    assert compared(whole, parts, "'*.q + *.k + *.v': b.qkv").failing == ()
+    wrong = side({"b.qkv": np.concatenate([q, k, 2 * v], axis=-1)})
+    assert failing(compared(parts, wrong, "b.*: a.q + a.k + a.v")) == [("b.qkv:output.0", "fail")]
+
+
+@given(st.data())
+def test_statistics_of_parts_are_those_of_the_whole(data: st.DataObject) -> None:
+    special = st.sampled_from([np.nan, np.inf, -np.inf, 0.0, -3.5])
+    numbers = st.lists(st.one_of(st.floats(-1e3, 1e3, width=32), special), min_size=1, max_size=12)
+    rows = data.draw(st.lists(numbers, min_size=2, max_size=4))
+    ranks = [{"x": np.array([row[0]] * (at + 1) + row[1:], np.float32)} for at, row in enumerate(rows)]
+    whole = np.concatenate([one["x"] for one in ranks])
+    golden, run = side({"x": whole}), side(*ranks)
+    found = Correspondence().matched(golden, run)[1].table
+    assert found.keys == ("x:output.0",)
+    assert found.shapes == golden.table.shapes
+    np.testing.assert_allclose(found.values, golden.table.values, rtol=1e-12, atol=1e-9)
+
+
+def sharded(x: np.ndarray, ranks: int, axis: int) -> list[np.ndarray]:
+    return np.split(x, ranks, axis)
+
+
+def test_by_their_shapes_ranks_hold_parts_or_copies_and_a_wrong_part_or_copy_is_named(compared: Any) -> None:
+    up, down, norm = normal(6, 8), normal(6, 4), normal(6, 4)
+    one = side({"up": up, "down": down, "norm": norm})
+    two = [{"up": part, "down": down, "norm": norm.copy()} for part in sharded(up, 2, 1)]
+    for golden, run in ((one, side(*two)), (side(*two), one)):
+        comparison = compared(golden, run)
+        assert failing(comparison) == []
+        assert comparison.compared == 5  # both copies of down and of norm
+        assert "ranks hold parts of up; layouts in names.yaml can tell" in comparison.remarks[0]
+    two[1]["norm"][2, 1] += 40
+    assert failing(compared(one, side(*two))) == [("norm#rank=1:output.0", "fail")]
+    two[1]["up"] = two[1]["up"] * 3
+    assert ("up:output.0", "fail") in failing(compared(one, side(*two)))
+
+
+def test_what_no_shape_tells_never_passes(compared: Any) -> None:
+    comparison = compared(side({"x": np.ones((6, 5))}), side({"x": np.ones((6, 2))}, {"x": np.ones((6, 2))}))
+    assert [key for key, _ in failing(comparison)] == ["x:output.0", "x#rank=1:output.0"]
+
+
+def test_groups_of_ranks_split_what_a_layout_says_and_copy_the_rest(compared: Any) -> None:
+    x, y = normal(8, 3, 6), normal(8, 6)
+    cp = sharded(x, 4, 0)
+    ranks = []
+    for context in range(2):  # the last group varies fastest
+        halves = sharded(np.concatenate([cp[context], cp[3 - context]]), 2, 2)
+        ranks += [{"x": halves[tensor], "y": sharded(y, 2, 1)[tensor]} for tensor in range(2)]
+    text = 'layouts: {x: "s[cp:zigzag] b h[tp]", y: "t h[tp]"}\nranks: cp=2 tp=2'
+    assert failing(compared(side({"x": x, "y": y}), side(*ranks), text)) == []
+    ranks[2]["y"] = ranks[2]["y"] + 1  # a copy of context 1
+    assert failing(compared(side({"x": x, "y": y}), side(*ranks), text)) == [("y#rank=2:output.0", "fail")]
+
+
+def write(root: Path, ranks: list[Arrays], dtype: str = "Float32") -> Path:
+    """Write the arrays as MindSpore does, a folder a rank."""
+    for rank, arrays in enumerate(ranks):
+        folder = root / f"rank_{rank}" / "net" / "0" / "0"
+        folder.mkdir(parents=True)
+        for number, (layer, array) in enumerate(arrays.items()):
+            stamp = 1795228705872229 + number
+            np.save(
+                folder / f"MatMul.{layer.replace('.', '_')}.0.0.{stamp}.output.0.DefaultFormat.{dtype}.npy",
+                array,
+            )
+    return root
+
+
+def test_elements_of_parts_are_those_of_the_whole(tmp_path: Path, capsys: Any) -> None:
+    x, zigzag, added = normal(8, 6), normal(8, 4), normal(4, 4)
+    four = sharded(zigzag, 4, 0)
+    ranks = [
+        {"x": part, "z": np.concatenate([four[at], four[3 - at]]), "p": added / 2}
+        for at, part in enumerate(sharded(x, 2, 1))
+    ]
+    golden = write(tmp_path / "one", [{"x": x, "z": zigzag, "p": added}])
+    run = write(tmp_path / "two", ranks)
+    names = tmp_path / "names.yaml"
+    names.write_text('layouts: {x: "t h[tp]", z: "s[tp:zigzag] h", p: "t h[tp:partial]"}')
+    assert main(["compare", str(golden), str(run), "--map", str(names)]) == 0
+    assert "3 of 3 tensors compared, 3 of them element by element" in capsys.readouterr().out
+    names.write_text('layouts: {x: "t h[tp]", z: "s[tp] h", p: "t h[tp:partial]"}')
+    assert main(["compare", str(golden), str(run), "--map", str(names)]) == 1  # the order of the parts
+    assert "first diverging layer: z:output.0" in capsys.readouterr().out
+    assert main(["compare", str(golden), str(run)]) == 1
+
+
+WRONG = [
+    ("a.*: b.*.*", "'b.*.*' takes more asterisks than 'a.*' has"),
+    ("a.*: 'b.{2}'", "'b.{2}' takes more asterisks than 'a.*' has"),
+    ("a + b: c + d", "only one side may have several names"),
+    ("a: 3", "'a' is mapped to 3, expected names of layers of the golden"),
+    ("layouts: {a: 'h[tp:up]'}", "the layout 'h[tp:up]' of 'a': expected a word an axis"),
+    ("layouts: {a: ''}", "expected a word an axis"),
+    ("ranks: tp2", "ranks is 'tp2', expected sizes of groups such as 'cp=2 tp=4'"),
+    ("layouts: {a: 'h[ep]'}\nranks: tp=2", "layouts name the group 'ep', which ranks gives no size"),
+    ("a: [b", "not YAML"),
+]
+
+
+@pytest.mark.each(("text", "message"), WRONG)
+def test_a_file_that_makes_no_sense_is_refused_with_its_line(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "names.yaml").write_text(text)
+    with pytest.raises(RequestError) as caught:
+        Correspondence.read(tmp_path / "names.yaml")
+    assert message in str(caught.value)
+
+
+UNFIT = [
+    ("layouts: {x: 't b h[tp]'}", "has 3 axes, and x [6, 4]"),
+    ("layouts: {x: 't[cp] h[tp]'}", "2 ranks are not the product of"),
+    ("layouts: {x: 't h[tp]'}\nranks: tp=4", "2 ranks are not the product of"),
+    ("layouts: {x: 't h[tp:partial]'}", "what ranks have yet to add needs their tensors"),
+]
+
+
+@pytest.mark.each(("text", "message"), UNFIT)
+def test_a_layout_that_does_not_fit_is_refused(text: str, message: str, compared: Any) -> None:
+    with pytest.raises(RequestError) as caught:
+        compared(side({"x": normal(6, 8)}), side({"x": normal(6, 4)}, {"x": normal(6, 4)}), text)
+    assert message in str(caught.value)
+
+
+def test_names_are_suggested_by_order_shapes_and_values_and_never_taken(tmp_path: Path, capsys: Any) -> None:
+    arrays = {f"h.{at}.{name}": normal(3, 4 + (name == "up")) for at in (0, 11) for name in ("q", "up")}
+    golden = write(tmp_path / "one", [{**arrays, "norm": normal(5)}])
+    renamed = {f"layers.{n.split('.')[1]}.attn_{n.split('.')[2]}": a * 1.0001 for n, a in arrays.items()}
+    run = write(tmp_path / "two", [{**renamed, "final": normal(5)}])
+    found = tmp_path / "names.yaml"
+    assert main(["compare", str(golden), str(run), "--suggest", str(found), "--preset", "other"]) == 1
+    out = capsys.readouterr().out
+    assert "  layers_*_attn_q: h_*_q (values agree in 2 of 2)\n" in out
+    assert "final: norm" not in out
+    assert found.read_text() == (
+        '# values agree in 2 of 2\n"layers_*_attn_q": "h_*_q"\n'
+        '# values agree in 2 of 2\n"layers_*_attn_up": "h_*_up"\n'
+        '# values agree in 0 of 1\n"final": "norm"\n'
+    )
+    assert main(["compare", str(golden), str(run), "--map", str(found), "--rtol", "1e-3"]) == 1
+    assert "5 of 5 tensors compared, 5 of them element by element: 1 differ" in capsys.readouterr().out
