@@ -1,18 +1,15 @@
 """What a marker asks for."""
 
 from __future__ import annotations
+
 import re
 from dataclasses import dataclass
 from fnmatch import filter as filter_names
-from typing import Any
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from collections.abc import Iterable
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
-
 
 
 AUTO_LAYERS = "auto"

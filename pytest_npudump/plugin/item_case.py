@@ -1,40 +1,34 @@
 """What is known of a pytest item while its test runs: what was kept of it, its case, runtime and devices."""
 
 from __future__ import annotations
-import pytest
+
 import sys
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
 from pytest_npudump.compare.tolerances.rules import tolerances_for
-from pytest_npudump.errors import NpudumpError
-from pytest_npudump.errors import said
+from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.golden.stored_tensors import store_of
-from pytest_npudump.golden.variants import Goldens
-from pytest_npudump.golden.variants import as_recorded
+from pytest_npudump.golden.variants import Goldens, as_recorded
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.marker import Identity
-from pytest_npudump.plugin.marker import request_of
+from pytest_npudump.plugin.marker import Identity, request_of
 from pytest_npudump.plugin.marks import is_marked
 from pytest_npudump.plugin.paths import started_with
 from pytest_npudump.plugin.reporter import ITEM_OF_REPORT
 from pytest_npudump.plugin.terminal import progress_of
 from pytest_npudump.ranks.rank import own_device
-from pytest_npudump.regression.case import Case
-from pytest_npudump.regression.case import arguments_of
-from pytest_npudump.regression.case import names_of
+from pytest_npudump.regression.case import Case, arguments_of, names_of
 from pytest_npudump.request import AUTO_LAYERS
-from pytest_npudump.runtime.registry import Choice
-from pytest_npudump.runtime.registry import choose
-from pytest_npudump.runtime.registry import load
-from pytest_npudump.runtime.registry import provider_of
-from pytest_npudump.runtime.registry import why_no_npu
+from pytest_npudump.runtime.registry import Choice, choose, load, provider_of, why_no_npu
 from pytest_npudump.scene import SCENES
 from pytest_npudump.settings import NPU_OR_SKIP
-from typing import Any
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
     from pytest_npudump.explain.reference import Reference
     from pytest_npudump.plugin.paths import Paths
     from pytest_npudump.ranks.exchange import Exchange
@@ -43,7 +37,6 @@ if TYPE_CHECKING:
     from pytest_npudump.results.kept import Kept
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.settings import Settings
-
 
 
 EXCHANGE: pytest.StashKey[Exchange] = pytest.StashKey()

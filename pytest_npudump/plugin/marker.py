@@ -4,42 +4,32 @@ Its arguments make the request of a test; the test's identity, which names its g
 """
 
 from __future__ import annotations
+
 import math
 import os
 import tempfile
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import fields
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from numbers import Real
-from pathlib import Path
-from pathlib import PurePath
-from pytest_npudump.errors import ConfigError
-from pytest_npudump.errors import RequestError
-from pytest_npudump.errors import joined
-from pytest_npudump.errors import said
+from pathlib import Path, PurePath
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.errors import ConfigError, RequestError, joined, said
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin._compat import may_be_skipped
-from pytest_npudump.plugin.marks import marks_of
-from pytest_npudump.plugin.marks import misspelling
-from pytest_npudump.plugin.marks import unknown_fixture
+from pytest_npudump.plugin.marks import marks_of, misspelling, unknown_fixture
 from pytest_npudump.ranks.rank import current_rank
-from pytest_npudump.request import DumpRequest
-from pytest_npudump.request import GRAPH_SUFFIXES
-from pytest_npudump.scene import EXCEPTION_SCENES
-from pytest_npudump.scene import SCENES
-from types import MappingProxyType
-from typing import Any
-from typing import TYPE_CHECKING
+from pytest_npudump.request import GRAPH_SUFFIXES, DumpRequest
+from pytest_npudump.scene import EXCEPTION_SCENES, SCENES
 
 if TYPE_CHECKING:
-    import pytest
     from collections.abc import Collection
-    from pytest_npudump.settings import Settings
 
+    import pytest
+
+    from pytest_npudump.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

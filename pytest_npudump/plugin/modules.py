@@ -26,7 +26,7 @@ _ROWS = 20
 _COLUMNS = ("layer", "type", "tensor", "statistic", "first", "second", "tolerance", "x tol")
 
 
-def watch(test: CaseSession, model: object, *, golden: bool, **asked: Any) -> Capture:
+def watch(test: CaseSession, model: object, *, golden: bool, **asked: Any) -> Any:
     """Watch the modules of a model; a capture of the same one that a fixture has begun ends.
 
     Raises:
@@ -112,7 +112,7 @@ def judged_ratios(
     first = wrong[0]
     words = said(
         "npu_dump.ratio(): rounding does not explain it: {key} ({kind}): relative_l2 is off by {device}, "
-        "{ratio}x what rounding does on the CPU; {wrong} of {every} tensors, {lost} more are lost to rounding",
+        "{ratio}x what rounding does on the CPU; {wrong} of {every} tensors, {lost} more lost to rounding",
         key=first.key,
         kind=first.op_type,
         device=number(first.device),

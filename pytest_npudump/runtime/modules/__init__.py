@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pytest_npudump.runtime.base import Runtime
 
 NAME = "modules"
+WORKERS = "NPUDUMP_WORKERS"
+"""Variable of engines whose workers a test may watch."""
 
 
 def find(option: str) -> str:

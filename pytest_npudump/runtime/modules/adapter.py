@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from pytest_npudump.errors import RuntimeUnavailableError, said
 from pytest_npudump.golden.origin import processor
 from pytest_npudump.runtime.base import RunActivity
-from pytest_npudump.runtime.modules import NAME
+from pytest_npudump.runtime.modules import NAME, WORKERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,8 +51,9 @@ class ModulesRuntime:
         path.write_text(json.dumps({"dump_path": str(request.dump_path)}) + "\n", encoding="utf-8")
 
     def start(self, config: Path, *, resumed: bool = False) -> None:
-        """Begin a run."""
+        """Begin a run; engines that it starts let their workers be watched."""
         del config
+        os.environ[WORKERS] = "1"
         if not resumed:
             self.activity = RunActivity(likely_cause=_IDLE)
 

@@ -1,7 +1,7 @@
 """Modules of a served model as layers: vLLM's workers, whatever a scheduler makes of the requests.
 
 The entry point ``vllm.general_plugins``, which vLLM calls in each process of an engine, gives workers what
-:class:`EngineCapture` calls by ``LLM.collective_rpc``. It does nothing unless :data:`VARIABLE` is set, which
+:class:`EngineCapture` calls by ``LLM.collective_rpc``. It does nothing unless :data:`WORKERS` is set, which
 a test with ``modules=True`` sets before its fixtures. ``LLM(worker_extension_cls=EXTENSION)`` does the same.
 
 A tensor of a batch has a row a token, packed or padded. Rows are taken apart by request and position, so that
@@ -21,6 +21,7 @@ loaded, and forget what they see until a test asks.
 from __future__ import annotations
 
 import os
+import sys
 from collections import defaultdict
 from hashlib import sha256
 from pathlib import Path
@@ -28,9 +29,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.errors import RuntimeUnavailableError, joined, said
+from pytest_npudump.runtime.modules import WORKERS
 from pytest_npudump.runtime.modules.capture import (
     ENTER,
     LEAVE,
+    OUTPUT,
     Capture,
     Value,
     _host_stats,
@@ -44,8 +47,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-VARIABLE = "NPUDUMP_WORKERS"
-"""Set in the environment of engines whose workers a test may watch."""
 EXTENSION = "pytest_npudump.runtime.modules.engine.WorkerExtension"
 _START, _STOP = "npudump_start", "npudump_stop"
 _KEPT = "_npudump_capture"
@@ -65,10 +66,14 @@ class TokenCapture(Capture):
     """The modules of the model of one vLLM worker, by request and position.
 
     Attributes:
+        force: tokens to go on with, by the hash of the prompt.
         idle: whether what hooks see is forgotten.
+        stands_in: the capture whose hooks, in compiled code, tell this one; None for its own.
     """
 
-    def __init__(self, runner: Any, folder: Path, *, force: Mapping[str, Sequence[int]], **asked: Any) -> None:
+    def __init__(
+        self, runner: Any, folder: Path, *, force: Mapping[str, Sequence[int]], **asked: Any
+    ) -> None:
         """Choose modules.
 
         Args:
@@ -78,8 +83,10 @@ class TokenCapture(Capture):
             asked: further arguments of a capture.
         """
         super().__init__(runner.model, folder, **asked)
-        self._runner, self._force = runner, force
+        self._runner, self.force = runner, force
         self.idle = False
+        self.stands_in: TokenCapture | None = None
+        self._asked: TokenCapture | None = None
         self._batch: list[_Rows] = []
         self._last_rows: list[_Rows] = []
         self._requests: dict[str, tuple[str, int, int]] = {}
@@ -103,8 +110,9 @@ class TokenCapture(Capture):
     def _logits(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
         """Compute logits, which force tokens where the test has given them."""
         logits = original(*given, **named)
-        for at, rows in enumerate(self._last_rows if logits is not None and not self.idle else ()):
-            tokens = self._force.get(rows.request, ())
+        told = self if self._asked is None else self._asked
+        for at, rows in enumerate(told._last_rows if logits is not None and not self.idle else ()):  # noqa: SLF001
+            tokens = told.force.get(rows.request, ())
             if rows.step < len(tokens) and at < len(logits):
                 logits[at] = float("-inf")
                 logits[at, tokens[rows.step]] = 0
@@ -113,6 +121,12 @@ class TokenCapture(Capture):
     def take(self, kind: int, module: int, slot: int, tensor: Any) -> None:
         """Take a tensor of a batch, or learn that one begins."""
         if self.idle:
+            return
+        if self._asked is not None:
+            asked = self._asked
+            if kind in {ENTER, LEAVE} or (module in asked._wanted and (kind == OUTPUT or asked._inputs)):  # noqa: SLF001
+                asked._scheduled = self._scheduled  # noqa: SLF001 - one class
+                asked.take(kind, module, slot, tensor)
             return
         super().take(kind, module, slot, tensor)
         if kind == ENTER and not self.problems:
@@ -145,7 +159,7 @@ class TokenCapture(Capture):
             self._next[name], first = max(end, known), first + count
 
     def _of_request(self, name: str) -> tuple[str, int, int]:
-        """Return the hash of a request's prompt, which one of equal prompts it is, and the prompt's length."""
+        """Return the hash of a request's prompt, which one of equal prompts it is, and its length."""
         if name not in self._requests:
             tokens = [*self._runner.requests[name].prompt_token_ids]
             request = prompt_hash(tokens)
@@ -177,16 +191,32 @@ class TokenCapture(Capture):
             if found is not None:
                 self._held[request, number, step][module, kind, slot].append(_Seen(value, found, part.device))
 
+    def stand_in_for(self, asked: TokenCapture) -> None:
+        """Hand on what these hooks see, which are in compiled code, to a capture that a test asks for."""
+        self._asked, asked.stands_in, self.idle = asked, self, False
+
+    def end(self) -> None:
+        """End what the test asked for; hooks in compiled code stay, and forget what they see."""
+        if self.stands_in is None:
+            self.stop()
+            return
+        self.stands_in.idle, self.stands_in._asked = True, None  # noqa: SLF001 - one class
+        self._write()
+
     def stop(self) -> None:
         """Take the hooks out, and write the files."""
-        if self.stopped:
-            return
+        if not self.stopped:
+            super().stop()
+            self._write()
+
+    def _write(self) -> None:
         held, self._held = self._held, defaultdict(lambda: defaultdict(list))
-        super().stop()
         for (request, number, step), tensors in sorted(held.items()):
             folder = self.path.parent.parent / request / str(number) / str(step)
             whole = [_whole(parts) for parts in tensors.values()]
-            self.steps.append([(one.value, one.found if isinstance(one.found, Stats) else None) for one in whole])
+            self.steps.append(
+                [(one.value, one.found if isinstance(one.found, Stats) else None) for one in whole]
+            )
             if self.tensors:
                 self._write_tensors(folder, whole)
             else:
@@ -224,38 +254,58 @@ class WorkerExtension:
         """Begin to watch the modules of this worker's model; returns why it cannot, or ""."""
         runner: Any = self.model_runner  # type: ignore[attr-defined]
         if getattr(runner, "speculative_config", None) is not None:
-            return said("a speculative engine computes positions that do not count")
-        kept: TokenCapture | None = getattr(runner, _KEPT, None)
-        if kept is not None:
-            kept.stop()
+            return _plain(said("a speculative engine computes positions that do not count"))
         rank = int(self.rank) if int(asked.pop("ranks")) > 1 else None  # type: ignore[attr-defined]
         capture = TokenCapture(runner, Path(folder), force=force, rank=rank, **asked)
+        kept: TokenCapture | None = getattr(runner, _KEPT, None)
+        if kept is not None and not kept.stopped:
+            kept.stand_in_for(capture)
+        else:
+            capture.start()
         setattr(runner, _KEPT, capture)
-        capture.start()
         return ""
 
     def npudump_stop(self) -> dict[str, Any]:
         """End it, and return what became of it."""
         capture: TokenCapture = getattr(self.model_runner, _KEPT)  # type: ignore[attr-defined]
-        capture.stop()
+        capture.end()
         return {
             "rank": int(self.rank),  # type: ignore[attr-defined]
             "name": capture.name,
             "steps": len(capture.steps),
-            "problems": [str(one) for one in capture.problems],
-            "notes": [str(one) for one in capture.notes],
-            "facts": capture.facts,
+            "problems": [*map(_plain, capture.problems)],
+            "notes": [*map(_plain, capture.notes)],
+            "facts": {**capture.facts, "vllm": str(sys.modules["vllm"].__version__)},
         }
+
+
+def _plain(words: str) -> str:
+    """Return a sentence without the parts that it is made of, which no message between processes takes."""
+    return f"{words}"
 
 
 def plugin() -> None:
     """Give the workers of this process what a test calls; nothing where no test has asked."""
-    if VARIABLE not in os.environ:
+    if WORKERS not in os.environ:
         return
     from vllm.v1.worker.worker_base import WorkerBase  # type: ignore[import-not-found]  # noqa: PLC0415
 
     for name in (_START, _STOP):
         setattr(WorkerBase, name, getattr(WorkerExtension, name))
+    os.environ["VLLM_DISABLE_COMPILE_CACHE"] = "1"  # what it holds was compiled with hooks, or without
+    loaded = WorkerBase.load_model
+
+    def load_model(worker: Any, *given: Any, **named: Any) -> Any:
+        result = loaded(worker, *given, **named)
+        if not worker.model_config.enforce_eager:
+            runner = worker.model_runner
+            capture = TokenCapture(runner, Path(), force={})
+            capture.idle = True
+            capture.start()
+            setattr(runner, _KEPT, capture)
+        return result
+
+    WorkerBase.load_model = load_model
 
 
 class EngineCapture:
@@ -283,7 +333,12 @@ class EngineCapture:
         """
         self._llm, self.folder, self._asked = llm, folder, asked
         self._force = {prompt_hash(prompt): [*tokens] for prompt, tokens in force.items()}
-        self.model, self.name, self.number, self.tensors = llm, type(llm).__name__, 0, asked.get("tensors", False)
+        self.model, self.name, self.number, self.tensors = (
+            llm,
+            type(llm).__name__,
+            0,
+            asked.get("tensors", False),
+        )
         self.steps: list[None] = []
         self.problems: list[str] = []
         self.notes: tuple[str, ...] = ()
@@ -336,7 +391,7 @@ class EngineCapture:
         except Exception as error:
             why = " ".join(str(error).split())
             hint = (
-                f": its workers know nothing of pytest-npudump. Start the engine in the test with modules=True, "
+                f": its workers know nothing of pytest-npudump. Start the engine in a test with modules=True, "
                 f"or give LLM(worker_extension_cls={EXTENSION!r})"
                 if name in why or isinstance(error, AttributeError)
                 else ""
