@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.compare.judge import RUN, Terms, judge
 from pytest_npudump.compare.tolerances.rules import tolerances_for
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.errors import ModuleMismatchError, RequestError, said
+from pytest_npudump.errors import ModuleMismatchError, RequestError
 from pytest_npudump.explain.module_ratio import ratios, records_of
 from pytest_npudump.explain.rounding import DEVICE, DTYPE
 from pytest_npudump.record.record import Record
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_npudump.explain.module_ratio import ModuleRatio
     from pytest_npudump.regression.session import CaseSession
     from pytest_npudump.runtime.modules.capture import Capture
+
 
 _ROWS = 20
 _COLUMNS = ("layer", "type", "tensor", "statistic", "first", "second", "tolerance", "x tol")
@@ -35,13 +36,11 @@ def watch(test: CaseSession, model: object, *, golden: bool, **asked: Any) -> An
     case, attempt = test.case, test.attempt
     if golden and case.runtime.name in {"emulator", "mindspore"}:
         raise RequestError(
-            said(
-                "npu_dump.modules(): the runtime {name} runs no torch: add modules=True to the marker",
-                name=case.runtime.name,
-            )
+            f"npu_dump.modules(): the runtime {case.runtime.name} runs no torch: add modules=True to the "
+            f"marker"
         )
     for capture in [*attempt.captures]:
-        if golden and capture.model is getattr(model, "_orig_mod", model) and not capture.stopped:
+        if capture.model is getattr(model, "_orig_mod", model) and not capture.stopped:
             capture.stop()
             if not capture.steps:
                 attempt.captures.remove(capture)
@@ -63,9 +62,7 @@ def same(test: CaseSession, one: Capture, other: Capture, **bounds: Any) -> None
         capture.stop()
         if capture.problems or not capture.steps:
             why = next(iter((*capture.problems, *capture.notes)), "")
-            raise ModuleMismatchError(
-                said("npu_dump.same(): nothing to compare of {name}: {why}", name=capture.name, why=why)
-            )
+            raise ModuleMismatchError(f"npu_dump.same(): nothing to compare of {capture.name}: {why}")
     case, records = test.case, [records_of(capture) for capture in (one, other)]
     request = replace(case.request, **{name: value for name, value in bounds.items() if value is not None})
     tolerances = tolerances_for(request, case.settings, case.goldens.root or Path())
@@ -77,16 +74,14 @@ def same(test: CaseSession, one: Capture, other: Capture, **bounds: Any) -> None
     comparison = judge(sides[0], sides[1], Terms(tolerances, case.settings.bounds, RUN))
     failing = comparison.failing
     if failing:
-        words = said(
-            "npu_dump.same(): {count} of {expected} tensors differ; first: {first}",
-            count=len(failing),
-            expected=comparison.expected,
-            first=sentence(failing[0], against=said("the first")),
+        words = (
+            f"npu_dump.same(): {len(failing)} of {comparison.expected} tensors differ; first: "
+            f"{sentence(failing[0], against='the first')}"
         )
         rows = table([row_of(verdict) for verdict in failing[:_ROWS]], _COLUMNS)
         raise ModuleMismatchError("\n".join([words, *rows]))
     if comparison.nothing_judged:
-        raise ModuleMismatchError(said("npu_dump.same(): the two share no finite statistic"))
+        raise ModuleMismatchError("npu_dump.same(): the two share no finite statistic")
 
 
 def judged_ratios(
@@ -110,16 +105,10 @@ def judged_ratios(
         return found
     counts = Counter(one.whose for one in found)
     first = wrong[0]
-    words = said(
-        "npu_dump.ratio(): rounding does not explain it: {key} ({kind}): relative_l2 is off by {device}, "
-        "{ratio}x what rounding does on the CPU; {wrong} of {every} tensors, {lost} more lost to rounding",
-        key=first.key,
-        kind=first.op_type,
-        device=number(first.device),
-        ratio=times(first.ratio),
-        wrong=len(wrong),
-        every=len(found),
-        lost=counts[DTYPE],
+    words = (
+        f"npu_dump.ratio(): rounding does not explain it: {first.key} ({first.op_type}): relative_l2 is off "
+        f"by {number(first.device)}, {times(first.ratio)}x what rounding does on the CPU; {len(wrong)} of "
+        f"{len(found)} tensors, {counts[DTYPE]} more lost to rounding"
     )
     rows = [
         (

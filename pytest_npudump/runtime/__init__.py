@@ -8,8 +8,8 @@ client is and whether it can be used without importing it. Its adapter has the p
 ``Activity`` and ``ModelSession``, and what leaves a dump empty.
 
 ``modules/`` watches modules of torch on any device, by hooks. ``emulator/`` is pyACL's adapter over another
-module ``acl``. To add a runtime, add such a folder and its line in ``registry``; one in another package is an
-entry point instead.
+module ``acl``. To add a runtime, add such a folder and its line in ``registry``; one in another package is
+an entry point instead.
 
 Shared between them: ``acl`` by those over ACL (and by what stands for one that lived in another process),
 ``graphs`` by those in whose process torch may run, ``aten/`` by those that can keep what its operators are

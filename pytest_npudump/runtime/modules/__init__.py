@@ -1,7 +1,7 @@
 """Torch modules as layers, on any device: hooks in place of a dump of operators.
 
-``capture`` has what one process does, without pytest; ``adapter`` is the runtime of tests that dump nothing
-else.
+``capture`` has what one process does, without pytest; ``engine`` what the workers of vLLM do; ``adapter`` is
+the runtime of tests that dump nothing else.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from pytest_npudump.errors import RuntimeUnavailableError, said
+from pytest_npudump.errors import RuntimeUnavailableError
 
 if TYPE_CHECKING:
     from pytest_npudump.runtime.base import Runtime
@@ -23,7 +23,7 @@ WORKERS = "NPUDUMP_WORKERS"
 def find(option: str) -> str:
     """Look for torch."""
     if "torch" not in sys.modules and find_spec("torch") is None:
-        raise RuntimeUnavailableError(said("{option}: torch is not installed", option=option))
+        raise RuntimeUnavailableError(f"{option}: torch is not installed")
     return ""
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 from pytest_npudump.errors import RuntimeUnavailableError, said
 from pytest_npudump.golden.origin import processor
 from pytest_npudump.runtime.base import RunActivity
-from pytest_npudump.runtime.modules import NAME, WORKERS
+from pytest_npudump.runtime.modules import WORKERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pytest_npudump.request import RunRequest
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.runtime.modules.capture import Capture
+
 
 _IDLE = said(
     "no torch module was called while it was watched: have a fixture of the test return the model, or call "
@@ -36,7 +37,7 @@ class ModulesRuntime:
         facts: of what ran the models of the last run.
     """
 
-    name: str = NAME
+    name: str = "modules"
     config_name: str = "modules.json"
     facts: dict[str, str] = field(default_factory=dict)
     activity: RunActivity = field(default_factory=lambda: RunActivity(likely_cause=_IDLE))
@@ -70,9 +71,7 @@ class ModulesRuntime:
             RuntimeUnavailableError: always.
         """
         del models
-        raise RuntimeUnavailableError(
-            said("modules=True watches this process, not {program}", program=program)
-        )
+        raise RuntimeUnavailableError(f"modules=True watches this process, not {program}")
 
     def load_model(self, path: Path) -> NoReturn:
         """Refuse: models of torch are made by torch.
@@ -80,7 +79,7 @@ class ModulesRuntime:
         Raises:
             RuntimeUnavailableError: always.
         """
-        raise RuntimeUnavailableError(said("modules=True loads no model file: {path}", path=path.name))
+        raise RuntimeUnavailableError(f"modules=True loads no model file: {path.name}")
 
     def close(self) -> None:
         """Do nothing."""
@@ -95,5 +94,5 @@ def tell(capture: Capture, runtime: Runtime) -> None:
     evidence.undumped += capture.problems
     evidence.notes += [words for words in capture.notes if words not in evidence.notes]
     if capture.steps:
-        words = said("{count} executions of {name}", count=len(capture.steps), name=capture.name)
+        words = said("executions of {name}: {count}", name=capture.name, count=len(capture.steps))
         evidence.shown.append(words)

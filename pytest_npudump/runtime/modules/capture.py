@@ -67,9 +67,8 @@ _TITLES = (
     "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value,Min Value,"
     "Avg Value,L2Norm Value,Count,NaN Count,Negative Inf Count,Positive Inf Count,Zero Count,Digits"
 )
-_CAPTURES: WeakValueDictionary[int, Capture] = WeakValueDictionary()
-"""Those under way, for compiled code, which knows them by number."""
-_LIBRARY: list[Any] = []
+_ON_TORCH = "_npudump_captures"
+"""Attribute of torch, which outlives this module: the captures under way, and the operator's library."""
 
 
 class Value(NamedTuple):
@@ -151,9 +150,7 @@ class Capture:
         """
         torch = sys.modules.get("torch")
         if torch is None or not isinstance(model, torch.nn.Module):
-            raise RequestError(
-                said("npu_dump.modules() takes a torch.nn.Module, not {kind}", kind=type(model).__name__)
-            )
+            raise RequestError(f"npu_dump.modules() takes a torch.nn.Module, not {type(model).__name__}")
         self._torch, self._top = torch, model
         self._model: Any = getattr(model, "_orig_mod", model)
         self.name = name or type(self._model).__name__
@@ -164,12 +161,8 @@ class Capture:
         for pattern in layers:
             if not known.meant([pattern]):
                 raise RequestError(
-                    said(
-                        "npu_dump.modules(): {name} has no module {pattern!r}; it has {some}",
-                        name=self.name,
-                        pattern=pattern,
-                        some=first_of(self._paths[1:]),
-                    )
+                    f"npu_dump.modules(): {self.name} has no module {pattern!r}; it has "
+                    f"{first_of(self._paths[1:])}"
                 )
         meant = known.meant(layers) if layers else {*self._paths}
         none = torch.nn.Module.forward  # of containers that are never called, such as ModuleList
@@ -197,8 +190,8 @@ class Capture:
         self._thread = self._closed = 0
         self._stamp = time.time_ns() // 1000
         self._began = time.strftime("%Y%m%d%H%M%S", time.gmtime(self._stamp // 1_000_000))
-        self._graph: _Graph | None = None
-        self._graphs: WeakKeyDictionary[Any, _Graph] = WeakKeyDictionary()
+        self._graph: _ModuleGraph | None = None
+        self._graphs: WeakKeyDictionary[Any, _ModuleGraph] = WeakKeyDictionary()
 
     @property
     def model(self) -> Any:
@@ -208,7 +201,7 @@ class Capture:
     @property
     def stopped(self) -> bool:
         """Whether it has not started, or has ended."""
-        return id(self) not in _CAPTURES
+        return id(self) not in _captures(self._torch)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -246,11 +239,14 @@ class Capture:
         if not self.stopped:
             return
         torch = self._torch
-        _CAPTURES[id(self)] = self
-        _define(torch)
+        _captures(torch)[id(self)] = self
         self._forget_compiled()
         top, anchor = self._top, self._anchor
-        enters = top.register_forward_pre_hook(lambda *_: self._tell(ENTER, 0, 0, anchor))
+
+        def bound(kind: int) -> Callable[..., None]:
+            return lambda called, *_: self._tell(kind, 0, 0, anchor) if called is top else None
+
+        enters = top.register_forward_pre_hook(bound(ENTER))
         places: dict[int, list[int]] = {}
         for at, module in enumerate(self._modules):
             if at in self._wanted:
@@ -261,9 +257,7 @@ class Capture:
         for found in places.values():
             self._handles += self._hooked(found)
         # Hooks of a module are called in the order of registration: the model's own tensors come first.
-        self._handles.append(
-            top.register_forward_hook(lambda *_: self._tell(LEAVE, 0, 0, anchor), always_call=True)
-        )
+        self._handles.append(top.register_forward_hook(bound(LEAVE), always_call=True))
         for owner, name in (("cuda", "CUDAGraph"), ("npu", "NPUGraph")):
             graph = getattr(getattr(torch, owner, None), name, None)
             for method, call in (
@@ -275,7 +269,7 @@ class Capture:
 
     def stop(self) -> None:
         """Take the hooks out, and write the files; stopping twice is allowed."""
-        if _CAPTURES.pop(id(self), None) is None:
+        if _captures(self._torch).pop(id(self), None) is None:
             return
         for handle in self._handles:
             handle.remove()
@@ -315,11 +309,13 @@ class Capture:
         """Hook a module that holds one which others hold, too: who calls it tells which one it is."""
         at = self._modules.index(module)
 
-        def enter(*_: object) -> None:
-            self._parents.append(at)
+        def enter(called: object, *_: object) -> None:
+            if called is module:
+                self._parents.append(at)
 
-        def leave(*_: object) -> None:
-            self._parents.pop()
+        def leave(called: object, *_: object) -> None:
+            if called is module:
+                self._parents.pop()
 
         return [
             module.register_forward_pre_hook(enter),
@@ -335,11 +331,14 @@ class Capture:
                 return places[0]
             return places[holders.index(self._parents[-1])]
 
-        def before(_: Any, given: Any, named: Any) -> None:
-            for slot, tensor in enumerate(tensors_in([given, named])):
+        # A copy of a module has copies of its hooks, which would tell of it under the same name.
+        def before(called: object, given: Any, named: Any) -> None:
+            for slot, tensor in enumerate(tensors_in([given, named]) if called is module else ()):
                 self._tell(INPUT, place(), slot, tensor)
 
-        def behind(_: Any, _given: Any, output: Any) -> None:
+        def behind(called: object, _given: Any, output: Any) -> None:
+            if called is not module:
+                return
             found = tensors_in(output)
             for slot, tensor in enumerate(found):
                 self._tell(OUTPUT, place(), slot, tensor)
@@ -472,7 +471,7 @@ class Capture:
             )
 
     def _begin_graph(self, original: Callable[..., Any], graph: Any, *arguments: Any, **named: Any) -> Any:
-        found = _Graph(self, self._step or self._last)
+        found = _ModuleGraph(self, self._step or self._last)
         result = original(graph, *arguments, **named)
         self._graph = self._graphs[graph] = found
         return result
@@ -488,7 +487,9 @@ class Capture:
             rmtree(self.path, ignore_errors=True)
             if before:
                 self._note(
-                    said("{count} executions before a graph was captured are its warm-up", count=before)
+                    said(
+                        "executions before a graph was captured, taken for its warm-up: {count}", count=before
+                    )
                 )
         return original(graph, *arguments, **named)
 
@@ -553,7 +554,7 @@ class Capture:
         return self._paths[value.module], type(self._modules[value.module]).__name__, io
 
 
-class _Graph:
+class _ModuleGraph:
     """What a graph that is captured has of a model: buffers that were made before, and read behind replays.
 
     Attributes:
@@ -644,21 +645,25 @@ def tensors_in(value: Any) -> list[Any]:
     return []
 
 
-def _define(torch: Any) -> None:
-    """Define the operator that stands for a hook in compiled code."""
-    if _LIBRARY:
-        return
-    library = torch.library.Library("npudump", "FRAGMENT")
-    library.define("note(Tensor value, Tensor(a!) anchor, int capture, int kind, int module, int slot) -> ()")
+def _captures(torch: Any) -> WeakValueDictionary[int, Capture]:
+    """Return the captures under way, which compiled code knows by number, by the operator for its hooks."""
+    if not hasattr(torch, _ON_TORCH):
+        library = torch.library.Library("npudump", "FRAGMENT")
+        library.define(
+            "note(Tensor value, Tensor(a!) anchor, int capture, int kind, int module, int slot) -> ()"
+        )
+        captures: WeakValueDictionary[int, Capture] = WeakValueDictionary()
 
-    def note(value: Any, _anchor: Any, number: int, kind: int, module: int, slot: int) -> None:
-        capture = _CAPTURES.get(number)
-        if capture is not None:
-            capture.take(kind, module, slot, value)
+        def note(value: Any, _anchor: Any, number: int, kind: int, module: int, slot: int) -> None:
+            capture = captures.get(number)
+            if capture is not None:
+                capture.take(kind, module, slot, value)
 
-    library.impl("note", note, "CompositeExplicitAutograd")
-    torch.library.register_fake("npudump::note", lambda *_: None, lib=library)
-    _LIBRARY.append(library)
+        library.impl("note", note, "CompositeExplicitAutograd")
+        torch.library.register_fake("npudump::note", lambda *_: None, lib=library)
+        setattr(torch, _ON_TORCH, (captures, library))
+    found: WeakValueDictionary[int, Capture] = getattr(torch, _ON_TORCH)[0]
+    return found
 
 
 def reduced(tensor: Any, *, wide: bool = True) -> Any:

@@ -391,8 +391,8 @@ class EngineCapture:
         except Exception as error:
             why = " ".join(str(error).split())
             hint = (
-                f": its workers know nothing of pytest-npudump. Start the engine in a test with modules=True, "
-                f"or give LLM(worker_extension_cls={EXTENSION!r})"
+                f": its workers know nothing of pytest-npudump. Start the engine in a test with modules=True, or "
+                f"give LLM(worker_extension_cls={EXTENSION!r})"
                 if name in why or isinstance(error, AttributeError)
                 else ""
             )

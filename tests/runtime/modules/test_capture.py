@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import sys
@@ -175,6 +176,15 @@ def test_a_shared_layer_is_told_apart_by_who_calls_it(tmp_path: Path, compiled: 
     assert ("mute (Mute) returned str, which holds no tensor" in words) is not compiled
 
 
+def test_a_copy_of_a_model_that_is_watched_is_another_model(tmp_path: Path) -> None:
+    model = models.transformer(1)
+    with Capture(model, tmp_path) as capture:
+        copied = copy.deepcopy(model)
+        copied(models.words())
+        model(models.words())
+    assert [len(step) for step in capture.steps] == [11]
+
+
 def test_inputs_are_those_before_the_call(tmp_path: Path) -> None:
     class Adds(nn.Module):
         def forward(self, x: Any, *, more: Any) -> Any:
@@ -294,7 +304,7 @@ def test_each_replay_of_a_graph_is_an_execution(tmp_path: Path, tensors: Any) ->
         for seed in (1, 2):
             model(models.words(seed))
     assert graphed.problems == []
-    assert graphed.notes == ("1 executions before a graph was captured are its warm-up",)
+    assert graphed.notes == ("executions before a graph was captured, taken for its warm-up: 1",)
     one, other = records(eager), records(graphed)
     assert [*one] == [*other]
     for key, record in one.items():

@@ -1,0 +1,176 @@
+"""Tests whose layers are torch modules: one golden for all ways to run a model, faults named, two answers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pytest_npudump.golden import store
+
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+torch: Any = pytest.importorskip("torch")
+MODELS = Path(__file__).parents[2] / "data" / "modules" / "models.py"
+sys.path.insert(0, str(MODELS.parent))
+models: Any = pytest.importorskip("models")
+
+LOADED = (yaml, store)
+"""What sessions in this process share: they forget what they load themselves."""
+pytestmark = pytest.mark.filterwarnings("ignore")  # of torch, within itself
+FIXTURE = """
+import copy, os, pytest, torch, models
+
+@pytest.fixture
+def model():
+    made = models.transformer(12)
+    fault = os.environ.get("FAULT", "")
+    if fault == "weight":
+        made.blocks[5].mlp[2].weight.data *= 1.01
+    if fault == "kernel":
+        made.blocks[7].out.register_forward_hook(lambda _, x, y: y + 0.01 * (y == y.max()))
+    return made
+"""
+BLOCKS = """
+@pytest.mark.npu_dump(modules=True)
+def test_blocks(model):
+    way, given = os.environ.get("WAY", ""), models.words()
+    if way == "graph":
+        replay = models.captured(model, given).replay
+    else:
+        replay = lambda: run(given)
+    run = torch.compile(model, backend="eager", fullgraph=True) if way == "compiled" else model
+    for seed in range(2):
+        given.copy_(models.words(seed))
+        replay()
+"""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _loaded() -> None:
+    """Modules that are loaded once: sessions in this process forget what they load themselves."""
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    pytester.makepyfile(test_blocks=FIXTURE + BLOCKS)
+    pytester.makeini("[pytest]\nfilterwarnings = ignore")
+    methods = ("capture_begin", "capture_end", "replay")
+    kind = type("NPUGraph", (models.Graph,), {name: vars(models.Graph)[name] for name in methods})
+    monkeypatch.setattr(torch, "npu", type("npu", (), {"NPUGraph": kind}), raising=False)
+    monkeypatch.setattr(models, "Graph", kind)
+    return pytester
+
+
+def test_one_golden_serves_eager_compiled_and_captured(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault is named by its layer, whichever way the model runs."""
+    project.runpytest_inprocess("--npudump-update-golden").assert_outcomes(passed=1)
+    cases = [
+        ("", "", ""),
+        ("compiled", "", ""),
+        ("graph", "", ""),
+        ("", "weight", "blocks.5.mlp.2:output.0"),
+        ("graph", "weight", "blocks.5.mlp.2:output.0"),
+        ("", "kernel", "blocks.7.out:output.0"),
+        ("compiled", "kernel", "blocks.7.out:output.0"),
+    ]
+    for way, fault, named in cases:
+        monkeypatch.setenv("WAY", way)
+        monkeypatch.setenv("FAULT", fault)
+        done = project.runpytest_inprocess()
+        if fault:
+            done.assert_outcomes(failed=1)
+            done.stdout.fnmatch_lines(
+                [f"npudump: *{named} *", "second run: reproduced; * layers dumped as tensors"]
+            )
+        else:
+            done.assert_outcomes(passed=1)
+            done.stdout.fnmatch_lines(["npudump: 1 of 1 tests passed; 198 of 198 tensors compared (modules)"])
+
+
+COMPARED = """
+@pytest.mark.npu_dump(modules=True, layers=["blocks.*"])
+@pytest.mark.parametrize("broken", [False, True])
+def test_same(npu_dump, model, broken):
+    given = models.words()
+    with npu_dump.modules(model) as eager:
+        model(given)
+    if broken:
+        model.blocks[3].qkv.bias.data += 0.1
+    with npu_dump.modules(model) as graph:
+        models.captured(model, given).replay()
+    npu_dump.same(eager, graph)
+
+@pytest.mark.npu_dump(modules=True, layers=["blocks.*"])
+@pytest.mark.parametrize("broken", [False, True])
+def test_ratio(npu_dump, model, broken):
+    device, rounded = copy.deepcopy(model).bfloat16(), copy.deepcopy(model).bfloat16()
+    reference = npu_dump.modules(model, tensors=True, golden=False)
+    on_cpu = npu_dump.modules(rounded, tensors=True, golden=False)
+    on_device = npu_dump.modules(device, tensors=True)
+    if broken:
+        device.blocks[3].mlp[0].weight.data *= 1.1
+    for one in (model, rounded, device):
+        one(models.words())
+    assert {found.ratio for found in npu_dump.ratio(on_device, on_cpu, reference)} == {1}
+"""
+
+
+def test_two_captures_are_held_against_each_other(project: pytest.Pytester) -> None:
+    project.makepyfile(test_blocks=FIXTURE + COMPARED)
+    done = project.runpytest_inprocess("--npudump-update-golden")
+    done.assert_outcomes(passed=2, failed=2)
+    done.stdout.fnmatch_lines(
+        [
+            "*npu_dump.same(): 71 of 96 tensors differ; first: blocks.3.qkv:output.0 *",
+            "*rounding does not explain it: blocks.3.mlp.0:output.0 (Linear): relative_l2 is off by *",
+        ]
+    )
+    (golden,) = (path.read_text("utf-8") for path in project.path.rglob("golden/**/test_ratio*False*.yaml"))
+    assert golden.count("bfloat16") == 96
+    assert "float32" not in golden.replace("bfloat16", "")
+    (both,) = (path.read_text("utf-8") for path in project.path.rglob("golden/**/test_same*False*.yaml"))
+    assert both.count("#load=1") == 96
+
+
+REFUSED = """
+@pytest.mark.npu_dump(modules=True)
+def test_nothing(npu_dump):
+    pass
+
+@pytest.mark.npu_dump(modules=True)
+def test_threads(model):
+    import threading
+    model(models.words())
+    thread = threading.Thread(target=model, args=(models.words(),))
+    thread.start()
+    thread.join()
+
+@pytest.mark.npu_dump
+def test_emulator(npu_dump, model):
+    npu_dump.modules(model)
+"""
+
+
+def test_what_a_test_cannot_do_is_said(project: pytest.Pytester) -> None:
+    project.makepyfile(test_blocks=FIXTURE + REFUSED)
+    done = project.runpytest_inprocess("--npudump-update-golden")
+    done.assert_outcomes(failed=3)
+    done.stdout.fnmatch_lines(
+        [
+            "*no torch module was called while it was watched*",
+            "*was called in another thread: which call came first is not known*",
+            "*the runtime emulator runs no torch: add modules=True to the marker*",
+        ]
+    )
+    project.makepyfile(
+        test_blocks="import pytest\n@pytest.mark.npu_dump(modules=True, scene='op')\ndef test_op(): 0"
+    )
+    done = project.runpytest_inprocess()
+    done.stdout.fnmatch_lines(["*scene: not with modules=True, which has hooks in place of a dump*"])
