@@ -1,7 +1,7 @@
 """Torch modules as layers, on any device: hooks in place of a dump of operators.
 
-``capture`` has what one process does, without pytest; ``engine`` what the workers of vLLM do; ``adapter`` is
-the runtime of tests that dump nothing else.
+``capture`` has what one process does, without pytest; ``engine`` what the workers of vLLM do; ``child``
+is for other processes that a test starts; ``adapter`` is the runtime of tests that dump nothing else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 NAME = "modules"
 WORKERS = "NPUDUMP_WORKERS"
-"""Variable of engines whose workers a test may watch."""
+"""Variable of processes that a test may watch: the file that says what it asks for."""
 
 
 def find(option: str) -> str:

@@ -108,12 +108,16 @@ class Capture:
 
     Attributes:
         folder: where the files go.
+        began: when, in the name of a rank's folder.
         name: of the model.
         number: of the captures of this model there.
         tensors: whether it records elements.
         steps: the tensors of each execution, with statistics; None for these with ``tensors``.
         problems: why what was recorded cannot be trusted, in words; with any nothing more is recorded.
+        processes: others than this one that it has watched.
     """
+
+    processes: frozenset[int] = frozenset()
 
     def __init__(
         self,
@@ -189,7 +193,7 @@ class Capture:
         self._active = self._rooted = self._warming = False
         self._thread = self._closed = 0
         self._stamp = time.time_ns() // 1000
-        self._began = time.strftime("%Y%m%d%H%M%S", time.gmtime(self._stamp // 1_000_000))
+        self.began = time.strftime("%Y%m%d%H%M%S", time.gmtime(self._stamp // 1_000_000))
         self._graph: _ModuleGraph | None = None
         self._graphs: WeakKeyDictionary[Any, _ModuleGraph] = WeakKeyDictionary()
 
@@ -220,7 +224,7 @@ class Capture:
     def path(self) -> Path:
         """The folder of its steps."""
         name = "".join(c if c.isalnum() or c in "-_" else "_" for c in self.name)
-        top = self.folder if self._rank is None else self.folder / f"rank_{self._rank}" / self._began
+        top = self.folder if self._rank is None else self.folder / f"rank_{self._rank}" / self.began
         return (
             top / str(self._anchor.device.index or 0) / f"{'_' * name.isdecimal()}{name}" / str(self.number)
         )

@@ -271,6 +271,7 @@ class WorkerExtension:
         capture.end()
         return {
             "rank": int(self.rank),  # type: ignore[attr-defined]
+            "processes": [os.getpid(), os.getppid()],
             "name": capture.name,
             "steps": len(capture.steps),
             "problems": [*map(_plain, capture.problems)],
@@ -318,6 +319,7 @@ class EngineCapture:
         problems: why what was recorded cannot be trusted.
         notes: what was not seen.
         facts: what runs the model.
+        processes: the workers, and who started them.
     """
 
     def __init__(
@@ -340,6 +342,7 @@ class EngineCapture:
             asked.get("tensors", False),
         )
         self.steps: list[None] = []
+        self.processes: frozenset[int] = frozenset()
         self.problems: list[str] = []
         self.notes: tuple[str, ...] = ()
         self.facts: dict[str, str] = {}
@@ -380,6 +383,7 @@ class EngineCapture:
         self.stopped = True
         for told in self._call(_STOP):
             self.name, self.facts = told["name"], told["facts"]
+            self.processes |= {*told["processes"]}
             self.steps += [None] * told["steps"]
             of_rank = "" if len(self.steps) == told["steps"] else f"rank {told['rank']}: "
             self.problems += [f"{of_rank}{words}" for words in told["problems"]]
@@ -391,8 +395,8 @@ class EngineCapture:
         except Exception as error:
             why = " ".join(str(error).split())
             hint = (
-                f": its workers know nothing of pytest-npudump. Start the engine in a test with modules=True, or "
-                f"give LLM(worker_extension_cls={EXTENSION!r})"
+                f": its workers do not know pytest-npudump. Start the engine in a test with modules=True, "
+                f"or give LLM(worker_extension_cls={EXTENSION!r})"
                 if name in why or isinstance(error, AttributeError)
                 else ""
             )
