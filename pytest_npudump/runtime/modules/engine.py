@@ -255,6 +255,7 @@ class WorkerExtension:
         runner: Any = self.model_runner  # type: ignore[attr-defined]
         if getattr(runner, "speculative_config", None) is not None:
             return _plain(said("a speculative engine computes positions that do not count"))
+        asked = {**asked}
         rank = int(self.rank) if int(asked.pop("ranks")) > 1 else None  # type: ignore[attr-defined]
         capture = TokenCapture(runner, Path(folder), force=force, rank=rank, **asked)
         kept: TokenCapture | None = getattr(runner, _KEPT, None)
