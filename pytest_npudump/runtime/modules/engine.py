@@ -84,6 +84,8 @@ class TokenCapture(Capture):
         """
         super().__init__(runner.model, folder, **asked)
         self._runner, self.force = runner, force
+        for earlier in folder.glob(f"rank_{self._rank}/*"):
+            self.began = earlier.name
         self.idle = False
         self.stands_in: TokenCapture | None = None
         self._asked: TokenCapture | None = None
@@ -163,6 +165,8 @@ class TokenCapture(Capture):
         if name not in self._requests:
             tokens = [*self._runner.requests[name].prompt_token_ids]
             request = prompt_hash(tokens)
+            if request not in self._numbers:  # another capture of the test may have had it
+                self._numbers[request] = len([*(self.path.parent.parent / request).glob("*")])
             self._requests[name] = request, self._numbers[request], len(tokens)
             self._numbers[request] += 1
         return self._requests[name]

@@ -207,6 +207,20 @@ def test_ranks_have_folders_and_words_of_their_own(tmp_path: Path) -> None:
     assert [words.partition(" tokens")[0] for words in capture.problems] == ["rank 1: 1"]
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_second_capture_of_a_test_keeps_what_the_first_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: int
+) -> None:
+    for stamp in ("20260101000000", "20260101000001"):
+        monkeypatch.setattr("time.strftime", lambda *_, stamp=stamp: stamp)
+        runners = [Runner() for _ in range(ranks)]
+        with EngineCapture(LLM(*runners), tmp_path, force={}, layers=["act"]):
+            for runner in runners:
+                runner.run({"b": 2, "again": 2})
+    found = {(one.key.load, one.key.rank) for one in read_dump(tmp_path).records}
+    assert found == {(load, rank) for load in range(4) for rank in ((-1,) if ranks == 1 else (0, 1))}
+
+
 def test_workers_that_cannot_be_called_are_told_as_such(tmp_path: Path) -> None:
     class Broken(LLM):
         def collective_rpc(self, name: str, args: tuple[Any, ...]) -> list[Any]:
