@@ -299,19 +299,24 @@ def plugin() -> None:
     for name in (_START, _STOP):
         setattr(WorkerBase, name, getattr(WorkerExtension, name))
     os.environ["VLLM_DISABLE_COMPILE_CACHE"] = "1"  # what it holds was compiled with hooks, or without
-    loaded = WorkerBase.load_model
+    made = WorkerBase.__init__
 
-    def load_model(worker: Any, *given: Any, **named: Any) -> Any:
-        result = loaded(worker, *given, **named)
-        if not worker.model_config.enforce_eager:
-            runner = worker.model_runner
-            capture = TokenCapture(runner, Path(), force={})
-            capture.idle = True
-            capture.start()
-            setattr(runner, _KEPT, capture)
-        return result
+    def init(worker: Any, *given: Any, **named: Any) -> None:
+        made(worker, *given, **named)
+        loaded = worker.load_model  # of whatever class this worker is
 
-    WorkerBase.load_model = load_model
+        def load_model(*given: Any, **named: Any) -> Any:
+            result = loaded(*given, **named)
+            if not worker.model_config.enforce_eager:
+                capture = TokenCapture(worker.model_runner, Path(), force={})
+                capture.idle = True
+                capture.start()
+                setattr(worker.model_runner, _KEPT, capture)
+            return result
+
+        worker.load_model = load_model
+
+    WorkerBase.__init__ = init
 
 
 class EngineCapture:

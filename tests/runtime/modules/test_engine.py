@@ -253,7 +253,11 @@ def test_the_entry_point_changes_workers_where_a_test_asks(monkeypatch: pytest.M
     monkeypatch.delenv("NPUDUMP_WORKERS", raising=False)
     plugin()
 
-    class Base(SimpleNamespace):
+    class Base:
+        def __init__(self, *, eager: bool) -> None:
+            self.model_config = SimpleNamespace(enforce_eager=eager)
+
+    class Worker(Base):
         def load_model(self) -> str:
             self.model_runner = Runner()
             return "loaded"
@@ -264,7 +268,7 @@ def test_the_entry_point_changes_workers_where_a_test_asks(monkeypatch: pytest.M
     plugin()
     assert os.environ["VLLM_DISABLE_COMPILE_CACHE"] == "1"
     for eager, hooked in ((True, False), (False, True)):
-        worker: Any = Base(model_config=SimpleNamespace(enforce_eager=eager))
+        worker: Any = Worker(eager=eager)
         assert worker.load_model() == "loaded"
         assert bool(worker.model_runner.model.act._forward_hooks) is hooked
         assert worker.npudump_start
