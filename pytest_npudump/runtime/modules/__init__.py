@@ -1,6 +1,6 @@
 """Torch modules as layers, on any device: hooks in place of a dump of operators.
 
-``capture`` has what one process does, without pytest; ``engine`` what the workers of vLLM do; ``child``
+``capture`` has what one process does, without pytest; ``engine`` what the workers of vLLM do; ``worker``
 is for other processes that a test starts; ``adapter`` is the runtime of tests that dump nothing else.
 """
 
@@ -14,10 +14,6 @@ from pytest_npudump.errors import RuntimeUnavailableError
 
 if TYPE_CHECKING:
     from pytest_npudump.runtime.base import Runtime
-
-NAME = "modules"
-WORKERS = "NPUDUMP_WORKERS"
-"""Variable of processes that a test may watch: the file that says what it asks for."""
 
 
 def find(option: str) -> str:

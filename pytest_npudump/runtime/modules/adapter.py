@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NoReturn
 from pytest_npudump.errors import RuntimeUnavailableError, said
 from pytest_npudump.golden.origin import processor
 from pytest_npudump.runtime.base import RunActivity
-from pytest_npudump.runtime.modules import WORKERS, child
+from pytest_npudump.runtime.modules import worker
+from pytest_npudump.runtime.modules.worker import WORKERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,7 +73,7 @@ class ModulesRuntime:
         config, self._config = self._config, None
         if config is not None:
             os.environ.pop(WORKERS, None)
-            for told in child.answers(config):
+            for told in worker.answers(config):
                 tell(told, self)
 
     def release(self) -> None:
@@ -99,7 +100,7 @@ class ModulesRuntime:
         """Do nothing."""
 
 
-def tell(capture: Capture | child.Answer, runtime: Runtime) -> None:
+def tell(capture: Capture | worker.Answer, runtime: Runtime) -> None:
     """Note what became of a capture that has ended, for whatever runtime it was beside."""
     evidence = runtime.activity.evidence
     evidence.answered.update(capture.processes)

@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.errors import RuntimeUnavailableError, joined, said
-from pytest_npudump.runtime.modules import WORKERS
 from pytest_npudump.runtime.modules.capture import (
     ENTER,
     LEAVE,
@@ -41,6 +40,7 @@ from pytest_npudump.runtime.modules.capture import (
     decoded,
     reduced,
 )
+from pytest_npudump.runtime.modules.worker import WORKERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from pytest_npudump.golden import store
-from pytest_npudump.runtime.modules.child import watch
+from pytest_npudump.runtime.modules.worker import watch
 
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
 torch: Any = pytest.importorskip("torch")
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of torch, within itself
 PROGRAM = Path(sys.executable).name
 CHILD = """
 import os, sys, torch
-from pytest_npudump.runtime.modules.child import watch
+from pytest_npudump.runtime.modules.worker import watch
 
 class Net(torch.nn.Module):
     def __init__(self):

@@ -1,9 +1,9 @@
 """Torch modules of a process that a test starts, however it does: multiprocessing, a program, Ray.
 
-A test with ``modules=True`` names in :data:`~pytest_npudump.runtime.modules.WORKERS` the file that says what
+A test with ``modules=True`` names in :data:`WORKERS` the file that says what
 it asks for, which processes inherit. Each calls, around its model::
 
-    from pytest_npudump.runtime.modules.child import watch
+    from pytest_npudump.runtime.modules.worker import watch
 
     with watch(model, rank=rank):
         model(x)
@@ -24,11 +24,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_npudump.errors import RequestError, said
-from pytest_npudump.runtime.modules import WORKERS
 from pytest_npudump.runtime.modules.capture import Capture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+WORKERS = "NPUDUMP_WORKERS"
+"""Variable of processes that a test may watch: the file that says what it asks for."""
 
 
 class Answer(NamedTuple):
@@ -83,7 +86,7 @@ def watch(model: Any, *, rank: int | None = None, **asked: Any) -> Iterator[Capt
         with capture:
             yield capture
     except BaseException as error:
-        words = said("rank {rank}: {name}: {error}", rank=rank, name=capture.name, error=repr(error))
+        words = f"rank {rank}: {capture.name}: {error!r}"
         capture.problems.append(words)
         raise
     finally:
