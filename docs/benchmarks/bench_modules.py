@@ -13,8 +13,10 @@ import argparse
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -37,6 +39,12 @@ def timed(model: Any, given: Any, around: Any) -> float:
     return min(found)
 
 
+def captured(model: Any, on_host: object, steps: Any) -> None:
+    """Make steps under a capture, whose files are written."""
+    with TemporaryDirectory() as folder, Capture(model, Path(folder), on_host=bool(on_host)):
+        steps()
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
@@ -50,14 +58,7 @@ def main() -> None:
         models.DIM = size
         model, given = models.transformer(12), models.words()
         plain = timed(model, given, lambda steps: steps())
-        told = []
-        for on_host in (True, False):
-
-            def captured(steps: Any, on_host: bool = on_host) -> None:
-                with TemporaryDirectory() as folder, Capture(model, Path(folder), on_host=on_host):
-                    steps()
-
-            told.append(timed(model, given, captured) - plain)
+        told = [timed(model, given, partial(captured, model, on_host)) - plain for on_host in (True, False)]
         if asked.msprobe:
             sys.path.insert(0, asked.msprobe)
             told.append(of_msprobe(model, given) - plain)
@@ -68,6 +69,9 @@ def main() -> None:
 
 def of_msprobe(model: Any, given: Any) -> float:
     """Return what a step takes under msprobe's debugger, statistics of modules."""
+    sys.modules.setdefault(
+        "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=type("Writer", (), {}))
+    )  # of its monitor
     from msprobe.pytorch import PrecisionDebugger
 
     with TemporaryDirectory() as folder:

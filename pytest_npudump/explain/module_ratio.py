@@ -64,7 +64,7 @@ def ratio_of(key: TensorKey, op_type: str, device: Array, rounded: Array, exact:
     """Judge one tensor by the three that there are of it, all of one shape."""
     of_type, of_device = Rounding.of(exact, rounded), Rounding.of(exact, device)
     step = float(ml_dtypes.finfo(rounded.dtype).eps)  # type: ignore[no-untyped-call]
-    norm = max(of_type.norm, step / 4 * of_type.reference)
+    norm = max(of_type.norm, step / 8 * of_type.reference)
     largest = max(of_type.largest, step / 2 * of_type.magnitude)
     ratio = of_device.norm / norm if norm else math.inf if of_device.norm else 1.0
     beyond = (
@@ -110,8 +110,14 @@ def ratios(
 
 
 def records_of(capture: Capture) -> list[TensorRecord]:
-    """Return what a capture left, once it has stopped, by keys that tell of no other."""
+    """Return what a capture left, once it has stopped, by keys that tell of no other.
+
+    Raises:
+        RequestError: it cannot be trusted.
+    """
     capture.stop()
+    if capture.problems:
+        raise RequestError(f"{capture.name}: {capture.problems[0]}")
     folder = capture.path
     return [
         replace(record, key=replace(record.key, model="", load=0, device=-1, rank=-1))

@@ -30,30 +30,37 @@ seen.
 """
 
 from __future__ import annotations
-
 import csv
 import struct
 import sys
 import threading
 import time
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
+from dataclasses import is_dataclass
 from itertools import chain
-from math import inf, nan
-from shutil import rmtree
-from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary, WeakValueDictionary
-
+from math import inf
+from math import nan
 from pytest_npudump.dump.records import Stats
-from pytest_npudump.errors import RequestError, said
+from pytest_npudump.errors import RequestError
+from pytest_npudump.errors import said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.request import KnownNames
 from pytest_npudump.runtime.replaced import Replaced
+from shutil import rmtree
+from typing import Any
+from typing import NamedTuple
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable
+    from collections.abc import Collection
+    from collections.abc import Sequence
     from pathlib import Path
-
     from typing_extensions import Self
+
+
 
 ENTER, LEAVE, INPUT, OUTPUT = range(4)
 """What a hook tells of: the model is called, or has returned; a tensor that a module is given, or gives."""
@@ -158,8 +165,10 @@ class Capture:
         self._torch, self._top = torch, model
         self._model: Any = getattr(model, "_orig_mod", model)
         self.name = name or type(self._model).__name__
-        found = [*self._model.named_modules(remove_duplicate=False)]
-        self._paths = [path or self.name for path, _ in found]
+        every = [*self._model.named_modules(remove_duplicate=False)]
+        found = [(path, module) for path, module in every if not hasattr(module, "_orig_mod")]
+        self._compiled = model is not self._model or len(found) < len(every)
+        self._paths = [path.replace("._orig_mod", "") or self.name for path, _ in found]
         self._modules = [module for _, module in found]
         known = KnownNames(self._paths)
         for pattern in layers:
@@ -281,6 +290,8 @@ class Capture:
         self._forget_compiled()
         self._close()
         self._fetch()
+        if any(graph.seen and not graph.replays for graph in self._graphs.values()):
+            self._note(said("a graph with {name} was captured, and never replayed", name=self.name))
         unseen = sorted(self._wanted - self._seen)
         if unseen:
             self._note(
@@ -299,7 +310,7 @@ class Capture:
     def _forget_compiled(self) -> None:
         """Have torch compile anew: what it compiled without hooks runs on without them, and the reverse."""
         dynamo = sys.modules.get("torch._dynamo")
-        compiled = self._top is not self._model or any(
+        compiled = self._compiled or any(
             getattr(one, "_compiled_call_impl", None) is not None for one in self._modules
         )
         if dynamo is not None and compiled:
@@ -508,6 +519,7 @@ class Capture:
                 )
             )
         elif found.seen and not self.problems:
+            found.replays += 1
             inside = self._active  # of a call of the model, of which the graph is a piece
             if not inside:
                 self._close()
@@ -563,6 +575,7 @@ class _ModuleGraph:
 
     Attributes:
         seen: the tensors that are reduced, or copied, in it.
+        replays: how often it has been replayed.
     """
 
     def __init__(self, capture: Capture, last: list[_Seen]) -> None:
@@ -576,7 +589,7 @@ class _ModuleGraph:
             RequestError: the buffers do not fit.
         """
         torch, device = capture._torch, capture._anchor.device  # noqa: SLF001 - one module
-        self._capture, self.seen = capture, list[_Seen]()
+        self._capture, self.seen, self.replays = capture, list[_Seen](), 0
         self._buffers: dict[tuple[int, int, int], list[Any]] = {}
         if not capture.tensors:
             most = 4 * max(len(last), len(capture._wanted)) + _ROW  # noqa: SLF001

@@ -321,6 +321,10 @@ def test_graphs_that_are_out_of_sight_are_told(tmp_path: Path) -> None:
     assert capture.steps == []
     assert "captured before" in capture.notes[0]
     assert "11 of 11 modules of Transformer were not seen" in capture.notes[1]
+    with Capture(model, tmp_path / "never") as capture:
+        graph = models.captured(model, given)
+    assert capture.steps == []
+    assert capture.notes[-1] == "a graph with Transformer was captured, and never replayed"
     with Capture(model, tmp_path / "unknown", tensors=True) as capture:
         graph = models.Graph()
         graph.capture_begin()
@@ -354,13 +358,16 @@ def test_pieces_of_a_graph_belong_to_the_call_that_replays_them(tmp_path: Path) 
 
 
 @pytest.mark.filterwarnings("ignore")  # of torch, within itself
-@pytest.mark.parametrize("way", ["wrapper", "method", "before"])
+@pytest.mark.parametrize("way", ["wrapper", "method", "before", "part"])
 def test_a_compiled_model_is_seen_with_its_layers(tmp_path: Path, way: str) -> None:
     """In one graph, for real by inductor the first way; what was compiled before is made again with hooks."""
     model, given = models.transformer(1), models.words()
     with Capture(model, tmp_path / "eager", inputs=True) as eager:
         model(given)
-    if way == "method":
+    if way == "part":
+        model.blocks[0] = torch.compile(model.blocks[0], backend="eager")
+        run = model
+    elif way == "method":
         model.compile(fullgraph=True, backend="aot_eager")
         run = model
     else:

@@ -14,6 +14,7 @@ FOLDER = os.environ.get("NPUDUMP_TORCHAIR", "")
 HERE = Path(__file__)
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(find_spec("torch") is not None, reason="torch is here: the tests beside this one run")
 @pytest.mark.skipif(not FOLDER, reason="NPUDUMP_TORCHAIR names no folder with torch")
 def test_modules_of_the_real_torch() -> None:
@@ -21,7 +22,7 @@ def test_modules_of_the_real_torch() -> None:
     paths = os.pathsep.join([FOLDER, str(HERE.parents[3])])
     environment = {**os.environ, "PYTHONPATH": paths, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     done = subprocess.run(
-        [*command, f"--deselect={HERE}"],
+        [*command, f"--ignore={HERE}"],
         capture_output=True,
         text=True,
         env=environment,

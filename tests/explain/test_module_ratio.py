@@ -1,0 +1,81 @@
+"""The three-tensor ratio of modules, by tensors whose errors are known."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.errors import RequestError
+from pytest_npudump.explain.module_ratio import ratio_of, ratios
+
+KEY = TensorKey("blocks.0.mlp", "output", 0)
+EXACT = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+ROUNDED = EXACT.astype(ml_dtypes.bfloat16)
+STEP = 2.0**-8
+
+
+def other(change: object) -> np.ndarray:
+    found = ROUNDED.copy()
+    change(found)  # type: ignore[operator]
+    return found
+
+
+def test_verdicts_of_tensors_whose_errors_are_known() -> None:
+    noise = np.random.default_rng(1).uniform(-STEP, STEP, EXACT.shape).astype(np.float32)
+    lost = (EXACT + 0.3 * np.random.default_rng(2).standard_normal(EXACT.shape)).astype(ml_dtypes.bfloat16)
+
+    def put(value: float) -> np.ndarray:
+        return other(lambda found: found.__setitem__((3, 5), value))
+
+    cases = [
+        ("the same", ROUNDED, ROUNDED, ""),
+        ("another rounding", (EXACT * (1 + noise)).astype(ml_dtypes.bfloat16), ROUNDED, ""),
+        ("float32 itself", EXACT, ROUNDED, ""),
+        ("a row of zeros", other(lambda found: found[7].fill(0)), ROUNDED, "device"),
+        ("three percent", (EXACT * 1.03).astype(ml_dtypes.bfloat16), ROUNDED, "device"),
+        ("one element", put(9), ROUNDED, "device"),
+        ("one NaN", put(math.nan), ROUNDED, "device"),
+        ("nothing rounds on the CPU", ROUNDED, EXACT.astype(ml_dtypes.bfloat16).astype(np.float32), ""),
+        ("the type leaves nothing", other(lambda found: found[7].fill(0)), lost, "dtype"),
+    ]
+    for name, device, rounded, whose in cases:
+        exact = EXACT if rounded.dtype != np.float32 else rounded
+        found = ratio_of(KEY, "Linear", device, rounded.astype(ml_dtypes.bfloat16), exact)
+        assert found.whose == whose, (name, found)
+    truth = np.linalg.norm((EXACT * 1.03).astype(ml_dtypes.bfloat16).astype(np.float64) - EXACT)
+    rounding = np.linalg.norm(ROUNDED.astype(np.float64) - EXACT)
+    found = ratio_of(KEY, "Linear", (EXACT * 1.03).astype(ml_dtypes.bfloat16), ROUNDED, EXACT)
+    assert math.isclose(found.ratio, truth / rounding)
+    assert found.blame.whose == "device"
+
+
+def dump(folder: Path, tensors: dict[str, np.ndarray]) -> Path:
+    folder.mkdir()
+    for at, (layer, array) in enumerate(tensors.items()):
+        name = f"Linear.{layer}.0.0.{1795228705872229 + at}.output.0.ND.{array.dtype.name}.npy"
+        with (folder / name).open("wb") as file:
+            head = f"{{'descr': '{array.dtype.name}', 'fortran_order': False, 'shape': {array.shape}}}"
+            if array.dtype == np.float32:
+                np.save(file, array)
+                continue
+            text = head.encode() + b"\n"
+            file.write(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + array.tobytes())
+    return folder
+
+
+def test_dumps_are_judged_by_name_in_the_order_of_execution(tmp_path: Path) -> None:
+    wrong = other(lambda found: found[7].fill(0))
+    device = dump(tmp_path / "device", {"a.0": ROUNDED, "b.1": wrong, "c": ROUNDED})
+    rounded = dump(tmp_path / "rounded", {"c": ROUNDED, "b.1": ROUNDED, "a.0": ROUNDED})
+    exact = dump(tmp_path / "exact", {"a.0": EXACT, "b.1": EXACT})
+    found = [(one.key.layer, one.whose) for one in ratios(device, str(rounded), exact)]
+    assert found == [("a.0", ""), ("b.1", "device")]
+    with pytest.raises(RequestError, match="no tensor of floats is in all three"):
+        ratios(device, rounded, dump(tmp_path / "other", {"d": EXACT}))
+    with pytest.raises(RequestError, match=r"a\.0:output\.0 has other shapes"):
+        ratios(device, rounded, dump(tmp_path / "short", {"a.0": EXACT[:3]}))
