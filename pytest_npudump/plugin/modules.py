@@ -1,34 +1,26 @@
 """What a test says of torch modules: that two runs of them are the same, and that a device computes well."""
 
 from __future__ import annotations
+
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from pytest_npudump.compare.judge import RUN
-from pytest_npudump.compare.judge import Terms
-from pytest_npudump.compare.judge import judge
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.compare.judge import RUN, Terms, judge
 from pytest_npudump.compare.tolerances.rules import tolerances_for
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.errors import ModuleMismatchError
-from pytest_npudump.errors import RequestError
-from pytest_npudump.explain.module_ratio import ratios
-from pytest_npudump.explain.module_ratio import records_of
-from pytest_npudump.explain.rounding import DEVICE
-from pytest_npudump.explain.rounding import DTYPE
+from pytest_npudump.errors import ModuleMismatchError, RequestError
+from pytest_npudump.explain.module_ratio import ratios, records_of
+from pytest_npudump.explain.rounding import DEVICE, DTYPE
 from pytest_npudump.record.record import Record
-from pytest_npudump.report.verdicts import number
+from pytest_npudump.report.verdicts import number, sentence, table, times
 from pytest_npudump.report.verdicts import row as row_of
-from pytest_npudump.report.verdicts import sentence
-from pytest_npudump.report.verdicts import table
-from pytest_npudump.report.verdicts import times
-from typing import Any
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_npudump.explain.module_ratio import ModuleRatio
     from pytest_npudump.regression.session import CaseSession
     from pytest_npudump.runtime.modules.capture import Capture
-
 
 
 _ROWS = 20

@@ -21,49 +21,31 @@ dumps are there whatever became of the run, of ``check_op`` those that were wron
 """
 
 from __future__ import annotations
+
 from dataclasses import replace
-from pytest_npudump.errors import DumpError
-from pytest_npudump.errors import GoldenError
-from pytest_npudump.errors import NpudumpError
-from pytest_npudump.errors import said
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.errors import DumpError, GoldenError, NpudumpError, said
 from pytest_npudump.regression.attempt import Attempt
-from pytest_npudump.regression.auto_tensors import decided
-from pytest_npudump.regression.auto_tensors import with_tensors
-from pytest_npudump.regression.calibration import conclude
-from pytest_npudump.regression.calibration import fed
-from pytest_npudump.regression.calibration import measure
-from pytest_npudump.regression.calibration import unmeasured
-from pytest_npudump.regression.calibration import unrecorded
-from pytest_npudump.regression.calibration import vary
-from pytest_npudump.regression.case import delete_dumps
-from pytest_npudump.regression.case import origin_of
+from pytest_npudump.regression.auto_tensors import decided, with_tensors
+from pytest_npudump.regression.calibration import conclude, fed, measure, unmeasured, unrecorded, vary
+from pytest_npudump.regression.case import delete_dumps, origin_of
 from pytest_npudump.regression.dataflow import code_of_run
 from pytest_npudump.regression.diagnose import full_words
-from pytest_npudump.regression.first_run import Settled
-from pytest_npudump.regression.first_run import judge
-from pytest_npudump.regression.first_run import judge_settled
-from pytest_npudump.regression.first_run import probe
-from pytest_npudump.regression.result import DIED
-from pytest_npudump.regression.result import Escalation
-from pytest_npudump.regression.result import PENDING
-from pytest_npudump.regression.result import Result
-from pytest_npudump.regression.result import ThirdRun
-from pytest_npudump.regression.run_plan import Plan
-from pytest_npudump.regression.run_plan import agreed_plan
-from pytest_npudump.regression.run_plan import plan_third_run
+from pytest_npudump.regression.first_run import Settled, judge, judge_settled, probe
+from pytest_npudump.regression.result import DIED, PENDING, Escalation, Result, ThirdRun
+from pytest_npudump.regression.run_plan import Plan, agreed_plan, plan_third_run
 from pytest_npudump.regression.scenes import scene_module
 from pytest_npudump.runtime.concurrency import OtherProcesses
 from pytest_npudump.scene import SCENES
-from time import monotonic
-from typing import Any
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
     from pytest_npudump.golden.store import Recording
     from pytest_npudump.regression.calibration import Member
     from pytest_npudump.regression.case import Case
-
 
 
 _BLANK = {"judged": None, "plan": None, "recording": None, "_members": (), "_settled": None, "_tensors": None}

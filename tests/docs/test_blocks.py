@@ -41,7 +41,7 @@ FILES = ("python", "yaml", "ini", "toml")
 RUN = ("console", *FILES)
 OTHER = ("text", "json", "{toctree}", "{eval-rst}", "{help}", "{image}", "{include}", "{literalinclude}")
 """Kinds of blocks that are nothing to run: excerpts, and what Sphinx is told."""
-MOST_SKIPPED = 12
+MOST_SKIPPED = 14
 FENCE = re.compile(r"^ *(?:`{3,}|~{3,})[ \t]*(\S*)", re.MULTILINE)
 COMMAND = re.compile(r"^\$ ", re.MULTILINE)
 NUMBER = re.compile(r"(?<![\w.])(-?\d+\.\d+(?:e[-+]?\d+)?)(?![\w.])")

@@ -30,36 +30,30 @@ seen.
 """
 
 from __future__ import annotations
+
 import csv
 import struct
 import sys
 import threading
 import time
-from dataclasses import fields
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from itertools import chain
-from math import inf
-from math import nan
+from math import inf, nan
+from shutil import rmtree
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
 from pytest_npudump.dump.records import Stats
-from pytest_npudump.errors import RequestError
-from pytest_npudump.errors import said
+from pytest_npudump.errors import RequestError, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.request import KnownNames
 from pytest_npudump.runtime.replaced import Replaced
-from shutil import rmtree
-from typing import Any
-from typing import NamedTuple
-from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
-from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from collections.abc import Collection
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
-    from typing_extensions import Self
 
+    from typing_extensions import Self
 
 
 ENTER, LEAVE, INPUT, OUTPUT = range(4)

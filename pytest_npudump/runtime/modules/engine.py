@@ -287,7 +287,7 @@ class WorkerExtension:
 
 def _plain(words: str) -> str:
     """Return a sentence without the parts that it is made of, which no message between processes takes."""
-    return f"{words}"
+    return str.__str__(words)
 
 
 def plugin() -> None:

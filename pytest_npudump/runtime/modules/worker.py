@@ -90,7 +90,7 @@ def watch(model: Any, *, rank: int | None = None, **asked: Any) -> Iterator[Capt
         capture.problems.append(words)
         raise
     finally:
-        told = [f"{one}" for one in capture.problems], [f"{one}" for one in capture.notes]
+        told = [*capture.problems], [*capture.notes]
         answer = Answer(capture.name, len(capture.steps), *told, capture.facts, answer.processes)
         file.write_text(json.dumps(answer), encoding="utf-8")
 
