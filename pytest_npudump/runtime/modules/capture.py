@@ -286,6 +286,11 @@ class Capture:
         self._fetch()
         if any(graph.seen and not graph.replays for graph in self._graphs.values()):
             self._note(said("a graph with {name} was captured, and never replayed", name=self.name))
+        self._note_unseen()
+        for number, step in enumerate(self.steps if not self.tensors else ()):
+            self._write_rows(self.path / str(number), step)
+
+    def _note_unseen(self) -> None:
         unseen = sorted(self._wanted - self._seen)
         if unseen:
             self._note(
@@ -298,8 +303,6 @@ class Capture:
                     some=first_of(self._paths[at] for at in unseen),
                 )
             )
-        for number, step in enumerate(self.steps if not self.tensors else ()):
-            self._write_rows(self.path / str(number), step)
 
     def _forget_compiled(self) -> None:
         """Have torch compile anew: what it compiled without hooks runs on without them, and the reverse."""

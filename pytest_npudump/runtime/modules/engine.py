@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 
 EXTENSION = "pytest_npudump.runtime.modules.engine.WorkerExtension"
 _START, _STOP = "npudump_start", "npudump_stop"
-_KEPT = "_npudump_capture"
+_KEPT, _ASKED = "_npudump_kept", "_npudump_asked"
+"""Attributes of a runner: the capture whose hooks are in compiled code, and the one that a test asks for."""
 
 
 class _Rows(NamedTuple):
@@ -205,6 +206,7 @@ class TokenCapture(Capture):
             self.stop()
             return
         self.stands_in.idle, self.stands_in._asked = True, None  # noqa: SLF001 - one class
+        self._note_unseen()
         self._write()
 
     def stop(self) -> None:
@@ -263,16 +265,16 @@ class WorkerExtension:
         rank = int(self.rank) if int(asked.pop("ranks")) > 1 else None  # type: ignore[attr-defined]
         capture = TokenCapture(runner, Path(folder), force=force, rank=rank, **asked)
         kept: TokenCapture | None = getattr(runner, _KEPT, None)
-        if kept is not None and not kept.stopped:
-            kept.stand_in_for(capture)
-        else:
+        if kept is None:
             capture.start()
-        setattr(runner, _KEPT, capture)
+        else:
+            kept.stand_in_for(capture)
+        setattr(runner, _ASKED, capture)
         return ""
 
     def npudump_stop(self) -> dict[str, Any]:
         """End it, and return what became of it."""
-        capture: TokenCapture = getattr(self.model_runner, _KEPT)  # type: ignore[attr-defined]
+        capture: TokenCapture = getattr(self.model_runner, _ASKED)  # type: ignore[attr-defined]
         capture.end()
         return {
             "rank": int(self.rank),  # type: ignore[attr-defined]
@@ -368,11 +370,13 @@ class EngineCapture:
         self.stop()
 
     def start(self) -> None:
-        """Have each worker watch its model.
+        """Have each worker watch its model, once.
 
         Raises:
             RuntimeUnavailableError: workers cannot be called, or refuse.
         """
+        if not self.stopped:
+            return
         if (reset := getattr(self._llm, "reset_prefix_cache", None)) is not None:
             reset()
         parallel = self._llm.llm_engine.vllm_config.parallel_config

@@ -287,16 +287,24 @@ def test_hooks_of_a_compiled_engine_tell_a_test_and_forget_the_rest(tmp_path: Pa
     kept = TokenCapture(runner, tmp_path / "never", force={})
     kept.idle = True
     kept.start()
-    runner._npudump_capture = kept  # type: ignore[attr-defined]
+    runner._npudump_kept = kept  # type: ignore[attr-defined]
     llm = LLM(runner)
     runner.run({"c": 1})
     runner.words["c"], runner.computed["c"] = [9], 0
     for turn in range(2):
         capture = EngineCapture(llm, tmp_path / f"{turn}", force={}, layers=["act"])
+        capture.start()
         with capture:
             runner.run({"a": 5} if turn == 0 else {"b": 2})
+        assert len(runner.model.act._forward_hooks) == 1  # those of the first capture alone
         keys = {str(record.key) for record in read_dump(tmp_path / f"{turn}").records}
         assert keys == {"act:output.0"}, turn
+    with EngineCapture(llm, tmp_path / "all", force={}) as capture:
+        runner.model.compute_logits = lambda rows: (
+            rows @ torch.tensor(HEAD)
+        )  # as a compiler that swallows a module
+        runner.run({"again": 2})
+    assert [words[:32] for words in capture.notes] == ["1 of 4 modules of Model were not"]
     runner.run({"c": 1})
     assert not (tmp_path / "never").exists()
     kept.stop()
