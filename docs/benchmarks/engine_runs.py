@@ -1,10 +1,11 @@
 """False alarms and faults of a vLLM engine whose modules are watched: shuffled batches against one golden.
 
-``python -m docs.benchmarks.engine_runs [RUNS] [FAULTS]``; it needs vLLM, of which a CPU build does, and no
-model: a Qwen2 of two blocks with weights by chance, in bfloat16. The golden is one run of eight prompts. Each
-further run has some of them, in another order and with strangers, in batches of four requests and 32 tokens,
-so that prompts are computed in pieces, whole, and beside others that already decode. Bounds are those that a
-test has where it names none.
+``python -m docs.benchmarks.engine_runs [RUNS] [FAULTS] [compiled]``; it needs vLLM, whose CPU build does, and
+no model: a Qwen2 of two blocks with weights by chance, in bfloat16. The golden is one run of eight
+prompts. Each further run has some of them, in another order and with strangers, in batches of four requests
+and 32 tokens, so that prompts are computed in pieces, whole, and beside others that already decode. Bounds
+are those that a test has where it names none. Faults are hooks that change what a module gives, as changed
+weights do; compiled code does not call them, so that with ``compiled`` there are to be 0.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 os.environ.update({"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
+os.environ.setdefault("NPUDUMP_WORKERS", "1")
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
 
 import torch
@@ -73,7 +75,7 @@ def _drawing(seed: int) -> random.Random:
 class Engine:
     """An engine, its prompts and the golden."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, compiled: bool) -> None:
         """Start it, and record the golden."""
         (folder / "model").mkdir()
         (folder / "model" / "config.json").write_text(json.dumps(CONFIG))
@@ -82,7 +84,7 @@ class Engine:
             str(folder / "model"),
             skip_tokenizer_init=True,
             load_format="dummy",
-            enforce_eager=True,
+            enforce_eager=not compiled,
             max_model_len=128,
             max_num_seqs=4,
             max_num_batched_tokens=32,
@@ -150,10 +152,10 @@ def fault(kind: str, model: Any, name: str, at: int) -> Any:
     return dict(model.named_modules())[name].register_forward_hook(put)
 
 
-def main(runs: int = 200, faults: int = 20) -> None:
+def main(runs: int = 200, faults: int = 20, *, compiled: bool = False) -> None:
     """Print false alarms, and how many faults of each kind are found and named."""
     with TemporaryDirectory() as folder:
-        engine = Engine(Path(folder))
+        engine = Engine(Path(folder), compiled=compiled)
         drawn, alarms, compared, began = _drawing(1), 0, 0, time.monotonic()
         for number in range(runs):
             comparison = engine.judged(drawn)
@@ -188,4 +190,4 @@ def main(runs: int = 200, faults: int = 20) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*map(int, sys.argv[1:3]), compiled="compiled" in sys.argv)

@@ -25,6 +25,7 @@ import sys
 from collections import defaultdict
 from hashlib import sha256
 from pathlib import Path
+from types import MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_npudump.dump.records import Stats
@@ -298,14 +299,14 @@ def plugin() -> None:
         return
     from vllm.v1.worker.worker_base import WorkerBase  # type: ignore[import-not-found]  # noqa: PLC0415
 
-    for name in (_START, _STOP):
-        setattr(WorkerBase, name, getattr(WorkerExtension, name))
     os.environ["VLLM_DISABLE_COMPILE_CACHE"] = "1"  # what it holds was compiled with hooks, or without
     made = WorkerBase.__init__
 
     def init(worker: Any, *given: Any, **named: Any) -> None:
         made(worker, *given, **named)
-        loaded = worker.load_model  # of whatever class this worker is
+        for name in (_START, _STOP):  # not of the class, on which vLLM refuses the extension then
+            setattr(worker, name, MethodType(getattr(WorkerExtension, name), worker))
+        loaded = worker.load_model
 
         def load_model(*given: Any, **named: Any) -> Any:
             result = loaded(*given, **named)
