@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.session import CaseSession
     from pytest_npudump.runtime.base import ModelSession
     from pytest_npudump.runtime.modules.capture import Capture
+    from pytest_npudump.runtime.modules.engine import EngineCapture
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,44 @@ class NpuDump:
         asked: dict[str, Any] = {"inputs": True} if inputs else {}
         if layers is not None:
             asked["layers"] = (layers,) if isinstance(layers, str) else tuple(layers)
-        return watch(self._test, model, golden=golden, tensors=tensors, name=name, **asked)
+        found: Capture = watch(self._test, model, golden=golden, tensors=tensors, name=name, **asked)
+        return found
+
+    def workers(
+        self,
+        llm: Any,
+        layers: Sequence[str] | None = None,
+        *,
+        inputs: bool = False,
+        force: Mapping[Sequence[int], Sequence[int]] | None = None,
+    ) -> EngineCapture:
+        """Watch modules of a vLLM engine's workers, by request and token, in a test with ``modules=True``.
+
+        Another batching, order, padding or chunk of a prompt changes nothing. Start the engine in the test or
+        its fixtures, with ``enable_prefix_caching=False`` where prompts share a prefix; elsewhere give it
+        ``worker_extension_cls``, as the error says.
+
+        Args:
+            llm: a ``vllm.LLM``.
+            layers: paths of modules, or globs; None for those of the marker, else all.
+            inputs: record what modules are given, too.
+            force: tokens to go on with by the tokens of the prompt, in place of those that are sampled, so
+                that later tokens stay comparable where one differs.
+
+        Returns:
+            What watches, to the end of the test or of a ``with`` block.
+
+        Raises:
+            RuntimeUnavailableError: workers cannot be called, or refuse.
+            RequestError: the test's layers are no modules.
+        """
+        from pytest_npudump.plugin.modules import watch  # noqa: PLC0415 - where there is torch
+
+        asked: dict[str, Any] = {"inputs": True} if inputs else {}
+        if layers is not None:
+            asked["layers"] = (layers,) if isinstance(layers, str) else tuple(layers)
+        found: EngineCapture = watch(self._test, llm, golden=True, force=force or {}, **asked)
+        return found
 
     def same(
         self,

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.session import CaseSession
     from pytest_npudump.runtime.modules.capture import Capture
 
+
 _ROWS = 20
 _COLUMNS = ("layer", "type", "tensor", "statistic", "first", "second", "tolerance", "x tol")
 
 
-def watch(test: CaseSession, model: object, *, golden: bool, **asked: Any) -> Capture:
+def watch(test: CaseSession, model: object, *, golden: bool, **asked: Any) -> Any:
     """Watch the modules of a model; a capture of the same one that a fixture has begun ends.
 
     Raises:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.ulps import OutputFault
     from pytest_npudump.runtime.base import ModelSession, Runtime
-    from pytest_npudump.runtime.modules.capture import Capture
 
     Progress = Callable[[int, int], None]
 
@@ -149,7 +148,7 @@ class Attempt:
     _configs: dict[str, Path] = field(default_factory=dict)
     checks: OperatorChecks = field(default_factory=OperatorChecks)
     copies: HostCopies = field(default_factory=HostCopies)
-    captures: list[Capture] = field(default_factory=list)
+    captures: list[Any] = field(default_factory=list)
     _capture: str = ""
     _one_run: bool = False
 
@@ -234,7 +233,7 @@ class Attempt:
 
     def watch_modules(
         self, model: Any, limit: int, *, golden: bool = True, tensors: bool = False, **asked: Any
-    ) -> Capture:
+    ) -> Any:
         """Watch the modules of a torch model, in the part under way; the capture is to be started.
 
         Args:
@@ -242,7 +241,8 @@ class Attempt:
             limit: most bytes of the tensors of one execution.
             golden: whether it is a part of the dump; else of a folder beside.
             tensors: whether elements are wanted, where the request leaves it.
-            asked: further arguments of a :class:`Capture`; those that the request has where it has none.
+            asked: further arguments of a :class:`Capture`, or with ``force`` of an ``EngineCapture``; those
+                that the request has where it has none.
 
         Raises:
             RequestError: it is no such model, or has no module of a name.
@@ -256,7 +256,12 @@ class Attempt:
             tensors = data == "tensor" if data is not None else tensors
         else:
             folder, only = self.directory / _BESIDE, None
-        capture = Capture(model, folder, limit=limit, only=only, tensors=tensors, **asked)
+        kind: Any = Capture
+        if "force" in asked:
+            from pytest_npudump.runtime.modules.engine import EngineCapture  # noqa: PLC0415 - where there is one
+
+            kind = EngineCapture
+        capture = kind(model, folder, limit=limit, only=only, tensors=tensors, **asked)
         capture.number = sum(one.folder == folder and one.name == capture.name for one in self.captures)
         self.captures.append(capture)
         return capture

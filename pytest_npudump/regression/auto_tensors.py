@@ -7,19 +7,19 @@ come; an update does not choose anew.
 """
 
 from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
 from pytest_npudump.config.acl_json import check_request
 from pytest_npudump.config.cann import rules_version
-from pytest_npudump.errors import ConfigError
-from pytest_npudump.errors import said
+from pytest_npudump.errors import ConfigError, said
 from pytest_npudump.runtime.acl import AclJson
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.result import Result
-
 
 
 _SLOWER, _SECONDS = 1.3, 1.0

@@ -73,8 +73,8 @@ def explain_empty(request: DumpRequest, activity: Activity, dump_path: Path, see
         return seen
     detail = f" ({seen})" if seen and "holds no" not in seen else ""
     cause = next(_causes(request, activity, dump_path))
-    if activity.evidence.others and not (activity.executions or activity.released):
-        cause = said("{others}; {cause}", others=beside_words(activity.evidence.others), cause=cause)
+    if (beside := activity.evidence.beside) and not (activity.executions or activity.released):
+        cause = said("{others}; {cause}", others=beside_words(beside), cause=cause)
     return said("the dump holds nothing{detail}: {cause}", detail=detail, cause=cause)
 
 
@@ -130,12 +130,12 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
     yield _filtered(request, activity)
 
 
-def beside_words(others: Iterable[str]) -> str:
+def beside_words(others: Sequence[str]) -> str:
     """Say that processes ran beside the test's own, of whose models the dump need not have anything."""
     return said(
         "other processes ran during the test ({others}): a model that runs there is dumped "
         "only if the dump is on there, as with npu_dump.run()",
-        others=first_of(sorted(others)),
+        others=first_of(others),
     )
 
 
@@ -244,8 +244,8 @@ def notes_of(case: Case) -> tuple[str, ...]:
     dumped = activity.executions or activity.evidence.shown
     if activity.evidence.missing and dumped and not activity.programs:  # of programs their dump says enough
         notes.append(not_dumped(activity))
-    if activity.evidence.others and (activity.programs or not activity.released):
-        notes.append(beside_words(activity.evidence.others))
+    if (beside := activity.evidence.beside) and (activity.programs or not activity.released):
+        notes.append(beside_words(beside))
     if runtime.config_name == "acl.json":
         section = dump_section(RunRequest(case.request, case.directory))
         notes += request_warnings(case.request, version=rules_version(), cwd=case.directory)

@@ -23,6 +23,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
+class Started:
+    """A process that ran beside the test's own.
+
+    Attributes:
+        name: of its program, or of its class.
+        number: that the system gave it; None where that is not known.
+    """
+
+    name: str
+    number: int | None = None
+
+
+@dataclass(slots=True)
 class Evidence:
     """Whether the dump was on in code that the adapter does not run itself: programs, calls of the test.
 
@@ -44,7 +57,8 @@ class Evidence:
             any of it fails the test.
         inside: by model, operators inside others, which its dump has not: the name of each, "" for none, and
             the type of the operator that holds it.
-        others: names of the processes that ran meanwhile, which the dump is on in only if they see to that.
+        others: the processes that ran meanwhile, which the dump is on in only if they see to that.
+        answered: numbers of the processes that left what they ran in the dump.
     """
 
     shown: list[str] = field(default_factory=list)
@@ -59,12 +73,18 @@ class Evidence:
     files: LoadedFiles = field(default_factory=LoadedFiles)
     undumped: list[str] = field(default_factory=list)
     inside: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
-    others: list[str] = field(default_factory=list)
+    others: list[Started] = field(default_factory=list)
+    answered: set[int] = field(default_factory=set)
 
     @property
     def gaps(self) -> tuple[str, ...]:
         """Whatever of the test may have run without the dump, in words."""
         return (*self.missing, *self.unfinished)
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """Names of the processes that left nothing in the dump, each once."""
+        return tuple(sorted({one.name for one in self.others if one.number not in self.answered}))
 
 
 class ModelSession(Protocol):

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.runtime.base import Started
 from pytest_npudump.runtime.replaced import Replaced
 
 if TYPE_CHECKING:
@@ -87,8 +88,19 @@ def _without_order(name: str, model: str, threads: str) -> str:
 
 _LIBRARY = frozenset({"asyncio", "concurrent", "multiprocessing", "os", "pty", "subprocess", "threading"})
 _OURS = __name__.partition(".")[0]
-_TOOLS = frozenset({"ctypes.util", "multiprocessing.resource_tracker", "platform", "uuid"})
-"""What of Python starts processes that run nothing of a test."""
+_TOOLS = frozenset(
+    {
+        "ctypes.util",
+        "multiprocessing.resource_tracker",
+        "platform",
+        "torch._inductor.compile_worker.subproc_pool",
+        "uuid",
+        "vllm.model_executor.models.registry",
+    }
+)
+"""What of Python, torch and vLLM starts processes that run nothing of a test."""
+_PROGRAMS = frozenset({"c++", "cc", "g++", "gcc", "ld", "ldconfig", "lscpu", "nm", "npu-smi", "nvidia-smi"})
+"""Programs that run no model, and that libraries ask while they start."""
 
 
 class OtherProcesses:
@@ -96,16 +108,16 @@ class OtherProcesses:
 
     def __init__(self) -> None:
         self._replaced = Replaced()
-        self._names: list[str] = []
+        self._found: list[Started] = []
 
-    def watch(self, names: list[str]) -> None:
-        """Add the name of each process that runs already or is started from now on to ``names``."""
+    def watch(self, found: list[Started]) -> None:
+        """Add each process that runs already or is started from now on to ``found``."""
         self.stop()
-        self._names = names
+        self._found = found
         multiprocessing = sys.modules.get("multiprocessing.process")
         if multiprocessing is not None:  # what imports it later starts its processes by the calls below
             for child in multiprocessing.active_children():
-                self._note(type(child).__name__)
+                self._note(type(child).__name__).number = child.pid
             self._put(multiprocessing.BaseProcess, "start", lambda process: type(process).__name__)
         self._put(subprocess.Popen, "__init__", lambda _, args="", *__, **___: _program(args))
         self._put(sys.modules.get("_posixsubprocess"), "fork_exec", lambda args, *_: _program(args))
@@ -127,15 +139,21 @@ class OtherProcesses:
 
     def _put(self, owner: Any, name: str, name_of: Callable[..., str]) -> None:
         def started(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-            if _by_the_test(sys._getframe(1)):  # noqa: SLF001 - the way to the caller
-                self._note(name_of(*arguments, **named))
-            return original(*arguments, **named)
+            if not _by_the_test(sys._getframe(1)):  # noqa: SLF001 - the way to the caller
+                return original(*arguments, **named)
+            process = self._note(name_of(*arguments, **named))
+            result = original(*arguments, **named)
+            number = result if result is not None else getattr(arguments[0], "pid", None)
+            process.number = None if name == "system" else number
+            return result
 
         self._replaced.put(owner, name, started)
 
-    def _note(self, name: str) -> None:
-        if name not in self._names:
-            self._names.append(name)
+    def _note(self, name: str) -> Started:
+        process = Started(name)
+        if name not in _PROGRAMS:
+            self._found.append(process)
+        return process
 
 
 _WATCHING: list[OtherProcesses] = []

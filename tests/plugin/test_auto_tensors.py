@@ -1,22 +1,24 @@
 """Goldens of tensors where the marker leaves it open: chosen when they are recorded, and kept to."""
 
 from __future__ import annotations
+
 import itertools
+from typing import TYPE_CHECKING
+
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
+
 from pytest_npudump.cli import main
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.record.text import render
 from tests.plugin.conftest import onnx_model
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from conftest import Project
 
+    from conftest import Project
 
 
 BUDGET = ("-o", "npudump_auto_tensors=1KiB")

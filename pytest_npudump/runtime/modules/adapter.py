@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from pytest_npudump.errors import RuntimeUnavailableError, said
 from pytest_npudump.golden.origin import processor
 from pytest_npudump.runtime.base import RunActivity
+from pytest_npudump.runtime.modules import worker
+from pytest_npudump.runtime.modules.worker import WORKERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from pytest_npudump.request import RunRequest
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.runtime.modules.capture import Capture
+
 
 _IDLE = said(
     "no torch module was called while it was watched: have a fixture of the test return the model, or call "
@@ -38,6 +42,7 @@ class ModulesRuntime:
     config_name: str = "modules.json"
     facts: dict[str, str] = field(default_factory=dict)
     activity: RunActivity = field(default_factory=lambda: RunActivity(likely_cause=_IDLE))
+    _config: Path | None = None
 
     def producer(self) -> Mapping[str, str]:
         """Return what ran the models: torch, the device, and the processor where that is the device."""
@@ -45,17 +50,31 @@ class ModulesRuntime:
         return {"runtime": self.name, **self.facts, **host}
 
     def write_config(self, path: Path, request: RunRequest) -> None:
-        """Write where the dump goes."""
-        path.write_text(json.dumps({"dump_path": str(request.dump_path)}) + "\n", encoding="utf-8")
+        """Write where the dump goes, and what of models is asked for."""
+        test = request.test
+        asked = {
+            "layers": list(test.layers),
+            "inputs": test.dump_mode != "output",
+            "tensors": (request.dump_data or test.dump_data) == "tensor",
+            "only": list(request.layers) if request.layers else None,
+        }
+        content = {"dump_path": str(request.dump_path), "asked": asked}
+        path.write_text(json.dumps(content) + "\n", encoding="utf-8")
 
     def start(self, config: Path, *, resumed: bool = False) -> None:
-        """Begin a run."""
-        del config
+        """Begin a run; processes that it starts know where their models are asked for."""
+        self._config = config
+        os.environ[WORKERS] = str(config)
         if not resumed:
             self.activity = RunActivity(likely_cause=_IDLE)
 
     def stop(self) -> None:
-        """Do nothing: captures end by themselves."""
+        """Take what processes left that the run has started; captures of this process end by themselves."""
+        config, self._config = self._config, None
+        if config is not None:
+            os.environ.pop(WORKERS, None)
+            for told in worker.answers(config):
+                tell(told, self)
 
     def release(self) -> None:
         """Do nothing: there is no dump that a test could switch on."""
@@ -81,9 +100,10 @@ class ModulesRuntime:
         """Do nothing."""
 
 
-def tell(capture: Capture, runtime: Runtime) -> None:
+def tell(capture: Capture | worker.Answer, runtime: Runtime) -> None:
     """Note what became of a capture that has ended, for whatever runtime it was beside."""
     evidence = runtime.activity.evidence
+    evidence.answered.update(capture.processes)
     if isinstance(runtime, ModulesRuntime):
         runtime.facts = capture.facts
         runtime.activity.initialised = True

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+
 ENTER, LEAVE, INPUT, OUTPUT = range(4)
 """What a hook tells of: the model is called, or has returned; a tensor that a module is given, or gives."""
 
@@ -108,12 +109,16 @@ class Capture:
 
     Attributes:
         folder: where the files go.
+        began: when, in the name of a rank's folder.
         name: of the model.
         number: of the captures of this model there.
         tensors: whether it records elements.
         steps: the tensors of each execution, with statistics; None for these with ``tensors``.
         problems: why what was recorded cannot be trusted, in words; with any nothing more is recorded.
+        processes: others than this one that it has watched.
     """
+
+    processes: frozenset[int] = frozenset()
 
     def __init__(
         self,
@@ -191,7 +196,7 @@ class Capture:
         self._active = self._rooted = self._warming = False
         self._thread = self._closed = 0
         self._stamp = time.time_ns() // 1000
-        self._began = time.strftime("%Y%m%d%H%M%S", time.gmtime(self._stamp // 1_000_000))
+        self.began = time.strftime("%Y%m%d%H%M%S", time.gmtime(self._stamp // 1_000_000))
         self._graph: _ModuleGraph | None = None
         self._graphs: WeakKeyDictionary[Any, _ModuleGraph] = WeakKeyDictionary()
 
@@ -222,7 +227,7 @@ class Capture:
     def path(self) -> Path:
         """The folder of its steps."""
         name = "".join(c if c.isalnum() or c in "-_" else "_" for c in self.name)
-        top = self.folder if self._rank is None else self.folder / f"rank_{self._rank}" / self._began
+        top = self.folder if self._rank is None else self.folder / f"rank_{self._rank}" / self.began
         return (
             top / str(self._anchor.device.index or 0) / f"{'_' * name.isdecimal()}{name}" / str(self.number)
         )
@@ -281,6 +286,11 @@ class Capture:
         self._fetch()
         if any(graph.seen and not graph.replays for graph in self._graphs.values()):
             self._note(said("a graph with {name} was captured, and never replayed", name=self.name))
+        self._note_unseen()
+        for number, step in enumerate(self.steps if not self.tensors else ()):
+            self._write_rows(self.path / str(number), step)
+
+    def _note_unseen(self) -> None:
         unseen = sorted(self._wanted - self._seen)
         if unseen:
             self._note(
@@ -293,8 +303,6 @@ class Capture:
                     some=first_of(self._paths[at] for at in unseen),
                 )
             )
-        for number, step in enumerate(self.steps if not self.tensors else ()):
-            self._write_rows(self.path / str(number), step)
 
     def _forget_compiled(self) -> None:
         """Have torch compile anew: what it compiled without hooks runs on without them, and the reverse."""

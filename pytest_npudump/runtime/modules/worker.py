@@ -1,0 +1,124 @@
+"""Torch modules of a process that a test starts, however it does: multiprocessing, a program, Ray.
+
+A test with ``modules=True`` names in :data:`WORKERS` the file that says what
+it asks for, which processes inherit. Each calls, around its model::
+
+    from pytest_npudump.runtime.modules.worker import watch
+
+    with watch(model, rank=rank):
+        model(x)
+
+Without such a test that does nothing, so that it may stay in a program. What a process leaves is in the dump
+of the test, by rank, and beside it an answer, without which the test knows that the process left nothing.
+Where processes do not inherit variables, hand this one on: Ray takes
+``runtime_env={"env_vars": {name: os.environ[name]}}``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytest_npudump.errors import RequestError, said
+from pytest_npudump.runtime.modules.capture import Capture
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+WORKERS = "NPUDUMP_WORKERS"
+"""Variable of processes that a test may watch: the file that says what it asks for."""
+
+
+class Answer(NamedTuple):
+    """What became of a capture in another process.
+
+    Attributes:
+        name: of the model.
+        executed: how many executions it has.
+        problems: why it cannot be trusted.
+        notes: what was not seen.
+        facts: what ran the model.
+        processes: its own, and the one that started it.
+    """
+
+    name: str
+    executed: int
+    problems: list[str]
+    notes: list[str]
+    facts: dict[str, str]
+    processes: list[int]
+
+    @property
+    def steps(self) -> range:
+        """One for each execution."""
+        return range(self.executed)
+
+
+@contextmanager
+def watch(model: Any, *, rank: int | None = None, **asked: Any) -> Iterator[Capture | None]:
+    """Watch the modules of a model for the test that started this process; nothing where none has.
+
+    Args:
+        model: a ``torch.nn.Module``, or what ``torch.compile`` made of one.
+        rank: of this process; None for the variable ``RANK``, or 0.
+        asked: arguments of a :class:`Capture` in place of those of the test, as ``layers``.
+
+    Raises:
+        RequestError: it is no such model, or another process watches it as the same rank.
+    """
+    config = Path(os.environ.get(WORKERS, ""))
+    if not config.is_file():
+        yield None
+        return
+    told = json.loads(config.read_text(encoding="utf-8"))
+    rank = int(os.environ.get("RANK", "0")) if rank is None else rank
+    capture = Capture(model, Path(told["dump_path"]), rank=rank, **{**told["asked"], **asked})
+    capture.began = time.strftime("%Y%m%d%H%M%S", time.gmtime(config.stat().st_mtime))
+    words = said("rank {rank}: {name} began in another process and did not end", rank=rank, name=capture.name)
+    answer = Answer(capture.name, 0, [words], [], {}, [os.getpid(), os.getppid()])
+    file = _claimed(config, capture, rank, json.dumps(answer))
+    try:
+        with capture:
+            yield capture
+    except BaseException as error:
+        words = f"rank {rank}: {capture.name}: {error!r}"
+        capture.problems.append(words)
+        raise
+    finally:
+        told = [*capture.problems], [*capture.notes]
+        answer = Answer(capture.name, len(capture.steps), *told, capture.facts, answer.processes)
+        file.write_text(json.dumps(answer), encoding="utf-8")
+
+
+def _claimed(config: Path, capture: Capture, rank: int, text: str) -> Path:
+    """Return the file of the answer, which no other process writes; the capture gets its number."""
+    folder = config.with_suffix(".answers")
+    folder.mkdir(exist_ok=True)
+    while True:
+        file = folder / f"{rank}-{capture.path.parent.name}-{capture.number}.json"
+        try:
+            with file.open("x", encoding="utf-8") as begun:
+                begun.write(text)
+        except FileExistsError:
+            if f"[{os.getpid()}, " not in file.read_text(encoding="utf-8"):
+                raise RequestError(
+                    f"watch(): another process watches {capture.name} as rank {rank}: give each a rank"
+                ) from None
+            capture.number += 1
+        else:
+            return file
+
+
+def answers(config: Path) -> Iterator[Answer]:
+    """Return what processes say that the run of this file has started."""
+    for file in sorted(config.with_suffix(".answers").glob("*.json")):
+        text = file.read_text(encoding="utf-8")
+        if not text.endswith("]"):
+            words = said("{file}: its process ended early", file=file)
+            text = json.dumps((file.stem, 0, [words], [], {}, []))
+        yield Answer(*json.loads(text))
