@@ -83,16 +83,15 @@ def regressed(project: Project, arguments: str = "", runs: int = 1) -> None:
     project.model(change=0.01)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "runs", "told"),
-    [("escalate=False", 1, "expected"), ("", 2, "differs by an l2norm of about")],
-)
+@pytest.mark.parametrize(("arguments", "runs"), [("escalate=False", 1), ("", 2)])
 def test_regression_stands_where_a_plugin_repeats_it_inside_the_report(
-    project: Project, arguments: str, runs: int, told: str
+    project: Project, arguments: str, runs: int
 ) -> None:
     regressed(project, arguments, runs)
     project.path.joinpath("conftest.py").write_text(INSIDE_THE_REPORT)
-    project.run("--junitxml=out.xml", failed=1, shows=[f"npudump: *block/conv.2:output.0 *{told} *", SUMMARY])
+    project.run(
+        "--junitxml=out.xml", failed=1, shows=["npudump: *block/conv.2:output.0 * expected *", SUMMARY]
+    )
     names = [p.get("name") for p in ET.parse(project.path / "out.xml").iter("property")]  # noqa: S314 - ours
     assert names.count("npudump") == 1
     assert len(names) == len(set(names))
