@@ -103,6 +103,8 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if arguments.suggest:
         _write_names(arguments.suggest, result.suggestions)
+        if arguments.json != "-":
+            emit([_("names: {path}").format(path=shown(arguments.suggest.absolute()))])
     if arguments.plots:
         written = _draw(arguments, result)
         if arguments.json != "-":

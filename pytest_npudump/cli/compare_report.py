@@ -132,7 +132,7 @@ def lines(result: SidesComparison, *, verbose: bool) -> Iterator[str]:
     patterns = result.by_key(result.patterns)
     first = comparison.first.key if comparison.first is not None else None
     if comparison.first is not None:
-        yield _("first diverging layer: {sentence}").format(
+        yield _("first mismatch: {sentence}").format(
             sentence=sentence(comparison.first, elements.get(comparison.first.key))
         )
         if comparison.first.key in patterns:

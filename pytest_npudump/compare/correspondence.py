@@ -49,7 +49,7 @@ from pytest_npudump.dump.stats.tensor import payload_stats
 from pytest_npudump.dump.table import STATISTICS, StatsTable, layer_of, shape_of
 from pytest_npudump.errors import RequestError, said
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.record import Record, rows_of
+from pytest_npudump.record.record import EDGES, MODELS, Record, rows_of
 from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:
@@ -182,6 +182,7 @@ class Correspondence:
         Raises:
             RequestError: a layout does not fit a tensor, or the ranks.
         """
+        golden = self.renamed(golden, run)
         renamed, joined = self._by_names(golden, run)
         sides = (
             _joined_rows(golden, renamed, joined[0]),
@@ -197,6 +198,15 @@ class Correspondence:
             rows, notes = self._whole(sides, (golden, run), [len(place) for place in places])
             sides = rows[0], rows[1]
         return _applied(golden, sides[0]), _applied(run, sides[1]), (*idle, *notes)
+
+    def renamed(self, golden: Record, run: Record) -> Record:
+        """Return a golden whose blocks of edges and models have the run's names."""
+        names = {_word(old): _word(new) for old, new in self._by_names(golden, run)[0].items()}
+        blocks = dict(golden.blocks)
+        for block in {EDGES, MODELS}.intersection(blocks) if names else ():
+            lines = [_renamed_words(line.split(" "), names) for line in blocks[block].splitlines()]
+            blocks[block] = "".join(f"{' '.join(words)}\n" for words in lines)
+        return replace(golden, blocks=blocks)
 
     def _by_names(
         self, golden: Record, run: Record
@@ -345,6 +355,19 @@ def _filled(pattern: str, groups: Sequence[str]) -> str:
 
 def _names(pattern: str, layer: str) -> bool:
     return _groups_of(pattern, layer) is not None
+
+
+def _word(layer: str) -> str:
+    return TensorKey(layer, "", 0).name_text
+
+
+def _renamed_words(words: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    """Return a line of a block with other names: it begins with one, and keys of tensors have one."""
+    keys = [word.rpartition(":") for word in words[1:]]
+    return [
+        names.get(words[0], words[0]),
+        *(f"{names.get(name, name)}{colon}{slot}" if colon else slot for name, colon, slot in keys),
+    ]
 
 
 def _layers(table: StatsTable) -> dict[str, None]:

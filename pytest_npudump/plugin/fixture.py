@@ -102,12 +102,9 @@ class NpuDump:
         Raises:
             RequestError: it is no such model, has no module of a name, or the runtime runs no torch.
         """
-        from pytest_npudump.plugin.modules import watch  # noqa: PLC0415 - where there is torch
-
-        asked: dict[str, Any] = {"inputs": True} if inputs else {}
-        if layers is not None:
-            asked["layers"] = (layers,) if isinstance(layers, str) else tuple(layers)
-        found: Capture = watch(self._test, model, golden=golden, tensors=tensors, name=name, **asked)
+        __tracebackhide__ = True
+        asked = {"golden": golden, "tensors": tensors, "name": name}
+        found: Capture = self._watch(model, layers, inputs=inputs, **asked)
         return found
 
     def workers(
@@ -138,13 +135,21 @@ class NpuDump:
             RuntimeUnavailableError: workers cannot be called, or refuse.
             RequestError: the test's layers are no modules.
         """
+        __tracebackhide__ = True
+        found: EngineCapture = self._watch(llm, layers, inputs=inputs, golden=True, force=force or {})
+        return found
+
+    def _watch(self, model: Any, layers: Sequence[str] | None, *, inputs: bool, **asked: Any) -> Any:
         from pytest_npudump.plugin.modules import watch  # noqa: PLC0415 - where there is torch
 
-        asked: dict[str, Any] = {"inputs": True} if inputs else {}
+        __tracebackhide__ = True
+        asked |= {"inputs": True} if inputs else {}
         if layers is not None:
             asked["layers"] = (layers,) if isinstance(layers, str) else tuple(layers)
-        found: EngineCapture = watch(self._test, llm, golden=True, force=force or {}, **asked)
-        return found
+        try:
+            return watch(self._test, model, **asked)
+        except NpudumpError as error:
+            raise error.with_traceback(None) from None  # the failure ends at the test's line
 
     def same(
         self,

@@ -133,6 +133,7 @@ def judge_run(
     verdict = status.PASSED if not comparison.failing and not problems else status.FAILED
     if lacking and verdict == status.PASSED:
         verdict = status.ERROR
+    named = golden if terms.names is None else terms.names.renamed(golden, run)
     sources, unread = sources_of(golden, comparison, at_hand)
     why = (terms.why,) if terms.why else ()
     notes = (why, run.notes, unsaid(golden), notes_on(golden, run.extra.get(EMPTY)))
@@ -148,7 +149,7 @@ def judge_run(
         sources=sources,
         changes=changes,
         idle_rules=_idle_rules(terms, comparison),
-        models=change_of_models(golden.blocks.get(MODELS, ""), run.blocks.get(MODELS, "")),
+        models=change_of_models(named.blocks.get(MODELS, ""), run.blocks.get(MODELS, "")),
     )
 
 

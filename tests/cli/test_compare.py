@@ -243,9 +243,9 @@ def test_statistics_alone_name_the_first_layer(run: Run, tmp_path: Path) -> None
     path = next(changed.rglob("Softmax*.csv"))
     path.write_text(path.read_text().replace("0.225", "0.325"))
     done = run("compare", STATISTICS, changed)
-    assert (done.code, "first diverging layer: net_Softmax@0" in done.out) == (1, True)
+    assert (done.code, "first mismatch: net_Softmax@0" in done.out) == (1, True)
     done = run("compare", next(GOLDEN.glob("*said.yaml")), STATISTICS)
-    assert (done.code, "first diverging layer" in done.out) == (1, True)
+    assert (done.code, "first mismatch" in done.out) == (1, True)
 
 
 @pytest.mark.each("verbose", [(), ("-v",)])

@@ -35,8 +35,8 @@ def compared(run: Run, dump_file: Run, tmp_path: Path) -> Callable[..., Any]:
 
 
 def _first(text: str) -> str:
-    (line,) = [line for line in text.splitlines() if line.startswith("first diverging layer: ")]
-    head = "first diverging layer: net/relu:output.0 "
+    (line,) = [line for line in text.splitlines() if line.startswith("first mismatch: ")]
+    head = "first mismatch: net/relu:output.0 "
     assert line.startswith(head)
     return line.removeprefix(head).removeprefix("differs: ")
 

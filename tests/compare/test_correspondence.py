@@ -173,7 +173,7 @@ def test_elements_of_parts_are_those_of_the_whole(tmp_path: Path, capsys: Any) -
     assert "3 of 3 tensors compared, 3 of them element by element" in capsys.readouterr().out
     names.write_text('layouts: {x: "t h[tp]", z: "s[tp] h", p: "t h[tp:partial]"}')
     assert main(["compare", str(golden), str(run), "--map", str(names)]) == 1  # the order of the parts
-    assert "first diverging layer: z:output.0" in capsys.readouterr().out
+    assert "first mismatch: z:output.0" in capsys.readouterr().out
     assert main(["compare", str(golden), str(run)]) == 1
 
 

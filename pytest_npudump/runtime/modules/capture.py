@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from pytest_npudump.dump.records import Stats
-from pytest_npudump.errors import RequestError, said
+from pytest_npudump.errors import RequestError, nearest, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.request import KnownNames
 from pytest_npudump.runtime.replaced import Replaced
@@ -167,10 +167,9 @@ class Capture:
         known = KnownNames(self._paths)
         for pattern in layers:
             if not known.meant([pattern]):
-                raise RequestError(
-                    f"npu_dump.modules(): {self.name} has no module {pattern!r}; it has "
-                    f"{first_of(self._paths[1:])}"
-                )
+                near = nearest(pattern, self._paths)
+                told = f"did you mean {near!r}?" if near else f"it has {first_of(self._paths[1:])}"
+                raise RequestError(f"npu_dump.modules(): {self.name} has no module {pattern!r}; {told}")
         meant = known.meant(layers) if layers else {*self._paths}
         none = torch.nn.Module.forward  # of containers that are never called, such as ModuleList
         self._wanted = {

@@ -145,7 +145,7 @@ def test_a_changed_statistic_fails_and_names_layer_and_line(
 
     code, text = compare(SAMPLES / "mix-statistics", copied("mix-statistics", "b", scale), capsys)
     assert code == 1
-    assert "first diverging layer: block.fc#turn=1:output.0 avg" in text
+    assert "first mismatch: block.fc#turn=1:output.0 avg" in text
     assert "note: block.fc#turn=1:output.0 is called at /home/user/net/make.py:" in text
     assert compare(SAMPLES / "mix-statistics", copied("mix-statistics", "c"), capsys)[0] == 0
 
