@@ -256,7 +256,7 @@ _NAMES: Mapping[str, str] = MappingProxyType({"reference_map": "map"})
 
 _OF_MODULES = frozenset(
     {"layers", "dump_mode", "dump_data", "chosen", "golden_tensors", "rtol", "atol", "preset", "tolerances"}
-    | {"escalate", "isolation", "timeout", "repeats", "ranks", "modules"}
+    | {"escalate", "isolation", "timeout", "repeats", "ranks", "modules", "reference_map"}
 )
 """Attributes of a request that modules of torch take."""
 

@@ -1,0 +1,98 @@
+"""One model on one rank and on two that share its layers by gloo: one golden, and a wrong part named."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import pytest
+import yaml
+
+from pytest_npudump.golden import store
+
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+torch: Any = pytest.importorskip("torch")
+
+LOADED = (yaml, store)
+"""What sessions in this process share: they forget what they load themselves."""
+pytestmark = pytest.mark.filterwarnings("ignore")  # of torch, within itself
+PARALLEL = """
+import os, torch
+import torch.distributed as dist
+from pytest_npudump.runtime.modules.worker import watch
+
+class Up(torch.nn.Linear):
+    "Holds some rows of the weights: each rank gives a part of the hidden axis."
+
+class Down(torch.nn.Linear):
+    "Holds some columns: what ranks give is added up."
+    def forward(self, x):
+        given = super().forward(x)
+        if dist.is_initialized():
+            dist.all_reduce(given)
+        return given
+
+class Block(torch.nn.Module):
+    def __init__(self, number, rank, ranks):
+        super().__init__()
+        torch.manual_seed(number)
+        self.norm = torch.nn.LayerNorm(8)
+        whole = torch.randn(32, 8), torch.randn(8, 32)
+        self.up, self.down = Up(8, 32 // ranks, bias=False), Down(32 // ranks, 8, bias=False)
+        self.up.weight.data = whole[0].chunk(ranks, 0)[rank]
+        self.down.weight.data = whole[1].chunk(ranks, 1)[rank]
+
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(self.norm(x))))
+
+def main(rank, ranks, fault, store):
+    if ranks > 1:
+        dist.init_process_group("gloo", f"file://{store}", rank=rank, world_size=ranks)
+    model = torch.nn.Sequential(*(Block(number, rank, ranks) for number in range(3)))
+    if rank and fault == "part":
+        model[1].up.weight.data *= 1.01
+    if rank and fault == "copy":
+        model[2].norm.weight.data *= 1.01
+    with torch.no_grad(), watch(model, rank=rank):
+        model(torch.linspace(-1, 1, 5 * 8).reshape(5, 8))
+    if ranks > 1:
+        dist.destroy_process_group()
+"""
+TEST = """
+import multiprocessing, os, pytest
+from parallel import main
+
+@pytest.mark.npu_dump(modules=True, map='names.yaml')
+def test_model(tmp_path):
+    ranks = int(os.environ.get("RANKS", "1"))
+    context = multiprocessing.get_context("spawn")
+    given = ranks, os.environ.get("FAULT", ""), tmp_path / "store"
+    children = [context.Process(target=main, args=(rank, *given)) for rank in range(ranks)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+"""
+
+
+def test_one_rank_and_two_have_one_golden_and_a_wrong_part_or_copy_is_named(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(parallel=PARALLEL, test_model=TEST)
+    pytester.path.joinpath("names.yaml").write_text('layouts: {"*.up": "t h[tp]"}\n')
+    pytester.makeini("[pytest]\nfilterwarnings = ignore\npythonpath = .")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(pytester.path), *sys.path]))
+    pytester.runpytest_inprocess("--npudump-update-golden").assert_outcomes(passed=1)
+    golden = (pytester.path / "golden/test_model/test_model.yaml").read_text()
+    assert "1.up:output.0 float32 5x32" in golden
+    assert "rank" not in golden.partition("tensors: |")[2]
+    monkeypatch.setenv("RANKS", "2")
+    passed = pytester.runpytest_inprocess()
+    passed.assert_outcomes(passed=1)
+    passed.stdout.fnmatch_lines(["npudump: 1 of 1 tests passed; 23 of 23 tensors compared (modules)"])
+    for fault, layer in (("part", "1.up:output.0"), ("copy", "2.norm#rank=1:output.0")):
+        monkeypatch.setenv("FAULT", fault)
+        failed = pytester.runpytest_inprocess()
+        failed.assert_outcomes(failed=1)
+        failed.stdout.fnmatch_lines([f"npudump: *first mismatch: {layer} *"])
