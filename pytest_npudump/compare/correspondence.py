@@ -116,7 +116,7 @@ class _Row(NamedTuple):
 
     @property
     def first(self) -> int:
-        return _rows(self.made_of)[0]
+        return min(_rows(self.made_of))
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,8 +268,9 @@ class Correspondence:
                     guessed.append(place.layer)
                 found.append(one)
             _with_copies(place, found, out)
-        for rows in out:
-            rows.sort(key=lambda row: row.first)
+        for side, rows in zip(grouped, out, strict=True):
+            began = {at: min(row.first for row in held) for at, held in side.items()}
+            rows.sort(key=lambda row: began[replace(row.key, rank=-1, device=-1)])  # copies stand together
         notes = [
             said(
                 "joined by shape: ranks hold parts of {layers}; state the layout in {path}",
