@@ -268,8 +268,8 @@ class Correspondence:
                     guessed.append(place.layer)
                 found.append(one)
             _with_copies(place, found, out)
-        for side, rows in zip(grouped, out, strict=True):
-            began = {at: min(row.first for row in held) for at, held in side.items()}
+        for places, rows in zip(grouped, out, strict=True):
+            began = {at: min(row.first for row in held) for at, held in places.items()}
             rows.sort(key=lambda row: began[replace(row.key, rank=-1, device=-1)])  # copies stand together
         notes = [
             said(
