@@ -187,7 +187,7 @@ def test_what_a_cache_holds_is_a_problem(tmp_path: Path) -> None:
     capture = EngineCapture(LLM(runner), tmp_path, force={})
     with capture:
         runner.run({"a": 1})
-    assert capture.problems[0].startswith("4 tokens of a prompt come from the cache of prefixes")
+    assert "from the cache of prefixes, not computed: 4; " in capture.problems[0]
 
 
 def test_a_tensor_without_a_row_a_token_is_told(tmp_path: Path) -> None:
