@@ -143,7 +143,7 @@ _PRESET = _of(
 _FACTS = _list(
     "--producer",
     "FACT=VALUE",
-    "fact of the environment, such as soc=Ascend910B3, for rules with producer; may be repeated",
+    "fact of the environment, such as soc=Ascend910B3, for rules that name a producer; may be repeated",
 )
 _NUMERICS = {"--numerics": "--preset"}
 _WHAT_IF = _list(
@@ -428,7 +428,7 @@ VERBS: Mapping[str, Verb] = {
                 action="append",
             ),
             _path(
-                "--map", "FILE", "YAML file of layers that have other names in GOLDEN, and of what ranks hold"
+                "--map", "FILE", "YAML file of layer names that differ in GOLDEN, and of layouts across ranks"
             ),
             _path(
                 "--suggest",

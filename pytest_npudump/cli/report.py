@@ -7,7 +7,6 @@ from contextlib import nullcontext
 
 from pytest_npudump.cli.common.output import complain, emit
 from pytest_npudump.cli.common.project import last_results
-from pytest_npudump.errors import RequestError
 from pytest_npudump.language import ENGLISH
 from pytest_npudump.language.translation import gettext as _, speaking
 from pytest_npudump.report.media import MEDIA
@@ -17,12 +16,11 @@ from pytest_npudump.results.session_view import session_view
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write what was asked for, say where, and return 0 or 2."""
+    """Write what was asked for, by default the page beside the results, say where, and return 0 or 2."""
     asked = [(medium, target) for medium in MEDIA if (target := getattr(arguments, medium.dest)) is not None]
-    if not asked:
-        options = ", ".join(medium.flags.split()[0] for medium in MEDIA)
-        raise RequestError(_("nothing to write: name a folder with one of {options}").format(options=options))
     folder = last_results(arguments.results)
+    beside = folder.path.absolute().parent
+    asked = asked or [(one, beside / one.option.name) for one in MEDIA if one.option is not None]
     results = folder.read()
     terms = terms_at(results.entries, arguments.root, arguments.golden_dir)
     for medium, target in asked:

@@ -33,6 +33,7 @@ from pytest_npudump.explain.operator_alone import (
     isolate,
 )
 from pytest_npudump.explain.rounding import largest_of, rounded_to
+from pytest_npudump.language.text import number_of
 from pytest_npudump.runtime.aten.call_files import JudgedCall, save_call
 from pytest_npudump.runtime.aten.kept_calls import KeptCall, KeptRun, digest_of
 from pytest_npudump.runtime.aten.recompute import NotCopiedError, NotRecomputedError, Reading
@@ -300,8 +301,8 @@ class CallBench:
         turns = [*dict.fromkeys(replace(one, slot=0) for one in alike)]  # executions that gave the same
         if len(turns) != len(calls):
             raise NotAtHandError(
-                f"{len(turns)} dumped tensors of {layer} have these values, and {len(calls)} calls of torch "
-                f"gave them: which one gave it is not certain"
+                f"{layer}: {number_of(len(turns), 'dumped tensor')} with these values, but "
+                f"{number_of(len(calls), 'call')} of torch: which call gave which is not certain"
             )
         call = calls[turns.index(replace(record.key, slot=0))]
         plain = ("conv" if "conv" in call.operator else "matmul") not in self.hf32

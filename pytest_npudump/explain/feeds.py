@@ -12,6 +12,7 @@ from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.names import Place, context, read_place
 from pytest_npudump.dump.records import TensorRecord, sanitise
 from pytest_npudump.errors import RequestError
+from pytest_npudump.language.text import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -182,8 +183,9 @@ class Feeds:
         executions = [e for e in self.executions if e.capture == execution.capture]
         if len(given) != len(executions):
             raise RequestError(
-                f"npu_dump.reference_inputs() was called {len(given)} times, the dump has {len(executions)} "
-                f"executions of the model: call it once for each, in their order"
+                f"npu_dump.reference_inputs() was called {number_of(len(given), 'time')}, the dump has "
+                f"{number_of(len(executions), 'execution')} of the model: call it once for each, "
+                f"in their order"
             )
         found = given[executions.index(execution)]
         unknown = [name for name in found if name not in self.names]
@@ -202,13 +204,13 @@ class Feeds:
         if not 0 <= step < len(model.runs):
             raise RequestError(
                 f"the inputs of execution {step} of {model.path.name} are not known: its session ran "
-                f"{len(model.runs)} times"
+                f"{number_of(len(model.runs), 'time')}"
             )
         arrays = model.runs[step]
         names = model.names if set(model.names) == set(self.names) else self.names
         if len(arrays) != len(names):
             raise RequestError(
-                f"the model was run on {len(arrays)} arrays, the reference takes {len(names)}: "
+                f"the model was run on {number_of(len(arrays), 'array')}, the reference takes {len(names)}: "
                 f"{', '.join(names)}"
             )
         return dict(zip(names, arrays, strict=True))

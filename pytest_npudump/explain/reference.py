@@ -324,9 +324,9 @@ def notes_of(compared: Compared, model: ReferenceModel, *, whole: bool) -> tuple
     unseen = unseen_nodes(model, (match.counterpart.tensor for match in matching.matches))
     if whole and 0 < len(unseen) < len(model.nodes):  # where it is all of them, the comparison fails
         notes.append(
-            f"reference {model.path.name}: {len(unseen)} of {len(model.nodes)} operators have no influence "
-            f"on anything compared, so that a difference in them goes unseen (first: {unseen[0].name}); the "
-            f"layers that hold their outputs belong into the file of map="
+            f"reference {model.path.name}: nothing compared depends on {len(unseen)} of "
+            f"{len(model.nodes)} operators (first: {unseen[0].name}), so that a difference in them goes "
+            f"unseen; the layers that hold their outputs belong into the file of map="
         )
     if matching.lonely:
         notes.append(

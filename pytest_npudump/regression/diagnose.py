@@ -242,6 +242,7 @@ def notes_of(case: Case) -> tuple[str, ...]:
     notes = list(activity.evidence.notes)
     notes += _inside_words(case.request, activity.evidence.inside)
     dumped = activity.executions or activity.evidence.shown
+    notes += activity.evidence.unseen.values() if dumped else ()
     if activity.evidence.missing and dumped and not activity.programs:  # of programs their dump says enough
         notes.append(not_dumped(activity))
     if (beside := activity.evidence.beside) and (activity.programs or not activity.released):

@@ -21,7 +21,7 @@ from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.dump.records import Dump, TensorKey
 from pytest_npudump.dump.table import StatsTable, sanitised_key
 from pytest_npudump.errors import joined, said
-from pytest_npudump.language.text import first_of
+from pytest_npudump.language.text import first_of, number_of
 from pytest_npudump.record.noise import CALIBRATION, REPEATS, Calibration, Noise, Repeats, columns_text
 from pytest_npudump.record.record import JUDGED, LEFT_OUT, UNWRITTEN, Record, entries_of
 
@@ -253,15 +253,16 @@ class Unwritten:
         notes = []
         if self.left_out:
             notes.append(
-                f"{len(self.left_out)} tensors are left out of the golden, as no kernel writes them, or not "
-                f"all of them, and they hold what was left over in memory: {first_of(self.left_out)}; to "
+                f"left out of the golden: {number_of(len(self.left_out), 'tensor')} that no kernel writes, "
+                f"or only in part, and that hold what memory held before: {first_of(self.left_out)}; to "
                 f"have one compared all the same, write {JUDGED!r} behind it under {UNWRITTEN!r} in the "
                 f"golden, and accept anew"
             )
         if self.varying:
             notes.append(
-                f"{len(self.varying)} tensors differ from run to run and were recorded as the first run had "
-                f"them: {first_of(self.varying)}; make the test deterministic, as with mindspore.set_seed()"
+                f"recorded as the first run had them: {number_of(len(self.varying), 'tensor')} that differ "
+                f"from run to run: {first_of(self.varying)}; make the test deterministic, as "
+                f"with mindspore.set_seed()"
             )
         return tuple(notes)
 

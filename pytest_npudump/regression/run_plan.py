@@ -10,7 +10,7 @@ from typing import Any
 from pytest_npudump.dump.records import Dump, TensorKey, sanitise
 from pytest_npudump.dump.selection import resolve_raw_names
 from pytest_npudump.errors import DumpError, said
-from pytest_npudump.language.text import first_of
+from pytest_npudump.language.text import first_of, number_of
 from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges
 from pytest_npudump.regression import result as status
@@ -158,13 +158,11 @@ def _plan(
     omitted = tuple(layer for layer in left_out if layer not in beside)
     notes = []
     if left_out:
-        notes.append(
-            f"the tensors of {len(wanted)} layers exceed npudump_dump_limit "
-            f"({case.settings.dump_limit} bytes): only {len(chosen)} are dumped, sources and what "
-            f"feeds them first, else in execution order"
-        )
+        exceeded = f"the tensors of {number_of(len(wanted), 'layer')} exceed npudump_dump_limit "
+        exceeded += f"({case.settings.dump_limit} bytes); {number_of(len(chosen), 'layer')} dumped"
+        notes.append(f"{exceeded} (sources first, then their inputs, then others in execution order)")
     if not chosen:
-        skipped = Escalation(omitted=omitted, problem=f"not run: {notes[0]}")
+        skipped = Escalation(omitted=omitted, problem=f"not run: {exceeded}")
         return Plan(wanted, omitted=omitted, skipped=skipped)
     raw, unresolved = _raw_layers(case, first, dump, chosen)
     if nameless := beside.intersection(unresolved):

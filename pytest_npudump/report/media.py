@@ -71,7 +71,7 @@ MEDIA = (
     Medium(
         "html.page",
         flags="-o --output",
-        help="write the page into this folder",
+        help="write the page into this folder; default: report beside the results, if no option is given",
         written=mark("page: {path}"),
         option=Option(
             "report",

@@ -49,6 +49,7 @@ class Evidence:
         models: files of the models that were loaded while it was.
         blind: why the dump would have seen nothing although it was on.
         notes: what a reader of a report should know of the run.
+        unseen: which modules of a torch model were not called, in words, by the model's name.
         loaders: the thread that loaded each model, by its id as ACL gave it.
         runners: the threads that ran each model, by name and id, and each single operator, by type and ""
             (both "" for operators of types that are not known); a mapping for each dump.
@@ -68,6 +69,7 @@ class Evidence:
     models: list[str] = field(default_factory=list)
     blind: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    unseen: dict[str, str] = field(default_factory=dict)
     loaders: dict[str, Thread] = field(default_factory=dict)
     runners: list[Mapping[tuple[str, str], Collection[Thread]]] = field(default_factory=list)
     files: LoadedFiles = field(default_factory=LoadedFiles)

@@ -113,7 +113,7 @@ def test_where_no_call_is_known_for_certain_it_says_why(record: Any) -> None:
     one, second = record(ONE * 2), record(ONE * 2, 1)
     random, half = "aten.mul.Tensor draws random numbers", Doubling(ONE * np.float32(1.5), ONE * 2)
     several = (
-        "2 dumped tensors of aclnnMul have these values, and 1 calls of torch gave them: which one gave it "
+        "aclnnMul: 2 dumped tensors with these values, but 1 call of torch: which call gave which "
         "is not certain"
     )
     for records, call, why, named in (

@@ -75,7 +75,7 @@ WRONG = {
     "'Shape', X, reference=lambda x: np.array([9])": "*Shape: output 0[[]0[]] is 8, expected 9: 1 unit *",
     "'Relu', X, reference=relu, call=relu": "*Relu: it was not dumped: the dump of this example is empty*",
     "'Relu', X, reference=relu, call=lambda x: x[:3]": "*output 0 has the wrong shape: [[]3[]], *[[]8[]]",
-    "'Relu', X, reference=relu, call=lambda x: (x, x)": "*it gave 2 outputs, and its reference 1",
+    "'Relu', X, reference=relu, call=lambda x: (x, x)": "*it gave 2 outputs, its reference 1",
     "'Relu', X, reference=relu, call=lambda x: relu(x).astype(np.float16)": (
         "*output 0 has the wrong type: float16, expected float32 *"
     ),

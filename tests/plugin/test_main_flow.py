@@ -310,8 +310,8 @@ def test_numerics_decide_which_bounds_hold_and_that_is_said(project: Project) ->
     project.model(change=0.5)
     for options, bounds in {
         (): "bounds:     for other numerics: onnxruntime 0.1 -> *",
-        ("-onpudump_preset=same",): "bounds:     for the same numerics, set by the option*(onnxruntime 0.1*",
-        ("-onpudump_preset=hf32",): "bounds:     for HF32 numerics, set by the option*",
+        ("-onpudump_preset=same",): "bounds:     for the same numerics, from option*(onnxruntime 0.1*",
+        ("-onpudump_preset=hf32",): "bounds:     for HF32 numerics, from option*",
     }.items():
         project.run("-onpudump_escalate=off", *options, failed=1, shows=bounds)
     project.model(change=0.0005)

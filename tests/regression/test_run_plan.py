@@ -122,7 +122,7 @@ def test_what_feeds_a_source_is_dumped_behind_it_and_does_not_push_it_out(flow: 
     assert [str(key) for key in plan.suspects] == ["net/BatchNormalization@0:output.0"]
     tight = _printed(flow, names="net/", dump_limit=150_000)
     assert (tight.layers, tight.omitted) == (("net/BatchNormalization@0",), ())
-    assert "sources and what feeds them first" in tight.notes[0]
+    assert "; 1 layer dumped (sources first, then their inputs, " in tight.notes[0]
 
 
 def test_what_a_source_reads_is_dumped_as_an_input_where_nothing_tells_which_output_it_is(flow: Flow) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -124,9 +125,14 @@ def _git(path: Path, *words: str) -> str:
     path = path.absolute()
     place = ["-C", str(path if path.is_dir() else path.parent)]
     command = ["git", "-c", "core.quotePath=off", "--literal-pathspecs", *place, *words]
-    done = subprocess.run(command, check=False, capture_output=True, encoding="utf-8", errors="replace")  # noqa: S603 - the user's own git
+    english = os.environ | {"LC_ALL": "C"}  # of git's reasons
+    done = subprocess.run(  # noqa: S603 - the user's own git
+        command, check=False, capture_output=True, encoding="utf-8", errors="replace", env=english
+    )
     if done.returncode:
         reason = done.stderr.strip().removeprefix("fatal: ") or f"git ended with {done.returncode}"
+        if "does not have any commits yet" in reason:
+            reason = "the repository has no commit yet: commit the goldens first"
         raise RequestError(f"{shown(path)}: no history: {reason}")
     return done.stdout
 

@@ -31,7 +31,7 @@ from pytest_npudump.settings import ci_variable
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from pytest_npudump.compare.stats.verdict import Verdict
     from pytest_npudump.graph.sources import Sources
@@ -248,15 +248,21 @@ def refuse_in_ci(arguments: argparse.Namespace) -> None:
         )
 
 
-def accept(folder: ResultsFolder, pending: Pending, layers: Sequence[str], reason: str) -> bool:
-    """Accept one run, or some of its layers, and say so; False where it was refused."""
+def accept(
+    folder: ResultsFolder,
+    pending: Pending,
+    layers: Sequence[str],
+    reason: str,
+    known: Collection[str] = (),
+) -> bool:
+    """Accept one run, or some of its layers, and say so, but for ``known`` notes; False where refused."""
     try:
         entry, notes = approve(pending, layers, reason)
     except NpudumpError as error:
         complain([spoken(str(error))])
         return False
     emit([_("accepted: {test}: {path}").format(test=pending.entry.test, path=shown(pending.path))])
-    emit("  " + _("note: {note}").format(note=spoken(note)) for note in notes)
+    emit("  " + _("note: {note}").format(note=spoken(note)) for note in notes if note not in known)
     try:
         folder.update([entry])
     except (OSError, NpudumpError) as error:  # the golden is written; the list finds that out by itself
@@ -320,7 +326,8 @@ def _review(waiting: WaitingRuns, reason: str) -> list[tuple[str, str, str]]:
     standing = ""
     asks = not reason and _has_keys()
     for number, pending in enumerate(waiting.chosen, 1):
-        if not standing:
+        asked = not standing
+        if asked:
             emit(["", *_shown(pending, number, len(waiting.chosen))])
         decision, layers = "", tuple[str, ...]()
         while not decision:  # until layers are named that there are
@@ -328,13 +335,15 @@ def _review(waiting: WaitingRuns, reason: str) -> list[tuple[str, str, str]]:
             standing = word if word in _FOR_ALL else ""
             if asks and word in {"a", "A", "l"}:
                 reason, asks = _line(_("reason, kept in the goldens (empty for none): ")).strip(), False
-            decision = _carry_out(word, waiting, pending, layers, reason)
+            decision = _carry_out(word, waiting, pending, layers, reason, asked=asked)
         some = _("only {layers}; the rest is pending").format(layers=", ".join(layers)) if layers else ""
         decided.append((pending.entry.test, decision, some))
     return decided
 
 
-def _carry_out(word: str, waiting: WaitingRuns, pending: Pending, layers: Sequence[str], reason: str) -> str:
+def _carry_out(
+    word: str, waiting: WaitingRuns, pending: Pending, layers: Sequence[str], reason: str, *, asked: bool
+) -> str:
     """Return what became of a run; "" where it is as open as before, as layers of it were refused."""
     if word in {"r", "R"}:
         waiting.folder.update([reject(pending)])
@@ -342,7 +351,7 @@ def _carry_out(word: str, waiting: WaitingRuns, pending: Pending, layers: Sequen
         return _REJECTED
     if word not in {"a", "A", "l"}:
         return _SKIPPED
-    if accept(waiting.folder, pending, layers, reason):
+    if accept(waiting.folder, pending, layers, reason, pending.lost if asked else ()):
         return _ACCEPTED
     return "" if layers else _REFUSED
 
@@ -389,7 +398,7 @@ def _why(pending: Pending) -> Iterator[str]:
     prefix = prefix_of_model(pending.comparison) if pending.comparison is not None else ""
     for line in filter(None, (failure.get("headline") or judged, *failure.get("why", ()))):
         yield from folded(spoken(line), screen(), prefix)
-    yield from difference(pending)
+    yield from difference(pending, most=screen())
     if details := pending.entry.data["details"]:
         yield "  " + _("report: {path}").format(path=shown(Path(str(details))))
 

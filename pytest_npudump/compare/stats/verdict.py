@@ -440,7 +440,7 @@ def _explained(comparison: Comparison, first: Verdict, *, feeds_seen: bool) -> s
     if any(at in moved for at, _key in before):
         words = _("all statistics before it are within tolerance")
     if any(at in unseen for at, _key in before):
-        words = _("what was compared before it is within tolerance")
+        words = _("all tensors compared before it are within tolerance")
     if feeds_seen:
         return _("{words}, including those of its inputs").format(words=words)
     return (

@@ -229,7 +229,7 @@ class Numerics:
             HF32: _("for HF32 numerics"),
         }[self.bounds]
         if self.fixed:
-            said = _("{words}, set by the {who}").format(words=words, who=_(self.fixed))
+            said = _("{words}, from {who}").format(words=words, who=_(self.fixed))
             return said + (f" ({differs})" if differs else "")
         reason = differs or _("the producers are alike")
         return _("{words}: {reason}{untold}").format(words=words, reason=reason, untold=untold)

@@ -52,7 +52,7 @@ from pytest_npudump.explain.reproduction.reproduction import (
 )
 from pytest_npudump.golden.path import golden_path
 from pytest_npudump.golden.store import read_golden
-from pytest_npudump.language.text import typed
+from pytest_npudump.language.text import number_of, typed
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
 from pytest_npudump.onnxmodels.tensor_types import onnx_number
@@ -516,8 +516,9 @@ class _Search:
         whole = self._trial(nodes)
         if not whole.fails:
             raise RequestError(
-                f"--reduce: the {len(nodes)} operators that {self._failure.key.layer} follows from, on "
-                f"inputs of the whole model, do not fail: {whole.error or 'all agree with the reference'}"
+                f"--reduce: no failure, on inputs of the whole model, of the "
+                f"{number_of(len(nodes), 'operator')} that {self._failure.key.layer} follows from: "
+                f"{whole.error or 'all agree with the reference'}"
             )
         first = sanitise(whole.first)
         end = next((at for at, node in enumerate(nodes, 1) if sanitise(node.name) == first), len(nodes))

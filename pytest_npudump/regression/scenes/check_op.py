@@ -15,7 +15,7 @@ from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.arrays.layouts import HOST_AXES, LayoutError, host_array, is_private
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import DumpError, EmptyDumpError, RequestError
-from pytest_npudump.language.text import first_of
+from pytest_npudump.language.text import first_of, number_of
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.attempt import Attempt, GivenTensor, OperatorChecks, WrongOperator
 from pytest_npudump.regression.result import Result
@@ -97,8 +97,8 @@ def answer_of(question: Question) -> tuple[Expected, ...]:
         dtypes = [np.dtype(dtype) for dtype in question.dtypes]
     if len(dtypes) != len(found):
         raise RequestError(
-            f"check_op({question.operator!r}): dtypes names {len(dtypes)} outputs, the reference gives "
-            f"{len(found)}"
+            f"check_op({question.operator!r}): dtypes names {number_of(len(dtypes), 'output')}, the "
+            f"reference gives {len(found)}"
         )
     pairs = zip(found, dtypes, strict=True)
     return tuple(_expected(question.operator, array, dtype) for array, dtype in pairs)
@@ -194,7 +194,9 @@ class _Example:
     def judged(self, expected: Sequence[Expected], bounds: Sequence[int]) -> WrongOperator | None:
         """Return the first thing that is wrong: with the outputs, with one's values, or with the dump."""
         if len(self.outputs) != len(expected):
-            return self._wrong(f"it gave {len(self.outputs)} outputs, and its reference {len(expected)}")
+            return self._wrong(
+                f"it gave {number_of(len(self.outputs), 'output')}, its reference {len(expected)}"
+            )
         for index, (want, ulps) in enumerate(zip(expected, bounds, strict=True)):
             output = self.outputs[index]
             if problem := _of_another_kind(index, output, want):

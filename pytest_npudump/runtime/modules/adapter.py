@@ -108,7 +108,11 @@ def tell(capture: Capture | worker.Answer, runtime: Runtime) -> None:
         runtime.facts = capture.facts
         runtime.activity.initialised = True
     evidence.undumped += capture.problems
-    evidence.notes += [words for words in capture.notes if words not in evidence.notes]
+    for words in capture.notes:
+        if f"modules of {capture.name} not recorded: " in words:
+            evidence.unseen.setdefault(capture.name, words)
+        elif words not in evidence.notes:
+            evidence.notes.append(words)
     if capture.steps:
         words = said("executions of {name}: {count}", name=capture.name, count=len(capture.steps))
         evidence.shown.append(words)

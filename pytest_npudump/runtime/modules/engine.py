@@ -146,7 +146,7 @@ class TokenCapture(Capture):
             if begin > known:
                 self.problems.append(
                     said(
-                        "{count} tokens of a prompt come from the cache of prefixes and are not computed: "
+                        "tokens of a prompt that come from the cache of prefixes, not computed: {count}; "
                         "start the engine with enable_prefix_caching=False",
                         count=begin - known,
                     )

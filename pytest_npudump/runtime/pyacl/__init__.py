@@ -85,4 +85,4 @@ def probe_acl() -> tuple[Any | None, str]:
     count, code = acl.rt.get_device_count()
     if code != 0 or count < 1:
         return None, f"pyACL is installed but no device answers (get_device_count returned {count}, {code})"
-    return acl, f"{count} devices answer"
+    return acl, "1 device answers" if count == 1 else f"{count} devices answer"

@@ -17,6 +17,7 @@ import numpy as np
 
 from pytest_npudump.dump.dtypes import BY_GE, BY_NAME
 from pytest_npudump.errors import RequestError, RuntimeUnavailableError
+from pytest_npudump.language.text import number_of
 from pytest_npudump.runtime.acl import SUCCESS, AclError, check, value
 from pytest_npudump.runtime.base import ModelSession, OperatorCall, Port
 
@@ -105,7 +106,7 @@ class PyAclModel(ModelSession):
         if len(arrays) != len(self._inputs):
             names = ", ".join(tensor.name for tensor in self._inputs)
             raise RequestError(
-                f"{self.path.name} has {len(self._inputs)} inputs ({names}), got {len(arrays)}"
+                f"{self.path.name} has {number_of(len(self._inputs), 'input')} ({names}), got {len(arrays)}"
             )
         return [
             tensor.accept(array, self.path.name) for tensor, array in zip(self._inputs, arrays, strict=True)

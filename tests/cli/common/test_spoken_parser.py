@@ -87,12 +87,16 @@ def test_the_work_speaks_as_asked_and_an_abbreviated_option_is_refused_with_the_
         assert f"did you mean {option}?" in capsys.readouterr().err
 
 
-def test_the_page_of_failures_is_shown_without_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_of_failures_is_shown_without_a_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "72")
     with pytest.raises(SystemExit, match=r"^0$"):
         main(["--explain"])
     shown = capsys.readouterr().out
     assert "What fails a test" in shown
     assert "second-run.md" not in shown
+    assert 60 < max(map(len, shown.splitlines())) <= 72
     assert "pytest_npudump.errors" not in shown
 
 

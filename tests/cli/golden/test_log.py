@@ -112,6 +112,11 @@ def test_a_file_that_git_does_not_know_has_no_history(repository: Repository, ru
     done = run("golden", "log", repository.golden("test_x"))
     assert done.code == 2
     assert "no history: not a git repository" in done.err
+    subprocess.run(["git", "init", "-q"], check=True)
+    for named in ((), (repository.golden("test_x"),)):
+        done = run("golden", "log", *named)
+        assert done.code == 2
+        assert "no history: the repository has no commit yet: commit the goldens first" in done.err
 
 
 def test_without_a_golden_each_commit_says_which_it_changed(

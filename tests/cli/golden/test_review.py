@@ -100,6 +100,14 @@ def test_rows_fit_the_terminal_and_why_shows_whole_names(
     assert any(line.startswith(f"  {names[0]} ") for line in review("w", "q").out.splitlines())
 
 
+def test_what_a_golden_loses_is_said_once_around_a_decision(repository: Repository, review: Run) -> None:
+    for name in NAMES:
+        repository.approve(name, GOLDEN, noise=("1e-5,-,-,-", "-"), repeats={"runs": 2})
+        repository.keep(name, AFTER)
+    shown = review("a", "A").out
+    assert shown.count("noise, measured before the change, is kept") == 3
+
+
 def test_why_is_the_cause_that_the_run_found(
     repository: Repository, review: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

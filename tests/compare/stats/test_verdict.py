@@ -129,7 +129,7 @@ BEFORE = "all statistics before it match"
         (
             [(IN_A, 1), (A, 1), (B, 1)],
             [(A, 1), (B, 2)],
-            f"what was compared before it is within tolerance; {NOT_DUMPED}",
+            f"all tensors compared before it are within tolerance; {NOT_DUMPED}",
         ),
         (
             [(IN_A, 1), ("a:input.1", math.nan), (A, 1)],

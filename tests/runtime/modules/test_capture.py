@@ -262,7 +262,7 @@ def test_what_cannot_be_trusted_is_one_clear_problem(tmp_path: Path) -> None:
         assert words in capture.problems[0]
     for watched, layers, words in (
         (given, [], "takes a torch.nn.Module, not Tensor"),
-        (model, ["heads"], "Transformer has no module 'heads'; it has embed"),
+        (model, ["heads"], "Transformer has no module 'heads'; did you mean 'head'"),
     ):
         with pytest.raises(RequestError, match=words):
             Capture(watched, tmp_path, layers=layers)

@@ -187,7 +187,7 @@ def test_what_a_cache_holds_is_a_problem(tmp_path: Path) -> None:
     capture = EngineCapture(LLM(runner), tmp_path, force={})
     with capture:
         runner.run({"a": 1})
-    assert capture.problems[0].startswith("4 tokens of a prompt come from the cache of prefixes")
+    assert "from the cache of prefixes, not computed: 4; " in capture.problems[0]
 
 
 def test_a_tensor_without_a_row_a_token_is_told(tmp_path: Path) -> None:
@@ -210,7 +210,8 @@ def test_ranks_have_folders_and_words_of_their_own(tmp_path: Path) -> None:
             runner.run({"a": 5})
         runners[1].run({"b": 1})
     assert {record.key.rank for record in read_dump(tmp_path).records} == {0, 1}
-    assert [words.partition(" tokens")[0] for words in capture.problems] == ["rank 1: 1"]
+    assert [words.partition(";")[0][-16:] for words in capture.problems] == [" not computed: 1"]
+    assert capture.problems[0].startswith("rank 1: tokens of a prompt ")
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
@@ -305,7 +306,7 @@ def test_hooks_of_a_compiled_engine_tell_a_test_and_forget_the_rest(tmp_path: Pa
             rows @ torch.tensor(HEAD)
         )  # as a compiler that swallows a module
         runner.run({"again": 2})
-    assert [words[:32] for words in capture.notes] == ["1 of 4 modules of Model were not"]
+    assert [words[:32] for words in capture.notes] == ["modules of Model not recorded: 1"]
     runner.run({"c": 1})
     assert not (tmp_path / "never").exists()
     kept.stop()

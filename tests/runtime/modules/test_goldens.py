@@ -139,6 +139,37 @@ def test_two_captures_are_held_against_each_other(project: pytest.Pytester) -> N
     assert both.count("#load=1") == 96
 
 
+UNUSED = """
+@pytest.mark.npu_dump(modules=True)
+def test_twice(npu_dump, model):
+    for name in ("spare", "other"):
+        setattr(model, name, torch.nn.Linear(2, 2))
+        with npu_dump.modules(model):
+            model(models.words())
+
+@pytest.mark.npu_dump(modules=True, layers=["blocks.*"])
+def test_chosen(npu_dump, model):
+    model.spare = torch.nn.Linear(2, 2)
+    with npu_dump.modules(model):
+        model(models.words())
+
+@pytest.mark.npu_dump(modules=True)
+def test_raises(npu_dump, model):
+    with npu_dump.modules(model):
+        raise ArithmeticError("before the model")
+"""
+
+
+def test_modules_that_are_not_called_are_one_note_of_a_test_that_recorded_others(
+    project: pytest.Pytester,
+) -> None:
+    project.makepyfile(test_blocks=FIXTURE + UNUSED)
+    done = project.runpytest_inprocess("--npudump-update-golden")
+    done.assert_outcomes(passed=2, failed=1)
+    (note,) = (line for line in done.outlines if " not recorded: " in line)
+    assert "test_twice: modules of Transformer not recorded: 1 of " in note
+
+
 REFUSED = """
 @pytest.mark.npu_dump(modules=True)
 def test_nothing(npu_dump):

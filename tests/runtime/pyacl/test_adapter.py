@@ -414,8 +414,8 @@ def test_array_that_does_not_fit_is_refused_before_the_device_is_touched(
     device: Any, started: PyAclRuntime
 ) -> None:
     cases: tuple[tuple[list[np.ndarray], str], ...] = (
-        ([], "net.om has 1 inputs (x), got 0"),
-        ([IMAGE, IMAGE], "net.om has 1 inputs (x), got 2"),
+        ([], "net.om has 1 input (x), got 0"),
+        ([IMAGE, IMAGE], "net.om has 1 input (x), got 2"),
         ([IMAGE.astype(np.float64)], "input 'x' of net.om takes float32 of shape [2, 3], got float64"),
         ([IMAGE.reshape(3, 2)], "takes float32 of shape [2, 3], got float32 of shape [3, 2]"),
         ([IMAGE.reshape(1, 2, 3)], "got float32 of shape [1, 2, 3]"),
