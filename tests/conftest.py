@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -82,7 +83,7 @@ def pytester(
     monkeypatch.setenv("COLUMNS", "300")  # and on lines of its own, which a narrower terminal breaks
     monkeypatch.setenv("PYTEST_ADDOPTS", LEAN)
     # How busy the machine is does not decide what is recorded.
-    monkeypatch.setattr("pytest_npudump.regression.auto_tensors._SECONDS", 600.0)
+    monkeypatch.setattr(import_module("pytest_npudump.regression.auto_tensors"), "_SECONDS", 600.0)
     return pytester
 
 
