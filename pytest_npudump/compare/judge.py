@@ -212,6 +212,8 @@ def _changed_alone(golden: Record, run: Record, terms: Terms, comparison: Compar
 
 _CURVED = frozenset({"Exp", "Log", "LogSoftmax", "Pow", "Softmax", "SoftmaxV2"})
 _ADDING = frozenset({"Add", "Sub", "Sum"})
+_SCALING = {"Mul": 0, "Muls": 0, "Div": 1, "RealDiv": 1}
+"""Operators whose input from this one on only scales the result where it is a single number."""
 _REST = 0.25
 
 
@@ -226,7 +228,9 @@ def _may_enlarge(table: StatsTable, read: Sequence[int], row: int, op_type: str)
         row: of what it made of that.
         op_type: of the operator.
     """
-    rounded = [at for at in read if not is_exact(table.dtypes[at])]
+    scales = read[_SCALING.get(op_type, len(read)) :]
+    factors = {at for at in scales if table.counts[at] == 1}
+    rounded = [at for at in read if at not in factors and not is_exact(table.dtypes[at])]
     norms, means = (table.values[rounded, STATISTICS.index(name)] for name in ("l2norm", "avg"))
     counts = np.array([table.counts[at] or 0 for at in rounded], np.float64)
     spread = np.square(norms) - counts * np.square(means)

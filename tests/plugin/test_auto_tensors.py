@@ -198,6 +198,22 @@ def test_a_step_of_rounding_in_an_input_passes_where_an_operator_makes_more_of_i
     project.run(passed=1, shows="*tensors changed within tolerance, first *")
 
 
+@pytest.mark.parametrize("op_type", ["Div", "Mul"])
+def test_a_change_that_a_single_number_only_scales_fails(project: Project, op_type: str) -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"], name="act"),
+        helper.make_node("ReduceMax", ["r"], ["m"], name="largest"),
+        helper.make_node(op_type, ["r", "m"], ["y"], name="last"),
+    ]
+    onnx.save(onnx_model(nodes, {"x": [3, 16]}, {"y": [3, 16]}), str(project.path / "net.onnx"))
+    project.marked(body=BODY)
+    project.run("--npudump-update-golden", passed=1)
+    project.run(passed=1)
+    plant = "from pytest_npudump.emulator.faults import distort; distort('net', 'last', factor=1 + 3e-6)"
+    project.marked(body=f"\n    {plant}{BODY}")
+    project.run(failed=1, shows="*preset same: its inputs are the golden's*")
+
+
 def test_a_table_with_short_projections_is_merged_line_by_line(small: Project) -> None:
     small.run("--npudump-update-golden", passed=1)
     rows = [line.split() for line in small.golden.read_text().splitlines() if ":output.0 float32" in line]
