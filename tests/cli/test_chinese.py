@@ -76,7 +76,7 @@ def test_what_people_read_is_chinese_and_what_programs_read_stays(
         (("compare", "none", "a"), "npudump: none 既不是标杆文件也不是 dump 目录：它不存在\n"),
         (("compare", "a", "b", "--rtol", "nan"), "npudump: --rtol nan：应为不小于 0 的有限数\n"),
         (("golden", "status", "--no-collect", "none"), "npudump: none：没有这个文件或文件夹："),
-        (("report", "one"), "npudump: 没有可写的内容："),
+        (("report", "none"), "npudump: none/results.jsonl：读不到结果："),
     ],
 )
 def test_what_is_wrong_is_told_in_chinese(words: tuple[str, ...], says: str, folder: Path, run: Run) -> None:

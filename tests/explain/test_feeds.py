@@ -97,7 +97,7 @@ def test_inputs_are_taken_from_the_dump_where_it_has_those_of_this_execution(
     ("places", "inputs", "message"),
     [
         ([("", "net/1/0")], RunInputs(), "nothing ran through npu_dump.load_model"),
-        ([("", "net/1/3")], RunInputs([loaded("net.om", 1)]), "execution 3 of net.om .* ran 1 times"),
+        ([("", "net/1/3")], RunInputs([loaded("net.om", 1)]), "execution 3 of net.om .* ran 1 time;"),
         (
             [("", "net/1/0")],
             RunInputs([loaded("net.om", 1), loaded("net.om", 2)]),
@@ -117,7 +117,7 @@ def test_inputs_are_taken_from_the_dump_where_it_has_those_of_this_execution(
         (
             [("", "net/1/0"), ("#step=1", "net/1/1")],
             RunInputs([], {"": [{"x": np.ones(1)}]}),
-            r"reference_inputs\(\) was called 1 times, the dump has 2 executions",
+            r"reference_inputs\(\) was called 1 time, the dump has 2 executions",
         ),
         (
             [("", "net/1/0")],
