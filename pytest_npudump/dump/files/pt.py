@@ -213,6 +213,14 @@ _OPCODES = {
 """What torch.save writes of tensors and plain values; arguments of any other are not even read."""
 
 
+def _two_lines(stream: BytesIO) -> str:
+    """Return a name of a module and one in it; pickletools would undo escapes, which pickle has none of."""
+    lines = [stream.readline(), stream.readline()]
+    if not all(line.endswith(b"\n") for line in lines):
+        raise ValueError("a name has no end")
+    return b" ".join(line[:-1] for line in lines).decode("utf-8")
+
+
 class _Unpickled:
     """A pickle's value: plain ones, tensors, and names that nothing is done with.
 
@@ -248,7 +256,8 @@ class _Unpickled:
                     )
                 if opcode.name == "STOP":
                     return self._stack.pop()
-                self._do(opcode.name, opcode.arg.reader(stream) if opcode.arg else None)
+                read: Any = _two_lines if opcode.name == "GLOBAL" else opcode.arg and opcode.arg.reader
+                self._do(opcode.name, read(stream) if read else None)
         except (ValueError, TypeError, IndexError, KeyError, AttributeError, RecursionError) as error:
             raise self._error(at, f"the pickle cannot be read: {error}") from error
         raise self._error(at, "the pickle has no end")

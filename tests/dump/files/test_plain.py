@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import shutil
@@ -280,3 +281,12 @@ def test_projections_see_the_order_of_a_transposed_tensor(tmp_path: Path) -> Non
     assert plain.stats is not None
     assert turned.stats is not None
     assert plain.stats.projections == turned.stats.projections
+
+
+def test_a_backslash_anywhere_in_a_pickle_is_read_as_it_is_or_refused(tmp_path: Path) -> None:
+    content = (SAMPLES / "value.pt").read_bytes()
+    for at in range(len(content)):
+        path = tmp_path / "value.pt"
+        path.write_bytes(content[:at] + b"\\" + content[at + 1 :])
+        with contextlib.suppress(FormatError):
+            read_pt(path)
