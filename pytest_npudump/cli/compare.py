@@ -83,11 +83,12 @@ def run(arguments: argparse.Namespace) -> int:
         actual = read_dump_side(arguments.actual, workers, latest=arguments.latest, raw=arguments.bin)
         if arguments.golden.is_file() and arguments.actual.is_file():
             actual = _under_one_name(golden, actual)
-        terms = terms_of(golden, tolerances, arguments.layout)
         if arguments.map:
             from pytest_npudump.compare.correspondence import Correspondence  # noqa: PLC0415 - only where asked for
 
-            terms = replace(terms, names=Correspondence.read(arguments.map))
+            golden, actual, paired = Correspondence.read(arguments.map).matched(golden, actual)
+            actual = replace(actual, notes=(*actual.notes, *paired))
+        terms = terms_of(golden, tolerances, arguments.layout)
         result = compare_sides(golden, actual, terms, workers, drawn=_DRAWN if arguments.plots else 0)
         idle = [*_idle_lines(tolerances, result.comparison)]
         alternatives = []
@@ -278,10 +279,6 @@ def compare_sides(
     golden: Record, actual: Record, terms: Terms, workers: Workers, *, drawn: int = 0
 ) -> SidesComparison:
     """Compare two sides: statistics of every tensor, and elements where both hold them."""
-    paired: tuple[str, ...] = ()
-    if terms.names is not None:
-        golden, actual, paired = terms.names.matched(golden, actual)
-        terms = replace(terms, names=None)
     with progress(_("comparing statistics")):
         comparison = judge(golden, actual, terms, compute=partial(_compute, workers))
     layouts = (
@@ -298,7 +295,7 @@ def compare_sides(
     return SidesComparison(
         comparison,
         (*golden.problems, *actual.problems, *unreadable),
-        (*golden.notes, *actual.notes, *paired, *layouts),
+        (*golden.notes, *actual.notes, *layouts),
         patterns,
         _pictures(comparison, rows, drawn),
         _suggestions(comparison),

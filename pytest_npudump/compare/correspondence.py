@@ -182,8 +182,8 @@ class Correspondence:
         Raises:
             RequestError: a layout does not fit a tensor, or the ranks.
         """
-        golden = self.renamed(golden, run)
         renamed, joined = self._by_names(golden, run)
+        golden = _with_names(golden, renamed)
         sides = (
             _joined_rows(golden, renamed, joined[0]),
             _joined_rows(run, {}, joined[1]),
@@ -201,12 +201,7 @@ class Correspondence:
 
     def renamed(self, golden: Record, run: Record) -> Record:
         """Return a golden whose blocks of edges and models have the run's names."""
-        names = {_word(old): _word(new) for old, new in self._by_names(golden, run)[0].items()}
-        blocks = dict(golden.blocks)
-        for block in {EDGES, MODELS}.intersection(blocks) if names else ():
-            lines = [_renamed_words(line.split(" "), names) for line in blocks[block].splitlines()]
-            blocks[block] = "".join(f"{' '.join(words)}\n" for words in lines)
-        return replace(golden, blocks=blocks)
+        return _with_names(golden, self._by_names(golden, run)[0])
 
     def _by_names(
         self, golden: Record, run: Record
@@ -356,6 +351,15 @@ def _filled(pattern: str, groups: Sequence[str]) -> str:
 
 def _names(pattern: str, layer: str) -> bool:
     return _groups_of(pattern, layer) is not None
+
+
+def _with_names(golden: Record, renamed: Mapping[str, str]) -> Record:
+    names = {_word(old): _word(new) for old, new in renamed.items()}
+    blocks = dict(golden.blocks)
+    for block in {EDGES, MODELS}.intersection(blocks) if names else ():
+        lines = [_renamed_words(line.split(" "), names) for line in blocks[block].splitlines()]
+        blocks[block] = "".join(f"{' '.join(words)}\n" for words in lines)
+    return replace(golden, blocks=blocks)
 
 
 def _word(layer: str) -> str:
