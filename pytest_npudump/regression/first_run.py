@@ -194,8 +194,12 @@ def _judge_parts(case: Case, golden: Record | None, parts: Mapping[str, Dump]) -
     compared = {name: run.comparison for name, run in runs.items()}
     changed = [name for name, comparison in compared.items() if comparison is not None and comparison.changed]
     shown = (bad or changed or [*runs])[0]
-    differ = f"{first_of(bad, _FEW)} of {len(parts)} differ; shown is {shown}"
-    note = differ if bad else f"{len(parts)} ranks agree"
+    among = f"of {len(parts)} compared with one golden"
+    note = (
+        f"mismatches in {first_of(bad, _FEW)}, {among}; shown is {shown}"
+        if bad
+        else f"no mismatch in any {among}"
+    )
     return replace(runs[shown], notes=(note, *runs[shown].notes), part=shown)
 
 
