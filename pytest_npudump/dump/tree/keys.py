@@ -198,7 +198,7 @@ def _drop_counters(files: FileColumns, present: Iterable[int]) -> None:
             continue
         api, level, kernel = _UNKNOWN_API, "L0", files.layer[at]
         if found.re is _COUNTED:
-            api, level = found["api"], counted["level"]
+            api, level = found["api"], found["level"]
         elif kernel.startswith(_INDIVIDUAL_NAME):
             kernel = kernel.removeprefix(_INDIVIDUAL_NAME)
         else:
