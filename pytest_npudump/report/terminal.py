@@ -298,15 +298,14 @@ def _comparison_lines(result: Result, rows: int, columns: int | None, rest: str,
     failing = comparison.failing
     told = where_it_begins(result) or _cause(result)
     lines = origin_lines(result.sources, comparison, brief=brief, traced=not (brief and told))
+    golden = _("golden:     {golden}; {mismatches}").format(
+        golden=shown(result.golden, result.origin.here), mismatches=mismatches(comparison)
+    )
     if not rows:
-        return lines[:1]
+        return [*lines[:1], golden]
     lines += model_line(result, brief=brief)
     lines += [] if brief else first_change(result)
-    lines.append(
-        _("golden:     {golden}; {mismatches}").format(
-            golden=shown(result.golden, result.origin.here), mismatches=mismatches(comparison)
-        )
-    )
+    lines.append(golden)
     numerics, rule = result.numerics, deciding_rule(comparison.first)
     lines += _rows(failing, rows, columns, rest, prefix_of_model(comparison))
     if rule:
