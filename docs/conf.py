@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,6 +13,7 @@ from sphinx.util.docutils import SphinxDirective
 from pytest_npudump import __version__
 from pytest_npudump.cli import COMMANDS
 from pytest_npudump.cli.arguments import VERBS
+from pytest_npudump.compare.tolerances.presets import DESCRIPTIONS, bound
 from pytest_npudump.plugin.marks import ARGUMENTS
 from pytest_npudump.plugin.options import all_options
 
@@ -111,6 +113,41 @@ class Help(SphinxDirective):
         return [*found, items]
 
 
+class Presets(SphinxDirective):
+    """A table of presets: rtol and atol of max and min, or rtol of the statistics that are its arguments.
+
+    The block's content is the module that has them, for readers of the page where it is not built.
+    """
+
+    has_content = True
+    optional_arguments = 3
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table, of all presets or of those with bounds of their own for these statistics."""
+        dtypes, words = ("float32", "float16", "bfloat16"), ", ".join(self.arguments)
+        names = ("same", "other", "hf32") if self.arguments else DESCRIPTIONS
+        head = [f"{dtype}: {words}" for dtype in dtypes] if words else ["after", *dtypes]
+        lines = [["preset", *head], ["---"] * (len(head) + 1)]
+        for name in names:
+            found = [
+                [bound(name, dtype, statistic)[0] for statistic in self.arguments]
+                if words
+                else bound(name, dtype, "max")
+                for dtype in dtypes
+            ]
+            told = [] if words else [DESCRIPTIONS[name]]
+            lines.append([f"`{name}`", *told, *(", ".join(map(shortly, numbers)) for numbers in found)])
+        return self.parse_text_to_nodes("\n".join(f"| {' | '.join(line)} |" for line in lines))
+
+
+def shortly(number: float) -> str:
+    """Return ``2^-20``, ``1.2e-2`` or ``0.14``."""
+    mantissa, exponent = math.frexp(number)
+    if mantissa == 0.5 and number < 1 / 64:  # noqa: PLR2004 - a power of two
+        return f"2^{exponent - 1}"
+    return f"{number:g}" if not number or number >= 0.05 else re.sub(r"\.?0*e-0?", "e-", f"{number:.2e}")  # noqa: PLR2004
+
+
 def inline(text: str, names: Iterable[str]) -> Iterator[nodes.Node]:
     """Yield a text of the code, in which names and what is typed are literal."""
     literal = "|".join([TYPED, *(rf"{re.escape(name)}(?![\w-])" for name in names)])
@@ -152,4 +189,5 @@ def help_of_command(words: list[str]) -> tuple[str, list[Row]]:
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.add_directive("help", Help)
+    app.add_directive("presets", Presets)
     app.connect("doctree-read", keep_numbers_together)

@@ -126,7 +126,7 @@ def lines(result: SidesComparison, *, verbose: bool) -> Iterator[str]:
         yield told + (_(", the rest could not be read") if result.problems else _(", all within tolerance"))
         yield from _changed_within(comparison)
         return
-    yield _("{counted}: {count} differ").format(counted=told, count=len(failing))
+    yield _("{counted}; mismatches: {count}").format(counted=told, count=len(failing))
     yield from _changed_within(comparison)
     elements = result.by_key(comparison.elements) if compared else {}
     patterns = result.by_key(result.patterns)

@@ -15,6 +15,7 @@ from pytest_npudump.compare.judge import RUN, Terms, judge
 from pytest_npudump.compare.tolerances.presets import AUTO, UNKNOWN
 from pytest_npudump.errors import NpudumpError, RequestError, said
 from pytest_npudump.language.translation import gettext as _, spoken
+from pytest_npudump.report.origins import mismatches
 from pytest_npudump.results.entry import SKIPPED, Entry, results_in
 from pytest_npudump.results.folder import Results, ResultsFolder
 from pytest_npudump.results.rejudge import Overrides, check_types, read_record, run_of
@@ -64,7 +65,7 @@ def lines(
         yield from _test_lines(pair, shared, verbose=verbose)
     differing = sum(bool(pair.comparison and pair.comparison.failing) for pair in pairs)
     left = len(pairs) - len(compared)
-    words = _("{compared} of {count} tests compared, {differing} differ").format(
+    words = _("{compared} of {count} tests compared; with mismatches: {differing}").format(
         compared=len(compared), count=len(pairs), differing=differing
     )
     yield words + (_("; {left} could not be compared").format(left=left) if left else "")
@@ -85,9 +86,7 @@ def _test_lines(pair: ResultPair, shared: Mapping[str, tuple[str, str]], *, verb
     failing = comparison.failing
     if not (failing or pair.problems or own or comparison.changed or verbose):
         return
-    counted = _("{count} of {expected} tensors differ").format(
-        count=len(failing), expected=comparison.expected
-    )
+    counted = mismatches(comparison)
     changed = (
         _(", {changed} changed within tolerance").format(changed=comparison.changed)
         if comparison.changed

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.judge import seen_by
 from pytest_npudump.compare.stats.alignment import under_golden_keys
 from pytest_npudump.compare.stats.verdict import EXTRA
+from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError, said
+from pytest_npudump.golden.store import read_golden
 from pytest_npudump.golden.variants import (
     Goldens,
     names_variants,
@@ -56,7 +58,7 @@ from pytest_npudump.scene import SCENES
 from pytest_npudump.settings import ALL, FAILED, NEW
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Dump
@@ -194,8 +196,12 @@ def _judge_parts(case: Case, golden: Record | None, parts: Mapping[str, Dump]) -
     compared = {name: run.comparison for name, run in runs.items()}
     changed = [name for name, comparison in compared.items() if comparison is not None and comparison.changed]
     shown = (bad or changed or [*runs])[0]
-    differ = f"{first_of(bad, _FEW)} of {len(parts)} differ; shown is {shown}"
-    note = differ if bad else f"{len(parts)} ranks agree"
+    among = f"of {len(parts)} compared with one golden"
+    note = (
+        f"mismatches in {first_of(bad, _FEW)}, {among}; shown is {shown}"
+        if bad
+        else f"no mismatch in any {among}"
+    )
     return replace(runs[shown], notes=(note, *runs[shown].notes), part=shown)
 
 
@@ -219,6 +225,7 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
         outcome = by_reference_alone(path, tensors=len(table), problems=problems, notes=notes)
     elif golden is None:
         outcome = without_golden(run)
+        outcome = replace(outcome, notes=(*outcome.notes, *_of_renamed(case, run.table)))
     else:
         at_hand = partial(RunModels.of(case).edges, dump.root)
         outcome = judge_run(terms_of(case), golden, run, store=case.goldens.store, at_hand=at_hand)
@@ -228,6 +235,29 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
         dump = replace(dump, records=under_golden_keys(dump.records, comparison.own_keys))
     further = case.settings.calibrate if comparison is not None and outcome.good else 0
     return replace(outcome, run=Run(dump, run, golden, to_measure=further))
+
+
+def _of_renamed(case: Case, table: StatsTable) -> Iterator[str]:
+    """Yield a note on each golden beside the missing one that has its tensors and has lost its test."""
+    file, keys = case.nodeid.partition("::")[0], {*map(sanitise, table.keys)}
+    with suppress(OSError, UnicodeError):
+        text = ((case.goldens.root or case.here) / file).read_text("utf-8")
+        for path in sorted(case.goldens.path.parent.glob("*.yaml"))[:_BESIDE]:
+            with suppress(GoldenError):
+                other = read_golden(path)
+                name = other.test.partition("[")[0].rpartition("::")[2]
+                if f"def {name}(" not in text and {*map(sanitise, other.table.keys)} == keys:
+                    yield said(
+                        "{golden} has the same tensors, and {file} has no {name}: if this test was renamed, "
+                        "npudump golden status says how to keep it",
+                        golden=path.name,
+                        file=file,
+                        name=name,
+                    )
+
+
+_BESIDE = 100
+"""Most goldens that are looked at for that."""
 
 
 def _depends_on_memory(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> tuple[bool, Dump]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.stats.verdict import FAIL, Comparison, Verdict, explain_first
+from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, Comparison, Verdict, explain_first
 from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.errors import joined
 from pytest_npudump.language.text import first_of
@@ -23,6 +23,16 @@ if TYPE_CHECKING:
 
 _SHOWN = 3
 _SEVERAL = 2
+
+
+def mismatches(comparison: Comparison) -> str:
+    """Return how many tensors mismatch, missing ones too, and how many are new."""
+    new = comparison.count(EXTRA)
+    return _("mismatches: {count} of {expected} tensors{new}").format(
+        count=len(comparison.failing) - new,
+        expected=comparison.expected,
+        new=_(", {new} new").format(new=new) if new else "",
+    )
 
 
 def origin_lines(

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.stats.verdict import EXTRA, Verdict
 from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.errors import joined
 from pytest_npudump.explain.operator_alone import CONVICTED
@@ -26,6 +25,7 @@ from pytest_npudump.report.explanations import (
 )
 from pytest_npudump.report.origins import (
     first_change,
+    mismatches,
     model_line,
     more_sources,
     origin_lines,
@@ -49,6 +49,7 @@ from pytest_npudump.report.verdicts import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pytest_npudump.compare.stats.verdict import Verdict
     from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.regression.result import Escalation, Finding, Result, SceneFinding
     from pytest_npudump.report.files import ReportFiles
@@ -297,19 +298,14 @@ def _comparison_lines(result: Result, rows: int, columns: int | None, rest: str,
     failing = comparison.failing
     told = where_it_begins(result) or _cause(result)
     lines = origin_lines(result.sources, comparison, brief=brief, traced=not (brief and told))
+    golden = _("golden:     {golden}; {mismatches}").format(
+        golden=shown(result.golden, result.origin.here), mismatches=mismatches(comparison)
+    )
     if not rows:
-        return lines[:1]
-    new = comparison.count(EXTRA)
+        return [*lines[:1], golden]
     lines += model_line(result, brief=brief)
     lines += [] if brief else first_change(result)
-    lines.append(
-        _("golden:     {golden}; mismatches: {count} of {expected} tensors{new}").format(
-            golden=shown(result.golden, result.origin.here),
-            count=len(failing) - new,
-            expected=comparison.expected,
-            new=_(", {new} new").format(new=new) if new else "",
-        )
-    )
+    lines.append(golden)
     numerics, rule = result.numerics, deciding_rule(comparison.first)
     lines += _rows(failing, rows, columns, rest, prefix_of_model(comparison))
     if rule:

@@ -256,6 +256,10 @@ def tail(name: str, room: int) -> str:
     return _numbered(parts, room, name) or shortened(name, room)
 
 
+_FILE = re.compile(r"/[^/]*\.(?:yaml|onnx|om|json|txt|safetensors)$")
+"""A path, which is to be copied."""
+
+
 def folded(line: str, columns: int | None, prefix: str = "") -> list[str]:
     """Return a line for a terminal: broken at blanks, names without what they all begin with.
 
@@ -269,7 +273,9 @@ def folded(line: str, columns: int | None, prefix: str = "") -> list[str]:
     text = re.sub(rf"(?<![\w./-]){re.escape(prefix)}", ".../", line) if prefix else line
     room = columns - _INDENT - _PLACE  # wherever it stands, so that a name looks the same in all lines
     text = re.sub(
-        r"[!-~]+?(?=:(?:input|output)\.|[,;:)]*(?:[^!-~]|$))", lambda found: shortened(found[0], room), text
+        r"[!-~]+?(?=:(?:input|output)\.|[,;:)]*(?:[^!-~]|$))",
+        lambda found: found[0] if _FILE.search(found[0]) else shortened(found[0], room),
+        text,
     )
     found = re.match(r"[^:：]*[:：] *", text)
     label = found[0] if found and width(found[0]) == _INDENT else ""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -359,11 +360,15 @@ def how_it_ended(code: int) -> str:
         return f"was ended by signal {-code}"
 
 
+_C_STACK = re.compile(r"^Current thread's C stack trace .*\n(?:  .*\n)*", re.MULTILINE)
+
+
 def last_lines(path: Path | int, lines: int = _LINES) -> list[str]:
     """Return the last lines of a file, or of a descriptor, with control characters made visible."""
     with open(path, "rb") as file:  # noqa: PTH123 - a path or a descriptor
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
         text = file.read().decode("utf-8", "replace")
+    text = _C_STACK.sub("", text)  # of Python 3.14, in place of which the line of the test would be cut off
     return [line.translate(_CONTROLS) for line in text.split("\n") if line.strip()][-lines:]
 
 

@@ -267,7 +267,7 @@ def test_a_comparison_that_fails_says_what_changed_within_tolerance_as_one_that_
     failing = run("compare", *sides, *verbose)
     assert failing.code == 1
     assert failing.out.splitlines()[:2] == [
-        "4 of 4 tensors compared, 4 of them element by element: 1 differ",
+        "4 of 4 tensors compared, 4 of them element by element; mismatches: 1",
         told,
     ]
     assert failing.out.count("changed within tolerance") == 1
@@ -305,7 +305,7 @@ def test_what_cannot_be_read_is_named_and_never_passes(
     cut.write_bytes(cut.read_bytes()[:40])
     done = run("compare", TENSORS, broken)
     assert done.code == 2
-    assert "2 of 4 tensors compared, 2 of them element by element: 2 differ" in done.out
+    assert "2 of 4 tensors compared, 2 of them element by element; mismatches: 2" in done.out
     assert (done.err.count("npudump: unreadable: "), str(cut) in done.err) == (1, True)
     # A tensor that is shorter than its shape, and a length in a header that is not believed.
     whole = dump_file(tmp_path / "whole", "a", VALUES)

@@ -26,9 +26,9 @@ def test_each_says_what_it_misses_and_catches_and_decides_nothing(run: Run, side
     done = run("compare", *sides, "--what-if", "hf32", "--what-if", "exact", "--what-if", "same")
     assert done.code == 1
     assert done.out.splitlines()[-3:] == [
-        "what if hf32: 0 would differ; it misses 1 (far:output.0)",
-        "what if exact: 2 would differ; it catches 1 (near:output.0)",
-        "what if same: 1 would differ, the same ones",
+        "what if hf32: 0 would mismatch; it misses 1 (far:output.0)",
+        "what if exact: 2 would mismatch; it catches 1 (near:output.0)",
+        "what if same: 1 would mismatch, the same ones",
     ]
     assert run("compare", *sides).code == 1
 
@@ -49,7 +49,7 @@ def test_a_file_of_rules_is_tried_too(run: Run, sides: tuple[Path, Path], tmp_pa
     rules = tmp_path / "rules.yaml"
     rules.write_text("rules: [{layer: far, rtol: 0.1, atol: 0, reason: a new kernel}]\n", "utf-8")
     done = run("compare", *sides, "--what-if", rules)
-    assert done.out.splitlines()[-1] == f"what if {rules}: 0 would differ; it misses 1 (far:output.0)"
+    assert done.out.splitlines()[-1] == f"what if {rules}: 0 would mismatch; it misses 1 (far:output.0)"
 
 
 def test_what_is_neither_preset_nor_file_is_refused(run: Run, sides: tuple[Path, Path]) -> None:

@@ -231,4 +231,4 @@ def test_names_are_suggested_by_order_shapes_and_values_and_never_taken(tmp_path
         '# values match in 0 of 1\n"final": "norm"\n'
     )
     assert main(["compare", str(golden), str(run), "--map", str(found), "--rtol", "1e-3"]) == 1
-    assert "5 of 5 tensors compared, 5 of them element by element: 1 differ" in capsys.readouterr().out
+    assert "5 of 5 tensors compared, 5 of them element by element; mismatches: 1" in capsys.readouterr().out

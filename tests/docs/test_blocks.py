@@ -39,7 +39,17 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FILES = ("python", "yaml", "ini", "toml")
 RUN = ("console", *FILES)
-OTHER = ("text", "json", "{toctree}", "{eval-rst}", "{help}", "{image}", "{include}", "{literalinclude}")
+OTHER = (
+    "text",
+    "json",
+    "{toctree}",
+    "{eval-rst}",
+    "{help}",
+    "{presets}",
+    "{image}",
+    "{include}",
+    "{literalinclude}",
+)
 """Kinds of blocks that are nothing to run: excerpts, and what Sphinx is told."""
 MOST_SKIPPED = 12
 FENCE = re.compile(r"^ *(?:`{3,}|~{3,})[ \t]*(\S*)", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Tables of README and docs list what the code has: rooms, commands, options, presets, public names, JSON."""
+"""Tables of README and docs list what the code has: rooms, commands, options, public names, JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ import pytest
 
 import pytest_npudump
 from pytest_npudump.cli.arguments import VERBS, Verb
-from pytest_npudump.compare.tolerances.presets import DESCRIPTIONS, PRESETS, bound
 from pytest_npudump.compare.ulps import ULP_BOUNDS
 from pytest_npudump.record.text import parse as parse_golden
 
@@ -64,10 +63,10 @@ def test_files_that_contributing_names_exist() -> None:
     assert missing == []
 
 
-def test_samples_that_maintaining_names_exist_and_none_is_left_out() -> None:
+def test_samples_that_their_readme_names_exist_and_none_is_left_out() -> None:
     patterns = [
         name
-        for cells in rows("maintaining.md", "| folder | where it comes from |")
+        for cells in rows("../tests/data/README.md", "| folder | where it comes from |")
         for name in names(cells[0])
     ]
     data = ROOT / "tests" / "data"
@@ -77,7 +76,10 @@ def test_samples_that_maintaining_names_exist_and_none_is_left_out() -> None:
     left_out = [
         path
         for path in data.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts and not known & {path, *path.parents}
+        if path.is_file()
+        and "__pycache__" not in path.parts
+        and not known & {path, *path.parents}
+        and path != data / "README.md"
     ]
     assert left_out == [], "say in that table where each comes from"
 
@@ -92,28 +94,6 @@ def test_each_command_has_its_help_on_its_page_in_the_order_of_help() -> None:
     for command, verb in VERBS.items():
         text = (folder / f"{command}.md").read_text(encoding="utf-8")
         assert re.findall(block, text) == leaves(command, verb)
-
-
-def test_presets_are_listed_with_their_bounds_and_sources() -> None:
-    table = rows("reference/tolerances.md", "| preset | after | float32 | float16 | bfloat16 |")
-    assert {names(cells[0])[0]: cells[1] for cells in table} == DESCRIPTIONS
-    for name, _, *bounds in table:
-        for dtype, cell in zip(("float32", "float16", "bfloat16"), bounds, strict=True):
-            told = tuple(
-                2.0 ** int(one[2:]) if one.startswith("2^") else float(one) for one in cell.split(", ")
-            )
-            assert told == PRESETS[names(name)[0]][dtype], (name, dtype)
-
-
-def test_bounds_of_mean_norm_and_projections_are_listed() -> None:
-    dtypes, statistics = ("float32", "float16", "bfloat16"), ("avg", "l2norm", "projections")
-    header = f"| preset | {' | '.join(f'{dtype}: avg, l2norm, projections' for dtype in dtypes)} |"
-    table = rows("reference/tolerances.md", header)
-    assert [names(cells[0])[0] for cells in table] == ["same", "other", "hf32"]
-    for name, *cells in table:
-        for dtype, cell in zip(dtypes, cells, strict=True):
-            expected = [bound(names(name)[0], dtype, statistic)[0] for statistic in statistics]
-            assert [float(one) for one in cell.split(", ")] == expected, (name, dtype)
 
 
 def test_public_names_are_those_of_the_page_and_can_be_imported() -> None:

@@ -289,6 +289,8 @@ def test_a_line_is_folded_behind_its_label_and_names_lose_what_a_model_shares() 
     assert cells(first) == cells(second) == 60
     assert second.startswith(" " * 12 + "统")
     assert max(map(len, folded(f"npudump: kernel error in {'n' * 200}: wrong", 80))) <= 80
+    path = f"golden/{'test_' * 9}small.yaml"  # is to be copied
+    assert path in folded(f"golden:     {path}; mismatches: 1 of 3 tensors", 80)[0]
 
 
 def test_a_name_that_loses_its_middle_keeps_its_last_numbered_scope() -> None:

@@ -139,7 +139,7 @@ class Alternative:
             for verb, keys in ((mark("misses"), self.missed), (mark("catches"), self.caught))
             if keys
         ]
-        words = _("what if {name}: {failing} would differ").format(name=self.name, failing=self.failing)
+        words = _("what if {name}: {failing} would mismatch").format(name=self.name, failing=self.failing)
         return words + (
             _("; it {found}").format(found=_(" and ").join(found)) if found else _(", the same ones")
         )

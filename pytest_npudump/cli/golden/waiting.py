@@ -20,7 +20,7 @@ from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import first_of, terminal_columns
 from pytest_npudump.language.translation import gettext as _, spoken
-from pytest_npudump.report.origins import source_lines
+from pytest_npudump.report.origins import mismatches, source_lines
 from pytest_npudump.report.terminal import headline
 from pytest_npudump.report.verdicts import folded, prefix_of_model, shown, tail, times
 from pytest_npudump.request import KnownNames
@@ -118,15 +118,12 @@ def _in_short(pending: Pending) -> str:
 
 
 def _differ(pending: Pending) -> str:
-    """Return how many tensors of a run differ, by how much at most, and how many have no such number."""
+    """Return how many tensors of a run mismatch, and by how much at most, of those that have a tolerance."""
     comparison = pending.comparison
     assert comparison is not None  # noqa: S101 - looked at by the caller
-    words = _("{count} of {expected} tensors differ")
-    found = [words.format(count=len(comparison.failing), expected=comparison.expected)]
+    found = [mismatches(comparison)]
     if pending.largest:
         found.append(_("up to {times}x tolerance").format(times=times(pending.largest)))
-    if pending.incomparable:
-        found.append(_("{count} without a tolerance").format(count=pending.incomparable))
     return _(", ").join(found)
 
 

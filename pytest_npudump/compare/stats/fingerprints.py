@@ -18,7 +18,7 @@ import numpy as np
 from pytest_npudump.compare.stats.numbers import LARGEST, ROUNDING, Pairs, half_unit
 from pytest_npudump.compare.stats.verdict import Reason
 from pytest_npudump.dump.dtypes import is_exact
-from pytest_npudump.dump.stats.compact_projections import FINE, steps
+from pytest_npudump.dump.stats.compact_projections import FINE, doubts, steps
 from pytest_npudump.dump.stats.signs import DIGITS
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS, StatsTable
 from pytest_npudump.errors import said
@@ -232,9 +232,8 @@ def printed_distance(table: StatsTable) -> NDArray[np.float64]:
 def _printed_half(sums: NDArray[np.float64], dtypes: list[str], *, summed: bool) -> NDArray[np.float64]:
     """Half a unit of the last digit that a table prints of projections, (m, 8); 0 for integers."""
     if summed:
-        step = steps(sums)
-        whole = np.array([is_exact(dtype) for dtype in dtypes], np.bool_)[:, np.newaxis] & (step <= 1)
-        return np.where(whole, 0.0, 0.5 * step)
+        whole = np.array([is_exact(dtype) for dtype in dtypes], np.bool_)[:, np.newaxis] & (steps(sums) <= 1)
+        return np.where(whole, 0.0, doubts(sums))
     digits = np.array([0 if is_exact(dtype) else DIGITS for dtype in dtypes])[:, np.newaxis]
     return half_unit(sums, np.broadcast_to(digits, sums.shape))
 

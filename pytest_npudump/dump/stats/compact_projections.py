@@ -108,6 +108,15 @@ def steps(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(finite, np.ldexp(1.0, _powers(told) - _BITS), 0.0)
 
 
+def doubts(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What projections that a text gives back, (n, 8), may be off by: half a step.
+
+    A whole step just below the power, to which nothing is rounded up: a softmax of two sums to 0.9999999.
+    """
+    step = steps(sums)
+    return np.where(np.abs(sums) >= _MOST * step, step, 0.5 * step)
+
+
 def texts(sums: NDArray[np.float64]) -> list[str]:
     """The text of each row of projections, (n, 8)."""
     finite, told = _finite(sums)

@@ -193,19 +193,19 @@ def _drop_counters(files: FileColumns, present: Iterable[int]) -> None:
     """Take the counters of eager calls out of names: the layer becomes the API, or ``API>kernel``."""
     loose = {at for at, place in enumerate(files.places) if not place.model and place.iteration < 0}
     for at in present if loose else ():
-        counted = _COUNTED.fullmatch(files.op_type[at]) or _INDIVIDUAL.fullmatch(files.op_type[at])
-        if counted is None or files.folder[at] not in loose:
+        found = _COUNTED.fullmatch(files.op_type[at]) or _INDIVIDUAL.fullmatch(files.op_type[at])
+        if found is None or files.folder[at] not in loose:
             continue
         api, level, kernel = _UNKNOWN_API, "L0", files.layer[at]
-        if counted.re is _COUNTED:
-            api, level = counted["api"], counted["level"]
+        if found.re is _COUNTED:
+            api, level = found["api"], found["level"]
         elif kernel.startswith(_INDIVIDUAL_NAME):
             kernel = kernel.removeprefix(_INDIVIDUAL_NAME)
         else:
             continue
         files.layer[at] = api if level == "L2" else f"{api}{_CALLS}{kernel}"
         files.op_type[at] = f"{api}_{level}"
-        files.call[at] = int(counted["counter"])
+        files.call[at] = int(found["counter"])
         # These names are identifiers, in which CANN has nothing to replace: as good as a header's.
         files.raw.add(at)
 

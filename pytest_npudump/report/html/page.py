@@ -138,6 +138,10 @@ def write(view: SessionView, folder: Path, name: str = "", /) -> list[Path]:
     return [target]
 
 
+_ENDS = re.compile(r"(?<=[/_])(?=\w)|(?<=::)")
+"""Where a name may be broken: behind ``/``, ``_`` and ``::``."""
+
+
 def page(session: SessionView) -> str:
     """Return the page, complete in itself: style, script and data are inside of it.
 
@@ -152,13 +156,13 @@ def page(session: SessionView) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    break_behind = jinja2.utils.markupsafe.Markup("/<wbr>")
+    may_break = jinja2.utils.markupsafe.Markup("<wbr>")
     environment.filters |= {
         "plain": plain,
         "number": number,
         "numbers": numbers,
         "spoken": spoken,
-        "parts": lambda name: break_behind.join(name.split("/")),  # a text with names
+        "parts": lambda name: may_break.join(_ENDS.split(name)),  # a text with names
     }
     environment.globals |= {"_": _, "ngettext": ngettext}
     script = (_HERE / "templates" / "page.js").read_text("utf-8")
@@ -202,7 +206,8 @@ def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str,
     """Return what the template shows of a test, its charts drawn."""
     worst, prefix = _worst(test), prefix_of_keys([plain(str(one.key)) for one in test.tensors])
     states = [(state, sum(one.state == state for one in test.tensors)) for state in STATES]
-    label = ", ".join(f"{count} {_(state)}" for state, count in states if count)
+    words = _("{count} {status}")
+    label = _(", ").join(words.format(count=count, status=_(state)) for state, count in states if count)
     return {
         "view": test,
         "id": f"test-{at}",

@@ -33,9 +33,9 @@ def test_the_largest_change_comes_first_and_what_passed_is_not_there(
     assert done.code == 1
     assert done.out.splitlines()[:5] == [
         "pending review:",
-        "  test_a.py::test_layer: 1 of 2 tensors differ, 1 without a tolerance, first last:output.0",
-        "  test_a.py::test_large: 1 of 2 tensors differ, up to 200000x tolerance, first conv:output.0",
-        "  test_a.py::test_small: 1 of 2 tensors differ, up to 200x tolerance, first conv:output.0",
+        "  test_a.py::test_layer: mismatches: 0 of 2 tensors, 1 new, first last:output.0",
+        "  test_a.py::test_large: mismatches: 1 of 2 tensors, up to 200000x tolerance, first conv:output.0",
+        "  test_a.py::test_small: mismatches: 1 of 2 tensors, up to 200x tolerance, first conv:output.0",
         "  test_a.py::test_new: no golden file",
     ]
     told = {one["test"].partition("::")[2]: one for one in golden_command("diff", "--json", "-").json}
@@ -81,7 +81,7 @@ def test_a_terminal_has_no_line_wider_than_it_but_what_is_to_be_copied(
 def test_diff_shows_each_layer_and_by_how_much(waiting: Repository, golden_command: Verb) -> None:
     done = golden_command("diff", "test_a.py::test_large")
     assert done.code == 1
-    assert "1 of 2 tensors differ, up to " in done.out
+    assert "mismatches: 1 of 2 tensors, up to " in done.out
     assert "conv   Conv  output.0" not in done.out.splitlines()[0]
     assert any(line.split()[:2] == ["conv", "output.0"] for line in done.out.splitlines())
     [told] = golden_command("diff", "test_a.py::test_large", "--json", "-").json

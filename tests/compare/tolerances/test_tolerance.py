@@ -34,26 +34,26 @@ def test_exact_types_and_counts_have_no_tolerance(preset: str, dtype: str) -> No
     assert bound(preset, "float32", "nan") == (0, 0)
 
 
-@pytest.mark.each(
-    ("preset", "dtype", "expected"),
-    [
-        ("default", "float32", (2e-5, 2.0**-30)),
-        ("same", "float32", (2e-5, 2.0**-30)),
-        ("other", "float32", (2e-5, 2.0**-22)),
-        ("other", "float16", (1.2e-2, 2.0**-20)),
-        ("other", "bfloat16", (0.14, 2.0**-20)),
-        ("hf32", "float32", (1.2e-2, 2.0**-22)),
-        ("default", "float16", (1e-3, 2.0**-20)),
-        ("default", "bfloat16", (8e-3, 2.0**-20)),
-        ("torch", "float32", (1.3e-6, 1e-5)),
-        ("torch", "bfloat16", (1.6e-2, 1e-5)),
-        ("ascend-abs", "float32", (2.0**-20, 2.0**-30)),
-        ("ascend-accum", "bfloat16", (2.0**-7, 0.0)),
-        ("exact", "float8_e5m2", (0.0, 0.0)),
-    ],
-)
-def test_published_numbers(preset: str, dtype: str, expected: Any) -> None:
-    assert bound(preset, dtype, "max") == expected
+SAME = ((2e-5, 2.0**-30), (1e-3, 2.0**-20), (8e-3, 2.0**-20))
+PUBLISHED = {
+    "default": SAME,
+    "same": SAME,
+    "other": ((2e-5, 2.0**-22), (1.2e-2, 2.0**-20), (0.14, 2.0**-20)),
+    "hf32": ((1.2e-2, 2.0**-22), (1.2e-2, 2.0**-20), (0.14, 2.0**-20)),
+    "exact": ((0.0, 0.0),) * 3,
+    "torch": ((1.3e-6, 1e-5), (1e-3, 1e-5), (1.6e-2, 1e-5)),
+    "ascend-abs": ((2.0**-20, 2.0**-30), (2.0**-10, 2.0**-16), (2.0**-8, 2.0**-16)),
+    "ascend-accum": ((2.0**-11, 0.0), (2.0**-8, 0.0), (2.0**-7, 0.0)),
+    "atb-opcheck": ((2.0**-20, 0.0), (2.0**-10, 0.0), (2.0**-8, 0.0)),
+    "torch-npu": ((1e-4, 1e-4), (1e-3, 1e-3), (1e-3, 1e-3)),
+    "om-net": ((1e-3, 2.0**-30), (0.05, 2.0**-20), (0.05, 2.0**-20)),
+    "polygraphy": ((1e-5, 1e-5),) * 3,
+}
+DTYPES = ("float32", "float16", "bfloat16")
+
+
+def test_published_numbers() -> None:
+    assert {name: tuple(bound(name, dtype, "max") for dtype in DTYPES) for name in PRESETS} == PUBLISHED
 
 
 NOWHERE_ELSE = {
@@ -101,21 +101,19 @@ def test_the_default_is_about_one_step_of_the_format(dtype: str) -> None:
     assert bound("default", dtype, "max")[0] == pytest.approx(float(ml_dtypes.finfo(dtype).eps), rel=0.03)
 
 
-@pytest.mark.each(
-    ("preset", "dtype", "statistic", "expected"),
-    [
-        ("same", "float32", "avg", 5e-6),
-        ("same", "float32", "l2norm", 1e-5),
-        ("hf32", "float32", "avg", 1e-2),
-        ("other", "float16", "avg", 6e-3),
-        ("other", "bfloat16", "l2norm", 0.1),
-        ("torch", "float32", "avg", 1.3e-6),
-    ],
-)
-def test_statistics_in_which_rounding_averages_out_have_bounds_of_their_own(
-    preset: str, dtype: str, statistic: str, expected: float
-) -> None:
-    assert bound(preset, dtype, statistic)[0] == expected
+FINE, COARSE = (6e-3, 1.5e-2, 1.5e-2), (6e-2, 0.1, 0.15)
+FINER = {
+    "same": ((5e-6, 1e-5, 1.5e-5), (1e-3,) * 3, (8e-3,) * 3),
+    "other": ((5e-6, 1e-5, 1.5e-5), FINE, COARSE),
+    "hf32": ((1e-2, 1e-2, 1.5e-2), FINE, COARSE),
+    "torch": ((1.3e-6,) * 3, (1e-3,) * 3, (1.6e-2,) * 3),
+}
+
+
+@pytest.mark.each("preset", FINER)
+def test_statistics_in_which_rounding_averages_out_have_bounds_of_their_own(preset: str) -> None:
+    for dtype, expected in zip(DTYPES, FINER[preset], strict=True):
+        assert tuple(bound(preset, dtype, name)[0] for name in ("avg", "l2norm", "projections")) == expected
 
 
 @pytest.mark.each("bounds", ["same", "other", "hf32"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from pytest_npudump.dump.stats.compact_projections import FINE, steps, sums_of, texts
+from pytest_npudump.dump.stats.compact_projections import FINE, doubts, steps, sums_of, texts
 from pytest_npudump.dump.stats.projections import project
 
 NUMBER = st.floats(-1e290, 1e290).filter(lambda one: one == 0 or abs(one) > 1e-250)
@@ -21,10 +21,18 @@ def test_a_text_gives_back_what_it_was_made_of_to_a_step(sums: list[float]) -> N
     told = np.array([sums])
     found = sums_of(texts(told))
     assert texts(found) == texts(told)
-    assert (np.abs(found - told) <= steps(told)).all()
+    assert (np.abs(found - told) <= doubts(found)).all()
     largest = np.abs(told).max()
     assert (steps(told)[:, :FINE] <= 2.0**-22 * largest).all()
     assert (steps(told)[:, FINE:] <= 2.0**-10 * largest).all()
+
+
+def test_what_lies_just_below_a_power_is_off_by_up_to_a_step() -> None:
+    told = np.array([[0.99999994, 0.1, 0, 0, 0.99999994, -0.99999994, 0.1, 0]])
+    found = sums_of(texts(told))
+    away = np.abs(found - told)
+    assert (away <= doubts(found)).all()
+    assert (away > steps(told) / 2).tolist() == [[False] * 4 + [True, True, False, False]]
 
 
 def test_the_text_is_as_it_is_described() -> None:

@@ -447,7 +447,7 @@ def test_what_if_names_its_idle_rules_and_the_tests_that_it_cannot_judge(
     code, checked = check(capsys, "--tolerances", str(rules))
     assert (code, "tells no types of operators" in checked["tests"][0]["why"]) == (2, True)
     told = text(capsys, "--what-if", str(rules)).splitlines()
-    assert told[-2] == f"what if {rules}: 0 would differ, the same ones"
+    assert told[-2] == f"what if {rules}: 0 would mismatch, the same ones"
     assert told[-1].startswith(f"what if {rules}: test_small.py::test_small cannot be compared: ")
     project.run(KEEP)
     assert check(capsys, "--tolerances", str(rules))[0] == 0
