@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -228,3 +229,17 @@ def test_a_table_with_short_projections_is_merged_line_by_line(small: Project) -
     golden = read_golden(small.golden)
     assert golden.table.summed
     assert render(golden) == small.golden.read_text()
+
+
+def test_show_tells_the_bound_of_one_operator(small: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    small.run("--npudump-update-golden", passed=1)
+    capsys.readouterr()
+    assert main(["golden", "show", "--tolerances=", str(small.golden), "--json", "-"]) == 0
+    rows = json.loads(capsys.readouterr().out)["tolerances"]
+    alone = [row for row in rows if row["rule"].endswith("its inputs are the golden's)")]
+    assert [row["key"] for row in alone] == ["first:output.0", "act:output.0", "last:output.0"]
+    for row in alone:
+        other = next(one for one in rows if one["key"] == row["key"] and one["statistic"] == "projections")
+        assert 0 < row["allowed"] < other["allowed"] / 5
+    assert main(["golden", "show", "--tolerances=", str(small.golden), "--preset", "same"]) == 0
+    assert "its inputs" not in capsys.readouterr().out
