@@ -41,7 +41,7 @@ from pytest_npudump.record.record import (
 from pytest_npudump.request import KnownNames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from pytest_npudump.compare.correspondence import Correspondence
     from pytest_npudump.compare.tensors.tensor_pair import Pair, PairElements
@@ -196,17 +196,37 @@ def _changed_alone(golden: Record, run: Record, terms: Terms, comparison: Compar
             op_types[here] = type_at(one, other, here, there)
         elif ABSENT not in (here, there) and projected[0][here] and projected[1][there]:
             as_before.add(here)
+    fed = fed_as_before(golden, one, as_before, changed, op_types)
+    return frozenset(key for key in fed if not change.weights or change.names(TensorKey.parse(key).name_text))
+
+
+def fed_as_before(
+    golden: Record,
+    table: StatsTable,
+    as_before: Collection[int],
+    changed: Iterable[int],
+    op_types: Mapping[int, str],
+) -> frozenset[str]:
+    """Return the keys of tensors that may differ by one operator's rounding, as what it read does not.
+
+    Args:
+        golden: with edges.
+        table: its statistics.
+        as_before: rows of tensors that are the golden's.
+        changed: rows of those in question.
+        op_types: of operators, as far as they are known.
+    """
     edges = edges_of_lines(golden.blocks[EDGES], golden.path.name)
-    keys = [TensorKey.parse(key) for key in one.keys]
-    parents = edges.parents_of(keys)
-    fed = {row: parents[row][0] for row in changed if parents[row][1]}
+    parents = edges.parents_of([TensorKey.parse(key) for key in table.keys])
+    before = frozenset(as_before)
+    fed = ((row, *parents[row]) for row in changed)
     return frozenset(
-        one.keys[row]
-        for row, read in fed.items()
-        if read
-        and as_before.issuperset(read)
-        and (not change.weights or change.names(keys[row].name_text))
-        and not _may_enlarge(one, read, row, op_types.get(row, ""))
+        table.keys[row]
+        for row, read, known in fed
+        if known
+        and read
+        and before.issuperset(read)
+        and not _may_enlarge(table, read, row, op_types.get(row, ""))
     )
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Payload
 
 
-_HEAD = 4096
+_HEAD = 1 << 13
 """Bytes that are read at once from a file's beginning."""
 _SMALL = 1 << 14
 """Bytes up to which a copy takes less time than a mapping."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
+    from pytest_npudump.dump.stats.tensor import Waiting
+
 
 _BATCH = 256
 """Files of statistics that are read into columns at once."""
@@ -85,7 +87,8 @@ def read_dump(
         )
     jobs = jobs_of(tree.files)
     executions: list[Execution] = []
-    read = partial(_read_batch, stats=stats, acl=acl, projections=projections)
+    waiting: Waiting | None = [] if executor is None else None
+    read = partial(_read_batch, stats=stats, acl=acl, projections=projections, waiting=waiting)
     tables = [job for job in jobs if job.file.format == "operator_csv"]  # many where there are any, and small
     others = [job for job in jobs if job.file.format != "operator_csv"]
     weights = [] if executor is None else list(map(_weight, others))
@@ -97,6 +100,7 @@ def read_dump(
         problems += failed
         done += len(batch)
         progress(done, len(jobs))
+    _fill(waiting, projections=projections)
     rows: list[Execution] = []
     for file in tree.statistics:
         found, failed = read_job(Job(file), stats=False, acl=False)
@@ -156,7 +160,7 @@ def _read_tables(jobs: Sequence[tuple[str, Sequence[str]]]) -> list[tuple[Tensor
 
 
 def read_job(
-    job: Job, *, stats: bool, acl: bool, projections: bool = False
+    job: Job, *, stats: bool, acl: bool, projections: bool = False, waiting: Waiting | None = None
 ) -> tuple[list[Execution], list[FormatError]]:
     """Read the file of a job; what cannot be read comes back as problems, and nothing is raised."""
     problems: list[FormatError] = []
@@ -170,7 +174,9 @@ def read_job(
         if format_.instead:
             instead = format_.instead.format(path=typed(job.file.path))
             raise FormatError(job.file.path, f"it is {instead}")  # noqa: TRY301 - as readers raise
-        found, damaged = format_.read(job, table, stats=stats, acl=acl, projections=projections)
+        read: Callable[..., Any] = format_.read
+        read = partial(read, waiting=waiting) if format_.together else read
+        found, damaged = read(job, table, stats=stats, acl=acl, projections=projections)
         problems += damaged
     except FormatError as error:
         problems.append(error)
@@ -188,17 +194,32 @@ def _weight(job: Job) -> int:
 
 
 def _read_batch(
-    jobs: Sequence[Job], *, stats: bool, acl: bool, projections: bool
+    jobs: Sequence[Job],
+    *,
+    stats: bool,
+    acl: bool,
+    projections: bool,
+    waiting: Waiting | None = None,
 ) -> tuple[list[Execution], list[FormatError]]:
     if jobs[0].file.format == "operator_csv":
         return read_files([job.file for job in jobs])
     executions: list[Execution] = []
     problems: list[FormatError] = []
+    here: Waiting = [] if waiting is None else waiting
     for job in jobs:
-        found, failed = read_job(job, stats=stats, acl=acl, projections=projections)
+        found, failed = read_job(job, stats=stats, acl=acl, projections=projections, waiting=here)
         executions += found
         problems += failed
+    if waiting is None:
+        _fill(here, projections=projections)
     return executions, problems
+
+
+def _fill(waiting: Waiting | None, *, projections: bool) -> None:
+    if waiting:
+        from pytest_npudump.dump.stats.tensor import fill_small  # noqa: PLC0415 - numpy only where there are tensors
+
+        fill_small(waiting, projections=projections)
 
 
 def _left_out(tree: Tree) -> Iterator[str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import mmap
 from base64 import urlsafe_b64encode
+from collections import defaultdict
 from contextlib import suppress
 from functools import lru_cache, partial
 from hashlib import sha256
@@ -27,7 +28,7 @@ from pytest_npudump.graph.model_files import fields, partition, varint
 from pytest_npudump.onnxmodels.graph import branches, names_of
 from pytest_npudump.onnxmodels.loaded_files import model_digest
 from pytest_npudump.onnxmodels.sessions import onnx, read_model
-from pytest_npudump.record.model_lines import FILE, NONE
+from pytest_npudump.record.model_lines import FILE, NONE, PARAMETERS
 from pytest_npudump.record.rows import by_name
 from pytest_npudump.storage.regular_file import open_regular
 
@@ -71,6 +72,23 @@ def model_lines(paths: Sequence[Path], known: str = "") -> str:
         files.append(f"{names[path]} {digest} {graph}\n")
         operators += [f"{_word(name)}{model} {words}\n" for name, words in found]
     return "".join(line for line in (*files, *operators) if line[:-1].isprintable())
+
+
+def parameter_block(name: str, arrays: Iterable[tuple[str, str, tuple[int, ...], bytes]]) -> str:
+    """Return the lines of a golden for the parameters of a model that is in no file.
+
+    Args:
+        name: what the model is called.
+        arrays: of each parameter its layer, "" for the model; what else tells it apart; its shape; its bytes.
+    """
+    layers: defaultdict[str, list[_Weight]] = defaultdict(list)
+    for layer, form, shape, data in arrays:
+        layers[layer or name].append(_weight(form.encode(), shape, data))
+    every = _short(_OF_FILE, *(one.exact for found in layers.values() for one in found))
+    lines = [f"{FILE}{_word(name)}{PARAMETERS} {every} {_short(_OF_GRAPH, b'')}\n"]
+    contents = {layer: _Content(weights=tuple(found)) for layer, found in layers.items()}
+    lines += [f"{_word(layer)} {_operator_words(content)}\n" for layer, content in contents.items()]
+    return "".join(line for line in lines if line[:-1].isprintable())
 
 
 def _word(name: str) -> str:

@@ -11,8 +11,8 @@ channels in another order are told from other weights. Operators without attribu
     MaxPool@4 9s_Q
 
 Of an om, attributes are what the compiler made of them: there the first digest is of types, shapes and
-layouts of the weights. Where several models ran, an operator's name is followed by ``#model=``, as in keys
-of tensors.
+layouts of the weights. Of torch modules and cells of MindSpore the file is ``#NAME.parameters``. Where
+several models ran, an operator's name is followed by ``#model=``, as in keys of tensors.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from pytest_npudump.record.rows import RowError, by_name
 FILE = "#"
 """Begins the line of a file; in the name of an operator it is percent-encoded."""
 NONE = "-"
+PARAMETERS = ".parameters"
+"""Ends the name of a file in the line of a model that is in none: all that is known is its parameters."""
 ALL, WEIGHTS, NOTHING = "all", "weights", "nothing"
 _FILE_LINE = re.compile(r"#\S+ [\w-]{16} (?:-|[\w-]{6})")
 _OPERATOR_LINE = re.compile(r"[^\s#]+(?:#model=[^\s#]+)? (?:-|[\w-]{4})(?: [\w-]{6}(?: [\w-]{4}){0,2})?")
@@ -64,7 +66,7 @@ class ModelChange:
         graph: whether operators feed others, or are of other types or versions.
         weighted: number of operators with weights in the run.
         read: what the files tell besides their bytes: :data:`ALL`; :data:`WEIGHTS` of a format whose
-            attributes tell nothing; or :data:`NOTHING`.
+            attributes tell nothing; :data:`PARAMETERS` of a model in no file; or :data:`NOTHING`.
     """
 
     files: tuple[str, ...] = ()
@@ -122,8 +124,9 @@ def change_of_models(golden: str, run: str) -> ModelChange | None:
     )
     if len(files[0]) != len(files[1]):
         return ModelChange(others or tuple(files[1]))
+    read = PARAMETERS if formats == {PARAMETERS[1:]} else ALL
     if not others:
-        return ModelChange(read=ALL)
+        return ModelChange(read=read)
     old, new = ({name: words for name, words in side.items() if name[0] != FILE} for side in split)
     graphs = [sorted(graph for _, graph in side.values()) for side in files]
     common = dict.fromkeys(name for name in new if name in old)
@@ -153,7 +156,7 @@ def change_of_models(golden: str, run: str) -> ModelChange | None:
             return found
         found, attributes, operators = replace(found, read=WEIGHTS), [], []
     else:
-        found = replace(found, read=ALL, graph=graphs[0] != graphs[1] and not operators)
+        found = replace(found, read=read, graph=graphs[0] != graphs[1] and not operators)
     permuted = {
         name: axis
         for name in reversed(weights)

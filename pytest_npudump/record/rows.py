@@ -5,7 +5,8 @@ integer follows from the tensor's dtype. Five columns stand at the end only wher
 ``count`` where an element count is not the shape's product, ``digits`` where rows differ in precision,
 ``digest`` where the producer computed hashes, such as ``md5:5d41...`` or ``md5:5d41...,sha1:aaf4...``,
 ``noise``, see :mod:`pytest_npudump.record.noise`, and ``sums``, see
-:mod:`pytest_npudump.dump.stats.compact_projections`.
+:mod:`pytest_npudump.dump.stats.compact_projections`. Beside ``sums`` the counts of NaN and infinities stand
+only where one is not 0.
 """
 
 from __future__ import annotations
@@ -42,9 +43,11 @@ if TYPE_CHECKING:
 
 
 COLUMNS = ("tensor", "dtype", "shape", "max", "min", "avg", "l2norm", "nan", "-inf", "+inf")
+_COUNTS = COLUMNS[-3:]
 _OPTIONAL = ("count", "digits", "digest", "noise", "sums")
+_CHOSEN = [one for length in range(len(_OPTIONAL) + 1) for one in combinations(_OPTIONAL, length)]
 LAYOUTS = frozenset(
-    (*COLUMNS, *chosen) for length in range(len(_OPTIONAL) + 1) for chosen in combinations(_OPTIONAL, length)
+    [(*COLUMNS, *one) for one in _CHOSEN] + [(*COLUMNS[:-3], *one) for one in _CHOSEN if "sums" in one]
 )
 _MIN_DIGITS = 6
 """C++ streams print six significant digits unless told otherwise; no producer prints fewer."""
@@ -102,7 +105,9 @@ def columns_for(table: StatsTable) -> tuple[str, ...]:
     digits = ("digits",) if common_digits(table) is None else ()
     optional = (("digest", table.digests), ("noise", table.noise), ("sums", table.summed))
     told = [name for name, cells in optional if cells]
-    return (*COLUMNS, *count, *digits, *told)
+    counts = STATISTICS.index("nan")
+    plain = table.summed and table.known[:, counts:].all() and not table.values[:, counts:].any()
+    return (*(COLUMNS[: -len(_COUNTS)] if plain else COLUMNS), *count, *digits, *told)
 
 
 def render_rows(table: StatsTable, columns: Sequence[str]) -> Iterable[str]:
@@ -123,6 +128,8 @@ def render_rows(table: StatsTable, columns: Sequence[str]) -> Iterable[str]:
     for (row, column), exact in table.wide.items():
         values[row][column] = exact
     with_count, with_digits = "count" in columns, "digits" in columns
+    if "nan" not in columns:
+        values, known = ([row[: -len(_COUNTS)] for row in rows] for rows in (values, known))
     summed = _sums_text(table) if "sums" in columns else []
     for row, head in enumerate(zip(table.keys, table.dtypes, table.shapes, strict=True)):
         cells = [_number(v) if k else _ABSENT for v, k in zip(values[row], known[row], strict=True)]
@@ -181,6 +188,9 @@ def parse_rows(block: str, columns: Sequence[str], digits: int) -> StatsTable:
     values = np.empty((len(keys), len(STATISTICS)))
     known = np.empty(values.shape, dtype=np.bool_)
     for column, name in enumerate(COLUMNS[_NUMBERS:]):
+        if name not in cells:
+            known[:, column], values[:, column] = True, 0
+            continue
         read = _read_floats if column < MEASURED else _read_counts
         known[:, column], values[:, column] = read(cells[name], name)
     return StatsTable(
@@ -192,7 +202,7 @@ def parse_rows(block: str, columns: Sequence[str], digits: int) -> StatsTable:
         values=values,
         known=known,
         digits=_read_digits(cells.get("digits"), digits, len(keys)),
-        wide=_wide(values, dtypes, [cells[name] for name in COLUMNS[_NUMBERS:]]),
+        wide=_wide(values, dtypes, [cells.get(name, []) for name in COLUMNS[_NUMBERS:]]),
         digests=_read_digests(cells.get("digest", [])),
         noise=noise,
         **_read_sums(cells.get("sums", [])),

@@ -1,15 +1,17 @@
 """Whether a golden is recorded of tensors where the test leaves it open: small ones, that take little longer.
 
 A recording runs the test with statistics. If its tensors fit a budget it runs with these too, and that run is
-the one that is recorded, unless it took much longer. Its statistics are kept in as many digits as a device
-prints, with rounded projections in a short column. What was chosen stands in the golden, for all runs to
-come; an update does not choose anew.
+the one that is recorded, unless it took much longer, and so did a second one. Its statistics are kept in as
+many digits as a device prints, with rounded projections in a short column. What was chosen stands in the
+golden, for all runs to come; an update does not choose anew.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from pytest_npudump.config.acl_json import check_request
@@ -50,6 +52,14 @@ def with_tensors(case: Case) -> Case:
     """Return a test whose golden is recorded of tensors."""
     request = replace(case.request, dump_data="tensor", chosen=True)
     return replace(case, request=request, goldens=replace(case.goldens, request=request))
+
+
+def seconds_of(case: Case) -> float:
+    """Return the time to tell by how long a run takes: of processors where nothing else works for the test.
+
+    So what else a machine has to do decides nothing there. On a device it is the clock's.
+    """
+    return sum(os.times()[:4]) if case.runtime.name == "emulator" else monotonic()
 
 
 def decided(times: tuple[float, float], first: Result, tried: Result) -> tuple[bool, Result]:

@@ -63,7 +63,10 @@ def models_to_keep(case: Case, golden: Record | None) -> Mapping[str, str]:
         golden: what is there; None without any.
     """
     known = golden.blocks.get(MODELS, "") if golden is not None else ""
-    text = RunModels.of(case).digests(known) if case.exchange is None else ""
+    if case.exchange is not None:
+        return {}
+    parameters = case.runtime.activity.evidence.parameters
+    text = RunModels.of(case).digests(known) or "".join(lines() for lines in parameters.values())
     return {MODELS: text} if text else {}
 
 

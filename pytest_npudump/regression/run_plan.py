@@ -37,7 +37,8 @@ class Plan:
         inputs: whether what the layers read is dumped too, besides what they put out.
         earlier: what the second run has found, where this is of a third one.
         measures: how many runs, each as the first one, measure how far the test strays; 0 for none.
-        tries: whether a run before these dumps tensors, which take the first one's place if they cost little.
+        tries: how many runs before these may dump tensors, which take the first one's place if that costs
+            little.
     """
 
     layers: tuple[str, ...]
@@ -50,7 +51,7 @@ class Plan:
     inputs: bool = False
     earlier: Escalation | None = None
     measures: int = 0
-    tries: bool = False
+    tries: int = 0
 
     @property
     def runs(self) -> bool:
@@ -70,7 +71,7 @@ def plan_second_run(case: Case, first: Result) -> Plan | None:
     if dump is None:
         return None
     if first.run.to_measure:
-        return Plan((), measures=first.run.to_measure, tries=may_take_tensors(case, first))
+        return Plan((), measures=first.run.to_measure, tries=int(may_take_tensors(case, first)))
     if outcome.status == status.PENDING:
         if problem := needs_processes(case, dump):
             return Plan((), skipped=Escalation(problem=problem))

@@ -172,7 +172,8 @@ def record_of_run(case: Case, golden: Record | None, dump: Dump, table: StatsTab
     empty = empty_operators(case, dump)
     known = golden is not None and same_layers(golden.table, table)  # and edges of a run take time
     blocks = {} if known else edges_to_keep(case, golden, dump, table)[0]
-    if golden is None or MODELS in golden.blocks:
+    # What parameters are takes time, and only a failure asks for it.
+    if golden is None or (MODELS in golden.blocks and not case.runtime.activity.evidence.parameters):
         blocks = {**blocks, **models_to_keep(case, golden)}
     return Record(
         case.goldens.test,

@@ -23,12 +23,11 @@ dumps are there whatever became of the run, of ``check_op`` those that were wron
 from __future__ import annotations
 
 from dataclasses import replace
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import DumpError, GoldenError, NpudumpError, said
 from pytest_npudump.regression.attempt import Attempt
-from pytest_npudump.regression.auto_tensors import decided, with_tensors
+from pytest_npudump.regression.auto_tensors import decided, seconds_of, with_tensors
 from pytest_npudump.regression.calibration import Member, conclude, fed, measure, unmeasured, unrecorded, vary
 from pytest_npudump.regression.case import Case, delete_dumps, origin_of
 from pytest_npudump.regression.dataflow import code_of_run
@@ -129,7 +128,7 @@ class CaseSession:
     @property
     def _trying(self) -> bool:
         """Whether the run to begin, or under way, is the one that tells whether tensors are recorded."""
-        return self.plan is not None and self.plan.tries and self._tensors is None
+        return self.plan is not None and self.plan.tries > 0 and self._tensors is None
 
     def _take_over_runs(self) -> None:
         """Count the runs of other processes."""
@@ -168,7 +167,7 @@ class CaseSession:
             from pytest_npudump.regression.explanation import keep_suspected  # noqa: PLC0415 - not in a pass
 
             keep_suspected(self.case, self.judged, self.plan)
-        self._started = monotonic()
+        self._started = seconds_of(self.case)
         self.attempt.start(self.case.runtime)
         self._others.watch(self.case.runtime.activity.evidence.others)
 
@@ -232,13 +231,17 @@ class CaseSession:
             )
         self.plan = plan
         self._take(replace(first, escalation=skipped, code=code_of_run(first)))
-        self._seconds = monotonic() - self._started
+        self._seconds = seconds_of(self.case) - self._started
 
     def _try_tensors(self) -> None:
         """Have the run with tensors take the place of the first one, where that costs little."""
         first, case = self._judged, with_tensors(self.case)
         tried = judge(case, self.attempt).with_run(fed=fed(case))
-        self._tensors, found = decided((self._seconds, monotonic() - self._started), first, tried)
+        took = seconds_of(self.case) - self._started
+        self._tensors, found = decided((self._seconds, took), first, tried)
+        if not self._tensors and tried.run.to_measure and self.plan is not None and self.plan.tries == 1:
+            self._tensors, self.plan = None, replace(self.plan, tries=2)  # something else may have taken it
+            return
         if self._tensors and self._settled is not None:
             self._case, self._settled = case, replace(self._settled, goldens=case.goldens)
         self._take(found)

@@ -19,6 +19,7 @@ from pytest_npudump.explain.rounding import DEVICE, DTYPE
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _, spoken
+from pytest_npudump.record.model_lines import ALL, ModelChange
 from pytest_npudump.report.origins import feeds_are_seen, more_sources, source_lines
 from pytest_npudump.report.verdicts import (
     COLUMNS,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.explain.reference import ReferenceResult
     from pytest_npudump.graph.sources import Sources
-    from pytest_npudump.record.model_lines import ModelChange
     from pytest_npudump.regression.result import Finding, Result
 
 
@@ -213,7 +213,8 @@ def _matching(
         return words
     if models is not None and models.names(first.key.name_text):
         return words
-    if models is not None and not models.files and not first.call:
+    whole = models is not None and not models.files and models.read == ALL
+    if whole and not first.call:
         means = _("{words}; {key} differs by its inputs, or by the golden's kernel")
         return means.format(words=words, key=first.key)
     means = _("{words}; {key} differs by its inputs, type, weights or attributes, or by the golden's kernel")

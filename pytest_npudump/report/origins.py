@@ -10,7 +10,7 @@ from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.errors import joined
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _, ngettext
-from pytest_npudump.record.model_lines import ALL, NOTHING, ModelChange
+from pytest_npudump.record.model_lines import ALL, NOTHING, PARAMETERS, ModelChange
 from pytest_npudump.report.verdicts import times
 
 if TYPE_CHECKING:
@@ -170,7 +170,9 @@ def model_line(result: Result, *, brief: bool) -> list[str]:
     if models is None or (brief and models.changed):
         return []
     words = what_changed(result, None)
-    if not models.files:
+    if not models.files and models.read == PARAMETERS:
+        words = _("its parameters are the golden's: code, kernel, driver or input")
+    elif not models.files:
         words = _("the golden's, byte for byte: kernel, driver or input")
     elif not models.changed and models.read == ALL:
         words = _("{names} differs, its weights and attributes do not: kernel, driver or input")

@@ -366,7 +366,7 @@ def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple
         before: the golden that it replaces; None without one.
     """
     if before is None:
-        return _of_one_run(golden), ()
+        return _of_one_run(golden), _of_statistics(golden)
     if not _tells(before):
         return _without(golden), ()
     head = {name: before.extra[name] for name in (REPEATS, CALIBRATION) if name in before.extra}
@@ -396,6 +396,20 @@ def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple
     )
     notes = (*([note] if anew else ()), *([of_before] if changed_rows - anew else ()))
     return replace(golden, table=table, extra={**golden.extra, **head}), notes
+
+
+def _of_statistics(golden: Record) -> tuple[str, ...]:
+    """Return a note on a first golden whose run had no choice but statistics, of models that may have one."""
+    told = golden.facts
+    own = told.get("runtime") in {"acl", "emulator"} and told.get("scene") == "model"
+    if not own or "dump_data" in told:
+        return ()
+    return (
+        said(
+            "recorded with statistics; --npudump-update-golden records small tensors if the marker "
+            "leaves it open"
+        ),
+    )
 
 
 def _dropped(before: Record, changed: Sequence[str]) -> str:

@@ -166,6 +166,38 @@ def test_projections_go_with_the_statistics_they_are_of() -> None:
     assert text.count(PROJECTIONS) == 3
 
 
+def test_a_golden_of_tensors_joined_with_one_of_statistics_can_be_read() -> None:
+    exact = f"projections: |\n  out:output.0 {PROJECTIONS}\n"
+    base = golden(BASE, blocks=exact)
+
+    def of_tensors(told: dict[str, float]) -> str:
+        rows = [
+            f"  {layer}:output.0 float32 2 {value} {value} {value} 3 gF534KEf411Fxw8kI6uQHtFn76\n"
+            for layer, value in told.items()
+        ]
+        head = golden({}).replace(" nan -inf +inf", " sums").replace("output}", "output, dump_data: tensor}")
+        return head + "".join(rows)
+
+    assert joined(base, of_tensors(BASE), base) == of_tensors(BASE)
+    found = merge(PATH, base, golden(BASE | {"fc": 8}, blocks=exact), of_tensors(BASE))
+    assert found.conflicts == ("fc:output.0",)
+    for side in ("ours", "theirs"):
+        told = parse(resolved(found.text, side), PATH)
+        assert told.table.values[:, 0].tolist() == [1, 2, 8 if side == "ours" else 3, 4]
+        assert told.table.projected is not None
+        assert told.table.projected.tolist() == [True, True, side == "theirs", True]
+    for side in ("ours", "theirs"):  # both made it
+        told = parse(resolved(merge(PATH, "", base, of_tensors(BASE)).text, side), PATH)
+        assert told.table.values[:, 0].tolist() == [1, 2, 3, 4]
+        assert ("dump_data" in told.facts) == (side == "theirs")
+
+
+def resolved(text: str, side: str) -> str:
+    """A text with one side of each conflict."""
+    pattern = r"<<<<<<< ours\n(?P<ours>.*?)=======\n(?P<theirs>.*?)>>>>>>> theirs\n"
+    return re.sub(pattern, lambda found: found[side], text, flags=re.DOTALL)
+
+
 def test_projections_alone_may_change() -> None:
     def projected(conv: int, fc: int) -> str:
         block = f"projections: |\n  conv:output.0 {conv} 2 3 4 5 6 7 8\n  fc:output.0 {fc} 2 3 4 5 6 7 8\n"

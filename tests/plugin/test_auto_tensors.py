@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -138,14 +139,20 @@ def test_rows_of_statistics_do_not_make_rounded_projections_of_others_exact(smal
     small.run(failed=1, shows="golden: * mismatches: 1 of 4 tensors")  # the last one, and not its input
 
 
-def test_statistics_where_tensors_take_too_long(small: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = itertools.accumulate(range(100))  # each run takes longer than the one before
-    monkeypatch.setattr("pytest_npudump.regression.session.monotonic", lambda: next(clock))
-    monkeypatch.setattr("pytest_npudump.regression.auto_tensors._SECONDS", 1.0)
-    note = "npudump: note: *recorded with statistics; tensors take 3.0 times as long"
-    small.run("--npudump-update-golden", *BUDGET, passed=1, shows=note)
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [([4, 1], "recorded with tensors; *"), ([4, 6], "*tensors take 6.0 times as long")],
+)
+def test_statistics_where_tensors_take_too_long_twice(
+    small: Project, monkeypatch: pytest.MonkeyPatch, seconds: list[int], words: str
+) -> None:
+    steps = itertools.chain(*((0, one) for one in (1, *seconds)), itertools.repeat(0))  # begins, and ends
+    clock = itertools.accumulate(steps)
+    monkeypatch.setattr("pytest_npudump.regression.session.seconds_of", lambda _: next(clock))
+    monkeypatch.setattr("pytest_npudump.regression.auto_tensors._SECONDS", 0.1)
+    small.run("--npudump-update-golden", *BUDGET, passed=1, shows=f"npudump: note: *{words}")
     golden = read_golden(small.golden)
-    assert "dump_data" not in golden.facts
+    assert ("dump_data" in golden.facts) == (seconds[-1] == 1)
     assert golden.extra["repeats"] == {"runs": 2}
 
 
@@ -217,7 +224,22 @@ def test_a_change_that_a_single_number_only_scales_fails(project: Project, op_ty
 def test_a_table_with_short_projections_is_merged_line_by_line(small: Project) -> None:
     small.run("--npudump-update-golden", passed=1)
     rows = [line.split() for line in small.golden.read_text().splitlines() if ":output.0 float32" in line]
+    assert [len(row) for row in rows] == [8] * 4  # no counts of NaN and infinities, where all are 0
     assert [len(row[-1]) for row in rows] == [26] * 4
     golden = read_golden(small.golden)
     assert golden.table.summed
     assert render(golden) == small.golden.read_text()
+
+
+def test_show_tells_the_bound_of_one_operator(small: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    small.run("--npudump-update-golden", passed=1)
+    capsys.readouterr()
+    assert main(["golden", "show", "--tolerances=", str(small.golden), "--json", "-"]) == 0
+    rows = json.loads(capsys.readouterr().out)["tolerances"]
+    alone = [row for row in rows if row["rule"].endswith("its inputs are the golden's)")]
+    assert [row["key"] for row in alone] == ["first:output.0", "act:output.0", "last:output.0"]
+    for row in alone:
+        other = next(one for one in rows if one["key"] == row["key"] and one["statistic"] == "projections")
+        assert 0 < row["allowed"] < other["allowed"] / 5
+    assert main(["golden", "show", "--tolerances=", str(small.golden), "--preset", "same"]) == 0
+    assert "its inputs" not in capsys.readouterr().out

@@ -16,6 +16,7 @@ from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.explain.operator_alone import Alone, JudgedOperator
 from pytest_npudump.explain.rounding import DEVICE, DTYPE, Blame
 from pytest_npudump.graph.sources import Source, Sources
+from pytest_npudump.record.model_lines import ALL, PARAMETERS, WEIGHTS, ModelChange
 from pytest_npudump.regression.result import Escalation
 from pytest_npudump.report.explanations import whose_error
 from pytest_npudump.report.terminal import full_lines, verdict_lines
@@ -39,6 +40,10 @@ def operator(alone: Alone, key: TensorKey = FIRST, **given: Any) -> JudgedOperat
 
 def sources(key: TensorKey = FIRST, **given: Any) -> Sources:
     return Sources((Source(key, "", 1, **given),), 1, (), "net.onnx")
+
+
+def change(**given: Any) -> ModelChange:
+    return ModelChange(("m.onnx",), read=ALL, weighted=7, **given)
 
 
 TRACED = sources(begins=BEFORE, share=0.3)
@@ -85,6 +90,34 @@ SENTENCES = [
     ("what feeds it was not compared", {"sources": sources(fed=False)},
      "no tensor was compared before it",
      "including those of its inputs"),
+    ("the code of its modules changed", {"models": ModelChange(read=PARAMETERS)},
+     "its parameters are the golden's: code, kernel", "byte for byte"),
+    ("a module's code changed, whose inputs are known",
+     {"models": ModelChange(read=PARAMETERS), "isolated": [operator(RIGHT)]},
+     "differs by its inputs, type, weights or attributes", "byte for byte"),
+    ("a file was written again with the same content", {"models": ModelChange(("m.onnx",), read=ALL)},
+     "m.onnx differs, its weights and attributes do not", "is another file"),
+    ("attributes changed of which the file tells nothing", {"models": ModelChange(("m.om",), read=WEIGHTS)},
+     "m.om differs, its weights do not", "attributes do not"),
+    ("nothing of the file is known but its bytes", {"models": ModelChange(("m.om",))},
+     "the model m.om is another file than the golden's", "weights"),
+    ("only channels changed places", {"models": change(weights=("a",), permuted={"a": 1})},
+     "the channels of the weights of a (axis 1)", "the weights of a changed"),
+    ("an attribute changed and no weight", {"models": change(attributes=("a",))},
+     "the attributes of a changed", "the weights of"),
+    ("only connections changed", {"models": change(graph=True)},
+     "the model's graph changed", "the attributes of"),
+    ("a mismatch matches by the weights it has now",
+     {"models": change(weights=("net/layer_0",)), "isolated": [operator(RIGHT)]},
+     "npudump: the weights of net/layer_0 changed", "differs by its inputs"),
+    ("a call has no weights of its own", {"isolated": [operator(WRONG, call="aten::mm", own=False)]},
+     "a kernel of this call", "weights or attributes must be wrong"),
+    ("the golden's call was the wrong one", {"isolated": [operator(RIGHT, call="aten::mm")]},
+     "or by the golden's kernel", "reference= narrows"),
+    ("two operators are wrong", {"isolated": [operator(WRONG), operator(WRONG, BEFORE)]},
+     "; and in net/before:output.0", "no other"),
+    ("what matches is not known to be all", {"isolated": [operator(RIGHT), operator(UNDECIDED, BEFORE)]},
+     "is undecided: Loop computes", "2 operators match"),
 ]  # fmt: skip
 
 
@@ -107,7 +140,7 @@ def test_what_would_be_false_is_not_said(
     if not known:
         known.append(failed(3))
     isolated = tuple(given.get("isolated", ()))
-    test = replace(known[0], sources=given.get("sources"))
+    test = replace(known[0], sources=given.get("sources"), models=given.get("models"))
     if numerics := given.get("numerics"):
         assert test.comparison is not None
         test = replace(test, comparison=replace(test.comparison, numerics=Numerics(numerics, {})))

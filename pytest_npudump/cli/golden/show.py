@@ -11,16 +11,18 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pytest_npudump.cli.common.output import columns, present
 from pytest_npudump.cli.common.project import last_results
 from pytest_npudump.cli.common.tolerance_options import chosen_tolerances
-from pytest_npudump.compare.judge import with_upstream
+from pytest_npudump.compare.judge import fed_as_before, with_upstream
 from pytest_npudump.compare.stats.allowances import Allowance, allowances
 from pytest_npudump.compare.stats.tables import blind_keys, describe_blind, describe_not_finite
 from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.compare.tolerances.tolerance import ANY, Rule, Tolerances
 from pytest_npudump.dump.selection import layers_meant, suggest
-from pytest_npudump.dump.table import is_count, layer_of, sanitised_key
+from pytest_npudump.dump.table import PROJECTIONS, is_count, layer_of, sanitised_key
 from pytest_npudump.errors import RequestError
 from pytest_npudump.golden.origin import in_words
 from pytest_npudump.golden.store import differing, read_golden
@@ -31,7 +33,7 @@ from pytest_npudump.language.text import byte_size
 from pytest_npudump.language.translation import counted, gettext as _, spoken
 from pytest_npudump.record.model_lines import model_files_of
 from pytest_npudump.record.noise import MEASURABLE, Calibrated, calibrated_of, calibration_of, repeats_of
-from pytest_npudump.record.record import MODELS, REASON, RECORDED, Record
+from pytest_npudump.record.record import EDGES, MODELS, REASON, RECORDED, Record
 from pytest_npudump.report.verdicts import number
 from pytest_npudump.results.rejudge import read_record
 
@@ -286,7 +288,11 @@ def _bounds(arguments: argparse.Namespace, golden: Record) -> tuple[list[Allowan
     tolerances = _chosen(arguments, golden).with_measured(calibrated_of(golden))
     tolerances = with_upstream(golden, golden.table, tolerances)
     layers = dict.fromkeys(map(layer_of, golden.table.keys))
-    found = list(allowances(golden.table, tolerances, layers_meant([arguments.layer or "*"], layers)))
+    wanted_layers = layers_meant([arguments.layer or "*"], layers)
+    found = list(allowances(golden.table, tolerances, wanted_layers))
+    if alone := _rounded_alone(arguments, golden, tolerances):
+        tighter = allowances(golden.table, replace(tolerances, alone=alone), wanted_layers)
+        found += [one for one in tighter if one.key in alone and one.statistic == PROJECTIONS]
     if arguments.layer and not found:
         hint = suggest(arguments.layer, layers)
         raise RequestError(
@@ -297,6 +303,18 @@ def _bounds(arguments: argparse.Namespace, golden: Record) -> tuple[list[Allowan
     wanted = {allowance.key for allowance in found}
     blind = describe_blind([key for key in blind_keys(golden.table, tolerances) if key in wanted])
     return found, chain(_bound_lines(found, each=bool(arguments.layer)), [blind] if blind else [])
+
+
+def _rounded_alone(arguments: argparse.Namespace, golden: Record, tolerances: Tolerances) -> frozenset[str]:
+    """Return the tensors that may differ by one operator's rounding only, where what it reads does not."""
+    measured, table = calibrated_of(golden), golden.table
+    repeats = measured is not None and measured.repeats
+    if arguments.preset or tolerances.preset != SAME or not (table.summed and repeats):
+        return frozenset()
+    if EDGES not in golden.blocks or MODELS not in golden.blocks:
+        return frozenset()
+    rows = np.flatnonzero(table.tells(PROJECTIONS)).tolist()
+    return fed_as_before(golden, table, rows, rows, dict(enumerate(table.op_types)))
 
 
 def _chosen(arguments: argparse.Namespace, golden: Record) -> Tolerances:

@@ -38,7 +38,7 @@ from pytest_npudump.dump.filebytes import RawFile, open_raw
 from pytest_npudump.dump.files.formats import TLV_MAGIC, Job
 from pytest_npudump.dump.names import alias, nameless
 from pytest_npudump.dump.records import Payload, Stats
-from pytest_npudump.dump.stats.tensor import file_stats, with_stats
+from pytest_npudump.dump.stats.tensor import Waiting, file_stats, with_stats
 from pytest_npudump.errors import FormatError, joined
 
 _WRITE_LIMIT = 1 << 32
@@ -391,7 +391,13 @@ def _tlv_tensors(cursor: _Cursor, kind: int) -> Iterator[ContainerTensor]:
 
 
 def read_file(
-    job: Job, table: tuple[TensorPart, ...], *, stats: bool, acl: bool, projections: bool
+    job: Job,
+    table: tuple[TensorPart, ...],
+    *,
+    stats: bool,
+    acl: bool,
+    projections: bool,
+    waiting: Waiting | None = None,
 ) -> tuple[list[Execution], list[FormatError]]:
     """Return an execution for each record of a dump file, and problems of single tensors.
 
@@ -403,7 +409,9 @@ def read_file(
         FormatError: the file is damaged.
     """
     with open_raw(job.file.path) as raw:
-        statistics = partial(file_stats, acl=acl, projections=projections, file=raw) if stats else None
+        together = None if table else waiting
+        compute = partial(file_stats, acl=acl, projections=projections, file=raw, waiting=together)
+        statistics = compute if stats else None
         return _executions(job, table, tuple(_records(raw)), statistics, projections=projections)
 
 

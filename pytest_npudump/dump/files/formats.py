@@ -16,7 +16,7 @@ bytes that are a format's of ours stay ours: nobody changes what a dump of CANN 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -90,6 +90,8 @@ class Format:
         part: the attribute of ``Tree`` that takes its files.
         instead: where they hold no tensor of the model, what such a file is, and what reads it.
         misnamed: the suffix of its files, and what to say of one whose name is of no format.
+        together: whether its reader takes ``waiting``, a list of small tensors whose statistics are computed
+            at once.
     """
 
     name: str
@@ -101,12 +103,18 @@ class Format:
     part: Literal["files", "statistics", "overflow", "cores"] = "files"
     instead: str = ""
     misnamed: tuple[str, str] | None = None
+    together: bool = False
 
     @property
     def read(self) -> Reader:
         """What reads its files."""
-        reader: Reader = import_module(f"{__package__}.{self.name}").read_file
-        return reader
+        return _reader(self.name)
+
+
+@cache
+def _reader(name: str) -> Reader:
+    reader: Reader = import_module(f"{__package__}.{name}").read_file
+    return reader
 
 
 FORMATS = (
@@ -153,6 +161,7 @@ FORMATS = (
         "container",
         named=lambda kind, suffix: not suffix and kind != "opdebug",
         begins=lambda _path, start: start[8:] == TLV_MAGIC or start[8:10] == _PROTOBUF_START,
+        together=True,
     ),
     Format(
         "offered", begins=lambda path, start: not is_short_name(path) and format_of(path, start) is not None

@@ -279,10 +279,12 @@ def project(array: np.ndarray) -> tuple[float, ...]:
     return projector.sums()
 
 
-def near_projections(values: NDArray[np.float64]) -> tuple[float, ...]:
-    """The projections of a tensor of at most :data:`.signs.NEAR` finite elements, given in C order."""
+def near_projections(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The projections, (k, 8), of k tensors of n finite elements, at most :data:`.signs.NEAR`, in C order."""
     signs, taken = block_signs(0, 1)
-    return tuple((np.dot(near_signs()[:, : values.size], values).take(taken) * signs + 0.0).tolist())
+    # One product a tensor, so that its result does not depend on the tensors that come with it.
+    sums = np.matmul(near_signs()[:, : rows.shape[1]], rows[:, :, np.newaxis])[:, :, 0]
+    return np.asarray(sums[:, taken] * signs + 0.0)
 
 
 def distance(one: Sequence[float], other: Sequence[float]) -> float:

@@ -1,7 +1,8 @@
 """Torch modules as layers, on any device: hooks in place of a dump of operators.
 
 ``capture`` has what one process does, without pytest; ``engine`` what the workers of vLLM do; ``worker``
-is for other processes that a test starts; ``adapter`` is the runtime of tests that dump nothing else.
+is for other processes that a test starts; ``adapter`` is the runtime of tests that dump nothing else, and
+``parameters`` has digests of what models compute with.
 """
 
 from __future__ import annotations

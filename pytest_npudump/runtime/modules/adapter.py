@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from pytest_npudump.errors import RuntimeUnavailableError, said
 from pytest_npudump.golden.origin import processor
 from pytest_npudump.runtime.base import RunActivity
 from pytest_npudump.runtime.modules import worker
+from pytest_npudump.runtime.modules.parameters import parameter_lines
 from pytest_npudump.runtime.modules.worker import WORKERS
 
 if TYPE_CHECKING:
@@ -104,6 +106,8 @@ def tell(capture: Capture | worker.Answer, runtime: Runtime) -> None:
     """Note what became of a capture that has ended, for whatever runtime it was beside."""
     evidence = runtime.activity.evidence
     evidence.answered.update(capture.processes)
+    if (model := getattr(capture, "model", None)) is not None and capture.steps:
+        evidence.parameters[capture.name] = partial(parameter_lines, capture.name, model)
     if isinstance(runtime, ModulesRuntime):
         runtime.facts = capture.facts
         runtime.activity.initialised = True

@@ -34,6 +34,16 @@ def test_accept_makes_the_run_the_golden(waiting: Repository, golden_command: Ve
     assert golden_command("diff").code == 0
 
 
+def test_a_first_golden_says_that_it_is_of_statistics(repository: Repository, golden_command: Verb) -> None:
+    repository.keep("test_one", AFTER)
+    repository.keep("test_two", AFTER, runtime="mindspore")
+    done = golden_command("accept")
+    assert done.code == 0, done.err
+    assert done.out.count("recorded with statistics; --npudump-update-golden") == 1
+    repository.keep("test_one", BEFORE)
+    assert "recorded with statistics" not in golden_command("accept").out
+
+
 def test_a_golden_accepted_in_chinese_is_the_same(waiting: Repository, golden_command: Verb) -> None:
     before, kept = waiting.golden("test_one").read_bytes(), waiting.decisions()
     golden_command("accept", "--reason", "retrained")

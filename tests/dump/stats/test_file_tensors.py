@@ -4,6 +4,7 @@ import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from pytest_npudump.dump.arrays.decode import read_npy_header
 from pytest_npudump.dump.filebytes import CHUNK_BYTES, open_raw
 from pytest_npudump.dump.records import Payload, Stats
-from pytest_npudump.dump.stats.tensor import npy_stats, payload_stats
+from pytest_npudump.dump.stats.tensor import fill_small, npy_stats, payload_stats
 from pytest_npudump.errors import FormatError
 
 TYPES = ["float32", "float16", "float64", "bfloat16", "float8_e5m2", "int8", "uint16", "int32", "int64"]
@@ -51,7 +52,9 @@ def test_all_pieces_of_a_large_tensor_count_wherever_it_begins(
 
 
 @pytest.mark.each("dtype", ["float32", "float16", "bfloat16"])
-def test_a_small_tensor_of_an_open_file_adds_up_to_the_same_digits(tmp_path: Path, dtype: str) -> None:
+def test_small_tensors_of_many_files_add_up_to_the_digits_of_each(tmp_path: Path, dtype: str) -> None:
+    waiting: list[Any] = []
+    pairs = []
     made = ((1, 0), (1e-3, -0.0), (1e-30, 1), (1e20, -5), (1, math.nan), (1, math.inf), (0, 0))
     for count, (factor, special) in itertools.product((1, 2, 7, 64, 1023), made):
         values = _numbers("float32", count) * np.float32(factor)
@@ -61,8 +64,10 @@ def test_a_small_tensor_of_an_open_file_adds_up_to_the_same_digits(tmp_path: Pat
         for each in (values, abs(values)):
             payload = _raw_file(tmp_path / "data", each, 3)
             with open_raw(payload.path) as file:
-                here = payload_stats(payload, dtype, count, projections=True, file=file)
-            assert repr(here) == repr(payload_stats(payload, dtype, count, projections=True))
+                here = payload_stats(payload, dtype, count, projections=True, file=file, waiting=waiting)
+            pairs.append((here, payload_stats(payload, dtype, count, projections=True)))
+    fill_small(waiting, projections=True)
+    assert [*map(repr, (here for here, _ in pairs))] == [*map(repr, (alone for _, alone in pairs))]
 
 
 def test_only_the_elements_asked_for_count(tmp_path: Path) -> None:

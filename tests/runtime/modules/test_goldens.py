@@ -71,6 +71,10 @@ def test_one_golden_serves_eager_compiled_and_captured(
 ) -> None:
     """A fault is named by its layer, whichever way the model runs."""
     project.runpytest_inprocess("--npudump-update-golden").assert_outcomes(passed=1)
+    told = {
+        "weight": "npudump: the weights of blocks.5.mlp.2 changed (1 of *",
+        "kernel": "model: *its parameters are the golden's: code, kernel, driver or input",
+    }
     cases = [
         ("", "", ""),
         ("compiled", "", ""),
@@ -89,6 +93,7 @@ def test_one_golden_serves_eager_compiled_and_captured(
             done.stdout.fnmatch_lines(
                 [f"npudump: *{named} *", "second run: reproduced; * layers dumped as tensors"]
             )
+            done.stdout.fnmatch_lines([told[fault]])
         else:
             done.assert_outcomes(passed=1)
             done.stdout.fnmatch_lines(["npudump: 1 of 1 tests passed; 198 of 198 tensors compared (modules)"])

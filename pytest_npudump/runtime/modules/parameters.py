@@ -1,0 +1,44 @@
+"""Digests of the parameters of a model that no file has: of torch modules and of cells of MindSpore."""
+
+from __future__ import annotations
+
+import sys
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pytest_npudump.graph.model_digests import parameter_block
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MOST = 1 << 28
+"""Bytes of parameters beyond which their digests would take seconds."""
+
+
+def parameter_lines(name: str, model: Any) -> str:
+    """Return a golden's lines for the parameters that a model has now; "" where they are too large.
+
+    Args:
+        name: what the model is called.
+        model: a ``torch.nn.Module`` or a ``mindspore.nn.Cell``.
+    """
+    if hasattr(model, "parameters_and_names"):
+        named = [*model.parameters_and_names()]
+    else:
+        named = [*chain(model.named_parameters(), model.named_buffers())]
+    whole = sum(int(one.nbytes) for _, one in named)
+    return parameter_block(name, _arrays(named)) if 0 < whole <= _MOST else ""
+
+
+def _arrays(named: list[tuple[str, Any]]) -> Iterator[tuple[str, str, tuple[int, ...], bytes]]:
+    """Yield of each parameter the path of its module, its name and type, its shape, and its bytes."""
+    for path, one in named:
+        if hasattr(one, "asnumpy"):
+            data = np.ascontiguousarray(one.asnumpy()).tobytes()
+        else:
+            flat = one.detach().cpu().contiguous().reshape(-1)
+            data = flat.view(sys.modules["torch"].uint8).numpy().tobytes() if flat.numel() else b""
+        module, _, leaf = path.replace("_orig_mod.", "").rpartition(".")
+        yield module, f"{leaf} {one.dtype}", tuple(one.shape), data
