@@ -38,6 +38,11 @@ def _encode(text: str) -> str:
     )
 
 
+def encoded(names: Sequence[str]) -> Sequence[str]:
+    """Return names of layers as texts of keys have them."""
+    return list(map(_encode, names)) if _UNSAFE.search("".join(names)) else names
+
+
 def _decode(text: str) -> str:
     if "%" not in text:
         return text
