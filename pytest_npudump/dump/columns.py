@@ -322,6 +322,9 @@ class TensorTable(Sequence[TensorRecord]):
     def __getitem__(self, index: slice) -> Sequence[TensorRecord]: ...
 
     def __getitem__(self, index: int | slice) -> TensorRecord | Sequence[TensorRecord]:
+        found = self._made.get(index) if isinstance(index, int) else None
+        if found is not None:
+            return found
         rows = range(len(self))[index]
         return self._record(rows) if isinstance(rows, int) else tuple(map(self._record, rows))
 

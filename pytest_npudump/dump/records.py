@@ -213,6 +213,7 @@ class Payload:
         nbytes: bytes of data that belong to the shape (not counting alignment behind it).
         kind: ``raw`` (device bytes), ``npy``, or ``strided``: raw, in another order than C's.
         axes: size and stride of each axis, in elements, where it is strided.
+        data: the bytes themselves, where they are so few that they were read with the header; else none.
     """
 
     path: Path
@@ -220,6 +221,7 @@ class Payload:
     nbytes: int
     kind: str = "raw"
     axes: tuple[tuple[int, int], ...] = ()
+    data: bytes = field(default=b"", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,6 @@ _LOOKED_UP = 64
 _MOST_AXES = 5
 _CLOSE = 1e-9
 _MIX = np.uint64(0x9E3779B97F4A7C15)
-_MIX_AGAIN = np.uint64(0xD6E8FEB86659FD93)
 _HALF = np.uint64(32)
 
 
@@ -480,14 +479,12 @@ def _code_sum(values: NDArray[Any]) -> int:
 def _hash_sum(values: NDArray[Any]) -> int | None:
     """Return the sum of hashes of values, modulo two to the power of 64; None if there is a NaN."""
     chosen = wide(values)
-    if np.isnan(chosen).any():
+    if np.isnan(chosen.max(initial=-math.inf)):
         return None
     codes = (chosen + 0.0).view(np.uint64)
-    codes ^= codes >> _HALF
     codes *= _MIX
     codes ^= codes >> _HALF
-    codes *= _MIX_AGAIN
-    codes ^= codes >> _HALF
+    codes *= codes
     return int(np.add.reduce(codes))
 
 

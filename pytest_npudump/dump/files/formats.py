@@ -105,8 +105,13 @@ class Format:
     @property
     def read(self) -> Reader:
         """What reads its files."""
-        reader: Reader = import_module(f"{__package__}.{self.name}").read_file
-        return reader
+        return _reader(self.name)
+
+
+@lru_cache(maxsize=64)
+def _reader(name: str) -> Reader:
+    reader: Reader = import_module(f"{__package__}.{name}").read_file
+    return reader
 
 
 FORMATS = (

@@ -307,13 +307,12 @@ _SMALL_BYTES = 1 << 12
 def _small_stats(units: np.ndarray, half: HalfType | None, *, projections: bool) -> Stats | None:
     """What :class:`Projected` adds up to for one piece of shape (n,), by a tenth of the calls.
 
-    None where these are needed: for NaN, infinities, nothing but zeros, and magnitudes whose squares leave
-    the range of float32.
+    None where these are needed: for NaN, infinities, and magnitudes whose squares leave the range of float32.
     """
     values = wide = units.astype(np.float64)
     low, high = float(np.minimum.reduce(wide)), float(np.maximum.reduce(wide))
     magnitude = max(-low, high)
-    if not SQUARE_LOW < magnitude < SQUARE_HIGH:  # which NaN is not either
+    if magnitude and not SQUARE_LOW < magnitude < SQUARE_HIGH:  # which NaN is not either
         return None
     if half is not None:
         units = to_float32(units, half, scratch_buffers().floats("values", units.size))
