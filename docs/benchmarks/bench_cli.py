@@ -200,9 +200,9 @@ def bench_tensors(work: Path, dtype: str, peer: str | None) -> None:
         row(f"compare 200 x 4 MiB, {dtype}, {executor}", ours, plain, theirs)
     plain = best([*python, STATS, golden, dtype, offset])
     check("stats", dtype, offset, golden, actual)
-    says = printed("stats", golden)
+    says = printed("ls", "--stats", golden)
     for executor in ("serial", "threads"):
-        ours = best(npudump("stats", golden, "--executor", executor), says=says)
+        ours = best(npudump("ls", "--stats", golden, "--executor", executor), says=says)
         row(f"statistics of 800 MiB, {dtype}, {executor}", ours, plain, None)
     plain = best([*python, CONVERT, golden, out, dtype, offset], out)
     ours = best(npudump("convert", golden, "-o", out, "--executor", "serial"), out)
@@ -266,6 +266,7 @@ def bench_memory(work: Path) -> None:
 
 def main() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each process compiles what it imports
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # else numpy's own scripts spend time in threads that wait
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peer", help="interpreter of an environment with mindstudio-probe and torch")
     parser.add_argument("--work", type=Path, help="directory for 12 GiB of files")

@@ -40,7 +40,7 @@ def check_compare(golden: Path, actual: Path, dtype: str, offset: int) -> None:
 
 def check_stats(tree: Path, dtype: str, offset: int) -> None:
     """Assert what is said of each tensor."""
-    for row, array in zip(_printed("stats", tree), _arrays(tree, dtype, offset), strict=True):
+    for row, array in zip(_printed("ls", "--stats", tree), _arrays(tree, dtype, offset), strict=True):
         found: Any = [row[name] for name in ("max", "min", "count", "nan", "zero")]
         assert found == [array.max(), array.min(), array.size, 0, np.count_nonzero(array == 0)]
         assert abs(row["avg"] - array.mean()) <= 1e-6 * np.abs(array).mean()

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import repeat
-from operator import attrgetter
+from operator import add, attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord, encoded
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.names import DumpFile, DumpName, Place
@@ -184,7 +184,7 @@ class TensorColumns:
             getattr(self, name).extend(getattr(other, name))
 
     def taken(self, rows: Sequence[int]) -> TensorColumns:
-        """Return these tensors, all of them, in another order."""
+        """Return some of these tensors, in any order."""
         lists = {name: [getattr(self, name)[row] for row in rows] for name in _LISTS}
         stats = (
             column and (array("d", cells) if isinstance(column, array) else [*cells])
@@ -195,8 +195,8 @@ class TensorColumns:
             array("q", map(self.file.__getitem__, rows)),
             **lists,
             stats=tuple(stats),
-            places={at[row]: found for row, found in self.places.items()},
-            projections={at[row]: found for row, found in self.projections.items()},
+            places={at[row]: found for row, found in self.places.items() if row in at},
+            projections={at[row]: found for row, found in self.projections.items() if row in at},
         )
 
     def parts(self) -> dict[int, list[TensorPart]]:
@@ -278,6 +278,27 @@ class FileColumns:
     qualifiers: list[Qualifiers] = field(default_factory=list)
     turn: dict[int, int] = field(default_factory=dict)
 
+    def executions(self, tensors: TensorColumns) -> list[Execution]:
+        """Return the executions of which files have the statistics in ``tensors``."""
+        parts = tensors.parts()
+        known = (self.folder, self.name, self.op_type, self.layer, self.time, self.task, self.stream)
+        return [
+            Execution(
+                self.places[folder],
+                Path(path),
+                op_type,
+                layer,
+                at in self.raw,
+                time,
+                task,
+                stream,
+                tuple(parts[at]),
+                None,
+                at in self.single,
+            )
+            for at, (folder, path, op_type, layer, time, task, stream) in enumerate(zip(*known, strict=True))
+        ]
+
 
 class TensorTable(Sequence[TensorRecord]):
     """All tensors of a dump, in execution order: as a tuple of records, made where one is looked at.
@@ -301,6 +322,9 @@ class TensorTable(Sequence[TensorRecord]):
     def __getitem__(self, index: slice) -> Sequence[TensorRecord]: ...
 
     def __getitem__(self, index: int | slice) -> TensorRecord | Sequence[TensorRecord]:
+        found = self._made.get(index) if isinstance(index, int) else None
+        if found is not None:
+            return found
         rows = range(len(self))[index]
         return self._record(rows) if isinstance(rows, int) else tuple(map(self._record, rows))
 
@@ -319,17 +343,12 @@ class TensorTable(Sequence[TensorRecord]):
     def texts(self) -> tuple[str, ...]:
         """Texts of the keys."""
         files, columns = self.files, self.columns
-        names: dict[str, str] = {}
-        qualifiers: dict[tuple[int, int], str] = {}
-        heads = []  # texts without direction and slot, a text a file
-        for at, (layer, folder) in enumerate(zip(files.layer, files.folder, strict=True)):
-            turn = files.turn.get(at, 0)
-            name, where = names.get(layer), qualifiers.get((folder, turn))
-            if name is None or where is None:
-                key = TensorKey(layer, "input", 0, turn, *files.qualifiers[folder])
-                name = names[layer] = key.name_text
-                where = qualifiers[folder, turn] = key.qualifiers_text
-            heads.append(name + where)
+        places = [TensorKey("", "input", 0, 0, *found).qualifiers_text for found in files.qualifiers]
+        # texts without direction and slot, a text a file
+        heads = list(map(add, encoded(files.layer), map(places.__getitem__, files.folder)))
+        for at, turn in files.turn.items():
+            key = TensorKey(files.layer[at], "input", 0, turn, *files.qualifiers[files.folder[at]])
+            heads[at] = key.name_text + key.qualifiers_text
         tails: dict[tuple[str, int], str] = {}
         texts = []
         for file, tensor in zip(columns.file, zip(columns.io, columns.slot, strict=True), strict=True):

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _HEAD = 1 << 13
 """Bytes that are read at once from a file's beginning."""
+_FEW = 1 << 10
+"""Bytes of a tensor that are kept where they were among these: a file is opened once for both."""
 _SMALL = 1 << 14
 """Bytes up to which a copy takes less time than a mapping."""
 
@@ -78,6 +80,11 @@ class RawFile:
             parts.append(part)
             done += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def held(self, offset: int, nbytes: int) -> bytes:
+        """Return the ``nbytes`` at ``offset`` if they are few and were read with the header, else none."""
+        end = offset + nbytes
+        return self._head[offset:end] if nbytes <= _FEW and self._head and end <= len(self._head) else b""
 
     def read_into(self, offset: int, buffer: np.ndarray, what: str) -> None:
         """Fill ``buffer``, contiguous uint8 of shape (n,), with the n bytes at ``offset``.
@@ -166,6 +173,8 @@ def raw_bytes(payload: Payload) -> np.ndarray:
     Raises:
         FormatError: the file cannot be read or no longer has the bytes.
     """
+    if 0 < payload.nbytes == len(payload.data):
+        return np.frombuffer(payload.data, np.uint8)
     with open_raw(payload.path) as file:
         return file.map(payload.offset, payload.nbytes, "the tensor")
 

@@ -416,6 +416,8 @@ MSPROBE = "dump.json"
 """Statistics of msprobe's ``PrecisionDebugger``, and which files beside it hold tensors."""
 MSPROBE_TENSORS = "dump_tensor_data"
 MSPROBE_BESIDE = frozenset({"construct.json", "stack.json"})
+PARAMETER = "Parameter"
+"""What is told as the type of a module's parameter."""
 
 _MASK = (1 << 64) - 1
 _MULTIPLIER = 0xC6A4A7935BD1E995

@@ -7,13 +7,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.batches import run_batches
-from pytest_npudump.dump.columns import Execution, TensorColumns, TensorPart
+from pytest_npudump.dump.columns import Execution, FileColumns, TensorColumns, TensorPart
 from pytest_npudump.dump.files.formats import BY_NAME, Job
 from pytest_npudump.dump.files.operator_csv import read_files, read_operator_csv
+from pytest_npudump.dump.files.step_csv import read_step_csv
 from pytest_npudump.dump.records import Dump, TensorRecord
 from pytest_npudump.dump.tree import mindspore
 from pytest_npudump.dump.tree.find import TableFolder, Tree, find_files, jobs_of, select_run
-from pytest_npudump.dump.tree.keys import files_of, keyed, records_of
+from pytest_npudump.dump.tree.keys import columns_of, files_of, keyed
 from pytest_npudump.errors import EmptyDumpError, FormatError
 from pytest_npudump.language.text import first_of, number_of, typed
 
@@ -101,18 +102,26 @@ def read_dump(
         done += len(batch)
         progress(done, len(jobs))
     _fill(waiting, projections=projections)
-    rows: list[Execution] = []
+    files, tensors = FileColumns(), TensorColumns()
     for file in tree.statistics:
-        found, failed = read_job(Job(file), stats=False, acl=False)
-        rows += found
-        problems += failed
-    executions = mindspore.merge_statistics(executions, rows) if executions and rows else executions or rows
-    if not one_run and any(execution.place.mindspore for execution in executions):
+        try:
+            read_step_csv(file.path, file.place, files, tensors)
+        except FormatError as error:  # noqa: PERF203 - each file by itself
+            problems.append(error)
+    if executions:
+        if files.name:
+            executions = mindspore.merge_statistics(executions, files.executions(tensors))
+        files, tensors = columns_of(executions)
+    present: Sequence[int] = range(len(files.name))
+    if not one_run and any(place.mindspore for place in files.places):
         repeats, failed = mindspore.iteration_repeats(root, tree.other)
         problems += failed
-        executions, more = mindspore.one_run(executions, repeats, latest=latest)
+        present, more = mindspore.one_run(files, tensors, repeats, latest=latest)
         notes += more
-    if not executions and not problems and not tree.overflow and not tree.cores:
+        if len(present) < len(files.name):
+            chosen = frozenset(present)
+            tensors = tensors.taken([row for row, file in enumerate(tensors.file) if file in chosen])
+    if not files.name and not problems and not tree.overflow and not tree.cores:
         left_out = [*tree.other, *tree.notes]
         held = f"only {first_of(left_out)}" if left_out else "nothing"
         raise EmptyDumpError(
@@ -121,13 +130,14 @@ def read_dump(
             "selects no step that ran; the dump of this rank was not asked for; dump_path was "
             "not writable for the process (see the plog)"
         )
-    records, shared = records_of(executions)
+    raw_names = bool(present) and files.raw.issuperset(present)
+    records, shared = keyed(files, tensors, present)
     return Dump(
         root,
         records,
         tuple(problems),
         (*tree.notes, *notes, *shared, *mindspore.float32_note(records), *_left_out(tree)),
-        raw_names=bool(executions) and all(execution.raw for execution in executions),
+        raw_names=raw_names,
         overflow=overflow,
     )
 

@@ -38,6 +38,11 @@ def _encode(text: str) -> str:
     )
 
 
+def encoded(names: Sequence[str]) -> Sequence[str]:
+    """Return names of layers as texts of keys have them."""
+    return list(map(_encode, names)) if _UNSAFE.search("".join(names)) else names
+
+
 def _decode(text: str) -> str:
     if "%" not in text:
         return text
@@ -208,6 +213,7 @@ class Payload:
         nbytes: bytes of data that belong to the shape (not counting alignment behind it).
         kind: ``raw`` (device bytes), ``npy``, or ``strided``: raw, in another order than C's.
         axes: size and stride of each axis, in elements, where it is strided.
+        data: the bytes themselves, where they are so few that they were read with the header; else none.
     """
 
     path: Path
@@ -215,6 +221,7 @@ class Payload:
     nbytes: int
     kind: str = "raw"
     axes: tuple[tuple[int, int], ...] = ()
+    data: bytes = field(default=b"", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from pytest_npudump.config.torchair import GRAPHS, OPTIMISED
-from pytest_npudump.dump.files.msprobe import PARAMETER, call_of
+from pytest_npudump.dump.names import PARAMETER
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.table import StatsTable, layer_of
 from pytest_npudump.errors import FormatError, NpudumpError
@@ -183,7 +183,12 @@ def with_calls_inside(edges: Edges, root: Path, table: StatsTable) -> tuple[Edge
     """
     around: dict[str, str] = {}
     notes: list[str] = []
-    for path in sorted(chain.from_iterable(root.glob(f"{'*/' * depth}construct.json") for depth in range(4))):
+    paths = sorted(chain.from_iterable(root.glob(f"{'*/' * depth}construct.json") for depth in range(4)))
+    if not paths and PARAMETER not in table.op_types:
+        return edges, notes
+    from pytest_npudump.dump.files.msprobe import call_of  # noqa: PLC0415 - only its dumps need it
+
+    for path in paths:
         try:
             said = json.loads(read_small(path))
             around.update({call_of(inner)[0]: call_of(outer)[0] for inner, outer in said.items() if outer})

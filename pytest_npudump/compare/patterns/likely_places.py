@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pytest_npudump.compare.tensors.kernel import widened
+from pytest_npudump.compare.tensors.kernel import is_finite, widened
 from pytest_npudump.dump.filebytes import release
 from pytest_npudump.dump.stats.sums import block_dot
 from pytest_npudump.errors import said
@@ -122,7 +122,7 @@ class Tensors:
 def _beyond(golden: Wide, actual: Wide, bound: Wide | float) -> NDArray[np.bool_]:
     distance = np.abs(actual - golden)
     far: NDArray[np.bool_] = distance > bound
-    if np.isfinite(distance).all():
+    if math.isfinite(distance.max(initial=0.0)):
         return far
     return np.where(np.isfinite(golden) & np.isfinite(actual), far, ~same(golden, actual))
 
@@ -189,6 +189,8 @@ def wide(array: NDArray[Any]) -> Wide:
     """Return values as float64, a bool as 0 or 1."""
     if array.dtype.kind == "V" and array.itemsize == 1:  # ml_dtypes' own, by a table: in half the time
         return _code_values(array.dtype).take(array.view(np.uint8))
+    if array.dtype == np.float16 and array.size and is_finite(array):  # by shifts: in half the time
+        array = widened(array, np.float32)
     return widened(array, np.float64)
 
 

@@ -192,6 +192,8 @@ def _explained(evidence: PlaceEvidence, place: LikelyPlace, change: PossibleChan
     unless as large a share of the elements that it says have changed have done so, in the way it says: as
     soon as too many are seen that speak against it.
     """
+    if change.whole:
+        return 1.0
     hits = claimed = wrong = failed = 0
     left, squared, tensors = 0.0, 0.0, evidence.tensors
     for piece in tensors.pieces():

@@ -190,6 +190,9 @@ def _size(value: Any) -> float | int:
 BLOCK = 1 << 17
 """Elements measured at a time."""
 
+# Until a larger block was freed, glibc returns those of 128 KiB to the system: half the time is page faults.
+np.empty(1 << 23, np.uint8)
+
 ULP_TYPES = frozenset(
     {"float16", "float32", "float64", "bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e8m0fnu"}
 )

@@ -138,7 +138,7 @@ def _records(file: RawFile) -> Iterator[ContainerRecord]:
         record, start = _head(file, offset)
         written = _written(file, record, start)
         for tensor, nbytes in zip(record.tensors, written, strict=True):
-            _place(tensor, nbytes, start, file.path)
+            _place(tensor, nbytes, start, file)
             start += nbytes
         yield record
         offset = start
@@ -182,7 +182,7 @@ def _written(file: RawFile, record: ContainerRecord, start: int) -> Sequence[int
     )
 
 
-def _place(tensor: ContainerTensor, written: int, start: int, path: Path) -> None:
+def _place(tensor: ContainerTensor, written: int, start: int, file: RawFile) -> None:
     """Give a tensor its payload, or a note why it has none."""
     needed = data_bytes(tensor.dtype, tensor.shape)
     size, note = tensor.size, ""
@@ -193,7 +193,8 @@ def _place(tensor: ContainerTensor, written: int, start: int, path: Path) -> Non
     elif size == 0 and needed:
         note = f"no data: size is 0, the shape needs {needed} bytes"
     else:
-        tensor.payload = Payload(path, start, size if needed is None else min(needed, size))
+        nbytes = size if needed is None else min(needed, size)
+        tensor.payload = Payload(file.path, start, nbytes, data=file.held(start, nbytes))
         if needed is not None and needed > size:
             note = f"size is {size} bytes, the shape needs {needed}"
     if note:

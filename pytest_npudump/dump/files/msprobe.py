@@ -24,7 +24,7 @@ from pytest_npudump.dump.arrays.decode import read_npy_header
 from pytest_npudump.dump.columns import Execution, TensorPart, with_projections_of
 from pytest_npudump.dump.dtypes import dtype_name, is_exact
 from pytest_npudump.dump.files.pt import read_pt
-from pytest_npudump.dump.names import MSPROBE, MSPROBE_TENSORS
+from pytest_npudump.dump.names import MSPROBE, MSPROBE_TENSORS, PARAMETER
 from pytest_npudump.dump.records import Payload, Stats, TensorKey
 from pytest_npudump.dump.stats.tensor import file_stats, with_stats
 from pytest_npudump.errors import FormatError
@@ -54,8 +54,6 @@ _HASHES = {8: "crc32", 32: "md5"}
 """What a hash is, by its hexadecimal digits."""
 _WIDENED = frozenset({"bfloat16", "float8_e4m3fn", "float8_e5m2", "hifloat8"})
 """Types that MindSpore's tensors are stored as float32 of."""
-PARAMETER = "Parameter"
-"""What is told as the type of a parameter."""
 _DEPTH = 64
 _DIM_LIMIT = 1 << 63
 

@@ -203,31 +203,6 @@ def extreme_parser(dtype: str) -> Callable[[str], float | int | None]:
     return _PARSERS.get(dtype, parse_integer)
 
 
-def parse_stats(cells: Sequence[str], dtype: str) -> Stats | None:
-    """Return the statistics in ``cells``, one for each of ``STATISTICS``; None if no cell has a value.
-
-    Raises:
-        ValueError: a cell is neither a number nor a "no value" mark.
-    """
-    count, high, low, avg, l2norm, nan, neg_inf, pos_inf, zero = cells
-    if high in NO_VALUE and NO_VALUE.issuperset(cells):
-        return None
-    extreme = _PARSERS.get(dtype, parse_integer)
-    # An empty cell, as of a column that the file has not, is told without a call.
-    return Stats(
-        parse_count(count) if count else None,
-        extreme(high),
-        extreme(low),
-        parse_float(avg) if avg else None,
-        parse_float(l2norm) if l2norm else None,
-        parse_count(nan) if nan else None,
-        parse_count(neg_inf) if neg_inf else None,
-        parse_count(pos_inf) if pos_inf else None,
-        parse_count(zero) if zero else None,
-        DIGITS,
-    )
-
-
 def parse_digest(cells: Sequence[str]) -> str:
     """Return the hashes in ``cells``, one for each of ``DIGESTS``, as ``TensorRecord.digest`` has them.
 
@@ -312,7 +287,7 @@ _Bodies = dict[int, bytes]
 _IO = {"Input": "input", "Output": "output", "input": "input", "output": "output"}
 _REQUIRED = ("io", "slot", "size", "dtype", "format", "shape")
 _BASE = len(_REQUIRED)
-_SLOT, _SIZE, _DTYPE, _FORMAT, _SHAPE = range(1, _BASE)
+_SLOT, _DTYPE, _SHAPE = (_REQUIRED.index(name) for name in ("slot", "dtype", "shape"))
 _HEADER_START = "Input/Output,Index"
 _START = _HEADER_START.encode()
 _EXTREMES, _MEANS = ("max", "min"), ("avg", "l2norm")
@@ -558,13 +533,44 @@ def _columns(
     Raises:
         ValueError, OverflowError: a row is of another layout, or a cell is not what its column is to hold.
     """
-    length = len(files)
-    shape, dtype = _each(parse_shape, cells[_SHAPE]), _each(parse_dtype, cells[_DTYPE])
+    texts = dict(zip(layout.columns, cells, strict=True))
+    found = tensor_columns(texts, files, NO_STATISTICS, header.unread, by_host)
     if layout.count >= 0:
-        for count, extents in frozenset(zip(cells[layout.count], shape, strict=True)):
+        for count, extents in frozenset(zip(cells[layout.count], found.shape, strict=True)):
             if extents is not None and count != str(prod(extents)):
                 raise ValueError  # another layout
-    texts = dict(zip(layout.columns, cells, strict=True))
+    found.io, found.slot = each(_IO.get, cells[0]), each(parse_count, cells[_SLOT])
+    if None in found.io or None in found.slot:
+        io, slot = cells[0][0], cells[_SLOT][0]
+        raise ValueError(f"expected Input or Output and an index, not {io[:40]!r} and {slot[:40]!r}")
+    tensors = list(zip(files, found.io, found.slot, strict=True))
+    in_order = all(map(lt, tensors, islice(tensors, 1, None)))  # as they are written: inputs first, by slot
+    if not in_order and len(frozenset(tensors)) < len(files):
+        raise ValueError  # a file has one twice
+    return found
+
+
+def tensor_columns(
+    texts: Mapping[str, Sequence[str]],
+    files: array[int],
+    missing: str,
+    unread: str,
+    by_host: Callable[[int], bool] | None,
+) -> TensorColumns:
+    """Read rows of any statistics CSV but for their directions and slots.
+
+    Args:
+        texts: the cells of n rows, by column.
+        files: the numbers of their files.
+        missing: what to note of a row without statistics.
+        unread: what to note of each row; "" for nothing.
+        by_host: whether CANN's host converter wrote a file; None where it can have written none.
+
+    Raises:
+        ValueError, OverflowError: a cell is not what its column is to hold.
+    """
+    length = len(files)
+    shape, dtype = each(parse_shape, texts["shape"]), each(parse_dtype, texts["dtype"])
     stats = [_statistic(name, texts.get(name), dtype) for name in STATISTICS]
     digest = [""] * length
     if not texts.keys().isdisjoint(DIGESTS):
@@ -578,38 +584,30 @@ def _columns(
             if all(column[row] in NO_VALUE for column in values):
                 digits[row] = UNTOLD
             if all(column[row] in NO_VALUE for column in others):
-                note[row] = NO_STATISTICS
-    garbled = frozenset(filter(doubtful, frozenset(dtype)))
+                note[row] = missing
+    garbled = frozenset(filter(doubtful, frozenset(dtype) if by_host else ()))
     for row in (
         [at for at, name in enumerate(dtype) if name in garbled and digits[at] != UNTOLD] if garbled else ()
     ):
         high, low, avg = (None if column is None else column[row] for column in stats[1:4])
         extremes = Stats(max=high, min=low, avg=avg)
-        found, why = repaired(extremes, dtype[row], by_host=partial(by_host, files[row]))
+        found, why = repaired(extremes, dtype[row], by_host=partial(by_host or bool, files[row]))
         note[row] = note[row] or why
         if found is not extremes:
             for at, value in ((1, found.max), (2, found.min)):
                 extreme = list(stats[at] or repeat(None, length))
                 extreme[row] = value
                 stats[at] = extreme
-    directions, slots = _each(_IO.get, cells[0]), _each(parse_count, cells[_SLOT])
-    if None in directions or None in slots:
-        io, slot = cells[0][0], cells[_SLOT][0]
-        raise ValueError(f"expected Input or Output and an index, not {io[:40]!r} and {slot[:40]!r}")
-    size = _each(parse_count, cells[_SIZE])
-    tensors = list(zip(files, directions, slots, strict=True))
-    in_order = all(map(lt, tensors, islice(tensors, 1, None)))  # as they are written: inputs first, by slot
-    if not in_order and len(frozenset(tensors)) < length:
-        raise ValueError  # a file has one twice
-    if header.unread:
-        note = [f"{text}; {header.unread}" if text else header.unread for text in note]
-    formats = _each(lambda text: "" if text in NO_VALUE else sys.intern(text), cells[_FORMAT])
-    return TensorColumns(
-        files, directions, slots, dtype, shape, formats, size, note, digest, digits, tuple(stats)
-    )
+    if unread:
+        note = [f"{text}; {unread}" if text else unread for text in note]
+    formats = [""] * length
+    if "format" in texts:
+        formats = each(lambda text: "" if text in NO_VALUE else sys.intern(text), texts["format"])
+    size = each(parse_count, texts["size"])
+    return TensorColumns(files, [], [], dtype, shape, formats, size, note, digest, digits, tuple(stats))
 
 
-def _each(parse: Callable[[str], Any], texts: Sequence[str]) -> list[Any]:
+def each(parse: Callable[[str], Any], texts: Sequence[str]) -> list[Any]:
     """Parse cells that are of a few words."""
     found = {text: parse(text) for text in frozenset(texts)}
     return list(map(found.__getitem__, texts))
@@ -623,7 +621,7 @@ def _statistic(name: str, texts: Sequence[str] | None, dtypes: Sequence[str]) ->
         if any(parser is not parse_float for parser in parsers.values()):
             return [parsers[dtype](text) for text, dtype in zip(texts, dtypes, strict=True)]
     elif name not in _MEANS:
-        return _each(parse_count, texts)
+        return each(parse_count, texts)
     if "_" not in "".join(texts):
         try:
             return array("d", map(float, texts))

@@ -8,32 +8,19 @@ MindSpore from 2.3 on ends each row, but not the header, with a comma.
 from __future__ import annotations
 
 import csv
+from array import array
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.columns import Execution, TensorPart
-from pytest_npudump.dump.files.operator_csv import (
-    DIGESTS,
-    NO_VALUE,
-    STATISTICS,
-    column,
-    doubtful,
-    parse_count,
-    parse_digest,
-    parse_dtype,
-    parse_shape,
-    parse_stats,
-    repaired,
-    unread,
-)
-from pytest_npudump.dump.unguarded import replace
+from pytest_npudump.dump.columns import UNTOLD, Execution, FileColumns, TensorColumns, TensorPart
+from pytest_npudump.dump.files.operator_csv import IGNORED, column, each, parse_count, tensor_columns, unread
 from pytest_npudump.errors import FormatError
 from pytest_npudump.storage.regular_file import read_small
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    import _csv
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.dump.files.formats import Job
@@ -41,11 +28,13 @@ if TYPE_CHECKING:
 
 
 _REQUIRED = ("op_type", "op_name", "task", "stream", "time", "io", "slot", "size", "dtype", "shape")
-_FORMAT = "format"
 _DIGITS = "Digits"
 _HEADER_START = "Op Type"
 _EXPECTED = "expected an operator's name, a time stamp, input or output, and a slot"
 _IO = frozenset({"input", "output"})
+_TOGETHER = 1024
+"""Rows that are read at a time, so that the next ones find their memory in a processor's cache."""
+_MISSING = "the producer gave no statistics for this tensor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,34 +42,26 @@ class _Header:
     """How to read the rows below one header.
 
     Attributes:
-        required, values, digests: pick the cells of ``_REQUIRED``, ``STATISTICS`` and ``DIGESTS`` from a row
-            to which an empty cell was added for columns that the file has not.
-        hashed: whether the file has any of ``DIGESTS``.
-        layout: index of the layout's cell in such a row.
-        digits: index of the cell with the digits of the row's statistics, which our own files have.
+        cells: which cell of a row each known column is.
+        digits: the cell with the digits of the row's statistics, which our own files have, or -1.
         by_host: the file was merged from CANN's own, which the host converter may have garbled.
         note: names the columns that are not read.
     """
 
-    required: Callable[[Sequence[str]], tuple[str, ...]]
-    values: Callable[[Sequence[str]], tuple[str, ...]]
-    digests: Callable[[Sequence[str]], tuple[str, ...]]
-    hashed: bool
-    layout: int
+    cells: Mapping[str, int]
     digits: int
     by_host: bool
     note: str
 
 
-def read_step_csv(path: Path, place: Place) -> list[Execution]:
-    """Read a merged statistics file: ``Stats`` carries 6 significant digits, integers are exact.
+def read_step_csv(path: Path, place: Place, files: FileColumns, tensors: TensorColumns) -> None:
+    """Add the rows of a merged statistics file: ``Stats`` carries 6 significant digits, integers are exact.
 
     Args:
         path: the file.
         place: what its directories say.
-
-    Returns:
-        An execution of one tensor for each row.
+        files: takes the rows, each as a file of its own.
+        tensors: takes the tensor of each.
 
     Raises:
         FormatError: the file cannot be read or is cut short, the header lacks a column, or a row does not
@@ -91,14 +72,46 @@ def read_step_csv(path: Path, place: Place) -> list[Execution]:
         reason = "the last line has no line feed: the file was cut short" if data else "the file is empty"
         raise FormatError(path, f"{reason}; collect the dump again", offset=data.rfind(b"\n") + 1)
     reader = csv.reader(data.decode("utf-8", "surrogateescape").split("\n")[:-1], strict=True)
-    rows: list[Execution] = []
+    try:
+        read = [_read(*block) for block in _blocks(reader)]
+    except _LineError as problem:
+        number, error = problem.args
+        offset = sum(len(line) + 1 for line in data.split(b"\n")[: number - 1])
+        raise FormatError(path, f"line {number}: {error}", offset=offset) from None
+    files.places.append(place)
+    for more, found in read:
+        numbers = range(len(files.name), len(files.name) + len(found))
+        tensors.append(found, numbers.start)
+        files.folder += [len(files.places) - 1] * len(found)
+        files.name += [path] * len(found)
+        for name in ("op_type", "layer", "task", "stream", "time"):
+            getattr(files, name).extend(getattr(more, name))
+        files.single.update(numbers)
+        files.raw.update(map(numbers.__getitem__, more.raw))
+
+
+class _LineError(Exception):
+    """The number of a line, and what is wrong with it."""
+
+
+def _blocks(reader: _csv.Reader) -> Iterator[tuple[_Header, list[list[str]], int]]:
+    """Yield some rows below one header at a time, and the number of the line of the first.
+
+    Raises:
+        _LineError: a line is no row.
+    """
     header: _Header | None = None
-    columns = width = 0
+    rows: list[list[str]] = []
+    columns = width = first = count = 0
     try:
         for line, cells in enumerate(reader, 1):
             if reader.line_num != line:
                 raise ValueError("a quoted cell goes on in the next line")  # noqa: TRY301 - gets its place below
-            if cells[:1] == [_HEADER_START]:
+            head = cells[:1] == [_HEADER_START]
+            if header is not None and rows and (head or len(rows) == _TOGETHER):
+                yield header, rows, first
+                rows = []
+            if head:
                 header, columns, width = _header(tuple(cells)), len(cells), 0
                 continue
             if header is None:
@@ -112,87 +125,71 @@ def read_step_csv(path: Path, place: Place) -> list[Execution]:
                         f"{len(cells)} cells, expected {columns} as in the header, or one more that is "
                         "empty; all rows of a file end alike"
                     )
-            rows.append(_row(cells, header, path, place))
-        if not rows:
+            if not rows:
+                first = line
+            rows.append(cells)
+            count += 1
+        if not count:
             raise ValueError("a header and no row: the file was cut short, collect the dump again")  # noqa: TRY301 - the same
-    except (ValueError, OverflowError, csv.Error) as error:  # the second: an infinity in an integer's place
-        number = max(reader.line_num, 1)
-        offset = sum(len(line) + 1 for line in data.split(b"\n")[: number - 1])
-        raise FormatError(path, f"line {number}: {error}", offset=offset) from None
-    return rows
+    except (ValueError, csv.Error) as error:
+        if header is not None and rows:
+            yield header, rows, first
+        raise _LineError(max(reader.line_num, 1), error) from None
+    if header is not None and rows:
+        yield header, rows, first
+
+
+def _read(header: _Header, rows: Sequence[list[str]], first: int) -> tuple[FileColumns, TensorColumns]:
+    try:
+        return _columns(header, rows)
+    except (ValueError, OverflowError):  # the second: an infinity in an integer's place
+        for line, cells in enumerate(rows, first):
+            try:
+                _columns(header, [cells])
+            except (ValueError, OverflowError) as error:  # noqa: PERF203 - each row by itself
+                raise _LineError(line, error) from None
+        raise
 
 
 @lru_cache(maxsize=64)
 def _header(titles: tuple[str, ...]) -> _Header:
     names = [column(title) for title in titles if title != _DIGITS]
     missing = [name for name in _REQUIRED if name not in names]
-    known = [name for name in names if name not in {None, "ignored"}]
+    known = [name for name in names if name not in {None, IGNORED}]
     if missing or len(set(known)) < len(known):
         raise ValueError(
             f"the header lacks the columns {', '.join(missing)}" if missing else "a column stands twice"
         )
     return _Header(
-        itemgetter(*(names.index(name) for name in _REQUIRED)),
-        itemgetter(*(names.index(name) if name in names else -1 for name in STATISTICS)),
-        itemgetter(*(names.index(name) if name in names else -1 for name in DIGESTS)),
-        any(name in names for name in DIGESTS),
-        names.index(_FORMAT) if _FORMAT in names else -1,
+        {name: at for at, name in enumerate(names) if name not in {None, IGNORED}},
         titles.index(_DIGITS) if titles[-1] == _DIGITS else -1,
         "Input/Output" in titles,
         unread([title for title in titles if title != _DIGITS]),
     )
 
 
-def _row(cells: list[str], header: _Header, path: Path, place: Place) -> Execution:
-    cells.append("")
-    op_type, op_name, task, stream, time, io, slot, size, dtype_text, shape = header.required(cells)
-    io, index, dtype, extents, layout, nbytes = _tensor(
-        io, slot, dtype_text, shape, cells[header.layout], size
+def _columns(header: _Header, rows: Sequence[Sequence[str]]) -> tuple[FileColumns, TensorColumns]:
+    """Read rows below one header; files have no place and no name yet."""
+    cells = list(zip(*rows, strict=True))
+    texts = {name: cells[at] for name, at in header.cells.items()}
+    tensors = tensor_columns(
+        texts, array("q", range(len(rows))), _MISSING, header.note, bool if header.by_host else None
     )
-    stats = parse_stats(header.values(cells), dtype)
-    digest = parse_digest(header.digests(cells)) if header.hashed else ""
-    why = ""
-    if stats is not None and header.digits >= 0:
-        stats = replace(stats, digits=parse_count(cells[header.digits]) or None)
-    if stats is None and not digest:
-        why = "the producer gave no statistics for this tensor"
-    elif stats is not None and header.by_host and doubtful(dtype):
-        stats, why = repaired(stats, dtype)
-    note = f"{why}; {header.note}" if why and header.note else why or header.note
+    tensors.io, tensors.slot = each(str.lower, texts["io"]), each(parse_count, texts["slot"])
     # Every row has a time of its own, which the memory of parse_count would only be filled with.
-    stamp = int(time) if time.isdigit() and time.isascii() else parse_count(time)
-    if not op_name or stamp is None:
+    times = [int(text) if text.isdigit() and text.isascii() else parse_count(text) for text in texts["time"]]
+    if not (_IO.issuperset(tensors.io) and all(texts["op_name"]) and None not in {*tensors.slot, *times}):
         raise ValueError(_EXPECTED)
-    part = (
-        TensorPart(io, index, dtype, extents, layout, nbytes, stats, note, digest=digest)
-        if digest
-        else TensorPart(io, index, dtype, extents, layout, nbytes, stats, note)
-    )
-    return Execution(
-        place,
-        path,
-        op_type,
-        op_name,
-        header.digits >= 0,  # our own files have raw names
-        stamp,
-        parse_count(task),
-        parse_count(stream),
-        (part,),
-        None,
-        True,  # noqa: FBT003 - the same
-    )
-
-
-@lru_cache(maxsize=4096)
-def _tensor(  # noqa: PLR0917 - a cache takes positional arguments in half the time
-    io: str, slot: str, dtype: str, shape: str, layout: str, size: str
-) -> tuple[str, int, str, tuple[int, ...] | None, str, int | None]:
-    """What these cells say, in the order of ``TensorPart``: many rows have the same."""
-    index, io = parse_count(slot), io.lower()
-    if index is None or io not in _IO:
-        raise ValueError(_EXPECTED)
-    layout = "" if layout in NO_VALUE else layout
-    return io, index, parse_dtype(dtype), parse_shape(shape), layout, parse_count(size)
+    files = FileColumns(op_type=list(texts["op_type"]), layer=list(texts["op_name"]))
+    files.time = [stamp for stamp in times if stamp is not None]
+    files.task, files.stream = each(parse_count, texts["task"]), each(parse_count, texts["stream"])
+    if header.digits >= 0:
+        digits = each(parse_count, cells[header.digits])
+        tensors.digits = [
+            told if told == UNTOLD else full or 0 for told, full in zip(tensors.digits, digits, strict=True)
+        ]
+        files.raw.update(range(len(rows)))  # our own files have raw names
+    return files, tensors
 
 
 def read_file(
@@ -203,4 +200,6 @@ def read_file(
     Raises:
         FormatError: the file is damaged.
     """
-    return read_step_csv(job.file.path, job.file.place), []
+    files, tensors = FileColumns(), TensorColumns()
+    read_step_csv(job.file.path, job.file.place, files, tensors)
+    return files.executions(tensors), []

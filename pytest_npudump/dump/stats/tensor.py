@@ -73,6 +73,7 @@ from pytest_npudump.errors import FormatError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+
 _NO_NUMBERS = {np.bytes_, np.str_, np.void}
 _HALVES = {"float16": FLOAT16, "bfloat16": BFLOAT16}
 _BYTE = 8
@@ -340,8 +341,7 @@ def fill_small(waiting: Waiting, *, projections: bool) -> None:
 def _of_rows(wide: NDArray[np.float64], dtype: str, projections: bool) -> Iterator[Stats | None]:  # noqa: FBT001
     """Yield what :class:`Projected` adds up to for each row of shape (k, n), by a fiftieth of the calls.
 
-    None where these are needed: for NaN, infinities, nothing but zeros, and magnitudes whose squares leave
-    the range of float32.
+    None where these are needed: for NaN, infinities, and magnitudes whose squares leave the range of float32.
     """
     count = wide.shape[1]
     low, high = np.minimum.reduce(wide, axis=1) + 0.0, np.maximum.reduce(wide, axis=1) + 0.0
@@ -354,7 +354,8 @@ def _of_rows(wide: NDArray[np.float64], dtype: str, projections: bool) -> Iterat
     sums = map(tuple, near_projections(wide).tolist()) if projections else repeat(None)
     columns = (column.tolist() for column in (zeros, low, high, avg))
     for square, own, zero, least, most, mean in zip(squares, sums, *columns, strict=False):
-        if SQUARE_LOW < max(-least, most) < SQUARE_HIGH:  # which NaN is not either
+        magnitude = max(-least, most)
+        if magnitude == 0 or SQUARE_LOW < magnitude < SQUARE_HIGH:  # which NaN is not either
             yield Stats(count, most, least, mean, math.sqrt(square), 0, 0, 0, zero, None, own)
         else:
             yield None

@@ -38,13 +38,13 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.language.text import first_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from pytest_npudump.dump.names import Place
     from pytest_npudump.dump.tree.find import TableFolder
 
-    Slots = Callable[[int], Sequence[tuple[str, int]]]
-    """Directions and slots of the tensors of a file."""
+    Slots = defaultdict[int, list[tuple[str, int]]]
+    """Directions and slots of the tensors of each file."""
 
 _GRAPH_INPUT = "Data"
 _UNKNOWN_API = "L2DfxAbscent"
@@ -62,6 +62,12 @@ def is_eager(layer: str) -> bool:
 
 def records_of(executions: Iterable[Execution]) -> tuple[TensorTable, list[str]]:
     """Return the tensors of all executions, in execution order, and notes."""
+    files, tensors = columns_of(executions)
+    return keyed(files, tensors, range(len(files.name)))
+
+
+def columns_of(executions: Iterable[Execution]) -> tuple[FileColumns, TensorColumns]:
+    """Put executions into columns, each as a file of its own."""
     found = list(executions)
     objects = {id(execution.place): execution.place for execution in found}  # one a directory; a hash is slow
     numbers = {place: at for at, place in enumerate(dict.fromkeys(objects.values()))}
@@ -85,7 +91,7 @@ def records_of(executions: Iterable[Execution]) -> tuple[TensorTable, list[str]]
     tensors = TensorColumns.of(parts)
     tensors.file = array("q", chain.from_iterable(repeat(at, len(one.parts)) for at, one in enumerate(found)))
     tensors.io, tensors.slot = [part.io for part in parts], [part.slot for part in parts]
-    return keyed(files, tensors, range(len(found)))
+    return files, tensors
 
 
 def files_of(folders: Sequence[TableFolder]) -> FileColumns:
@@ -112,25 +118,21 @@ def keyed(
     Args:
         files: of a dump.
         tensors: what they hold.
-        present: those that could be read; None for all that hold a tensor.
+        present: those that could be read, which hold all tensors; None for those that hold any.
     """
-    # Of each file the first tensor, as that is put in last; those of one stand side by side.
-    numbers = range(len(tensors))
-    first = dict(zip(reversed(tensors.file), reversed(numbers), strict=True))
-    last = dict(zip(tensors.file, numbers, strict=True))
-    named = list(zip(tensors.io, tensors.slot, strict=True))
-
-    def slots(file: int) -> list[tuple[str, int]]:
-        return named[first[file] : last[file] + 1] if file in first else []
-
-    order, notes = _give_keys(files, sorted(first) if present is None else present, slots)
+    slots: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
+    for file, one in zip(tensors.file, zip(tensors.io, tensors.slot, strict=True), strict=True):
+        slots[file].append(one)
+    order, notes = _give_keys(files, sorted(slots) if present is None else present, slots)
     rank = [0] * len(files.name)
     for at, file in enumerate(order):
         rank[file] = at
-    directions = map(IO_ORDER.__getitem__, tensors.io)
-    keys = list(zip(map(rank.__getitem__, tensors.file), directions, tensors.slot, strict=True))
-    if not all(map(lt, keys, islice(keys, 1, None))):
-        tensors = tensors.taken(sorted(range(len(keys)), key=keys.__getitem__))
+    ranks = list(map(rank.__getitem__, tensors.file))
+    if not all(map(lt, ranks, islice(ranks, 1, None))):
+        directions = map(IO_ORDER.__getitem__, tensors.io)
+        keys = list(zip(ranks, directions, tensors.slot, strict=True))
+        if not all(map(lt, keys, islice(keys, 1, None))):
+            tensors = tensors.taken(sorted(range(len(keys)), key=keys.__getitem__))
     return TensorTable(files, tensors), notes
 
 
@@ -140,7 +142,7 @@ def _give_keys(files: FileColumns, present: Sequence[int], slots: Slots) -> tupl
     Args:
         files: of a dump.
         present: those that could be read.
-        slots: tells the tensors of one.
+        slots: their tensors.
 
     Returns:
         ``present`` in execution order, and notes.
@@ -162,17 +164,19 @@ def _give_keys(files: FileColumns, present: Sequence[int], slots: Slots) -> tupl
     files.qualifiers = [numbered.get(place, blank) for place in files.places]
     alike = {found: at for at, found in enumerate(files.qualifiers)}
     steps = [alike[found] for found in files.qualifiers]
-    layers = [(steps[files.folder[at]], files.layer[at], files.turn.get(at, 0)) for at in order]
+    layers: list[object] = list(map(files.layer.__getitem__, order))
+    if files.turn or len(frozenset(steps)) > 1:
+        layers = [(steps[files.folder[at]], files.layer[at], files.turn.get(at, 0)) for at in order]
     if len(frozenset(layers)) == len(layers):
         return order, []
     if files.single.issuperset(order) and not files.call and not files.thread:
         # A file or row a tensor: if none of a layer comes again, and all are of one operator, it ran once.
-        tensors = [(layer, one) for at, layer in zip(order, layers, strict=True) for one in slots(at)]
+        tensors = [(layer, one) for at, layer in zip(order, layers, strict=True) for one in slots[at]]
         ids = ([column[at] for at in order] for column in (files.op_type, files.task, files.stream))
         operators = frozenset(zip(layers, *ids, strict=True))
         if len(frozenset(tensors)) == len(tensors) and len(operators) == len(frozenset(layers)):
             return order, []
-    groups: defaultdict[tuple[int, str, int], list[int]] = defaultdict(list)
+    groups: defaultdict[object, list[int]] = defaultdict(list)
     for at, layer in zip(order, layers, strict=True):
         groups[layer].append(at)
     repeated = [group for group in groups.values() if len(group) > 1]
@@ -225,15 +229,26 @@ def _in_order(files: FileColumns, present: Sequence[int], slots: Slots) -> list[
         if at not in inputs:
             consumed[task] = min(times[at], consumed.get(task, times[at]))
 
-    def place_in_order(at: int) -> tuple[int, int, bool, int, int, int, str]:
-        io, slot = next(iter(slots(at)), ("input", 0))
-        time, task = times[at], files.task[at]
-        if at in inputs:
-            time = min(time, consumed.get(tasks[at], time))
-        step = 0 if time else files.places[files.folder[at]].step
-        return time, step, at not in inputs, -1 if task is None else task, IO_ORDER[io], slot, files.layer[at]
-
-    return sorted(present, key=place_in_order)
+    begun = [
+        min(times[at], consumed.get(tasks[at], times[at])) if at in inputs else times[at] for at in present
+    ]
+    first = [next(iter(slots[at]), ("input", 0)) for at in present]
+    keys = list(
+        zip(
+            begun,
+            [
+                0 if time else files.places[files.folder[at]].step
+                for at, time in zip(present, begun, strict=True)
+            ],
+            [at not in inputs for at in present],
+            [-1 if task is None else task for task in map(files.task.__getitem__, present)],
+            [IO_ORDER[io] for io, _ in first],
+            [slot for _, slot in first],
+            map(files.layer.__getitem__, present),
+            strict=True,
+        )
+    )
+    return [present[at] for at in sorted(range(len(keys)), key=keys.__getitem__)]
 
 
 def _turns(files: FileColumns, group: Sequence[int], slots: Slots) -> list[int]:
@@ -264,7 +279,7 @@ def _turns(files: FileColumns, group: Sequence[int], slots: Slots) -> list[int]:
     turn, held = -1, set[tuple[str, int]]()
     previous = -1
     for at in order:
-        tensors = set(slots(group[at]))
+        tensors = set(slots[group[at]])
         if previous < 0 or held & tensors or not _continues(files, previous, group[at], held, tensors):
             turn, held = turn + 1, tensors
         else:

@@ -10,10 +10,16 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from operator import attrgetter
 from pathlib import Path
 
-from pytest_npudump.dump.columns import COMPUTED_IN_FLOAT32, Execution, TensorTable, with_projections_of
+from pytest_npudump.dump.columns import (
+    COMPUTED_IN_FLOAT32,
+    Execution,
+    FileColumns,
+    TensorColumns,
+    TensorTable,
+    with_projections_of,
+)
 from pytest_npudump.dump.names import Place, read_place
 from pytest_npudump.dump.records import Dump, TensorRecord, sanitise
 from pytest_npudump.errors import DumpError, FormatError, joined
@@ -56,9 +62,9 @@ def _join(execution: Execution, row: Execution) -> Execution:
 
 
 def one_run(
-    executions: Sequence[Execution], repeats: Counter[tuple[int, int]], *, latest: bool
-) -> tuple[list[Execution], list[str]]:
-    """Return the executions of one run, and notes on what was left out.
+    files: FileColumns, tensors: TensorColumns, repeats: Counter[tuple[int, int]], *, latest: bool
+) -> tuple[list[int], list[str]]:
+    """Return the files (or rows) of one run, and notes on what was left out.
 
     A directory holds several runs if a parameter, which is written once a step, comes more than once,
     or if ``repeats`` counts its (rank, iteration) more than once and its first tensor comes as often.
@@ -67,37 +73,39 @@ def one_run(
     Raises:
         DumpError: two runs, and ``latest`` was not asked for or cannot be told.
     """
-    directories: defaultdict[Place, list[Execution]] = defaultdict(list)
-    kept: list[Execution] = []
-    for execution in executions:
-        (directories[execution.place] if execution.place.mindspore and execution.single else kept).append(
-            execution
-        )
+    directories: dict[int, list[int]] = {at: [] for at, place in enumerate(files.places) if place.mindspore}
+    kept: list[int] = []
+    for at, folder in enumerate(files.folder):
+        (directories[folder] if folder in directories and at in files.single else kept).append(at)
+    slots = dict(zip(tensors.file, zip(tensors.io, tensors.slot, strict=True), strict=True))
     notes = []
-    for place, found in directories.items():
-        found.sort(key=attrgetter("time"))
-        times = Counter(map(_tensor, found))
-        first, directory = _tensor(found[0]), found[0].path.parent
-        listed = repeats[place.rank, place.step]
-        runs = max((count for tensor, count in times.items() if tensor[0] == _PARAMETER), default=1)
-        if listed > 1 and times[first] == listed:
-            runs = max(runs, listed)
+    for folder, found in directories.items():
+        found.sort(key=files.time.__getitem__)
+        place, types = files.places[folder], list(map(files.op_type.__getitem__, found))
+        listed, runs = repeats[place.rank, place.step], 1
+        if found and (listed > 1 or _PARAMETER in types):
+            columns = (map(side.__getitem__, found) for side in (files.layer, slots))
+            names = list(zip(types, *columns, strict=True))
+            times = Counter(names)
+            runs = max((count for name, count in times.items() if name[0] == _PARAMETER), default=1)
+            if times[names[0]] == listed:
+                runs = max(runs, listed)
         if runs == 1:
             kept += found
             continue
-        starts = [at for at, execution in enumerate(found) if _tensor(execution) == first]
+        starts = [at for at, name in enumerate(names) if name == names[0]]
+        first, newer = (Path(files.name[found[at]]) for at in (0, starts[-1] if len(starts) == runs else -1))
         if not latest:
-            newer = found[starts[-1]].path if times[first] == runs else found[-1].path
             raise DumpError(
-                f"two runs in one dump: {directory} holds {runs}, as {found[0].path.name} and {newer.name} "
+                f"two runs in one dump: {first.parent} holds {runs}, as {first.name} and {newer.name} "
                 "show. Clear the dump path before each run, or ask for the latest run"
             )
-        if times[first] != runs:
+        if len(starts) != runs:
             raise DumpError(
-                f"{directory} holds {runs} runs, and where the last one begins cannot be told: its first "
-                f"operator {first[1]} was dumped {times[first]} times. Clear the dump path and run again"
+                f"{first.parent} holds {runs} runs, and where the last one begins cannot be told: its first "
+                f"operator {names[0][1]} was dumped {len(starts)} times. Clear the dump path and run again"
             )
-        notes.append(f"only the latest of {runs} runs was read in {directory}")
+        notes.append(f"only the latest of {runs} runs was read in {first.parent}")
         kept += found[starts[-1] :]
     return kept, notes
 

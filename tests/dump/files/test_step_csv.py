@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from pytest_npudump.dump.columns import Execution
+from pytest_npudump.dump.columns import Execution, FileColumns, TensorColumns
 from pytest_npudump.dump.files.step_csv import read_step_csv
 from pytest_npudump.dump.names import Place
 from pytest_npudump.dump.records import Stats
@@ -25,8 +25,14 @@ def write(tmp_path: Path, *lines: str) -> Path:
     return path
 
 
+def rows_of(path: Path) -> list[Execution]:
+    files, tensors = FileColumns(), TensorColumns()
+    read_step_csv(path, PLACE, files, tensors)
+    return files.executions(tensors)
+
+
 def only(tmp_path: Path, *lines: str) -> Execution:
-    (row,) = read_step_csv(write(tmp_path, *lines), PLACE)
+    (row,) = rows_of(write(tmp_path, *lines))
     return row
 
 
@@ -102,15 +108,14 @@ def test_trap_28_a_type_is_the_same_in_any_case(tmp_path: Path, name: str) -> No
 
 
 def test_a_header_may_come_again(tmp_path: Path) -> None:
-    rows = read_step_csv(
+    rows = rows_of(
         write(
             tmp_path,
             f"{BASE},Max Value",
             f'{START},"()",1,',
             f"{BASE},Max Value,Min Value",
             f'{START},"()",1,2',
-        ),
-        PLACE,
+        )
     )
     assert [stats_of(row).min for row in rows] == [None, 2.0]
 
@@ -136,7 +141,7 @@ def test_a_row_that_does_not_fit_is_an_error_with_its_place(tmp_path: Path, rows
     header = f"{BASE},Max Value,Min Value,L2Norm Value"
     path = write(tmp_path, header, *rows)
     with pytest.raises(FormatError, match=rf"line {len(rows) + 1}: ") as caught:
-        read_step_csv(path, PLACE)
+        rows_of(path)
     assert caught.value.offset == sum(len(line) + 1 for line in (header, *rows[:-1]))
 
 
@@ -156,13 +161,13 @@ def test_a_file_without_a_usable_header_is_an_error(tmp_path: Path, text: str, r
     path = tmp_path / "statistic.csv"
     path.write_text(text)
     with pytest.raises(FormatError, match=reason):
-        read_step_csv(path, PLACE)
+        rows_of(path)
 
 
 def test_a_cell_does_not_go_on_in_the_next_line(tmp_path: Path) -> None:
     path = write(tmp_path, f"{BASE},Max Value", '"Sub', 'x",b,0,0,1,input,0,4,float32,"()",1')
     with pytest.raises(FormatError, match="line 3: a quoted cell goes on in the next line"):
-        read_step_csv(path, PLACE)
+        rows_of(path)
 
 
 def test_a_row_without_any_statistic_says_so(tmp_path: Path) -> None:
@@ -180,12 +185,12 @@ def test_an_empty_line_is_an_error_at_its_place_however_the_rows_end(
     lines.insert(at, "")
     offset = sum(len(line) + 1 for line in lines[:at])
     with pytest.raises(FormatError, match=f"byte {offset}: line {at + 1}: 0 cells, expected 11 as in"):
-        read_step_csv(write(tmp_path, *lines), PLACE)
+        rows_of(write(tmp_path, *lines))
 
 
 def test_a_header_without_rows_is_a_file_cut_short(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="line 1: a header and no row"):
-        read_step_csv(write(tmp_path, f"{BASE},Max Value"), PLACE)
+        rows_of(write(tmp_path, f"{BASE},Max Value"))
 
 
 def test_unknown_columns_are_named(tmp_path: Path) -> None:
@@ -196,7 +201,7 @@ def test_unknown_columns_are_named(tmp_path: Path) -> None:
 
 def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="cannot be read"):
-        read_step_csv(tmp_path / "statistic.csv", PLACE)
+        rows_of(tmp_path / "statistic.csv")
 
 
 @given(st.binary(max_size=200))
@@ -206,4 +211,4 @@ def test_no_bytes_make_the_reader_fail_otherwise_than_by_a_format_error(
     path = tmp_path_factory.mktemp("hostile") / "statistic.csv"
     path.write_bytes(f"{BASE},Max Value\n".encode() + data + b"\n")
     with contextlib.suppress(FormatError):
-        read_step_csv(path, PLACE)
+        rows_of(path)
