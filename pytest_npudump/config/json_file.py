@@ -162,6 +162,10 @@ class ConfigFile:
     reason: Refusal | None = None
 
 
+_BUT_BRACKETS = {pair: bytes({*range(256)} - {*pair}) for pair in (b"{}", b"[]")}
+"""By a pair of brackets: all other bytes."""
+
+
 def read_config_file(path: Path | str, *, cwd: Path | None = None) -> ConfigFile:
     """Read an acl.json within CANN's limits: a regular file of at most 10 MiB, nested at most 10 deep.
 
@@ -172,9 +176,8 @@ def read_config_file(path: Path | str, *, cwd: Path | None = None) -> ConfigFile
         cwd: what a relative path starts from; the process's own by default.
     """
     file = read_plain_file(path, cwd=cwd)
-    for opening, closing in (b"{}", b"[]"):
+    for (opening, _), others in _BUT_BRACKETS.items():
         level = depth = 0
-        others = bytes(byte for byte in range(256) if byte not in (opening, closing))
         for byte in file.text.partition(b"\0")[0].translate(None, others):
             level = level + 1 if byte == opening else max(level - 1, 0)
             depth = max(depth, level)

@@ -107,6 +107,23 @@ class StatsTable:
             return np.asarray(self.known[:, STATISTICS.index(statistic)])
         return np.zeros(len(self), np.bool_) if self.projected is None else self.projected
 
+    def same_rows(self, other: StatsTable) -> NDArray[np.bool_]:
+        """Which rows, (n,), are the same in another table of these tensors, digit for digit."""
+        cells = self.dtypes, self.shapes, self.counts, self.digests or ("",) * len(self)
+        others = other.dtypes, other.shapes, other.counts, other.digests or ("",) * len(self)
+        rows = (zip(*columns, strict=True) for columns in (cells, others))
+        found: NDArray[np.bool_] = np.fromiter(map(tuple.__eq__, *rows), np.bool_, len(self))
+        found &= (self.known == other.known).all(axis=1) & (self.digits == other.digits)
+        found &= ((self.values == other.values) | np.isnan(self.values) & np.isnan(other.values)).all(axis=1)
+        if self.wide != other.wide:
+            found[[cell[0] for cell, _ in self.wide.items() ^ other.wide.items()]] = False
+        one, two = self.projections, other.projections
+        if one is None or two is None:
+            found &= one is two
+        else:
+            found &= ((one == two) | np.isnan(one) & np.isnan(two)).all(axis=1)
+        return found
+
     def cells(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> list[float | int | None]:
         """Return k statistics, each as :meth:`value` returns it.
 

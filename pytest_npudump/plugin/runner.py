@@ -249,6 +249,8 @@ class Runner:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Attach what was compared to the report; behind the teardown, let what was recorded count."""
+        if call.excinfo is not None:
+            _shorten(call.excinfo)
         report = yield
         complete_report(item, call, report)
         if is_marked(item) and not item.stash.get(OURS, False):
@@ -287,6 +289,13 @@ def complete_report(item: pytest.Item, call: pytest.CallInfo[None], report: pyte
     if BAD in item.stash and call.when != "teardown" and not expected:
         report.outcome = "failed"
         report.longrepr = item.stash[BAD]
+
+
+def _shorten(failure: pytest.ExceptionInfo[BaseException]) -> None:
+    """Leave of a verdict's traceback the last frame: pytest filters all by their paths, and shows none."""
+    shown, last = getattr(failure.value, "pytrace", True), failure.traceback[-1:]
+    if not shown and last and last[0].frame.code.raw.co_filename.startswith(str(_PACKAGE)):
+        failure.traceback = last
 
 
 def _locate(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:

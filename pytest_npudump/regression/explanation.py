@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -260,7 +260,7 @@ def _alike(context: RunContext, records: Mapping[str, TensorRecord]) -> Mapping[
         return {}
     wanted = {sanitise(layer) for layer in first.run.kept.layers}
     kept = {key: one for key, one in records.items() if one.payload and sanitise(one.key.layer) in wanted}
-    differing = disagreements(context.tolerances, first, [one.key for one in kept.values()], records)
+    differing, _ = disagreements(context.tolerances, first, [one.key for one in kept.values()], records)
     return {key: one for key, one in kept.items() if key not in differing}
 
 
@@ -273,7 +273,7 @@ def _findings(
     first = context.first
     layers = {sanitise(layer) for layer in context.plan.layers}
     failing = [key for key in first.failing_keys if sanitise(key.layer) in layers]
-    differing = disagreements(context.tolerances, first, failing, records)
+    differing, same = disagreements(context.tolerances, first, failing, records)
     numerics, tolerances = first.numerics, for_layers(context.tolerances, first)
     tolerances = tolerances.under(numerics.bounds) if numerics is not None else tolerances
     if first.comparison is not None:
@@ -284,20 +284,39 @@ def _findings(
         found.append(_finding(tolerances, key, records.get(str(key.sanitised)), differing, tensors))
         if progress is not None:
             progress(number, len(failing))
-    return _against_golden(first, tolerances, found, records)
+    return _against_golden(first, tolerances, found, records, same)
+
+
+_OF_TABLES = frozenset(("dtype", "shape", "count", *JUDGED))
+"""What a tensor fails by that its elements are not needed for."""
 
 
 def _against_golden(
-    first: Result, tolerances: Tolerances, findings: Sequence[Finding], records: Mapping[str, TensorRecord]
+    first: Result,
+    tolerances: Tolerances,
+    findings: Sequence[Finding],
+    records: Mapping[str, TensorRecord],
+    same: Collection[str],
 ) -> tuple[Finding, ...]:
     """Add to the findings how the second run's tensors compare with the golden.
 
     Where all that failed in the first run is within tolerance in the second one, that has not reproduced it.
+    What failed by statistics that are the ``same`` in both runs fails again, and is not judged once more.
     """
     before = first.comparison
     if before is None:
         return tuple(findings)
-    here = [records[key] for f in findings if (key := str(f.key.sanitised)) in records]
+    again = {
+        key
+        for verdict in before.failing
+        if verdict.status == FAIL and any(reason.statistic in _OF_TABLES for reason in verdict.reasons)
+        if (key := str(verdict.key.sanitised)) in same
+    }
+    here = [records[key] for f in findings if (key := str(f.key.sanitised)) in records and key not in again]
+    if not here:
+        return tuple(
+            replace(one, now=status.OUTSIDE) if str(one.key.sanitised) in again else one for one in findings
+        )
     measured = tolerances.with_measured(first.measured)
     after = judge_tables(before.golden, StatsTable.from_records(here), measured)
     reasons = {str(verdict.key.sanitised): verdict.reasons for verdict in before.failing}
@@ -307,6 +326,9 @@ def _against_golden(
     found = []
     for finding in findings:
         key, difference = str(finding.key.sanitised), finding.difference
+        if key in again:
+            found.append(replace(finding, now=status.OUTSIDE))
+            continue
         at, verdict = places.get(key, (ABSENT, None))
         known = {"dtype", "shape", "count", *((ELEMENTS, SPECIAL, BYTES) if difference is not None else ())}
         row = int(after.alignment.actual[at]) if verdict is not None else ABSENT
@@ -538,7 +560,7 @@ def _by_model(
     first, models, reference = context.first, context.models, context.reference
     if first.run.dump is None:
         return (), "", ()
-    plain, edges = context.runtime == "emulator", edges_of_device(models, first)
+    plain, edges = context.runtime == "emulator", cache(partial(edges_of_device, models, first))
     files = models.onnx() if reference is None else [reference.path]
     changed = _changed(first)
 
@@ -565,7 +587,7 @@ def _by_model(
             if not own:
                 continue
             if reference is not None:
-                bench = reference.bench(plain=plain, edges=edges)
+                bench = reference.bench(plain=plain, edges=edges())
             else:
                 converted = not plain and file not in models.paths
                 bench = ModelBench(
@@ -574,7 +596,7 @@ def _by_model(
                     own=True,
                     converted=converted,
                     plain=plain,
-                    edges=edges if converted else None,
+                    edges=edges() if converted else None,
                 )
             failing = [key for key in first.failing_keys if key.io == "output" and file_of(key) == file]
             found += bench.isolate(own, here, layers, changed, others=failing, search=search)

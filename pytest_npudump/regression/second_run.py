@@ -7,6 +7,7 @@ agree.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -132,20 +133,28 @@ def delete_others(dump: Dump, plan: Plan) -> None:
 
 def disagreements(
     tolerances: Tolerances, first: Result, keys: Iterable[TensorKey], records: Mapping[str, TensorRecord]
-) -> dict[str, dict[str, tuple[object, object]]]:
+) -> tuple[dict[str, dict[str, tuple[object, object]]], frozenset[str]]:
     """Return the statistics in which two runs disagree beyond the test's tolerances, by sanitised key.
 
     The second run's statistics are recomputed from its tensors, with ACL's own way of treating NaN.
+
+    Returns:
+        Also the sanitised keys of tensors with the same statistics in both, digit for digit.
     """
     wanted = {str(key.sanitised) for key in keys} & records.keys()
     before = [record for record in first.run.records if str(record.key.sanitised) in wanted]
     after = [records[str(record.key.sanitised)] for record in before]
     tables = StatsTable.from_records(before), StatsTable.from_records(after)
+    alike = tables[0].same_rows(tables[1])
+    same = frozenset(str(record.key.sanitised) for record in compress(after, alike))
+    if alike.all():
+        return {}, same
     comparison = judge_tables(*tables, for_layers(tolerances, first), RUN)
-    return {
+    found: dict[str, dict[str, tuple[object, object]]] = {
         str(verdict.key.sanitised): {r.statistic: (r.golden, r.actual) for r in verdict.reasons}
         for verdict in comparison.failing
     }
+    return found, same
 
 
 def for_layers(tolerances: Tolerances, first: Result) -> Tolerances:
@@ -181,7 +190,7 @@ def record_both(case: Case, first: Result, plan: Plan, attempt: Attempt) -> tupl
         second = SecondRun.of(attempt.directory, dump, plan, first)
         delete_others(dump, plan)
         keys = [record.key for record in second.records.values()]
-        differing = disagreements(case.tolerances, first, keys, second.records)
+        differing, _ = disagreements(case.tolerances, first, keys, second.records)
         differs = differing or measured.cells
         unlike = fed_otherwise(first.run.fed, fed(case), case.tolerances) if differs else ()
         problem = fed_words(unlike) if unlike else ""

@@ -76,6 +76,29 @@ def test_many_cells_at_once_are_what_each_is_by_itself() -> None:
     assert list(map(type, found)) == list(map(type, expected))
 
 
+def test_rows_are_the_same_only_digit_for_digit() -> None:
+    plain: dict[str, Any] = {"max": 4.0, "min": float("nan"), "avg": 0.5, "nan": 3, "digits": 6}
+    wide = {**plain, "dtype": "int64", "max": 2**53 + 1}
+    pairs = [
+        (plain, plain, True),
+        (plain, {**plain, "avg": np.nextafter(0.5, 1)}, False),
+        (plain, {**plain, "min": None}, False),
+        (plain, {**plain, "min": -0.5}, False),
+        (plain, {**plain, "digits": 7}, False),
+        (plain, {**plain, "dtype": "float16"}, False),
+        (plain, {**plain, "shape": (1, 2)}, False),
+        (wide, wide, True),
+        (wide, {**wide, "max": 2**53}, False),
+    ]
+    here, there = (
+        StatsTable.from_records([record(str(at), **pair[side]) for at, pair in enumerate(pairs)])
+        for side in (0, 1)
+    )
+    assert here.same_rows(there).tolist() == [same for *_, same in pairs]
+    sums = [here.with_projections({0: [1.0, number]}) for number in (2.0, 2.0, 2.5)]
+    assert [sums[0].same_rows(other)[0] for other in (*sums, here)] == [True, True, False, False]
+
+
 def test_a_record_without_statistics_counts_the_elements_of_its_shape() -> None:
     table = StatsTable.from_records([record(dtype="bfloat16", shape=(2, 3)), record("b", shape=None)])
     assert table.counts == (6, None)

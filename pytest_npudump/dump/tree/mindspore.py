@@ -163,6 +163,8 @@ def under_first_keys(first: Dump, again: Dump) -> Dump:
         again: that of a run of the same program in a process of its own, into another directory.
     """
     keys = {identity: record.key for identity, record in _identified(first)}
+    if not keys:
+        return again
     found = {id(record): keys.get(identity) for identity, record in _identified(again)}
     records = tuple(replace(record, key=found.get(id(record)) or record.key) for record in again.records)
     return replace(again, records=records)
@@ -172,6 +174,8 @@ def _identified(dump: Dump) -> Iterator[tuple[_Identity, TensorRecord]]:
     """Yield MindSpore's tensors with what tells them apart in any dump of the program."""
     seen: Counter[tuple[Place, str, str, int]] = Counter()
     places = {parent: _place(parent, dump) for parent in {record.path.parent for record in dump.records}}
+    if not any(places.values()):
+        return
     for record in sorted(dump.records, key=lambda record: record.time):
         place = places[record.path.parent]
         if place is None:
