@@ -153,17 +153,12 @@ class Capture:
         Raises:
             RequestError: it is no module, or has none of a name.
         """
-        torch = sys.modules.get("torch")
-        if torch is None or not isinstance(model, torch.nn.Module):
-            raise RequestError(f"npu_dump.modules() takes a torch.nn.Module, not {type(model).__name__}")
-        self._torch, self._top = torch, model
         self._model: Any = getattr(model, "_orig_mod", model)
+        found = self._parts(model)
         self.name = name or type(self._model).__name__
-        every = [*self._model.named_modules(remove_duplicate=False)]
-        found = [(path, module) for path, module in every if not hasattr(module, "_orig_mod")]
-        self._compiled = model is not self._model or len(found) < len(every)
-        self._paths = [path.replace("._orig_mod", "") or self.name for path, _ in found]
+        self._paths = [path or self.name for path, _ in found]
         self._modules = [module for _, module in found]
+        self._kinds = [type(module).__name__ for module in self._modules]
         known = KnownNames(self._paths)
         for pattern in layers:
             if not known.meant([pattern]):
@@ -171,17 +166,14 @@ class Capture:
                 told = f"did you mean {near!r}?" if near else f"it has {first_of(self._paths[1:])}"
                 raise RequestError(f"npu_dump.modules(): {self.name} has no module {pattern!r}; {told}")
         meant = known.meant(layers) if layers else {*self._paths}
-        none = torch.nn.Module.forward  # of containers that are never called, such as ModuleList
         self._wanted = {
             at
             for at, path in enumerate(self._paths)
             if path in (meant if only is None else meant.intersection(only))
-            and (path in layers or type(self._modules[at]).forward is not none)
+            and (path in layers or self._is_called(self._modules[at]))
         }
         self.folder, self._inputs, self.tensors = folder, inputs, tensors
         self.number, self._rank, self._limit, self._on_host = number, rank, limit, on_host
-        of_model = next(chain(self._model.parameters(), self._model.buffers()), None)
-        self._anchor = torch.zeros(1, dtype=torch.int32, device=None if of_model is None else of_model.device)
         self.steps: list[list[tuple[Value, Stats | None]]] = []
         self.problems: list[str] = []
         self._notes: dict[str, None] = {}
@@ -198,6 +190,25 @@ class Capture:
         self.began = time.strftime("%Y%m%d%H%M%S", time.gmtime(self._stamp // 1_000_000))
         self._graph: _ModuleGraph | None = None
         self._graphs: WeakKeyDictionary[Any, _ModuleGraph] = WeakKeyDictionary()
+
+    def _parts(self, model: Any) -> list[tuple[str, Any]]:
+        """Return the modules of a model with their paths, of which its own is empty."""
+        torch = sys.modules.get("torch")
+        if torch is None or not isinstance(model, torch.nn.Module):
+            raise RequestError(
+                f"npu_dump.modules() takes a torch.nn.Module or mindspore.nn.Cell, not {type(model).__name__}"
+            )
+        self._torch, self._top = torch, model
+        every = [*self._model.named_modules(remove_duplicate=False)]
+        found = [(path, module) for path, module in every if not hasattr(module, "_orig_mod")]
+        self._compiled = model is not self._model or len(found) < len(every)
+        of_model = next(chain(self._model.parameters(), self._model.buffers()), None)
+        self._anchor = torch.zeros(1, dtype=torch.int32, device=None if of_model is None else of_model.device)
+        return [(path.replace("._orig_mod", ""), module) for path, module in found]
+
+    def _is_called(self, module: Any) -> bool:
+        """Whether a module computes; containers such as ModuleList do not."""
+        return type(module).forward is not self._torch.nn.Module.forward
 
     @property
     def model(self) -> Any:
@@ -223,13 +234,15 @@ class Capture:
         return {"torch": str(torch.__version__), "device": str(name)}
 
     @property
+    def _device(self) -> int:
+        return int(self._anchor.device.index or 0)
+
+    @property
     def path(self) -> Path:
         """The folder of its steps."""
         name = "".join(c if c.isalnum() or c in "-_" else "_" for c in self.name)
         top = self.folder if self._rank is None else self.folder / f"rank_{self._rank}" / self.began
-        return (
-            top / str(self._anchor.device.index or 0) / f"{'_' * name.isdecimal()}{name}" / str(self.number)
-        )
+        return top / str(self._device) / f"{'_' * name.isdecimal()}{name}" / str(self.number)
 
     def __enter__(self) -> Self:
         """Start."""
@@ -242,8 +255,10 @@ class Capture:
 
     def start(self) -> None:
         """Put the hooks in, once; what was compiled of this model is compiled again, with them."""
-        if not self.stopped:
-            return
+        if self.stopped:
+            self._hook()
+
+    def _hook(self) -> None:
         torch = self._torch
         _captures(torch)[id(self)] = self
         self._forget_compiled()
@@ -275,12 +290,9 @@ class Capture:
 
     def stop(self) -> None:
         """Take the hooks out, and write the files; stopping twice is allowed."""
-        if _captures(self._torch).pop(id(self), None) is None:
+        if self.stopped:
             return
-        for handle in self._handles:
-            handle.remove()
-        self._replaced.put_back()
-        self._forget_compiled()
+        self._unhook()
         self._close()
         self._fetch()
         if any(graph.seen and not graph.replays for graph in self._graphs.values()):
@@ -288,6 +300,13 @@ class Capture:
         self._note_unseen()
         for number, step in enumerate(self.steps if not self.tensors else ()):
             self._write_rows(self.path / str(number), step)
+
+    def _unhook(self) -> None:
+        del _captures(self._torch)[id(self)]
+        for handle in self._handles:
+            handle.remove()
+        self._replaced.put_back()
+        self._forget_compiled()
 
     def _note_unseen(self) -> None:
         unseen = sorted(self._wanted - self._seen)
@@ -355,18 +374,21 @@ class Capture:
                 self._tell(OUTPUT, place(), slot, tensor)
             if not found and not self._torch.compiler.is_compiling():
                 self._seen.update(places)
-                words = said(
-                    "{layer} ({kind}) returned {returned}, which holds no tensor: not recorded",
-                    layer=self._paths[places[0]],
-                    kind=type(module).__name__,
-                    returned=type(output).__name__,
-                )
-                self._note(words)
+                self._note_no_tensor(places[0], output)
 
         handles = [module.register_forward_hook(behind)]
         if self._inputs:
             handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
         return handles
+
+    def _note_no_tensor(self, at: int, output: Any) -> None:
+        words = said(
+            "{layer} ({kind}) returned {returned}, which holds no tensor: not recorded",
+            layer=self._paths[at],
+            kind=self._kinds[at],
+            returned=type(output).__name__,
+        )
+        self._note(words)
 
     def _note(self, words: str) -> None:
         self._notes[words] = None
@@ -383,8 +405,8 @@ class Capture:
         """Take a tensor that a module is given or gives, or that the model is called or has returned."""
         if self.problems:
             return
-        torch, layer = self._torch, self._paths[module]
-        if torch._C._current_graph_task_id() != -1:  # noqa: SLF001 - nothing public tells a backward pass
+        layer = self._paths[module]
+        if self._is_backward():
             self._note(
                 said("{layer}: calls in a backward pass (checkpoints) are not recorded", layer=self.name)
             )
@@ -402,39 +424,56 @@ class Capture:
             if self._graph is None:
                 self._active, self._rooted = kind == ENTER, True
             return
-        with torch.no_grad():
+        self._look(kind, module, slot, tensor)
+
+    def _is_backward(self) -> bool:
+        return bool(self._torch._C._current_graph_task_id() != -1)  # noqa: SLF001 - nothing public tells
+
+    def _look(self, kind: int, module: int, slot: int, tensor: Any) -> None:
+        with self._torch.no_grad():
             self._record(kind, module, slot, tensor.detach())
 
     def _record(self, kind: int, module: int, slot: int, tensor: Any) -> None:
         torch, layer, wide = self._torch, self._paths[module], tensor.device.type in _WIDE
         dtype = str(tensor.dtype).removeprefix("torch.")
-        words, found, alike = "", None, (module, kind, slot)
         count = tensor.numel()
-        value = Value(*alike, dtype, tuple(tensor.shape), count * tensor.element_size(), count, wide)
+        size = count * tensor.element_size()
+        value = Value(module, kind, slot, dtype, tuple(tensor.shape), size, count, wide)
         self._seen.add(module)
         if type(tensor) not in {torch.Tensor, torch.nn.Parameter}:
-            words = type(tensor).__name__
+            self._note_odd(module, type(tensor).__name__)
         elif tensor.is_meta or tensor.is_quantized or tensor.layout is not torch.strided:
-            words = f"{tensor.layout} {tensor.device.type}"
+            self._note_odd(module, f"{tensor.layout} {tensor.device.type}")
         elif self._graph is not None:
             self._graph.record(value, tensor)
         elif getattr(getattr(torch, tensor.device.type, None), "is_current_stream_capturing", bool)():
             self.problems.append(said("{layer} is captured into a graph in an unknown way", layer=layer))
         else:
-            if not self._rooted and any(one.value[:3] == alike for one in self._step):
-                self._close()
-            if self.tensors:
-                self._refuse_more_than(value.size + sum(one.value.size for one in self._step))
-                found = tensor.to("cpu", copy=True)
-            elif self._on_host and tensor.device.type == "cpu":
-                found = _host_stats(tensor)
-            else:
-                found = reduced(tensor, wide=wide)
-            words = "" if found is not None else dtype
-            if not words and not self.problems:
-                self._step.append(_Seen(value, found, tensor.device))
-        if words:
-            self._note(said("a tensor of {layer} is not recorded: {words}", layer=layer, words=words))
+            self._add(value, tensor)
+
+    def _add(self, value: Value, tensor: Any) -> None:
+        """Take a tensor into the step under way, or the next where it has that one already."""
+        if not self._rooted and any(one.value[:3] == value[:3] for one in self._step):
+            self._close()
+        if self.tensors:
+            self._refuse_more_than(value.size + sum(one.value.size for one in self._step))
+        found = None if self.problems else self._found(value, tensor)
+        if found is not None:
+            self._step.append(_Seen(value, found, tensor.device))
+        elif not self.problems:
+            self._note_odd(value.module, value.dtype)
+
+    def _found(self, value: Value, tensor: Any) -> Any:
+        """Return what is kept of a tensor: a copy, its statistics, or a row of them on its device."""
+        if self.tensors:
+            return tensor.to("cpu", copy=True)
+        if self._on_host and tensor.device.type == "cpu":
+            return host_stats(tensor)
+        return reduced(tensor, wide=value.wide)
+
+    def _note_odd(self, module: int, words: str) -> None:
+        layer = self._paths[module]
+        self._note(said("a tensor of {layer} is not recorded: {words}", layer=layer, words=words))
 
     def _refuse_more_than(self, needed: int) -> None:
         if needed > self._limit:
@@ -453,14 +492,15 @@ class Capture:
         if self.tensors:
             self._write_tensors(self.path / str(self._closed), step)
             step = self._last
-        elif waiting := [
-            one.found.to(self._anchor.device) for one in step if not isinstance(one.found, Stats)
-        ]:
-            rows = self._torch.stack(waiting)
+        elif waiting := [one.found for one in step if not isinstance(one.found, Stats)]:
+            rows = self._stacked(waiting)
         self._closed += 1
         self._pending.append((step, rows))
         if len(self._pending) > _PENDING:
             self._fetch()
+
+    def _stacked(self, rows: list[Any]) -> Any:
+        return self._torch.stack([row.to(self._anchor.device) for row in rows])
 
     def _fetch(self) -> None:
         """Have statistics come from the device: one transfer a step."""
@@ -557,7 +597,7 @@ class Capture:
 
     def _named(self, value: Value) -> tuple[str, str, str]:
         io = "input" if value.kind == INPUT else "output"
-        return self._paths[value.module], type(self._modules[value.module]).__name__, io
+        return self._paths[value.module], self._kinds[value.module], io
 
 
 class _ModuleGraph:
@@ -638,17 +678,17 @@ def _too_large(name: str, needed: int, limit: int) -> str:
     )
 
 
-def tensors_in(value: Any) -> list[Any]:
-    """Return the tensors in what a module returns, or is given, in order."""
-    torch = sys.modules["torch"]
-    if isinstance(value, torch.Tensor):
+def tensors_in(value: Any, kind: Any = None) -> list[Any]:
+    """Return the tensors in what a module returns, or is given, in order; of torch, or of a class."""
+    kind = kind or sys.modules["torch"].Tensor
+    if isinstance(value, kind):
         return [value]
     if isinstance(value, dict):
-        return [tensor for one in value.values() for tensor in tensors_in(one)]
+        return [tensor for one in value.values() for tensor in tensors_in(one, kind)]
     if isinstance(value, (list, tuple)):
-        return [tensor for one in value for tensor in tensors_in(one)]
+        return [tensor for one in value for tensor in tensors_in(one, kind)]
     if is_dataclass(value) and not isinstance(value, type):
-        return [tensor for one in fields(value) for tensor in tensors_in(getattr(value, one.name))]
+        return [tensor for one in fields(value) for tensor in tensors_in(getattr(value, one.name), kind)]
     return []
 
 
@@ -754,6 +794,8 @@ def _float(bits: int, form: tuple[str, str]) -> float:
 
 def _array(tensor: Any) -> Any:
     """Return the elements of a tensor in host memory as a numpy array, of ml_dtypes' types where need be."""
+    if not hasattr(tensor, "resolve_conj"):  # no tensor of torch: it is one
+        return tensor
     torch, plain = sys.modules["torch"], tensor.resolve_conj().resolve_neg().contiguous()
     try:
         return plain.numpy()
@@ -764,7 +806,8 @@ def _array(tensor: Any) -> Any:
         return octets.view(getattr(ml_dtypes, str(tensor.dtype).removeprefix("torch."))).reshape(tensor.shape)
 
 
-def _host_stats(tensor: Any) -> Stats | None:
+def host_stats(tensor: Any) -> Stats | None:
+    """Return the statistics of a tensor in host memory, or an array; None where its type is unknown."""
     from pytest_npudump.dump.arrays.decode import DecodeError  # noqa: PLC0415 - with the first tensor
     from pytest_npudump.dump.stats.tensor import tensor_stats  # noqa: PLC0415 - the same
 
