@@ -73,7 +73,7 @@ def test_what_hooks_cannot_see_fails_with_what_to_do(project: Project) -> None:
     project.run("--npudump-update-golden").stdout.fnmatch_lines(
         [
             "*Small ran in GRAPH_MODE, which calls no cell within it: *PYNATIVE_MODE*MS_JIT=0*",
-            "npudump: the dump holds nothing: modules of Small not recorded: 4 of 4 (not called, or inside a *",
+            "npudump: the dump holds nothing: modules of Small not recorded: 4 of 4 (not called, or *",
             "*beside the runtime mindspore it needs modules=True in the marker*",
         ]
     )

@@ -36,7 +36,7 @@ import struct
 import sys
 import threading
 import time
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import chain
 from math import inf, nan
 from shutil import rmtree
@@ -62,6 +62,13 @@ ENTER, LEAVE, INPUT, OUTPUT = range(4)
 _PENDING = 64
 """Steps whose statistics may wait on the device."""
 _ROW = 8
+_BATCH_ROWS, _BATCH_BYTES = 64, 1 << 22
+"""Most tensors of a batch, and their bytes."""
+_SMALL = {"cpu": 1 << 16}
+"""Most bytes of a tensor that is worth a copy into a batch: in host memory, and (1 MiB) elsewhere."""
+_BUFFERS = 1 << 26
+"""Most bytes of all batches."""
+_BATCHED = frozenset({"float64", "float32", "float16", "bfloat16"})
 _WIDE = frozenset({"cpu", "cuda", "xpu"})
 """Devices that add up in float64; others do so in float32, of which six digits count."""
 _TITLES = (
@@ -96,12 +103,60 @@ class Value(NamedTuple):
     wide: bool
 
 
-class _Seen(NamedTuple):
+@dataclass(slots=True)
+class _Seen:
     """A tensor that was seen, its statistics, :func:`reduced` row or elements, and its device."""
 
     value: Value
     found: Any
     device: Any
+
+
+class _Place(NamedTuple):
+    """What a module has given last in one place, and the batch that takes more of the kind."""
+
+    value: Value
+    dtype: Any
+    shape: Any
+    device: Any
+    stream: Any
+    batch: _Batch | None
+
+
+class _Batch:
+    """Tensors of one type and shape, copied as they come, to be reduced together: a few calls for all."""
+
+    def __init__(self, tensor: Any, *, wide: bool, on_host: bool) -> None:
+        torch, self._wide, self._on_host = sys.modules["torch"], wide, on_host
+        self.nbytes = tensor.numel() * tensor.element_size()
+        most = min(_BATCH_ROWS, _BATCH_BYTES // self.nbytes)
+        self.nbytes *= most
+        with torch.inference_mode(mode=False):
+            self._rows = torch.empty((most, tensor.numel()), dtype=tensor.dtype, device=tensor.device)
+            self._room = [row.view(tensor.shape) for row in self._rows]
+        self._seen: list[_Seen] = []
+
+    def add(self, seen: _Seen, tensor: Any) -> None:
+        """Take a tensor, whose statistics or row ``seen`` has behind :meth:`reduce`."""
+        if len(self._seen) == len(self._room):
+            self.reduce()
+        self._room[len(self._seen)].copy_(tensor)
+        self._seen.append(seen)
+
+    def reduce(self) -> None:
+        """Reduce what it has taken."""
+        if not self._seen:
+            return
+        rows, waiting = self._rows[: len(self._seen)], self._seen
+        self._seen = []
+        if self._on_host:
+            from pytest_npudump.dump.stats.tensor import rows_stats  # noqa: PLC0415 - with the first tensor
+
+            found: Sequence[Any] = rows_stats(_array(rows))
+        else:
+            found = _reduced_rows(rows, wide=self._wide).unbind()
+        for seen, one in zip(waiting, found, strict=True):
+            seen.found = one
 
 
 class Capture:
@@ -182,6 +237,8 @@ class Capture:
         self._handles: list[Any] = []
         self._replaced = Replaced()
         self._pending: list[tuple[list[_Seen], Any]] = []
+        self._batches: dict[Any, _Batch] = {}
+        self._places: dict[tuple[int, int, int], _Place] = {}
         self._step: list[_Seen] = []
         self._last: list[_Seen] = []
         self._active = self._rooted = self._warming = False
@@ -411,11 +468,14 @@ class Capture:
                 said("{layer}: calls in a backward pass (checkpoints) are not recorded", layer=self.name)
             )
             return
-        if self._thread not in {0, threading.get_ident()}:
-            words = said("{layer} was called in another thread: the order of calls is unknown", layer=layer)
-            self.problems.append(words)
-            return
-        self._thread = threading.get_ident()
+        if self._thread != (thread := threading.get_ident()):
+            if self._thread:
+                words = said(
+                    "{layer} was called in another thread: the order of calls is unknown", layer=layer
+                )
+                self.problems.append(words)
+                return
+            self._thread = thread
         if kind in {ENTER, LEAVE}:
             if self._graph is None and kind == ENTER:
                 if self._active:
@@ -424,42 +484,67 @@ class Capture:
             if self._graph is None:
                 self._active, self._rooted = kind == ENTER, True
             return
-        self._look(kind, module, slot, tensor)
+        self._record(kind, module, slot, tensor)
 
     def _is_backward(self) -> bool:
         return bool(self._torch._C._current_graph_task_id() != -1)  # noqa: SLF001 - nothing public tells
 
-    def _look(self, kind: int, module: int, slot: int, tensor: Any) -> None:
-        with self._torch.no_grad():
-            self._record(kind, module, slot, tensor.detach())
+    def _place(self, alike: tuple[int, int, int], tensor: Any) -> _Place:
+        """Return what is known of such a tensor in this place."""
+        device, shape = tensor.device, tensor.shape
+        known, stream = self._places.get(alike), None
+        if device.type != "cpu":  # a batch is filled and reduced in one stream
+            stream = getattr(getattr(self._torch, device.type), "current_stream", lambda _: None)(device)
+        if known and (tensor.dtype, shape, device, stream) == known[1:5]:
+            return known
+        dtype, wide = str(tensor.dtype).removeprefix("torch."), device.type in _WIDE
+        count, size = tensor.numel(), tensor.numel() * tensor.element_size()
+        value = Value(*alike, dtype, tuple(shape), size, count, wide)
+        kind, batch = (tensor.dtype, shape, device, stream), None
+        small = 0 < size <= _SMALL.get(device.type, 1 << 20)
+        if small and dtype in _BATCHED and not self.tensors and self._graph is None:
+            batch = self._batches.get(kind)
+            if batch is None and sum(one.nbytes for one in self._batches.values()) < _BUFFERS:
+                on_host = self._on_host and device.type == "cpu"
+                batch = self._batches[kind] = _Batch(tensor, wide=wide, on_host=on_host)
+        found = _Place(value, *kind, batch)
+        if self._graph is None:
+            self._places[alike] = found
+        return found
 
     def _record(self, kind: int, module: int, slot: int, tensor: Any) -> None:
-        torch, layer, wide = self._torch, self._paths[module], tensor.device.type in _WIDE
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        count = tensor.numel()
-        size = count * tensor.element_size()
-        value = Value(module, kind, slot, dtype, tuple(tensor.shape), size, count, wide)
+        torch, layer = self._torch, self._paths[module]
+        tensor, alike = tensor.detach(), (module, kind, slot)
         self._seen.add(module)
         if type(tensor) not in {torch.Tensor, torch.nn.Parameter}:
             self._note_odd(module, type(tensor).__name__)
         elif tensor.is_meta or tensor.is_quantized or tensor.layout is not torch.strided:
             self._note_odd(module, f"{tensor.layout} {tensor.device.type}")
         elif self._graph is not None:
-            self._graph.record(value, tensor)
+            self._graph.record(self._place(alike, tensor).value, tensor)
         elif getattr(getattr(torch, tensor.device.type, None), "is_current_stream_capturing", bool)():
             self.problems.append(said("{layer} is captured into a graph in an unknown way", layer=layer))
         else:
-            self._add(value, tensor)
+            self._begin_next(alike)
+            place = self._place(alike, tensor)
+            if place.batch is None:
+                self._keep(place.value, tensor, place.device)
+            else:
+                self._step.append(_Seen(place.value, None, place.device))
+                place.batch.add(self._step[-1], tensor)
 
-    def _add(self, value: Value, tensor: Any) -> None:
-        """Take a tensor into the step under way, or the next where it has that one already."""
-        if not self._rooted and any(one.value[:3] == value[:3] for one in self._step):
+    def _begin_next(self, alike: tuple[int, int, int]) -> None:
+        """End the step under way where it has such a tensor already, and no model around it."""
+        if not self._rooted and any(one.value[:3] == alike for one in self._step):
             self._close()
+
+    def _keep(self, value: Value, tensor: Any, device: Any) -> None:
+        """Take a tensor into the step under way."""
         if self.tensors:
             self._refuse_more_than(value.size + sum(one.value.size for one in self._step))
         found = None if self.problems else self._found(value, tensor)
         if found is not None:
-            self._step.append(_Seen(value, found, tensor.device))
+            self._step.append(_Seen(value, found, device))
         elif not self.problems:
             self._note_odd(value.module, value.dtype)
 
@@ -485,7 +570,11 @@ class Capture:
         warming, self._warming = self._warming, False
         if not step:
             return
-        self._last = [one._replace(found=None) for one in step]
+        for batch in self._batches.values():
+            batch.reduce()
+        if sum(batch.nbytes for batch in self._batches.values()) >= _BUFFERS:
+            self._batches, self._places = {}, {}
+        self._last = [_Seen(one.value, None, one.device) for one in step]
         if warming:
             return
         rows = None
@@ -581,7 +670,8 @@ class Capture:
     def _write_tensors(self, folder: Path, step: list[_Seen]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         lines = []
-        for at, (value, tensor, _) in enumerate(step):
+        for at, seen in enumerate(step):
+            value, tensor = seen.value, seen.found
             name, kind, io = self._named(value)
             self._stamp += 1
             long = f"{kind}.{name.replace('/', '_')}.0.0.{self._stamp:016}.{io}.{value.slot}.ND"
@@ -629,9 +719,10 @@ class _ModuleGraph:
         free = getattr(getattr(torch, device.type, None), "mem_get_info", lambda: (limit, limit))()[0]
         if needed > min(limit, free):
             raise RequestError(_too_large(capture.name, needed, min(limit, free)))
-        for value, _, place in last:
-            buffer = torch.empty(value.shape, dtype=getattr(torch, value.dtype), device=place)
-            self._buffers.setdefault(value[:3], []).append(buffer)
+        for one in last:
+            dtype = getattr(torch, one.value.dtype)
+            buffer = torch.empty(one.value.shape, dtype=dtype, device=one.device)
+            self._buffers.setdefault(one.value[:3], []).append(buffer)
 
     def record(self, value: Value, tensor: Any) -> None:
         """Take a tensor into a buffer; the copy, or the reduction, is a part of the graph."""
@@ -663,9 +754,9 @@ class _ModuleGraph:
     def read(self) -> list[_Seen]:
         """Return what the replay that was the last to be started gives."""
         if self._capture.tensors:
-            return [one._replace(found=one.found.to("cpu", copy=True)) for one in self.seen]
+            return [replace(one, found=one.found.to("cpu", copy=True)) for one in self.seen]
         rows = self._rows[: len(self.seen)].clone().unbind()
-        return [one._replace(found=row) for one, row in zip(self.seen, rows, strict=True)]
+        return [replace(one, found=row) for one, row in zip(self.seen, rows, strict=True)]
 
 
 def _too_large(name: str, needed: int, limit: int) -> str:
@@ -724,44 +815,53 @@ def reduced(tensor: Any, *, wide: bool = True) -> Any:
         An int64 tensor of shape (8,), for :func:`decoded`; None for a type whose values cannot be had.
     """
     torch = sys.modules["torch"]
+    if not tensor.numel():
+        return torch.zeros(_ROW, dtype=torch.int64, device=tensor.device)
+    if tensor.is_floating_point() and tensor.element_size() == 1:
+        try:
+            tensor = tensor.to(torch.float32)
+        except (RuntimeError, NotImplementedError):
+            return None
+    return _reduced_rows(tensor.reshape(1, -1), wide=wide)[0]
+
+
+def _reduced_rows(rows: Any, *, wide: bool) -> Any:
+    """Reduce each row of a tensor of shape (k, n), n > 0, to an int64 row of shape (8,)."""
+    torch = sys.modules["torch"]
     kind, code = (torch.float64, torch.int64) if wide else (torch.float32, torch.int32)
     int64 = torch.int64
 
-    def row(numbers: Sequence[Any], counts: Sequence[Any]) -> Any:
-        cells = [torch.stack([one.to(kind) for one in numbers]).view(code).to(int64)] if numbers else []
-        cells.append(torch.stack([one.to(int64) for one in counts]))
-        cells.append(torch.zeros(_ROW - len(numbers) - len(counts), dtype=int64, device=tensor.device))
-        return torch.cat(cells)
+    def found(numbers: Sequence[Any], counts: Sequence[Any]) -> Any:
+        cells = [torch.stack([one.to(kind) for one in numbers], 1).view(code).to(int64)]
+        cells.append(torch.stack([one.to(int64) for one in counts], 1))
+        spare = _ROW - len(numbers) - len(counts)
+        cells.append(torch.zeros((len(rows), spare), dtype=int64, device=rows.device))
+        return torch.cat(cells, 1)
 
-    if not tensor.numel():
-        return torch.zeros(_ROW, dtype=int64, device=tensor.device)
-    if tensor.is_complex():
-        parts = torch.view_as_real(tensor.resolve_conj())
+    if rows.is_complex():
+        parts = torch.view_as_real(rows.resolve_conj())
         wrong = parts.isnan()
-        norm = torch.linalg.vector_norm(parts.to(kind))
-        return row([norm], [wrong.any(-1).sum(), (parts != 0).any(-1).sum()])
-    if tensor.is_floating_point():
-        try:
-            values = tensor if tensor.element_size() > 1 else tensor.to(torch.float32)
-        except (RuntimeError, NotImplementedError):
-            return None
-        wrong = values.isnan()
-        summed = values if values.element_size() <= kind.itemsize else values.to(kind)
+        norm = torch.linalg.vector_norm(parts.to(kind).flatten(1), dim=1)
+        return found([norm], [wrong.any(-1).sum(1), (parts != 0).any(-1).sum(1)])
+    if rows.is_floating_point():
+        wrong = rows.isnan()
+        summed = rows if rows.element_size() <= kind.itemsize else rows.to(kind)
         numbers = [
-            values.masked_fill(wrong, -inf).amax(),
-            values.masked_fill(wrong, inf).amin(),
-            summed.sum(dtype=kind),
-            torch.linalg.vector_norm(summed, dtype=kind),
+            rows.masked_fill(wrong, -inf).amax(1),
+            rows.masked_fill(wrong, inf).amin(1),
+            summed.sum(1, dtype=kind),
+            torch.linalg.vector_norm(summed, dim=1, dtype=kind),
         ]
-        return row(numbers, [wrong.sum(), (values == inf).sum(), (values == -inf).sum(), (values != 0).sum()])
-    top = tensor.dtype == getattr(torch, "uint64", None)
-    whole = tensor.view(int64) if top else tensor.to(int64)
+        counts = [wrong.sum(1), (rows == inf).sum(1), (rows == -inf).sum(1), (rows != 0).sum(1)]
+        return found(numbers, counts)
+    top = rows.dtype == getattr(torch, "uint64", None)
+    whole = rows.view(int64) if top else rows.to(int64)
     low, high = whole & 0xFFFFFFFF, whole >> 32
     ordered = whole ^ -(1 << 63) if top else whole
     high = high & 0xFFFFFFFF if top else high
     floats = high.to(kind) * 2.0**32 + low.to(kind) if top else whole.to(kind)
-    counts = [ordered.amax(), ordered.amin(), high.sum(), low.sum(), (whole != 0).sum()]
-    return row([torch.linalg.vector_norm(floats)], counts)
+    counts = [ordered.amax(1), ordered.amin(1), high.sum(1), low.sum(1), (whole != 0).sum(1)]
+    return found([torch.linalg.vector_norm(floats, dim=1)], counts)
 
 
 def decoded(row: Sequence[int], value: Value) -> Stats:

@@ -150,7 +150,7 @@ class CellCapture(Capture):
                         name=self.name,
                     )
                 )
-        at = self._place(self.places[id(cell)])
+        at = self._which(self.places[id(cell)])
         wanted = at in self._wanted
         if top:
             self.take(ENTER, at, 0, None)
@@ -174,7 +174,7 @@ class CellCapture(Capture):
         graph = mindspore.get_context("mode") == mindspore.GRAPH_MODE
         return bool(graph) and os.environ.get("MS_JIT") != "0"
 
-    def _place(self, places: list[int]) -> int:
+    def _which(self, places: list[int]) -> int:
         """Return which of its places a shared cell is called at, by who calls it."""
         if len(places) == 1 or not self._parents:
             return places[0]
@@ -220,12 +220,13 @@ class CellCapture(Capture):
                 self._wanted.add(at)
         return at
 
-    def _look(self, kind: int, module: int, slot: int, tensor: Any) -> None:
+    def _record(self, kind: int, module: int, slot: int, tensor: Any) -> None:
         shape, size = tuple(tensor.shape), int(tensor.itemsize)
         count = prod(shape)
         dtype = str(tensor.dtype).lower()
         self._seen.add(module)
-        self._add(Value(module, kind, slot, dtype, shape, count * size, count, self._on_cpu), tensor)
+        self._begin_next((module, kind, slot))
+        self._keep(Value(module, kind, slot, dtype, shape, count * size, count, self._on_cpu), tensor, None)
 
     def _found(self, value: Value, tensor: Any) -> Any:
         if not self.tensors and not (self._on_host and self._on_cpu):

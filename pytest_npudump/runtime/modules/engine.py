@@ -174,7 +174,7 @@ class TokenCapture(Capture):
         return self._requests[name]
 
     def _record(self, kind: int, module: int, slot: int, tensor: Any) -> None:
-        rows = self._batch if self._active else self._last_rows
+        rows, tensor = self._batch if self._active else self._last_rows, tensor.detach()
         needed = max((one.end for one in rows), default=0)
         if not tensor.dim() or len(tensor) < needed or not rows:
             self._note(
