@@ -10,6 +10,7 @@ dispatch mode of PyNative tells of operators, too: ``blocks.0.qkv/MatMul`` is th
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import nullcontext, suppress
 from functools import partial
@@ -223,7 +224,7 @@ class CellCapture(Capture):
     def _record(self, kind: int, module: int, slot: int, tensor: Any) -> None:
         shape, size = tuple(tensor.shape), int(tensor.itemsize)
         count = prod(shape)
-        dtype = str(tensor.dtype).lower()
+        dtype = _dtype_of(tensor)
         self._seen.add(module)
         self._begin_next((module, kind, slot))
         self._keep(Value(module, kind, slot, dtype, shape, count * size, count, self._on_cpu), tensor, None)
@@ -233,22 +234,13 @@ class CellCapture(Capture):
             row = reduced(tensor, wide=value.wide)
             if row is not None:
                 return row
-        array = tensor.asnumpy()
-        if array.dtype.kind == "V":  # of MindSpore's own types: numpy has the bytes alone
-            import ml_dtypes  # noqa: PLC0415 - only these types need it
-
-            octets = array.view(f"u{array.dtype.itemsize}")
-            kind = getattr(ml_dtypes, _ML_DTYPES.get(value.dtype, value.dtype), None)
-            if kind is None:
-                return None
-            array = octets.view(kind)
-        return array.copy() if self.tensors else host_stats(array)
+        array = fetched(tensor)
+        if array is None or not self.tensors:
+            return None if array is None else host_stats(array)
+        return array.copy()
 
     def _stacked(self, rows: list[Any]) -> Any:
         return self._mindspore.ops.stack(rows)
-
-
-_ML_DTYPES = {"float8e4m3fn": "float8_e4m3fn", "float8e5m2": "float8_e5m2"}
 
 
 def _call(owner: type, original: Callable[..., Any], cell: Any, /, *given: Any, **named: Any) -> Any:
@@ -275,6 +267,27 @@ def _is_recomputation() -> bool:
         if frame.f_code.co_name in _AGAIN and frame.f_globals.get("__name__", "").endswith(".recompute"):
             return True
     return False
+
+
+def parameters(net: Any) -> Iterator[tuple[str, Any]]:
+    """Yield name and elements of each parameter of a network."""
+    for parameter in net.get_parameters():
+        yield str(parameter.name), fetched(parameter)
+
+
+def _dtype_of(tensor: Any) -> str:
+    return re.sub("^float8e", "float8_e", str(tensor.dtype).lower())
+
+
+def fetched(tensor: Any) -> Any:
+    """Return the elements of a tensor as a numpy array, of ml_dtypes' types where need be, or None."""
+    array = tensor.asnumpy()
+    if array.dtype.kind != "V":
+        return array
+    import ml_dtypes  # noqa: PLC0415 - only MindSpore's own types need it
+
+    kind = getattr(ml_dtypes, _dtype_of(tensor), None)
+    return None if kind is None else array.view(f"u{array.dtype.itemsize}").view(kind)
 
 
 def reduced(tensor: Any, *, wide: bool = True) -> Any:
