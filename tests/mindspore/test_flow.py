@@ -93,8 +93,9 @@ def test_one_spelling_of_a_layer_in_the_whole_failure(project: Project) -> None:
     result = project.run("--junitxml=j.xml", change="fc2.weight=0.5")
     result.stdout.fnmatch_lines(["code:       Default/fc2-Dense/MatMul-op0: nets.py:*"])
     report = project.report()
-    told = [*report["escalation"]["layers"], *(f["layer"] for f in report["escalation"]["findings"])]
-    assert set(told) == {*LAYERS[2:], "fc2.weight", "fc2.bias"}
+    failing = {*LAYERS[3:], "fc2.weight"}
+    assert {finding["layer"] for finding in report["escalation"]["findings"]} == failing
+    assert failing < {*report["escalation"]["layers"]}
     (text,) = (project.path / "dumps").rglob("report.txt")
     for shown in (result.stdout.str(), text.read_text(), (project.path / "j.xml").read_text()):
         assert "Default_fc2" not in shown
@@ -134,6 +135,7 @@ def test_graphs_and_iterations_keep_their_keys_where_the_second_run_lacks_the_fi
     findings = project.report()["escalation"]["findings"]
     assert [finding["reproduced"] for finding in findings] == [True] * 6
     assert set(project.files("run2")) == {
+        "Default_fc3-Dense_MatMul-op0",
         "Default_fc3-Dense_BiasAdd-op0",
         "Default_relu-ReLU_ReLU-op1",
         "fc3_bias",
