@@ -10,6 +10,7 @@ operator stands what called it, the outermost first, the last of a file of MindS
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
 from collections.abc import Collection
@@ -31,7 +32,8 @@ _ITS_OWN = re.compile(r"[\\/](?:site|dist)-packages[\\/]mindspore[\\/]")
 def code_of(root: Path, layers: Collection[str]) -> dict[str, str]:
     """Return the line of source of each layer that is known, as ``file:line: text``, by name in file names.
 
-    It is the innermost line of a file that is not MindSpore's own, or else the innermost of all.
+    It is the innermost line of a file that is not MindSpore's own, or else the innermost of all. A file
+    below the current folder is named from there.
     Of layers that several graphs have, the first graph's counts.
 
     Args:
@@ -49,7 +51,8 @@ def code_of(root: Path, layers: Collection[str]) -> dict[str, str]:
             if comment["name"] is not None:
                 name = sanitise(comment["name"])
             elif name in wanted and name not in known and not comment["text"].lstrip().startswith("def "):
-                place = f"{comment['file']}:{comment['line']}: {comment['text'].strip()}"
+                file = comment["file"].removeprefix(f"{Path.cwd()}{os.sep}")
+                place = f"{file}:{comment['line']}: {comment['text'].strip()}"
                 calls[name].append((comment["file"], place))
     return {
         name: next((line for file, line in reversed(lines) if not _ITS_OWN.search(file)), lines[-1][1])

@@ -81,29 +81,32 @@ class NpuDump:
         tensors: bool = False,
         golden: bool = True,
         name: str = "",
+        operators: bool = False,
     ) -> Capture:
-        """Watch the modules of a torch model as layers, on any device: calls, and replays of graphs.
+        """Watch the modules of a model as layers, on any device: calls, and replays of graphs.
 
         With ``modules=True`` in the marker nothing else is dumped, and no NPU is needed; models that fixtures
         give the test are watched by themselves. Call it before a graph is captured, and behind its warm-up or
         not: executions before the capture do not count.
 
         Args:
-            model: a ``torch.nn.Module``, or what ``torch.compile`` made of one.
+            model: a ``torch.nn.Module``, what ``torch.compile`` made of one, or a ``mindspore.nn.Cell``.
             layers: paths of modules, or globs; None for those of the marker, else all.
             inputs: record what modules are given, too.
             tensors: record elements, for :meth:`ratio`; else statistics.
             golden: False for a reference, which is no part of the golden.
             name: what the model is called where there are several; its class.
+            operators: record the operators between cells, too (MindSpore 2.9, PyNative mode).
 
         Returns:
             What watches, to the end of the test or of a ``with`` block; for :meth:`same` and :meth:`ratio`.
 
         Raises:
-            RequestError: it is no such model, has no module of a name, or the runtime runs no torch.
+            RequestError: it is no such model, has no module of a name, or the marker needs ``modules=True``.
         """
         __tracebackhide__ = True
         asked = {"golden": golden, "tensors": tensors, "name": name}
+        asked |= {"operators": True} if operators else {}
         found: Capture = self._watch(model, layers, inputs=inputs, **asked)
         return found
 

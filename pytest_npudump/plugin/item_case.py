@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -217,7 +216,7 @@ class SessionRuntime:
 
 
 def is_of_modules(item: pytest.Item) -> bool:
-    """Whether a test's layers are torch modules by its marker, whatever runtime the session has."""
+    """Whether a test's layers are modules by its marker, whatever runtime the session has."""
     try:
         return request_of(item).modules
     except NpudumpError:  # which the test fails with
@@ -225,12 +224,13 @@ def is_of_modules(item: pytest.Item) -> bool:
 
 
 def watch_models(item: pytest.Item, test: CaseSession) -> None:
-    """Watch the torch models that fixtures of a test gave it, where its layers are modules."""
-    torch = sys.modules.get("torch")
-    if torch is None or test.case.runtime.name != "modules":
+    """Watch the models that fixtures of a test gave it, where its layers are modules."""
+    if test.case.runtime.name != "modules":
         return
+    from pytest_npudump.runtime.modules import framework_of  # noqa: PLC0415 - where there are models
+
     given: dict[str, object] = getattr(item, "funcargs", {})
-    models = {name: value for name, value in given.items() if isinstance(value, torch.nn.Module)}
+    models = {name: value for name, value in given.items() if framework_of(value)}
     for name, model in models.items():
         named = name if len(models) > 1 else ""
         test.attempt.watch_modules(model, test.case.settings.dump_limit, name=named).start()

@@ -48,8 +48,8 @@ ARGUMENTS: Final[Mapping[str, str]] = MappingProxyType(
         ".json, GE's .txt or .pbtxt, or an ONNX model with the dump's names. It changes no verdict",
         "ranks": "'each' rank has its own golden (default), or all share the 'same'",
         "devices": "number of devices",
-        "modules": "True: the layers are modules of torch, on any device, those of models that fixtures give "
-        "the test or that npu_dump.modules() names; nothing else is dumped",
+        "modules": "True: the layers are modules of torch, or cells of MindSpore, on any device, those of "
+        "models that fixtures give the test or that npu_dump.modules() names; nothing else is dumped",
     }
 )
 """Arguments of the marker, those of one meaning together, and what they say."""

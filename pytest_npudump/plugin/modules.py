@@ -1,4 +1,4 @@
-"""What a test says of torch modules: that two runs of them are the same, and that a device computes well."""
+"""What a test says of modules: that two runs of them are the same, and that a device computes well."""
 
 from __future__ import annotations
 
@@ -30,13 +30,12 @@ def watch(test: CaseSession, model: object, *, golden: bool, **asked: Any) -> An
     """Watch the modules of a model; a capture of the same one that a fixture has begun ends.
 
     Raises:
-        RequestError: it is no such model, has no module of a name, or nothing here dumps torch.
+        RequestError: it is no such model, has no module of a name, or the marker lacks modules=True here.
     """
     case, attempt = test.case, test.attempt
     if golden and case.runtime.name in {"emulator", "mindspore"}:
         raise RequestError(
-            f"npu_dump.modules(): the runtime {case.runtime.name} runs no torch: add modules=True to the "
-            f"marker"
+            f"npu_dump.modules(): beside the runtime {case.runtime.name} it needs modules=True in the marker"
         )
     for capture in [*attempt.captures]:
         if capture.model is getattr(model, "_orig_mod", model) and not capture.stopped:

@@ -234,7 +234,7 @@ class Attempt:
     def watch_modules(
         self, model: Any, limit: int, *, golden: bool = True, tensors: bool = False, **asked: Any
     ) -> Any:
-        """Watch the modules of a torch model, in the part under way; the capture is to be started.
+        """Watch the modules of a model, in the part under way; the capture is to be started.
 
         Args:
             model: the model.
@@ -247,7 +247,7 @@ class Attempt:
         Raises:
             RequestError: it is no such model, or has no module of a name.
         """
-        from pytest_npudump.runtime.modules.capture import Capture  # noqa: PLC0415 - where there is torch
+        from pytest_npudump.runtime.modules import capture_of  # noqa: PLC0415 - where there is a model
 
         request, data = self.request, self.dump_data or self.request.dump_data
         asked = {"layers": request.layers, "inputs": request.dump_mode != "output", **asked}
@@ -256,7 +256,7 @@ class Attempt:
             tensors = data == "tensor" if data is not None else tensors
         else:
             folder, only = self.directory / _BESIDE, None
-        kind: Any = Capture
+        kind: Any = capture_of
         if "force" in asked:
             from pytest_npudump.runtime.modules.engine import EngineCapture  # noqa: PLC0415 - where there is one
 

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.tolerances.presets import SAME
+from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import joined
 from pytest_npudump.explain.operator_alone import CONVICTED
 from pytest_npudump.language import mark
@@ -251,9 +252,10 @@ def _code_lines(result: Result, *, brief: bool) -> list[str]:
     keys = [one.key for one in isolated if one.alone.verdict == CONVICTED]
     keys += [source.begins or source.key for source in sources]
     keys += [first.key] if first is not None else []
-    layers = [layer for layer in dict.fromkeys(key.sanitised.layer for key in keys) if layer in result.code]
-    line = _("code:       {layer}: {code}")
-    return [line.format(layer=layer, code=result.code[layer]) for layer in layers[: 1 if brief else None]]
+    line, layers = _("code:       {layer}: {code}"), dict.fromkeys(key.layer for key in keys)
+    known = [layer for layer in layers if sanitise(layer) in result.code]
+    known = known[: 1 if brief else None]
+    return [line.format(layer=layer, code=result.code[sanitise(layer)]) for layer in known]
 
 
 def _rows(

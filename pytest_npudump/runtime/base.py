@@ -49,7 +49,7 @@ class Evidence:
         models: files of the models that were loaded while it was.
         blind: why the dump would have seen nothing although it was on.
         notes: what a reader of a report should know of the run.
-        unseen: which modules of a torch model were not called, in words, by the model's name.
+        unseen: which modules of a model were not called, in words, by the model's name.
         loaders: the thread that loaded each model, by its id as ACL gave it.
         runners: the threads that ran each model, by name and id, and each single operator, by type and ""
             (both "" for operators of types that are not known); a mapping for each dump.

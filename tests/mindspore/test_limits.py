@@ -130,6 +130,14 @@ def test_what_mindspore_cannot_do_is_refused_before_it_runs(project: Project) ->
         def test_overflow():
             raise AssertionError("this body must not run")
 
+        @pytest.mark.npu_dump(scene="exception")
+        def test_exception():
+            raise AssertionError("this body must not run")
+
+        @pytest.mark.npu_dump(data_dump={"dump_mode": 2})
+        def test_set_dump():
+            raise AssertionError("this body must not run")
+
         @pytest.mark.npu_dump
         def test_capture(npu_dump):
             with npu_dump.capture("part"):
@@ -148,11 +156,13 @@ def test_what_mindspore_cannot_do_is_refused_before_it_runs(project: Project) ->
             filled(Small())(Tensor(X))
         """)
     result = project.run("--npudump-update-golden")
-    result.assert_outcomes(passed=1, failed=2, errors=3)
+    result.assert_outcomes(passed=1, failed=2, errors=5)
     result.stdout.fnmatch_lines(
         [
             "npudump: dump_data='stats': MindSpore writes no statistics on CPU; leave it out*",
             "npudump: scene='overflow': not with MindSpore on CPU: op_debug_mode=3 dumps every operator*",
+            "npudump: scene='exception': not with MindSpore on CPU: op_debug_mode=4 saves nothing of an *",
+            "npudump: MindSpore * refuses *dump_mode: 2 (mindspore.set_dump) works on Ascend only*",
             "npudump: MindSpore has read the dump configuration * in this process*isolation='process'*",
             "*npu_dump.capture(): MindSpore reads its dump configuration once a process*",
             "*npu_dump.run(): hands an acl.json on, and the runtime mindspore has none*",

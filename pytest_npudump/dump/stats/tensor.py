@@ -288,6 +288,28 @@ def tensor_stats(array: np.ndarray, *, acl: bool = False) -> Stats:
     return as_device(found, nan_first=nan_first) if acl else found
 
 
+def rows_stats(rows: np.ndarray) -> list[Stats]:
+    """The statistics of each row of contiguous floats of shape (k, n), n > 0, by a few calls for many."""
+    found, count = [], rows.shape[1]
+    most = max(1, _ROWS_CACHED // count)
+    for start in range(0, len(rows), most):
+        some = rows[start : start + most]
+        with np.errstate(all="ignore"):
+            wide = scratch_buffers().doubles("wide", some.size).reshape(some.shape)
+            np.copyto(wide, some)
+            columns = [fold.reduce(wide, axis=1).tolist() for fold in (np.minimum, np.maximum, np.add)]
+            columns.append(np.einsum("kn,kn->k", wide, wide).tolist())  # BLAS has threads for long rows
+        for row, (low, high, total, squares) in enumerate(zip(*columns, strict=True)):
+            magnitude = max(-low, high)
+            if not 1e-140 < magnitude < 1e140:  # noqa: PLR2004 - NaN, infinities, squares beyond float64
+                found.append(tensor_stats(some[row]))
+                continue
+            zero = count - int(np.count_nonzero(wide[row])) if low <= 0 <= high else 0
+            mean, norm = total / count + 0.0, math.sqrt(squares)
+            found.append(Stats(count, high + 0.0, low + 0.0, mean, norm, 0, 0, 0, zero))
+    return found
+
+
 def as_device(stats: Stats, *, nan_first: bool) -> Stats:
     """The statistics of a type of :data:`ACL_TYPES` as ACL's device-side writer has them.
 
@@ -309,6 +331,8 @@ _SMALL = frozenset({"float32", *_HALVES})
 _SMALL_BYTES = 1 << 12
 _TOGETHER = 256
 """Small tensors that are looked at at once: as float64 they stay in a core's own cache, or nearly."""
+_ROWS_CACHED = 1 << 15
+"""Elements of rows that are taken at a time, float64 in the processor's cache."""
 
 
 Waiting = list[tuple[str, np.ndarray, Stats]]

@@ -1,31 +1,61 @@
-"""Torch modules as layers, on any device: hooks in place of a dump of operators.
+"""Torch modules and MindSpore cells as layers, on any device: hooks in place of a dump of operators.
 
-``capture`` has what one process does, without pytest; ``engine`` what the workers of vLLM do; ``worker``
-is for other processes that a test starts; ``adapter`` is the runtime of tests that dump nothing else, and
-``parameters`` has digests of what models compute with.
+``capture`` has what one process does, without pytest, ``cells`` the same for MindSpore; ``engine`` what the
+workers of vLLM do; ``worker`` is for other processes that a test starts; ``adapter`` is the runtime of tests
+that dump nothing else, and ``parameters`` has digests of what models compute with.
 """
 
 from __future__ import annotations
 
 import sys
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.errors import RequestError, RuntimeUnavailableError
 
 if TYPE_CHECKING:
     from pytest_npudump.runtime.base import Runtime
+    from pytest_npudump.runtime.modules.capture import Capture
+
+
+_MODELS = {"torch": "Module", "mindspore": "Cell"}
+
+
+def framework_of(value: object) -> str:
+    """Return which of the two a model is of, "" for what is none."""
+    for framework, kind in _MODELS.items():
+        nn = getattr(sys.modules.get(framework), "nn", None)
+        if isinstance(value, getattr(nn, kind, ())):
+            return framework
+    return ""
+
+
+def capture_of(model: object, *given: Any, **asked: Any) -> Capture:
+    """Return a capture of a model, which is to be started.
+
+    Raises:
+        RequestError: it is no model, or has no module of a name.
+    """
+    if framework_of(model) == "mindspore":
+        from pytest_npudump.runtime.modules.cells import CellCapture  # noqa: PLC0415 - where there is one
+
+        return CellCapture(model, *given, **asked)
+    from pytest_npudump.runtime.modules.capture import Capture  # noqa: PLC0415 - where there is torch
+
+    if asked.pop("operators", False):
+        raise RequestError("npu_dump.modules(operators=True) takes a mindspore.nn.Cell")
+    return Capture(model, *given, **asked)
 
 
 def find(option: str) -> str:
-    """Look for torch."""
-    if "torch" not in sys.modules and find_spec("torch") is None:
-        raise RuntimeUnavailableError(f"{option}: torch is not installed")
+    """Look for torch, or MindSpore."""
+    if not any(name in sys.modules or find_spec(name) is not None for name in _MODELS):
+        raise RuntimeUnavailableError(f"{option}: neither torch nor mindspore is installed")
     return ""
 
 
 def load(option: str, device: int) -> Runtime:
-    """Load the runtime; torch is imported by tests."""
+    """Load the runtime; what runs the models is imported by tests."""
     from pytest_npudump.runtime.modules.adapter import ModulesRuntime  # noqa: PLC0415 - only where chosen
 
     del device

@@ -1,4 +1,4 @@
-"""The runtime of tests whose layers are torch modules: nothing is dumped but what captures leave."""
+"""The runtime of tests whose layers are modules: nothing is dumped but what captures leave."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _IDLE = said(
-    "no torch module was called while it was watched: have a fixture of the test return the model, or call "
+    "no module was called while it was watched: have a fixture of the test return the model, or call "
     "npu_dump.modules(model) before the model"
 )
 
@@ -47,7 +47,7 @@ class ModulesRuntime:
     _config: Path | None = None
 
     def producer(self) -> Mapping[str, str]:
-        """Return what ran the models: torch, the device, and the processor where that is the device."""
+        """Return what ran the models: framework, device, and the processor where that is the device."""
         host = processor() if self.facts.get("device") == "cpu" else {}
         return {"runtime": self.name, **self.facts, **host}
 
@@ -91,7 +91,7 @@ class ModulesRuntime:
         raise RuntimeUnavailableError(f"modules=True watches this process, not {program}")
 
     def load_model(self, path: Path) -> NoReturn:
-        """Refuse: models of torch are made by torch.
+        """Refuse: the test makes its models.
 
         Raises:
             RuntimeUnavailableError: always.
@@ -115,6 +115,8 @@ def tell(capture: Capture | worker.Answer, runtime: Runtime) -> None:
     for words in capture.notes:
         if f"modules of {capture.name} not recorded: " in words:
             evidence.unseen.setdefault(capture.name, words)
+            if isinstance(runtime, ModulesRuntime) and not capture.steps:
+                runtime.activity.likely_cause = words
         elif words not in evidence.notes:
             evidence.notes.append(words)
     if capture.steps:

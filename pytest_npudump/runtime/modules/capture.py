@@ -36,7 +36,7 @@ import struct
 import sys
 import threading
 import time
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import chain
 from math import inf, nan
 from shutil import rmtree
@@ -62,6 +62,13 @@ ENTER, LEAVE, INPUT, OUTPUT = range(4)
 _PENDING = 64
 """Steps whose statistics may wait on the device."""
 _ROW = 8
+_BATCH_ROWS, _BATCH_BYTES = 64, 1 << 22
+"""Most tensors of a batch, and their bytes."""
+_SMALL = {"cpu": 1 << 16}
+"""Most bytes of a tensor that is worth a copy into a batch: in host memory, and (1 MiB) elsewhere."""
+_BUFFERS = 1 << 26
+"""Most bytes of all batches."""
+_BATCHED = frozenset({"float64", "float32", "float16", "bfloat16"})
 _WIDE = frozenset({"cpu", "cuda", "xpu"})
 """Devices that add up in float64; others do so in float32, of which six digits count."""
 _TITLES = (
@@ -96,12 +103,60 @@ class Value(NamedTuple):
     wide: bool
 
 
-class _Seen(NamedTuple):
+@dataclass(slots=True)
+class _Seen:
     """A tensor that was seen, its statistics, :func:`reduced` row or elements, and its device."""
 
     value: Value
     found: Any
     device: Any
+
+
+class _Place(NamedTuple):
+    """What a module has given last in one place, and the batch that takes more of the kind."""
+
+    value: Value
+    dtype: Any
+    shape: Any
+    device: Any
+    stream: Any
+    batch: _Batch | None
+
+
+class _Batch:
+    """Tensors of one type and shape, copied as they come, to be reduced together: a few calls for all."""
+
+    def __init__(self, tensor: Any, *, wide: bool, on_host: bool) -> None:
+        torch, self._wide, self._on_host = sys.modules["torch"], wide, on_host
+        self.nbytes = tensor.numel() * tensor.element_size()
+        most = min(_BATCH_ROWS, _BATCH_BYTES // self.nbytes)
+        self.nbytes *= most
+        with torch.inference_mode(mode=False):
+            self._rows = torch.empty((most, tensor.numel()), dtype=tensor.dtype, device=tensor.device)
+            self._room = [row.view(tensor.shape) for row in self._rows]
+        self._seen: list[_Seen] = []
+
+    def add(self, seen: _Seen, tensor: Any) -> None:
+        """Take a tensor, whose statistics or row ``seen`` has behind :meth:`reduce`."""
+        if len(self._seen) == len(self._room):
+            self.reduce()
+        self._room[len(self._seen)].copy_(tensor)
+        self._seen.append(seen)
+
+    def reduce(self) -> None:
+        """Reduce what it has taken."""
+        if not self._seen:
+            return
+        rows, waiting = self._rows[: len(self._seen)], self._seen
+        self._seen = []
+        if self._on_host:
+            from pytest_npudump.dump.stats.tensor import rows_stats  # noqa: PLC0415 - with the first tensor
+
+            found: Sequence[Any] = rows_stats(_array(rows))
+        else:
+            found = _reduced_rows(rows, wide=self._wide).unbind()
+        for seen, one in zip(waiting, found, strict=True):
+            seen.found = one
 
 
 class Capture:
@@ -153,17 +208,12 @@ class Capture:
         Raises:
             RequestError: it is no module, or has none of a name.
         """
-        torch = sys.modules.get("torch")
-        if torch is None or not isinstance(model, torch.nn.Module):
-            raise RequestError(f"npu_dump.modules() takes a torch.nn.Module, not {type(model).__name__}")
-        self._torch, self._top = torch, model
         self._model: Any = getattr(model, "_orig_mod", model)
+        found = self._parts(model)
         self.name = name or type(self._model).__name__
-        every = [*self._model.named_modules(remove_duplicate=False)]
-        found = [(path, module) for path, module in every if not hasattr(module, "_orig_mod")]
-        self._compiled = model is not self._model or len(found) < len(every)
-        self._paths = [path.replace("._orig_mod", "") or self.name for path, _ in found]
+        self._paths = [path or self.name for path, _ in found]
         self._modules = [module for _, module in found]
+        self._kinds = [type(module).__name__ for module in self._modules]
         known = KnownNames(self._paths)
         for pattern in layers:
             if not known.meant([pattern]):
@@ -171,17 +221,14 @@ class Capture:
                 told = f"did you mean {near!r}?" if near else f"it has {first_of(self._paths[1:])}"
                 raise RequestError(f"npu_dump.modules(): {self.name} has no module {pattern!r}; {told}")
         meant = known.meant(layers) if layers else {*self._paths}
-        none = torch.nn.Module.forward  # of containers that are never called, such as ModuleList
         self._wanted = {
             at
             for at, path in enumerate(self._paths)
             if path in (meant if only is None else meant.intersection(only))
-            and (path in layers or type(self._modules[at]).forward is not none)
+            and (path in layers or self._is_called(self._modules[at]))
         }
         self.folder, self._inputs, self.tensors = folder, inputs, tensors
         self.number, self._rank, self._limit, self._on_host = number, rank, limit, on_host
-        of_model = next(chain(self._model.parameters(), self._model.buffers()), None)
-        self._anchor = torch.zeros(1, dtype=torch.int32, device=None if of_model is None else of_model.device)
         self.steps: list[list[tuple[Value, Stats | None]]] = []
         self.problems: list[str] = []
         self._notes: dict[str, None] = {}
@@ -190,6 +237,8 @@ class Capture:
         self._handles: list[Any] = []
         self._replaced = Replaced()
         self._pending: list[tuple[list[_Seen], Any]] = []
+        self._batches: dict[Any, _Batch] = {}
+        self._places: dict[tuple[int, int, int], _Place] = {}
         self._step: list[_Seen] = []
         self._last: list[_Seen] = []
         self._active = self._rooted = self._warming = False
@@ -198,6 +247,25 @@ class Capture:
         self.began = time.strftime("%Y%m%d%H%M%S", time.gmtime(self._stamp // 1_000_000))
         self._graph: _ModuleGraph | None = None
         self._graphs: WeakKeyDictionary[Any, _ModuleGraph] = WeakKeyDictionary()
+
+    def _parts(self, model: Any) -> list[tuple[str, Any]]:
+        """Return the modules of a model with their paths, of which its own is empty."""
+        torch = sys.modules.get("torch")
+        if torch is None or not isinstance(model, torch.nn.Module):
+            raise RequestError(
+                f"npu_dump.modules() takes a torch.nn.Module or mindspore.nn.Cell, not {type(model).__name__}"
+            )
+        self._torch, self._top = torch, model
+        every = [*self._model.named_modules(remove_duplicate=False)]
+        found = [(path, module) for path, module in every if not hasattr(module, "_orig_mod")]
+        self._compiled = model is not self._model or len(found) < len(every)
+        of_model = next(chain(self._model.parameters(), self._model.buffers()), None)
+        self._anchor = torch.zeros(1, dtype=torch.int32, device=None if of_model is None else of_model.device)
+        return [(path.replace("._orig_mod", ""), module) for path, module in found]
+
+    def _is_called(self, module: Any) -> bool:
+        """Whether a module computes; containers such as ModuleList do not."""
+        return type(module).forward is not self._torch.nn.Module.forward
 
     @property
     def model(self) -> Any:
@@ -223,13 +291,15 @@ class Capture:
         return {"torch": str(torch.__version__), "device": str(name)}
 
     @property
+    def _device(self) -> int:
+        return int(self._anchor.device.index or 0)
+
+    @property
     def path(self) -> Path:
         """The folder of its steps."""
         name = "".join(c if c.isalnum() or c in "-_" else "_" for c in self.name)
         top = self.folder if self._rank is None else self.folder / f"rank_{self._rank}" / self.began
-        return (
-            top / str(self._anchor.device.index or 0) / f"{'_' * name.isdecimal()}{name}" / str(self.number)
-        )
+        return top / str(self._device) / f"{'_' * name.isdecimal()}{name}" / str(self.number)
 
     def __enter__(self) -> Self:
         """Start."""
@@ -242,8 +312,10 @@ class Capture:
 
     def start(self) -> None:
         """Put the hooks in, once; what was compiled of this model is compiled again, with them."""
-        if not self.stopped:
-            return
+        if self.stopped:
+            self._hook()
+
+    def _hook(self) -> None:
         torch = self._torch
         _captures(torch)[id(self)] = self
         self._forget_compiled()
@@ -275,12 +347,9 @@ class Capture:
 
     def stop(self) -> None:
         """Take the hooks out, and write the files; stopping twice is allowed."""
-        if _captures(self._torch).pop(id(self), None) is None:
+        if self.stopped:
             return
-        for handle in self._handles:
-            handle.remove()
-        self._replaced.put_back()
-        self._forget_compiled()
+        self._unhook()
         self._close()
         self._fetch()
         if any(graph.seen and not graph.replays for graph in self._graphs.values()):
@@ -288,6 +357,13 @@ class Capture:
         self._note_unseen()
         for number, step in enumerate(self.steps if not self.tensors else ()):
             self._write_rows(self.path / str(number), step)
+
+    def _unhook(self) -> None:
+        del _captures(self._torch)[id(self)]
+        for handle in self._handles:
+            handle.remove()
+        self._replaced.put_back()
+        self._forget_compiled()
 
     def _note_unseen(self) -> None:
         unseen = sorted(self._wanted - self._seen)
@@ -355,18 +431,21 @@ class Capture:
                 self._tell(OUTPUT, place(), slot, tensor)
             if not found and not self._torch.compiler.is_compiling():
                 self._seen.update(places)
-                words = said(
-                    "{layer} ({kind}) returned {returned}, which holds no tensor: not recorded",
-                    layer=self._paths[places[0]],
-                    kind=type(module).__name__,
-                    returned=type(output).__name__,
-                )
-                self._note(words)
+                self._note_no_tensor(places[0], output)
 
         handles = [module.register_forward_hook(behind)]
         if self._inputs:
             handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
         return handles
+
+    def _note_no_tensor(self, at: int, output: Any) -> None:
+        words = said(
+            "{layer} ({kind}) returned {returned}, which holds no tensor: not recorded",
+            layer=self._paths[at],
+            kind=self._kinds[at],
+            returned=type(output).__name__,
+        )
+        self._note(words)
 
     def _note(self, words: str) -> None:
         self._notes[words] = None
@@ -383,17 +462,20 @@ class Capture:
         """Take a tensor that a module is given or gives, or that the model is called or has returned."""
         if self.problems:
             return
-        torch, layer = self._torch, self._paths[module]
-        if torch._C._current_graph_task_id() != -1:  # noqa: SLF001 - nothing public tells a backward pass
+        layer = self._paths[module]
+        if self._is_backward():
             self._note(
                 said("{layer}: calls in a backward pass (checkpoints) are not recorded", layer=self.name)
             )
             return
-        if self._thread not in {0, threading.get_ident()}:
-            words = said("{layer} was called in another thread: the order of calls is unknown", layer=layer)
-            self.problems.append(words)
-            return
-        self._thread = threading.get_ident()
+        if self._thread != (thread := threading.get_ident()):
+            if self._thread:
+                words = said(
+                    "{layer} was called in another thread: the order of calls is unknown", layer=layer
+                )
+                self.problems.append(words)
+                return
+            self._thread = thread
         if kind in {ENTER, LEAVE}:
             if self._graph is None and kind == ENTER:
                 if self._active:
@@ -402,39 +484,81 @@ class Capture:
             if self._graph is None:
                 self._active, self._rooted = kind == ENTER, True
             return
-        with torch.no_grad():
-            self._record(kind, module, slot, tensor.detach())
+        self._record(kind, module, slot, tensor)
+
+    def _is_backward(self) -> bool:
+        return bool(self._torch._C._current_graph_task_id() != -1)  # noqa: SLF001 - nothing public tells
+
+    def _place(self, alike: tuple[int, int, int], tensor: Any) -> _Place:
+        """Return what is known of such a tensor in this place."""
+        device, shape = tensor.device, tensor.shape
+        known, stream = self._places.get(alike), None
+        if device.type != "cpu":  # a batch is filled and reduced in one stream
+            stream = getattr(getattr(self._torch, device.type), "current_stream", lambda _: None)(device)
+        if known and (tensor.dtype, shape, device, stream) == known[1:5]:
+            return known
+        dtype, wide = str(tensor.dtype).removeprefix("torch."), device.type in _WIDE
+        count, size = tensor.numel(), tensor.numel() * tensor.element_size()
+        value = Value(*alike, dtype, tuple(shape), size, count, wide)
+        kind, batch = (tensor.dtype, shape, device, stream), None
+        small = 0 < size <= _SMALL.get(device.type, 1 << 20)
+        if small and dtype in _BATCHED and not self.tensors and self._graph is None:
+            batch = self._batches.get(kind)
+            if batch is None and sum(one.nbytes for one in self._batches.values()) < _BUFFERS:
+                on_host = self._on_host and device.type == "cpu"
+                batch = self._batches[kind] = _Batch(tensor, wide=wide, on_host=on_host)
+        found = _Place(value, *kind, batch)
+        if self._graph is None:
+            self._places[alike] = found
+        return found
 
     def _record(self, kind: int, module: int, slot: int, tensor: Any) -> None:
-        torch, layer, wide = self._torch, self._paths[module], tensor.device.type in _WIDE
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        words, found, alike = "", None, (module, kind, slot)
-        count = tensor.numel()
-        value = Value(*alike, dtype, tuple(tensor.shape), count * tensor.element_size(), count, wide)
+        torch, layer = self._torch, self._paths[module]
+        tensor, alike = tensor.detach(), (module, kind, slot)
         self._seen.add(module)
         if type(tensor) not in {torch.Tensor, torch.nn.Parameter}:
-            words = type(tensor).__name__
+            self._note_odd(module, type(tensor).__name__)
         elif tensor.is_meta or tensor.is_quantized or tensor.layout is not torch.strided:
-            words = f"{tensor.layout} {tensor.device.type}"
+            self._note_odd(module, f"{tensor.layout} {tensor.device.type}")
         elif self._graph is not None:
-            self._graph.record(value, tensor)
+            self._graph.record(self._place(alike, tensor).value, tensor)
         elif getattr(getattr(torch, tensor.device.type, None), "is_current_stream_capturing", bool)():
             self.problems.append(said("{layer} is captured into a graph in an unknown way", layer=layer))
         else:
-            if not self._rooted and any(one.value[:3] == alike for one in self._step):
-                self._close()
-            if self.tensors:
-                self._refuse_more_than(value.size + sum(one.value.size for one in self._step))
-                found = tensor.to("cpu", copy=True)
-            elif self._on_host and tensor.device.type == "cpu":
-                found = _host_stats(tensor)
+            self._begin_next(alike)
+            place = self._place(alike, tensor)
+            if place.batch is None:
+                self._keep(place.value, tensor, place.device)
             else:
-                found = reduced(tensor, wide=wide)
-            words = "" if found is not None else dtype
-            if not words and not self.problems:
-                self._step.append(_Seen(value, found, tensor.device))
-        if words:
-            self._note(said("a tensor of {layer} is not recorded: {words}", layer=layer, words=words))
+                self._step.append(_Seen(place.value, None, place.device))
+                place.batch.add(self._step[-1], tensor)
+
+    def _begin_next(self, alike: tuple[int, int, int]) -> None:
+        """End the step under way where it has such a tensor already, and no model around it."""
+        if not self._rooted and any(one.value[:3] == alike for one in self._step):
+            self._close()
+
+    def _keep(self, value: Value, tensor: Any, device: Any) -> None:
+        """Take a tensor into the step under way."""
+        if self.tensors:
+            self._refuse_more_than(value.size + sum(one.value.size for one in self._step))
+        found = None if self.problems else self._found(value, tensor)
+        if found is not None:
+            self._step.append(_Seen(value, found, device))
+        elif not self.problems:
+            self._note_odd(value.module, value.dtype)
+
+    def _found(self, value: Value, tensor: Any) -> Any:
+        """Return what is kept of a tensor: a copy, its statistics, or a row of them on its device."""
+        if self.tensors:
+            return tensor.to("cpu", copy=True)
+        if self._on_host and tensor.device.type == "cpu":
+            return host_stats(tensor)
+        return reduced(tensor, wide=value.wide)
+
+    def _note_odd(self, module: int, words: str) -> None:
+        layer = self._paths[module]
+        self._note(said("a tensor of {layer} is not recorded: {words}", layer=layer, words=words))
 
     def _refuse_more_than(self, needed: int) -> None:
         if needed > self._limit:
@@ -446,21 +570,26 @@ class Capture:
         warming, self._warming = self._warming, False
         if not step:
             return
-        self._last = [one._replace(found=None) for one in step]
+        for batch in self._batches.values():
+            batch.reduce()
+        if sum(batch.nbytes for batch in self._batches.values()) >= _BUFFERS:
+            self._batches, self._places = {}, {}
+        self._last = [_Seen(one.value, None, one.device) for one in step]
         if warming:
             return
         rows = None
         if self.tensors:
             self._write_tensors(self.path / str(self._closed), step)
             step = self._last
-        elif waiting := [
-            one.found.to(self._anchor.device) for one in step if not isinstance(one.found, Stats)
-        ]:
-            rows = self._torch.stack(waiting)
+        elif waiting := [one.found for one in step if not isinstance(one.found, Stats)]:
+            rows = self._stacked(waiting)
         self._closed += 1
         self._pending.append((step, rows))
         if len(self._pending) > _PENDING:
             self._fetch()
+
+    def _stacked(self, rows: list[Any]) -> Any:
+        return self._torch.stack([row.to(self._anchor.device) for row in rows])
 
     def _fetch(self) -> None:
         """Have statistics come from the device: one transfer a step."""
@@ -541,7 +670,8 @@ class Capture:
     def _write_tensors(self, folder: Path, step: list[_Seen]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         lines = []
-        for at, (value, tensor, _) in enumerate(step):
+        for at, seen in enumerate(step):
+            value, tensor = seen.value, seen.found
             name, kind, io = self._named(value)
             self._stamp += 1
             long = f"{kind}.{name.replace('/', '_')}.0.0.{self._stamp:016}.{io}.{value.slot}.ND"
@@ -557,7 +687,7 @@ class Capture:
 
     def _named(self, value: Value) -> tuple[str, str, str]:
         io = "input" if value.kind == INPUT else "output"
-        return self._paths[value.module], type(self._modules[value.module]).__name__, io
+        return self._paths[value.module], self._kinds[value.module], io
 
 
 class _ModuleGraph:
@@ -589,9 +719,10 @@ class _ModuleGraph:
         free = getattr(getattr(torch, device.type, None), "mem_get_info", lambda: (limit, limit))()[0]
         if needed > min(limit, free):
             raise RequestError(_too_large(capture.name, needed, min(limit, free)))
-        for value, _, place in last:
-            buffer = torch.empty(value.shape, dtype=getattr(torch, value.dtype), device=place)
-            self._buffers.setdefault(value[:3], []).append(buffer)
+        for one in last:
+            dtype = getattr(torch, one.value.dtype)
+            buffer = torch.empty(one.value.shape, dtype=dtype, device=one.device)
+            self._buffers.setdefault(one.value[:3], []).append(buffer)
 
     def record(self, value: Value, tensor: Any) -> None:
         """Take a tensor into a buffer; the copy, or the reduction, is a part of the graph."""
@@ -623,9 +754,9 @@ class _ModuleGraph:
     def read(self) -> list[_Seen]:
         """Return what the replay that was the last to be started gives."""
         if self._capture.tensors:
-            return [one._replace(found=one.found.to("cpu", copy=True)) for one in self.seen]
+            return [replace(one, found=one.found.to("cpu", copy=True)) for one in self.seen]
         rows = self._rows[: len(self.seen)].clone().unbind()
-        return [one._replace(found=row) for one, row in zip(self.seen, rows, strict=True)]
+        return [replace(one, found=row) for one, row in zip(self.seen, rows, strict=True)]
 
 
 def _too_large(name: str, needed: int, limit: int) -> str:
@@ -638,17 +769,17 @@ def _too_large(name: str, needed: int, limit: int) -> str:
     )
 
 
-def tensors_in(value: Any) -> list[Any]:
-    """Return the tensors in what a module returns, or is given, in order."""
-    torch = sys.modules["torch"]
-    if isinstance(value, torch.Tensor):
+def tensors_in(value: Any, kind: Any = None) -> list[Any]:
+    """Return the tensors in what a module returns, or is given, in order; of torch, or of a class."""
+    kind = kind or sys.modules["torch"].Tensor
+    if isinstance(value, kind):
         return [value]
     if isinstance(value, dict):
-        return [tensor for one in value.values() for tensor in tensors_in(one)]
+        return [tensor for one in value.values() for tensor in tensors_in(one, kind)]
     if isinstance(value, (list, tuple)):
-        return [tensor for one in value for tensor in tensors_in(one)]
+        return [tensor for one in value for tensor in tensors_in(one, kind)]
     if is_dataclass(value) and not isinstance(value, type):
-        return [tensor for one in fields(value) for tensor in tensors_in(getattr(value, one.name))]
+        return [tensor for one in fields(value) for tensor in tensors_in(getattr(value, one.name), kind)]
     return []
 
 
@@ -684,44 +815,53 @@ def reduced(tensor: Any, *, wide: bool = True) -> Any:
         An int64 tensor of shape (8,), for :func:`decoded`; None for a type whose values cannot be had.
     """
     torch = sys.modules["torch"]
+    if not tensor.numel():
+        return torch.zeros(_ROW, dtype=torch.int64, device=tensor.device)
+    if tensor.is_floating_point() and tensor.element_size() == 1:
+        try:
+            tensor = tensor.to(torch.float32)
+        except (RuntimeError, NotImplementedError):
+            return None
+    return _reduced_rows(tensor.reshape(1, -1), wide=wide)[0]
+
+
+def _reduced_rows(rows: Any, *, wide: bool) -> Any:
+    """Reduce each row of a tensor of shape (k, n), n > 0, to an int64 row of shape (8,)."""
+    torch = sys.modules["torch"]
     kind, code = (torch.float64, torch.int64) if wide else (torch.float32, torch.int32)
     int64 = torch.int64
 
-    def row(numbers: Sequence[Any], counts: Sequence[Any]) -> Any:
-        cells = [torch.stack([one.to(kind) for one in numbers]).view(code).to(int64)] if numbers else []
-        cells.append(torch.stack([one.to(int64) for one in counts]))
-        cells.append(torch.zeros(_ROW - len(numbers) - len(counts), dtype=int64, device=tensor.device))
-        return torch.cat(cells)
+    def found(numbers: Sequence[Any], counts: Sequence[Any]) -> Any:
+        cells = [torch.stack([one.to(kind) for one in numbers], 1).view(code).to(int64)]
+        cells.append(torch.stack([one.to(int64) for one in counts], 1))
+        spare = _ROW - len(numbers) - len(counts)
+        cells.append(torch.zeros((len(rows), spare), dtype=int64, device=rows.device))
+        return torch.cat(cells, 1)
 
-    if not tensor.numel():
-        return torch.zeros(_ROW, dtype=int64, device=tensor.device)
-    if tensor.is_complex():
-        parts = torch.view_as_real(tensor.resolve_conj())
+    if rows.is_complex():
+        parts = torch.view_as_real(rows.resolve_conj())
         wrong = parts.isnan()
-        norm = torch.linalg.vector_norm(parts.to(kind))
-        return row([norm], [wrong.any(-1).sum(), (parts != 0).any(-1).sum()])
-    if tensor.is_floating_point():
-        try:
-            values = tensor if tensor.element_size() > 1 else tensor.to(torch.float32)
-        except (RuntimeError, NotImplementedError):
-            return None
-        wrong = values.isnan()
-        summed = values if values.element_size() <= kind.itemsize else values.to(kind)
+        norm = torch.linalg.vector_norm(parts.to(kind).flatten(1), dim=1)
+        return found([norm], [wrong.any(-1).sum(1), (parts != 0).any(-1).sum(1)])
+    if rows.is_floating_point():
+        wrong = rows.isnan()
+        summed = rows if rows.element_size() <= kind.itemsize else rows.to(kind)
         numbers = [
-            values.masked_fill(wrong, -inf).amax(),
-            values.masked_fill(wrong, inf).amin(),
-            summed.sum(dtype=kind),
-            torch.linalg.vector_norm(summed, dtype=kind),
+            rows.masked_fill(wrong, -inf).amax(1),
+            rows.masked_fill(wrong, inf).amin(1),
+            summed.sum(1, dtype=kind),
+            torch.linalg.vector_norm(summed, dim=1, dtype=kind),
         ]
-        return row(numbers, [wrong.sum(), (values == inf).sum(), (values == -inf).sum(), (values != 0).sum()])
-    top = tensor.dtype == getattr(torch, "uint64", None)
-    whole = tensor.view(int64) if top else tensor.to(int64)
+        counts = [wrong.sum(1), (rows == inf).sum(1), (rows == -inf).sum(1), (rows != 0).sum(1)]
+        return found(numbers, counts)
+    top = rows.dtype == getattr(torch, "uint64", None)
+    whole = rows.view(int64) if top else rows.to(int64)
     low, high = whole & 0xFFFFFFFF, whole >> 32
     ordered = whole ^ -(1 << 63) if top else whole
     high = high & 0xFFFFFFFF if top else high
     floats = high.to(kind) * 2.0**32 + low.to(kind) if top else whole.to(kind)
-    counts = [ordered.amax(), ordered.amin(), high.sum(), low.sum(), (whole != 0).sum()]
-    return row([torch.linalg.vector_norm(floats)], counts)
+    counts = [ordered.amax(1), ordered.amin(1), high.sum(1), low.sum(1), (whole != 0).sum(1)]
+    return found([torch.linalg.vector_norm(floats, dim=1)], counts)
 
 
 def decoded(row: Sequence[int], value: Value) -> Stats:
@@ -754,6 +894,8 @@ def _float(bits: int, form: tuple[str, str]) -> float:
 
 def _array(tensor: Any) -> Any:
     """Return the elements of a tensor in host memory as a numpy array, of ml_dtypes' types where need be."""
+    if not hasattr(tensor, "resolve_conj"):  # no tensor of torch: it is one
+        return tensor
     torch, plain = sys.modules["torch"], tensor.resolve_conj().resolve_neg().contiguous()
     try:
         return plain.numpy()
@@ -764,7 +906,8 @@ def _array(tensor: Any) -> Any:
         return octets.view(getattr(ml_dtypes, str(tensor.dtype).removeprefix("torch."))).reshape(tensor.shape)
 
 
-def _host_stats(tensor: Any) -> Stats | None:
+def host_stats(tensor: Any) -> Stats | None:
+    """Return the statistics of a tensor in host memory, or an array; None where its type is unknown."""
     from pytest_npudump.dump.arrays.decode import DecodeError  # noqa: PLC0415 - with the first tensor
     from pytest_npudump.dump.stats.tensor import tensor_stats  # noqa: PLC0415 - the same
 

@@ -36,9 +36,9 @@ from pytest_npudump.runtime.modules.capture import (
     OUTPUT,
     Capture,
     Value,
-    _host_stats,
     _Seen,
     decoded,
+    host_stats,
     reduced,
 )
 from pytest_npudump.runtime.modules.worker import WORKERS
@@ -174,7 +174,7 @@ class TokenCapture(Capture):
         return self._requests[name]
 
     def _record(self, kind: int, module: int, slot: int, tensor: Any) -> None:
-        rows = self._batch if self._active else self._last_rows
+        rows, tensor = self._batch if self._active else self._last_rows, tensor.detach()
         needed = max((one.end for one in rows), default=0)
         if not tensor.dim() or len(tensor) < needed or not rows:
             self._note(
@@ -193,7 +193,7 @@ class TokenCapture(Capture):
             if self.tensors:
                 found = part.to("cpu", copy=True)
             else:
-                found = _host_stats(part) if part.device.type == "cpu" else reduced(part, wide=wide)
+                found = host_stats(part) if part.device.type == "cpu" else reduced(part, wide=wide)
             if found is not None:
                 self._held[request, number, step][module, kind, slot].append(_Seen(value, found, part.device))
 

@@ -16,7 +16,7 @@ from pytest_npudump.dump.arrays.decode import DecodeError, load
 from pytest_npudump.dump.dtypes import BY_PROTO
 from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.records import Payload, Stats
-from pytest_npudump.dump.stats.tensor import ACL_TYPES, payload_stats, tensor_stats
+from pytest_npudump.dump.stats.tensor import ACL_TYPES, payload_stats, rows_stats, tensor_stats
 
 DATA = Path(__file__).parents[2] / "data" / "dump"
 FLOATS = [
@@ -210,6 +210,33 @@ def test_views_of_any_strides_and_alignment(dtype: Any) -> None:
     ):
         copy = np.ascontiguousarray(view).astype(dtype)
         _assert_close(tensor_stats(view), _truth(copy), copy)
+
+
+@pytest.mark.parametrize("name", ["float64", "float32", "float16", "bfloat16"])
+def test_rows_have_the_statistics_of_each(name: str) -> None:
+    """Also rows that are not all finite, of one sign, of zeros, and whose squares leave float64."""
+    ordinary = np.random.default_rng(3).normal(size=(9, 40_000)) * 4
+    special = [
+        [math.nan],
+        [math.inf, -math.inf],
+        [-math.inf],
+        [1e-300],
+        [-0.0, 0.0],
+        [1e-4] * 4,
+        [-3.0, -2.0],
+    ]
+    for rows in (ordinary, ordinary[:5, :7], *(np.array([one, one]) for one in special), ordinary[:, :1]):
+        with np.errstate(over="ignore"):
+            array = np.ascontiguousarray(rows.astype(name))
+        for row, found in zip(array, rows_stats(array), strict=True):
+            truth = tensor_stats(row)
+            exact = ("count", "max", "min", "nan", "neg_inf", "pos_inf", "zero")
+            assert [repr(getattr(found, one)) for one in exact] == [
+                repr(getattr(truth, one)) for one in exact
+            ]
+            scale = np.abs(row.astype(np.float64)).mean()
+            assert found.avg == pytest.approx(truth.avg, rel=1e-9, abs=9e-7 * scale, nan_ok=True)
+            assert found.l2norm == pytest.approx(truth.l2norm, rel=1e-6, nan_ok=True)
 
 
 def test_complex_has_a_norm_and_counts_only() -> None:

@@ -261,7 +261,7 @@ def test_what_cannot_be_trusted_is_one_clear_problem(tmp_path: Path) -> None:
         assert len(capture.problems) == 1
         assert words in capture.problems[0]
     for watched, layers, words in (
-        (given, [], "takes a torch.nn.Module, not Tensor"),
+        (given, [], "takes a torch.nn.Module or mindspore.nn.Cell, not Tensor"),
         (model, ["heads"], "Transformer has no module 'heads'; did you mean 'head'"),
     ):
         with pytest.raises(RequestError, match=words):

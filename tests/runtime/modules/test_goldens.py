@@ -200,9 +200,9 @@ def test_what_a_test_cannot_do_is_said(project: pytest.Pytester) -> None:
     done.assert_outcomes(failed=3)
     done.stdout.fnmatch_lines(
         [
-            "*no torch module was called while it was watched*",
+            "*no module was called while it was watched*",
             "*was called in another thread: the order of calls is unknown*",
-            "*the runtime emulator runs no torch: add modules=True to the marker*",
+            "*beside the runtime emulator it needs modules=True in the marker*",
         ]
     )
     project.makepyfile(
