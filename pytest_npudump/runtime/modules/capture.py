@@ -627,12 +627,15 @@ class Capture:
             if not self._active:
                 self._last, self._step = self._step or self._last, []
             rmtree(self.path, ignore_errors=True)
-            if before:
-                self._note(
-                    said(
-                        "executions before a graph was captured, taken for its warm-up: {count}", count=before
-                    )
+            self._note(
+                said(
+                    "a captured graph of {name} has buffers of {size} MiB; executions before, taken for its "
+                    "warm-up: {count}",
+                    name=self.name,
+                    size=f"{found.nbytes / (1 << 20):.2f}",
+                    count=before,
                 )
+            )
         return original(graph, *arguments, **named)
 
     def _replay(self, original: Callable[..., Any], graph: Any, *arguments: Any, **named: Any) -> Any:
@@ -702,6 +705,7 @@ class _ModuleGraph:
     """What a graph that is captured has of a model: buffers that were made before, and read behind replays.
 
     Attributes:
+        nbytes: size of the buffers.
         seen: the tensors that are reduced, or copied, in it.
         replays: how often it has been replayed.
     """
@@ -722,8 +726,10 @@ class _ModuleGraph:
         if not capture.tensors:
             most = 4 * max(len(last), len(capture._wanted)) + _ROW  # noqa: SLF001
             self._rows = torch.zeros((most, _ROW), dtype=torch.int64, device=device)
+            self.nbytes = most * _ROW * self._rows.element_size()
             return
-        needed, limit = sum(one.value.size for one in last), capture._limit  # noqa: SLF001
+        self.nbytes = needed = sum(one.value.size for one in last)
+        limit = capture._limit  # noqa: SLF001
         free = getattr(getattr(torch, device.type, None), "mem_get_info", lambda: (limit, limit))()[0]
         if needed > min(limit, free):
             raise RequestError(_too_large(capture.name, needed, min(limit, free)))
