@@ -52,7 +52,8 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)
     print(
-        "hidden size  modules  without    host  device  msprobe L0   (us a call of a module beyond without)"
+        "hidden size  modules  without    host  device  msprobe L0   (us a call of a module beyond without; "
+        "times 0.099: ms a step)"
     )
     for size in (16, 256):
         models.DIM = size

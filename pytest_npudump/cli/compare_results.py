@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.output import complain, present
 from pytest_npudump.cli.common.tolerance_options import tolerances_of_file, typed_rules
 from pytest_npudump.cli.compare_report import verdict_table
+from pytest_npudump.compare.correspondence import Correspondence
 from pytest_npudump.compare.judge import RUN, Terms, judge
 from pytest_npudump.compare.tolerances.presets import AUTO, UNKNOWN
 from pytest_npudump.errors import NpudumpError, RequestError, said
@@ -34,7 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
     folders = [ResultsFolder(results_in(path)) for path in (arguments.golden, arguments.actual)]
     first, second = ((folder, folder.read()) for folder in folders)
     terms = Overrides(Path.cwd(), preset=arguments.preset or "", tolerances=tolerances_of_file(arguments))
-    pairs = [*pair_results(first, second, terms, typed_rules(arguments))]
+    names = Correspondence.read(arguments.map) if arguments.map else None
+    pairs = [*pair_results(first, second, terms, typed_rules(arguments), names)]
     problems = [*first[1].problems, *second[1].problems]
     shared = shared_origins(pairs)
     present(
@@ -110,7 +112,6 @@ def _refuse_others(arguments: argparse.Namespace) -> None:
     given = {
         "--what-if": arguments.what_if,
         "--inputs": arguments.inputs,
-        "--map": arguments.map,
         "--suggest": arguments.suggest,
         "--plots": arguments.plots,
         "--latest": arguments.latest,
@@ -160,6 +161,7 @@ def pair_results(
     second: tuple[ResultsFolder, Results],
     overrides: Overrides,
     rules: Sequence[Rule] = (),
+    names: Correspondence | None = None,
 ) -> Iterator[ResultPair]:
     """Yield each test that either folder holds, in the order of the first, but those skipped in both.
 
@@ -169,6 +171,7 @@ def pair_results(
         overrides: preset, rules and numerics in place of those that the tests had; without numerics, what the
             producers of the two runs say.
         rules: rules that go before all others.
+        names: which layers are which; None where all are called alike.
     """
     # Goldens of other variants are other files of the same test.
     ours, theirs = ({entry.name: entry for entry in results.entries} for _, results in (first, second))
@@ -178,7 +181,7 @@ def pair_results(
             there = first[0].path if other is None else second[0].path
             yield ResultPair(name, {}, problems=(f"only {there} has a result of it",))
         elif not one.data["outcome"] == other.data["outcome"] == SKIPPED:
-            yield _pair(name, (first[0], one), (second[0], other), overrides, rules)
+            yield _pair(name, (first[0], one), (second[0], other), overrides, rules, names=names)
 
 
 def shared_origins(pairs: Iterable[ResultPair]) -> dict[str, tuple[str, str]]:
@@ -199,6 +202,8 @@ def _pair(
     other: tuple[ResultsFolder, Entry],
     overrides: Overrides,
     rules: Sequence[Rule],
+    *,
+    names: Correspondence | None,
 ) -> ResultPair:
     # Revision first, then the facts of each producer.
     ours, theirs = (
@@ -215,10 +220,10 @@ def _pair(
         tolerances = overrides.judging(other[1]).tolerances
         before, now = read_record(*one), run_of(read_record(*other), other[1])
         check_types(other[1], tolerances, before, now)
+        terms = Terms(tolerances.extended(rules), option=overrides.numerics or AUTO, against=RUN, names=names)
+        comparison = judge(before, now, terms)
     except NpudumpError as error:
         return ResultPair(name, origins, problems=(str(error),))
-    terms = Terms(tolerances.extended(rules), option=overrides.numerics or AUTO, against=RUN)
-    comparison = judge(before, now, terms)
     problems = [*_unread(*one), *_unread(*other)]
     if comparison.nothing_judged:
         problems.append("the two runs share no value that can be compared")

@@ -24,6 +24,8 @@ _UNSAFE = re.compile(r"[\s%#\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\ufeff\u
 _SLOT = re.compile(r"(?P<io>[a-z_]+)\.(?P<slot>\d+)\Z")
 _SANITISE = str.maketrans({" ": "_", ".": "_", "/": "_", "\\": "_"})
 _QUALIFIERS = ("capture", "rank", "device", "model", "load", "step", "turn")
+SUMMED = 15
+"""Digits of an avg and l2norm that were added up in another order, of which the last ones mean nothing."""
 _PLAIN = (0, 0, "", 0, -1, -1, "")
 
 
@@ -162,7 +164,7 @@ class Stats:
         pos_inf: number of positive infinities.
         zero: number of zeros.
         digits: significant decimal digits the float values carry; None for full precision. ACL's CSV
-            files carry 6.
+            files carry 6. :data:`SUMMED` stands for sums in float64 of another order than ours.
         projections: sums of the finite elements under eight rows of random signs, see
             :mod:`pytest_npudump.dump.stats.signs`; in full precision, whatever ``digits`` says.
     """
@@ -200,7 +202,7 @@ class Stats:
             weighed = [mean * count for mean, count in zip(means, counts, strict=True) if count]
             found["avg"] = sum(weighed) / sum(counts) if weighed else math.nan
         digits = [one.digits for one in parts if one.digits]
-        return cls(**found, digits=min(digits) if digits else None)
+        return cls(**found, digits=min(digits) if digits else SUMMED if len(parts) > 1 else None)
 
 
 @dataclass(frozen=True, slots=True)

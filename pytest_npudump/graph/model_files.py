@@ -23,13 +23,13 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from pytest_npudump.config.torchair import GRAPHS, OPTIMISED
-from pytest_npudump.dump.names import PARAMETER
+from pytest_npudump.dump.names import MODULE_EDGES, PARAMETER
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.table import StatsTable, layer_of
-from pytest_npudump.errors import FormatError, NpudumpError
+from pytest_npudump.errors import FormatError, NpudumpError, RequestError
 from pytest_npudump.graph.source_code import IR
 from pytest_npudump.onnxmodels.sessions import prepare
-from pytest_npudump.record.edges import UNKNOWN, Edges, GraphNode, Port, same_values
+from pytest_npudump.record.edges import UNKNOWN, Edges, GraphNode, Port, edges_of_lines, same_values
 from pytest_npudump.storage.regular_file import open_regular, read_regular, read_small
 
 if TYPE_CHECKING:
@@ -169,6 +169,18 @@ def read_mindspore(root: Path) -> Edges:
     for path in sorted(root.glob(IR)):
         edges = edges.joined(read_ir(path))
     return edges
+
+
+def read_module_edges(path: Path) -> Edges:
+    """Return the edges that hooks on modules have seen.
+
+    Raises:
+        FormatError: the file cannot be read, or a line of it is none.
+    """
+    try:
+        return edges_of_lines(read_small(path).decode("utf-8"), "calls of modules")
+    except (ValueError, RequestError) as error:
+        raise FormatError(path, f"holds a line that is no edge: {error}") from error
 
 
 def with_calls_inside(edges: Edges, root: Path, table: StatsTable) -> tuple[Edges, list[str]]:
@@ -417,6 +429,7 @@ def edges_at_hand(
     for found, failed in chain(
         (_of_model(path, layers) for path in dict.fromkeys(models)),
         (_read(read_ge_text, path) for path in torchair),
+        (_read(read_module_edges, path) for path in sorted(root.rglob(MODULE_EDGES))),
     ):
         edges = edges.joined(found)
         told.update(found.feeds.keys())

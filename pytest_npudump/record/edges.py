@@ -185,8 +185,8 @@ def _fed_by(
     key: TensorKey, ports: Sequence[Port | None] | None, places: _Places
 ) -> tuple[tuple[int, ...], bool]:
     """Return the positions of what feeds a tensor, and whether they are all."""
+    inside = f"{key.layer.removesuffix('.backward')}."  # names of calls in a module's, and of parameters
     if key.io != "input" and (inputs := places.inputs(key)):
-        inside = f"{key.layer.removesuffix('.backward')}."  # names of calls in a module's, and of parameters
         within = [
             places.output(port, key)
             for port in ports or ()
@@ -197,6 +197,8 @@ def _fed_by(
         return (), False
     if key.io == "input" and key.slot < len(ports) and ports[key.slot] not in (UNKNOWN, SEVERAL):
         ports = (ports[key.slot],)
+    elif key.io == "input":
+        ports = tuple([port for port in ports if port is None or not port.layer.startswith(inside)])
     named = [port for port in ports if port not in (None, UNKNOWN, SEVERAL)]
     found = [places.output(port, key) for port in named if port is not None]
     known = UNKNOWN not in ports and None not in found

@@ -89,6 +89,13 @@ def test_what_one_side_has_joined_is_compared_with_the_parts_of_the_other(compar
     whole = side({"b.qkv": np.concatenate([q, k, v], axis=-1)})
     assert compared(parts, whole, "b.*: a.q + a.k + a.v").failing == ()
     assert compared(whole, parts, "'*.q + *.k + *.v': b.qkv").failing == ()
+    rounded = normal(7, 301), normal(7, 299)
+    two, one = side({"x.l": rounded[0], "x.r": rounded[1]}), side({"y": np.concatenate(rounded, axis=-1)})
+    assert two.table.values.tolist() != one.table.values.tolist()
+    assert compared(two, one, "y: x.l + x.r").differing == frozenset()  # but for the last bits of the sums
+    rounded[1][3, 3] = np.nextafter(rounded[1][3, 3], 9, dtype=np.float32)
+    changed = side({"y": np.concatenate(rounded, axis=-1)})
+    assert compared(two, changed, "y: x.l + x.r").differing == {0}
     wrong = side({"b.qkv": np.concatenate([q, k, 2 * v], axis=-1)})
     assert failing(compared(parts, wrong, "b.*: a.q + a.k + a.v")) == [("b.qkv:output.0", "fail")]
 

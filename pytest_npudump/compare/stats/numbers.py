@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.dump.dtypes import UNKNOWN, is_exact
-from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.records import SUMMED, sanitise
 from pytest_npudump.dump.table import EXTREMES, MEASURED, PROJECTIONS, STATISTICS, StatsTable, layer_of
 
 if TYPE_CHECKING:
@@ -169,8 +169,8 @@ def allowed_differences(
 def changed(pairs: Pairs, judged: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Pairs, (m,), of which a judged statistic is not the golden's, digit for digit as either side tells it.
 
-    A value in full precision is the same as a printed one that it rounds to. What a mean or norm of integers
-    differs by for being summed in another order is no change.
+    A value in full precision is the same as a printed one that it rounds to. What a mean or norm differs by
+    for being summed in another order is no change, of integers and where a side says so.
 
     Args:
         pairs: the m tensors.
@@ -188,7 +188,11 @@ def changed(pairs: Pairs, judged: NDArray[np.bool_]) -> NDArray[np.bool_]:
     printed = _printed(pairs, rows, columns, exact)
     one_printed = (printed[0] > 0) ^ (printed[1] > 0)
     units = half_unit(golden_cells, printed[0]) + half_unit(actual_cells, printed[1])
-    computed = exact & (columns >= EXTREMES) & (columns < MEASURED)
+    computed = (
+        (exact | (printed[0] == SUMMED) | (printed[1] == SUMMED))
+        & (columns >= EXTREMES)
+        & (columns < MEASURED)
+    )
     with np.errstate(over="ignore", invalid="ignore"):
         slack = np.where(one_printed | (printed[0] != printed[1]), units, 0.0)
         slack += np.where(computed, ROUNDING * scales(pairs, golden_cells, rows, columns), 0.0)
@@ -200,10 +204,10 @@ def changed(pairs: Pairs, judged: NDArray[np.bool_]) -> NDArray[np.bool_]:
 def _printed(
     pairs: Pairs, rows: NDArray[np.intp], columns: NDArray[np.intp], exact: NDArray[np.bool_]
 ) -> list[NDArray[np.integer]]:
-    """Digits that either side prints of k cells, (k,); 0 for counts and extremes of exact types."""
+    """Digits that either side prints of k cells, (k,); 0 for counts, and for extremes that are exact."""
     sides = pairs.golden.digits[pairs.here[rows]], pairs.actual.digits[pairs.there[rows]]
     whole = (columns >= MEASURED) | (exact & (columns < EXTREMES))
-    return [np.where(whole, 0, digits) for digits in sides]
+    return [np.where(whole | ((digits == SUMMED) & (columns < EXTREMES)), 0, digits) for digits in sides]
 
 
 def below_atol(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerances) -> NDArray[np.bool_]:

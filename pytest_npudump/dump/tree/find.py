@@ -28,6 +28,7 @@ from pytest_npudump.dump.files.formats import (
 from pytest_npudump.dump.names import (
     CONVERTED,
     MAPPING,
+    MODULE_EDGES,
     MSPROBE,
     MSPROBE_BESIDE,
     MSPROBE_TENSORS,
@@ -214,7 +215,7 @@ def find_files(root: Path, *, tables: bool = False) -> Tree:
             continue
         relative = "".join(f"{part}/" for part in parts)
         mapping = _mapping(directory, names, tree)
-        known = {MAPPING, *MSPROBE_BESIDE} if MSPROBE in names else {MAPPING}
+        known = {MAPPING, MODULE_EDGES, *(MSPROBE_BESIDE if MSPROBE in names else ())}
         for file_name in names:
             if file_name in known:
                 continue

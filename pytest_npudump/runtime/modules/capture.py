@@ -43,7 +43,8 @@ from shutil import rmtree
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from pytest_npudump.dump.records import Stats
+from pytest_npudump.dump.names import MODULE_EDGES
+from pytest_npudump.dump.records import SUMMED, Stats
 from pytest_npudump.errors import RequestError, nearest, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.request import KnownNames
@@ -133,14 +134,17 @@ class _Batch:
         self.nbytes *= most
         with torch.inference_mode(mode=False):
             self._rows = torch.empty((most, tensor.numel()), dtype=tensor.dtype, device=tensor.device)
-            self._room = [row.view(tensor.shape) for row in self._rows]
+        self._room: list[Any] = []
         self._seen: list[_Seen] = []
 
     def add(self, seen: _Seen, tensor: Any) -> None:
         """Take a tensor, whose statistics or row ``seen`` has behind :meth:`reduce`."""
-        if len(self._seen) == len(self._room):
+        if len(self._seen) == len(self._rows):
             self.reduce()
-        self._room[len(self._seen)].copy_(tensor)
+        at = len(self._seen)
+        if at == len(self._room):
+            self._room.append(self._rows[at].view(tensor.shape))
+        self._room[at].copy_(tensor)
         self._seen.append(seen)
 
     def reduce(self) -> None:
@@ -168,6 +172,7 @@ class Capture:
         name: of the model.
         number: of the captures of this model there.
         tensors: whether it records elements.
+        follows: whether it looks at what feeds modules, which code that is compiled is not to see.
         steps: the tensors of each execution, with statistics; None for these with ``tensors``.
         problems: why what was recorded cannot be trusted, in words; with any nothing more is recorded.
         processes: others than this one that it has watched.
@@ -241,7 +246,9 @@ class Capture:
         self._places: dict[tuple[int, int, int], _Place] = {}
         self._step: list[_Seen] = []
         self._last: list[_Seen] = []
-        self._active = self._rooted = self._warming = False
+        self._active = self._rooted = self._warming = self._flowing = False
+        self._flow: Any = None
+        self.follows = not self._compiled
         self._thread = self._closed = 0
         self._stamp = time.time_ns() // 1000
         self.began = time.strftime("%Y%m%d%H%M%S", time.gmtime(self._stamp // 1_000_000))
@@ -321,10 +328,19 @@ class Capture:
         self._forget_compiled()
         top, anchor = self._top, self._anchor
 
-        def bound(kind: int) -> Callable[..., None]:
-            return lambda called, *_: self._tell(kind, 0, 0, anchor) if called is top else None
+        def enter(called: object, *given: Any) -> None:
+            if called is top:
+                self._tell(ENTER, 0, 0, anchor)
+                if not torch.compiler.is_compiling():
+                    self._begin_flow(given)
 
-        enters = top.register_forward_pre_hook(bound(ENTER))
+        def leave(called: object, *_: object) -> None:
+            if called is top:
+                self._tell(LEAVE, 0, 0, anchor)
+                if not torch.compiler.is_compiling():
+                    self._end_flow()
+
+        enters = top.register_forward_pre_hook(enter, with_kwargs=True)
         places: dict[int, list[int]] = {}
         for at, module in enumerate(self._modules):
             if at in self._wanted:
@@ -335,7 +351,7 @@ class Capture:
         for found in places.values():
             self._handles += self._hooked(found)
         # Hooks of a module are called in the order of registration: the model's own tensors come first.
-        self._handles.append(top.register_forward_hook(bound(LEAVE), always_call=True))
+        self._handles.append(top.register_forward_hook(leave, always_call=True))
         for owner, name in (("cuda", "CUDAGraph"), ("npu", "NPUGraph")):
             graph = getattr(getattr(torch, owner, None), name, None)
             for method, call in (
@@ -350,6 +366,7 @@ class Capture:
         if self.stopped:
             return
         self._unhook()
+        self._end_flow()
         self._close()
         self._fetch()
         if any(graph.seen and not graph.replays for graph in self._graphs.values()):
@@ -357,6 +374,30 @@ class Capture:
         self._note_unseen()
         for number, step in enumerate(self.steps if not self.tensors else ()):
             self._write_rows(self.path / str(number), step)
+        if self.steps:
+            self._write_edges(self.path)
+
+    def _write_edges(self, folder: Path) -> None:
+        if self._flow is not None:
+            (folder / MODULE_EDGES).write_text(self._flow.lines(self._paths), encoding="utf-8")
+
+    def _begin_flow(self, given: Any) -> None:
+        """Follow tensors through the first execution, but for compiled code, which is not to see a mode."""
+        if self._flow is not None or not self.follows or self._graph is not None or self.problems:
+            return
+        from pytest_npudump.runtime.modules.dataflow import Dataflow  # noqa: PLC0415 - imports torch
+
+        kind = self._torch.Tensor
+        held = (one for module in self._modules for one in vars(module).values() if isinstance(one, kind))
+        constants = chain(self._model.parameters(), self._model.buffers(), held)
+        self._flow = Dataflow(tensors_in, constants, given)
+        self._flow.__enter__()
+        self._flowing = True
+
+    def _end_flow(self) -> None:
+        if self._flow is not None and self._flowing:
+            self._flowing = False
+            self._flow.__exit__(None, None, None)
 
     def _unhook(self) -> None:
         del _captures(self._torch)[id(self)]
@@ -420,13 +461,20 @@ class Capture:
 
         # A copy of a module has copies of its hooks, which would tell of it under the same name.
         def before(called: object, given: Any, named: Any) -> None:
-            for slot, tensor in enumerate(tensors_in([given, named]) if called is module else ()):
+            if called is not module:
+                return
+            found = tensors_in([given, named])
+            if self._flow is not None and self._flowing:
+                self._flow.enter(place(), found)
+            for slot, tensor in enumerate(found):
                 self._tell(INPUT, place(), slot, tensor)
 
-        def behind(called: object, _given: Any, output: Any) -> None:
+        def behind(called: object, given: Any, output: Any) -> None:
             if called is not module:
                 return
             found = tensors_in(output)
+            if self._flow is not None and self._flowing:
+                self._flow.leave(place(), given, found)
             for slot, tensor in enumerate(found):
                 self._tell(OUTPUT, place(), slot, tensor)
             if not found and not self._torch.compiler.is_compiling():
@@ -455,6 +503,9 @@ class Capture:
         torch = self._torch
         if torch.compiler.is_compiling():
             torch.ops.npudump.note(tensor.detach(), self._anchor, id(self), kind, module, slot)
+        elif self._flowing:
+            with torch._C.DisableTorchFunction():  # noqa: SLF001 - what hooks call is none of the model's
+                self.take(kind, module, slot, tensor)
         else:
             self.take(kind, module, slot, tensor)
 
@@ -619,12 +670,15 @@ class Capture:
             if not self._active:
                 self._last, self._step = self._step or self._last, []
             rmtree(self.path, ignore_errors=True)
-            if before:
-                self._note(
-                    said(
-                        "executions before a graph was captured, taken for its warm-up: {count}", count=before
-                    )
+            self._note(
+                said(
+                    "a captured graph of {name} has buffers of {size} MiB; executions before, taken for its "
+                    "warm-up: {count}",
+                    name=self.name,
+                    size=f"{found.nbytes / (1 << 20):.2f}",
+                    count=before,
                 )
+            )
         return original(graph, *arguments, **named)
 
     def _replay(self, original: Callable[..., Any], graph: Any, *arguments: Any, **named: Any) -> Any:
@@ -694,6 +748,7 @@ class _ModuleGraph:
     """What a graph that is captured has of a model: buffers that were made before, and read behind replays.
 
     Attributes:
+        nbytes: size of the buffers.
         seen: the tensors that are reduced, or copied, in it.
         replays: how often it has been replayed.
     """
@@ -714,8 +769,10 @@ class _ModuleGraph:
         if not capture.tensors:
             most = 4 * max(len(last), len(capture._wanted)) + _ROW  # noqa: SLF001
             self._rows = torch.zeros((most, _ROW), dtype=torch.int64, device=device)
+            self.nbytes = most * _ROW * self._rows.element_size()
             return
-        needed, limit = sum(one.value.size for one in last), capture._limit  # noqa: SLF001
+        self.nbytes = needed = sum(one.value.size for one in last)
+        limit = capture._limit  # noqa: SLF001
         free = getattr(getattr(torch, device.type, None), "mem_get_info", lambda: (limit, limit))()[0]
         if needed > min(limit, free):
             raise RequestError(_too_large(capture.name, needed, min(limit, free)))
@@ -774,13 +831,21 @@ def tensors_in(value: Any, kind: Any = None) -> list[Any]:
     kind = kind or sys.modules["torch"].Tensor
     if isinstance(value, kind):
         return [value]
-    if isinstance(value, dict):
-        return [tensor for one in value.values() for tensor in tensors_in(one, kind)]
-    if isinstance(value, (list, tuple)):
-        return [tensor for one in value for tensor in tensors_in(one, kind)]
-    if is_dataclass(value) and not isinstance(value, type):
-        return [tensor for one in fields(value) for tensor in tensors_in(getattr(value, one.name), kind)]
-    return []
+    found: list[Any] = []
+
+    def look(value: Any) -> None:
+        if isinstance(value, kind):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            for one in value:
+                look(one)
+        elif isinstance(value, dict):
+            look([*value.values()])
+        elif is_dataclass(type(value)):
+            look([getattr(value, one.name) for one in fields(value)])
+
+    look(value)
+    return found
 
 
 def _captures(torch: Any) -> WeakValueDictionary[int, Capture]:
@@ -866,7 +931,7 @@ def _reduced_rows(rows: Any, *, wide: bool) -> Any:
 
 def decoded(row: Sequence[int], value: Value) -> Stats:
     """Return the statistics in a row of :func:`reduced`."""
-    count, digits = value.elements, None if value.wide else 6
+    count, digits = value.elements, SUMMED if value.wide else 6
     form = ("<q", "<d") if value.wide else ("<i", "<f")
     if "complex" in value.dtype:
         nans, filled = row[1:3]

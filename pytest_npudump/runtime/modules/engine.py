@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+
 EXTENSION = "pytest_npudump.runtime.modules.engine.WorkerExtension"
 _START, _STOP = "npudump_start", "npudump_stop"
 _KEPT, _ASKED = "_npudump_kept", "_npudump_asked"
@@ -86,6 +87,7 @@ class TokenCapture(Capture):
         """
         super().__init__(runner.model, folder, **asked)
         self._runner, self.force = runner, force
+        self.follows = getattr(getattr(runner, "model_config", None), "enforce_eager", False)
         for earlier in folder.glob(f"rank_{self._rank}/*"):
             self.began = earlier.name
         self.idle = False
@@ -228,6 +230,7 @@ class TokenCapture(Capture):
                 self._write_tensors(folder, whole)
             else:
                 self._write_rows(folder, self.steps[-1])
+            self._write_edges(folder.parent.parent)
 
 
 def _whole(parts: Sequence[_Seen]) -> _Seen:

@@ -15,9 +15,13 @@ import numpy as np
 import pytest
 
 from pytest_npudump.dump.arrays.decode import load_npy
+from pytest_npudump.dump.names import MODULE_EDGES
 from pytest_npudump.dump.reader import read_dump
+from pytest_npudump.dump.records import SUMMED
 from pytest_npudump.dump.stats.tensor import tensor_stats
-from pytest_npudump.errors import RequestError
+from pytest_npudump.errors import FormatError, RequestError
+from pytest_npudump.graph.model_files import read_module_edges
+from pytest_npudump.record.edges import Port
 from pytest_npudump.runtime.modules.capture import Capture, Value, decoded, reduced, tensors_in
 
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
@@ -91,7 +95,7 @@ def test_statistics_of_a_device_are_those_of_the_values(wide: Any) -> None:
                 assert math.isclose(
                     told, want, rel_tol=1e-12 if wide else 2e-6, abs_tol=(1e-12 if wide else 1e-6) * scale
                 ), (name, field)
-        assert found.digits == (None if wide else 6)
+        assert found.digits == (SUMMED if wide else 6)
 
 
 def test_a_transformer_is_seen_by_path_the_same_on_the_host_and_on_a_device(tmp_path: Path) -> None:
@@ -118,6 +122,7 @@ def test_a_transformer_is_seen_by_path_the_same_on_the_host_and_on_a_device(tmp_
     for key, record in host.items():
         one, other = record.stats, device[key].stats
         assert (record.shape, one.max, one.min, one.digits) == (device[key].shape, other.max, other.min, None)
+        assert other.digits == SUMMED
         assert math.isclose(one.l2norm, other.l2norm, rel_tol=1e-12), key
 
 
@@ -174,6 +179,76 @@ def test_a_shared_layer_is_told_apart_by_who_calls_it(tmp_path: Path, compiled: 
     ]
     (words,) = capture.notes
     assert ("mute (Mute) returned str, which holds no tensor" in words) is not compiled
+
+
+class Square(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(_: Any, x: Any) -> Any:
+        return x * x
+
+
+class Woven(nn.Module):
+    """Views, memory that is written in place, code of others, a compiled function, a call within a call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in "abcdefgh":
+            setattr(self, name, nn.Linear(4, 4))
+        self.relu, self.table = nn.ReLU(inplace=True), torch.ones(4)
+        self.register_buffer("cache", torch.zeros(3, 4))
+        self.fast = torch.compile(lambda x: x.sin() + 1, fullgraph=True, backend="eager")
+
+    def forward(self, x: Any, *, y: Any) -> Any:
+        a = self.a(x)
+        left = a[:, :2]
+        b = self.b(x + y)
+        self.cache[0] = b[0]
+        c = self.c(self.cache.clone())
+        left.copy_(b[:, :2])
+        e = self.e(Square.apply(self.d(a)) * self.table)
+        f = self.f(self.fast(self.relu(e)))
+        g = self.g(torch.from_numpy(f.numpy()))
+        out = torch.empty_like(g)
+        torch.add(g, c, out=out)
+        return self.h(self.h(out)), {"more": e}
+
+
+def test_what_feeds_a_module_is_seen_through_what_is_computed_between(tmp_path: Path) -> None:
+    """What comes from code that torch does not see, or from another call of the module, is not known."""
+    model, given = Woven().requires_grad_(requires_grad=False), torch.ones(3, 4)
+    with Capture(model, tmp_path / "outputs") as capture:
+        model(given, y=given)
+        model(given, y=given)
+    assert capture.problems == []
+    lines = (capture.path / MODULE_EDGES).read_text("utf-8").splitlines()
+    assert dict(line.split(" < ") for line in lines) == {
+        "a": "-",
+        "b": "-",
+        "c": "b:output.0",
+        "d": "a:output.0 b:output.0",
+        "e": "d:output.0",
+        "relu": "e:output.0",
+        "f": "relu:output.0",
+        "g": "?",
+        "h": "?",
+        "Woven": "? relu:output.0",
+    }
+    assert read_module_edges(capture.path / MODULE_EDGES).feeds["d"] == (Port("a"), Port("b"))
+    model = models.transformer(1)
+    with Capture(model, tmp_path / "inputs", inputs=True) as capture:
+        model(models.words())
+    assert (capture.path / MODULE_EDGES).read_text("utf-8").splitlines()[4:] == [
+        "blocks.0.mlp.0 < * embed:output.0 blocks.0.out:output.0",
+        "blocks.0.mlp.1 < blocks.0.mlp.0:output.0",
+        "blocks.0.mlp.2 < blocks.0.mlp.1:output.0",
+        "blocks.0.mlp < * embed:output.0 blocks.0.out:output.0 blocks.0.mlp.2:output.0",
+        "blocks.0 < embed:output.0 blocks.0.out:output.0 blocks.0.mlp:output.0",
+        "head < blocks.0:output.0",
+        "Transformer < - head:output.0",
+    ]
+    (capture.path / MODULE_EDGES).write_bytes(b"embed < \xff")
+    with pytest.raises(FormatError, match=r"module_edges.txt: holds a line that is no edge"):
+        read_module_edges(capture.path / MODULE_EDGES)
 
 
 def test_a_copy_of_a_model_that_is_watched_is_another_model(tmp_path: Path) -> None:
@@ -304,7 +379,9 @@ def test_each_replay_of_a_graph_is_an_execution(tmp_path: Path, tensors: Any) ->
         for seed in (1, 2):
             model(models.words(seed))
     assert graphed.problems == []
-    assert graphed.notes == ("executions before a graph was captured, taken for its warm-up: 1",)
+    (note,) = graphed.notes
+    size = "0.04" if tensors else "0.01"  # of the tensors, or 84 rows of 64 bytes
+    assert note.startswith(f"a captured graph of Transformer has buffers of {size} MiB; executions before, ")
     one, other = records(eager), records(graphed)
     assert [*one] == [*other]
     for key, record in one.items():

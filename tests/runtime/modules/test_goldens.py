@@ -91,7 +91,12 @@ def test_one_golden_serves_eager_compiled_and_captured(
         if fault:
             done.assert_outcomes(failed=1)
             done.stdout.fnmatch_lines(
-                [f"npudump: *{named} *", "second run: reproduced; * layers dumped as tensors"]
+                [
+                    f"npudump: *{named} *",
+                    "first: * all statistics before it match, including *",
+                    f"sources:    2: {named} (at least *",
+                    "second run: reproduced; * layers dumped as tensors",
+                ]
             )
             done.stdout.fnmatch_lines([told[fault]])
         else:
