@@ -47,6 +47,7 @@ from pytest_npudump.dump.records import Stats
 from pytest_npudump.errors import RequestError, nearest, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.request import KnownNames
+from pytest_npudump.runtime.modules.shards import shard
 from pytest_npudump.runtime.replaced import Replaced
 
 if TYPE_CHECKING:
@@ -427,7 +428,7 @@ class Capture:
                 self._refuse_more_than(value.size + sum(one.value.size for one in self._step))
                 found = tensor.to("cpu", copy=True)
             elif self._on_host and tensor.device.type == "cpu":
-                found = _host_stats(tensor)
+                found = host_stats(tensor)
             else:
                 found = reduced(tensor, wide=wide)
             words = "" if found is not None else dtype
@@ -538,10 +539,11 @@ class Capture:
                     row += stats.nan, stats.neg_inf, stats.pos_inf, stats.zero, stats.digits or 0
                 lines.writerow(["NA" if cell is None else cell for cell in row])
 
-    def _write_tensors(self, folder: Path, step: list[_Seen]) -> None:
+    def _write_tensors(self, folder: Path, step: Sequence[Any]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         lines = []
-        for at, (value, tensor, _) in enumerate(step):
+        for at, seen in enumerate(step):
+            value, tensor = seen.value, seen.found
             name, kind, io = self._named(value)
             self._stamp += 1
             long = f"{kind}.{name.replace('/', '_')}.0.0.{self._stamp:016}.{io}.{value.slot}.ND"
@@ -556,8 +558,9 @@ class Capture:
             csv.writer(file, lineterminator="\n").writerows(lines)
 
     def _named(self, value: Value) -> tuple[str, str, str]:
-        io = "input" if value.kind == INPUT else "output"
-        return self._paths[value.module], type(self._modules[value.module]).__name__, io
+        module, output = self._modules[value.module], value.kind == OUTPUT
+        kind = type(module).__name__ + shard(module, output=output, slot=value.slot)
+        return self._paths[value.module], kind, "output" if output else "input"
 
 
 class _ModuleGraph:
@@ -764,7 +767,8 @@ def _array(tensor: Any) -> Any:
         return octets.view(getattr(ml_dtypes, str(tensor.dtype).removeprefix("torch."))).reshape(tensor.shape)
 
 
-def _host_stats(tensor: Any) -> Stats | None:
+def host_stats(tensor: Any) -> Stats | None:
+    """Compute the statistics of a tensor in host memory; None for a type whose values cannot be had."""
     from pytest_npudump.dump.arrays.decode import DecodeError  # noqa: PLC0415 - with the first tensor
     from pytest_npudump.dump.stats.tensor import tensor_stats  # noqa: PLC0415 - the same
 

@@ -36,9 +36,8 @@ from pytest_npudump.runtime.modules.capture import (
     OUTPUT,
     Capture,
     Value,
-    _host_stats,
-    _Seen,
     decoded,
+    host_stats,
     reduced,
 )
 from pytest_npudump.runtime.modules.worker import WORKERS
@@ -62,6 +61,13 @@ class _Rows(NamedTuple):
     step: int
     first: int
     end: int
+
+
+class _Part(NamedTuple):
+    """The rows of one step in a tensor of a batch: statistics, :func:`reduced` row or elements."""
+
+    value: Value
+    found: Any
 
 
 class TokenCapture(Capture):
@@ -96,7 +102,7 @@ class TokenCapture(Capture):
         self._requests: dict[str, tuple[str, int, int]] = {}
         self._numbers: defaultdict[str, int] = defaultdict(int)
         self._next: dict[str, int] = {}
-        self._held: defaultdict[tuple[str, int, int], defaultdict[tuple[int, int, int], list[_Seen]]]
+        self._held: defaultdict[tuple[str, int, int], defaultdict[tuple[int, int, int], list[_Part]]]
         self._held = defaultdict(lambda: defaultdict(list))
         self._scheduled: Mapping[str, int] = {}
 
@@ -193,9 +199,9 @@ class TokenCapture(Capture):
             if self.tensors:
                 found = part.to("cpu", copy=True)
             else:
-                found = _host_stats(part) if part.device.type == "cpu" else reduced(part, wide=wide)
+                found = host_stats(part) if part.device.type == "cpu" else reduced(part, wide=wide)
             if found is not None:
-                self._held[request, number, step][module, kind, slot].append(_Seen(value, found, part.device))
+                self._held[request, number, step][module, kind, slot].append(_Part(value, found))
 
     def stand_in_for(self, asked: TokenCapture) -> None:
         """Hand on what these hooks see, which are in compiled code, to a capture that a test asks for."""
@@ -230,7 +236,7 @@ class TokenCapture(Capture):
                 self._write_rows(folder, self.steps[-1])
 
 
-def _whole(parts: Sequence[_Seen]) -> _Seen:
+def _whole(parts: Sequence[_Part]) -> _Part:
     """Return the tensor of all tokens of a step, which several batches may have computed."""
     value = parts[0].value
     sizes = [part.value for part in parts]
@@ -244,9 +250,9 @@ def _whole(parts: Sequence[_Seen]) -> _Seen:
         import torch  # noqa: PLC0415 - a worker has it
 
         if found[0].dtype != torch.int64 or found[0].shape != (8,) or value.dtype == "int64":
-            return _Seen(value, torch.cat(found), parts[0].device)
+            return _Part(value, torch.cat(found))
         found = [decoded(one.tolist(), part.value) for one, part in zip(found, parts, strict=True)]
-    return _Seen(value, Stats.of_parts(found) if len(found) > 1 else found[0], parts[0].device)
+    return _Part(value, Stats.of_parts(found) if len(found) > 1 else found[0])
 
 
 def prompt_hash(tokens: Sequence[int]) -> str:
