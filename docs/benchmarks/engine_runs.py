@@ -30,7 +30,7 @@ os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
 import torch
 from safetensors.torch import save_file
 from vllm import LLM, SamplingParams
-from vllm.model_executor.layers import linear
+from vllm.model_executor.layers import utils
 
 from pytest_npudump.compare.judge import Terms, judge
 from pytest_npudump.dump.reader import read_dump
@@ -95,7 +95,7 @@ def _plain(layer: Any, **_: object) -> None:
     layer.cpu_linear = torch.nn.functional.linear
 
 
-linear.dispatch_cpu_unquantized_gemm = _plain  # which packs weights, so that they could not be changed
+utils.dispatch_cpu_unquantized_gemm = _plain  # which packs weights, so that they could not be changed
 
 
 class Extension(WorkerExtension):

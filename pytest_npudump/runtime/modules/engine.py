@@ -23,8 +23,12 @@ from __future__ import annotations
 import os
 import sys
 from collections import defaultdict
+from concurrent.futures import Future
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from threading import Thread
+from time import monotonic
 from types import MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -48,6 +52,10 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 EXTENSION = "pytest_npudump.runtime.modules.engine.WorkerExtension"
+TIMEOUT = 300.0
+"""Seconds that workers may take to begin, and to write what they have seen."""
+_GRACE = 5.0
+"""Seconds beyond, in which vLLM says itself that its workers did not answer."""
 _START, _STOP = "npudump_start", "npudump_stop"
 _KEPT, _ASKED = "_npudump_kept", "_npudump_asked"
 """Attributes of a runner: the capture whose hooks are in compiled code, and the one that a test asks for."""
@@ -342,7 +350,13 @@ class EngineCapture:
     """
 
     def __init__(
-        self, llm: Any, folder: Path, *, force: Mapping[Sequence[int], Sequence[int]], **asked: Any
+        self,
+        llm: Any,
+        folder: Path,
+        *,
+        force: Mapping[Sequence[int], Sequence[int]],
+        timeout: float = TIMEOUT,
+        **asked: Any,
     ) -> None:
         """Take an engine.
 
@@ -350,9 +364,10 @@ class EngineCapture:
             llm: a ``vllm.LLM``, or what else has its ``collective_rpc``.
             folder: where the files go.
             force: tokens to go on with, by the tokens of the prompt.
+            timeout: seconds that workers may take to answer.
             asked: further arguments of a :class:`TokenCapture`.
         """
-        self._llm, self.folder, self._asked = llm, folder, asked
+        self._llm, self.folder, self._timeout, self._asked = llm, folder, timeout, asked
         self._force = {prompt_hash(prompt): [*tokens] for prompt, tokens in force.items()}
         self.model, self.name, self.number, self.tensors = (
             llm,
@@ -372,9 +387,14 @@ class EngineCapture:
         self.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Stop."""
-        self.stop()
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Stop; where the block has failed, its own error is the one that counts."""
+        try:
+            self.stop()
+        except RuntimeUnavailableError as error:
+            if kind is None:
+                raise
+            self.problems.append(str(error))
 
     def start(self) -> None:
         """Have each worker watch its model, once.
@@ -412,15 +432,44 @@ class EngineCapture:
 
     def _call(self, name: str, *arguments: Any) -> list[Any]:
         try:
-            return list(self._llm.collective_rpc(name, args=arguments))
+            return self._within_limit(lambda: self._llm.collective_rpc(name, self._timeout, arguments))
         except Exception as error:
             why = " ".join(str(error).split())
-            hint = (
-                f": its workers do not know pytest-npudump. Start the engine in a test with modules=True, "
-                f"or give LLM(worker_extension_cls={EXTENSION!r})"
-                if name in why or isinstance(error, AttributeError)
-                else ""
-            )
+            hint = ""
+            if isinstance(error, TimeoutError) or "timed out" in why:
+                hint = (
+                    f" after {self._timeout:g} seconds: a worker has died, or still writes. See what the "
+                    f"engine printed, start it anew, or give npu_dump.workers(llm, timeout=SECONDS)"
+                )
+            elif name in why or isinstance(error, AttributeError):
+                hint = (
+                    f": its workers do not know pytest-npudump. Start the engine in a test with "
+                    f"modules=True, or give LLM(worker_extension_cls={EXTENSION!r})"
+                )
             raise RuntimeUnavailableError(
                 f"npu_dump.workers(): collective_rpc({name!r}) failed{hint}: {type(error).__name__}: {why}"
             ) from error
+
+    def _within_limit(self, call: Callable[[], Sequence[Any]]) -> list[Any]:
+        """Call an engine, and wait no longer than the limit: vLLM keeps it only while the engine lives."""
+        client = getattr(self._llm.llm_engine, "engine_core", None)
+        if hasattr(client, "engine_core"):  # an engine in this process, whose devices are this thread's
+            return [*call()]
+        found: Future[Sequence[Any]] = Future()
+
+        def wait() -> None:
+            try:
+                found.set_result(call())
+            except BaseException as error:  # noqa: BLE001 - raised below, in the thread that asked
+                found.set_exception(error)
+
+        Thread(target=wait, daemon=True).start()
+        until = monotonic() + self._timeout + _GRACE
+        while not found.done() and monotonic() < until:
+            if getattr(getattr(client, "resources", None), "engine_dead", False):
+                raise RuntimeError("the process of the engine has ended")
+            with suppress(TimeoutError):
+                found.exception(timeout=0.2)
+        if not found.done():
+            raise TimeoutError("no answer")
+        return [*found.result()]
