@@ -276,6 +276,14 @@ class WorkerExtension:
         runner: Any = self.model_runner  # type: ignore[attr-defined]
         if getattr(runner, "speculative_config", None) is not None:
             return _plain(said("a speculative engine computes positions that do not count"))
+        if not hasattr(runner, "requests"):
+            return _plain(
+                said(
+                    "the model runner {name} is one of vLLM's second kind, whose batches are not read: set "
+                    "VLLM_USE_V2_MODEL_RUNNER=0",
+                    name=f"{type(runner).__module__}.{type(runner).__name__}",
+                )
+            )
         asked = {**asked}
         rank = int(self.rank) if int(asked.pop("ranks")) > 1 else None  # type: ignore[attr-defined]
         capture = TokenCapture(runner, Path(folder), force=force, rank=rank, **asked)
@@ -422,8 +430,9 @@ class EngineCapture:
         if self.stopped:
             return
         self.stopped = True
-        for told in self._call(_STOP):
-            self.name, self.facts = told["name"], told["facts"]
+        answers = self._call(_STOP)
+        for told in answers:
+            self.name, self.facts = told["name"], {**told["facts"], "ranks": str(len(answers))}
             self.processes |= {*told["processes"]}
             self.steps += [None] * told["steps"]
             of_rank = "" if len(self.steps) == told["steps"] else f"rank {told['rank']}: "

@@ -211,6 +211,7 @@ def test_ranks_have_folders_and_words_of_their_own(tmp_path: Path) -> None:
         for runner in runners:
             runner.run({"a": 5})
         runners[1].run({"b": 1})
+    assert capture.facts["ranks"] == "2"  # sums of several ranks are rounded otherwise
     assert {record.key.rank for record in read_dump(tmp_path).records} == {0, 1}
     assert [words.partition(";")[0][-16:] for words in capture.problems] == [" not computed: 1"]
     assert capture.problems[0].startswith("rank 1: tokens of a prompt ")
@@ -250,6 +251,9 @@ def test_workers_that_cannot_be_called_are_told_as_such(tmp_path: Path) -> None:
     runner = Runner()
     runner.speculative_config = SimpleNamespace()  # type: ignore[assignment]
     with pytest.raises(RuntimeUnavailableError, match="a speculative engine"):
+        EngineCapture(LLM(runner), tmp_path, force={}).start()
+    del runner.speculative_config, runner.requests
+    with pytest.raises(RuntimeUnavailableError, match="set VLLM_USE_V2_MODEL_RUNNER=0"):
         EngineCapture(LLM(runner), tmp_path, force={}).start()
     llm = Broken(Runner())
     capture = EngineCapture(llm, tmp_path, force={})
